@@ -45,7 +45,7 @@ EXAMPLE := examples/census_income
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo   set up (once, some minutes), cluster a sample of census records on $(DEMO_RANKS) ranks, make the report"
+	@echo "make demo   set up (once, some minutes), find views of a sample of census records on $(DEMO_RANKS) ranks, make the report"
 	@echo "make test   set up (once), then run the tests without MPI and on $(RANKS) ranks, within 10 minutes on two cores"
 	@echo "make test-rest   the other tests: more tables, settings and lengths;  make test-all  both"
 	@echo "make test-openmpi   the tests of ranks once more with Open MPI, which has to be installed (docs/mpi.md)"
@@ -115,10 +115,10 @@ demo: setup demo/census.h5
 	mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/run
 	mpibayes report demo/run
 	@echo
-	@echo "A demo, of 400 cycles in seconds: its warnings are right, so few are too short. The large clusters are there, but not"
-	@echo "yet the posterior. A real run has tens of thousands of cycles and several chains, here some minutes each:"
+	@echo "Open demo/run/report/report.html in a browser. A demo, of 120 cycles: the views and the groups that it names are there,"
+	@echo "single clusters are not yet, and its warnings are right. A real run has thousands of cycles, here some minutes:"
 	@echo "  . $(VENV)/bin/activate"
-	@echo "  mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/real --set run.cycles=20000 --set run.chains=2"
+	@echo "  mpirun -n $(DEMO_RANKS) mpibayes run $(EXAMPLE)/run.toml -o demo/real --set run.cycles=2000"
 
 # --- the tests --------------------------------------------------------------------------------------------------------
 

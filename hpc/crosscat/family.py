@@ -25,6 +25,7 @@ from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.hpc.run import directory as run_directory
+from mpibayes.hpc.run.progress import say
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
 from mpibayes.text import visible
@@ -153,6 +154,9 @@ class ViewsChain:
         n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)
         if self._several and sample:
             n = strategy.searches(self.config)
+            if self.comm.rank == 0:
+                which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
+                say(which + searches.ahead_in_words(self.n_rows, sample, n))
             choice = searches.best_search(self.comm, self.data, mixture.settings, self.number, sample, n_views, n)
             if len(choice.scores):
                 self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}

@@ -271,15 +271,17 @@ def end_job(code: int) -> int:
     return code
 
 
-def agree(comm: Communicator, step: Callable[[], T], what: str = "go on") -> T:
+def agree(comm: Communicator, step: Callable[[], T], what: str = "go on", loud: bool = True) -> T:
     """This rank's `step()`, unless it failed somewhere: then every rank raises the same MpibayesError.
 
     Collective. For steps that may fail on one rank alone (reading a slice, writing a file) and hold no collective.
-    what: the step in words ("read its rows of the table"), for a line that is printed when it takes long.
+    what: the step in words ("read its rows of the table"), for a line that is printed when it takes long, unless it
+    is known to (loud = False).
     """
     value, error = None, None
+    who = names(comm, [0]) if comm.size > 1 else "this process"
     try:
-        with announce(f"{names(comm, [0])} to {what}", loud=comm.rank == 0):
+        with announce(f"{who} to {what}", loud=loud and comm.rank == 0):
             value = step()
     except MpibayesError as caught:
         error = caught

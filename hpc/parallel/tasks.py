@@ -23,7 +23,8 @@ def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str) -> 
     MpibayesError raised by one is raised on all ranks. what: the step in words ("find views").
     """
     local, n_cores = list(tasks[comm.rank :: comm.size]), program_cores() if comm.alone else 1
-    results = agree(comm, lambda: _on_cores(local, n_cores), what)
+    # whoever has tasks that take long says so before; who is waited for at the end, `meet` says
+    results = agree(comm, lambda: _on_cores(local, n_cores), what, loud=False)
     by_rank = comm.collect(results)
     return [by_rank[i % comm.size][i // comm.size] for i in range(len(tasks))]
 

@@ -44,6 +44,7 @@ class _Wait:
 
 _waits: list[_Wait] = []
 _watcher: threading.Thread | None = None
+os.register_at_fork(after_in_child=_waits.clear)  # its parent speaks of them
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mpibayes.errors import ConfigError, DataError
+from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, difference
@@ -18,6 +18,7 @@ from mpibayes.hpc.config.section import marked
 from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
+from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.hpc.scalar import ACTIVE_ROWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
@@ -44,6 +45,11 @@ class Chain:
     growth: int = 0
     trace: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def last(self) -> int:
+        """The last cycle that is in the trace, which was read; 0 where there is none."""
+        return int(self.trace["cycle"][-1]) if self.trace else 0
+
     def later(self) -> dict[str, np.ndarray]:
         """The trace after burn-in."""
         keep = self.trace["cycle"] > self.burn_in
@@ -51,8 +57,12 @@ class Chain:
 
     @property
     def early(self) -> bool:
-        """Whether the chain is so short yet that it leaves out fewer cycles than run.burn_in says."""
-        return self.burn_in < self.config.burn_in
+        """Whether the chain is short of its end: run.cycles, or where a run until settled has settled."""
+        run = self.config.run
+        try:
+            return read_status(self.folder).get("state") != "finished"
+        except MpibayesError:  # a run directory can be copied without its status
+            return run.until != "settled" and self.last + self.config.output.thin <= run.cycles
 
     @property
     def seconds(self) -> np.ndarray:

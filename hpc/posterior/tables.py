@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,8 @@ class Report:
     `files` by name. parts: makes them anew, for rich changes what it prints.
 
     For the terminal and the page: the `verdict`; `top`, small tables of what was found; and the page's `sections`.
-    chains: those of the run.
+    chains: those of the run, whose traces were read. Where they are short of their end, text and verdict begin with
+    that.
     """
 
     parts: Callable[[], Sequence[Any]]
@@ -39,6 +40,14 @@ class Report:
     top: Callable[[], Sequence[Any]] = tuple
     sections: Callable[[], Sequence[Section]] = tuple
     chains: Sequence[Chain] = ()
+
+    def __post_init__(self) -> None:
+        words = early_look(self.chains)
+        if words:
+            later = self.parts
+            self.parts = lambda: [_bold(words), "", *later()]
+            if self.verdict is not None:
+                self.verdict = replace(self.verdict, found=[words, *self.verdict.found])
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,21 @@ class Facts:
 def head(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Facts:
     """The title and some lines of a word and what it says."""
     return Facts(f"Posterior of {', '.join(dict.fromkeys(str(c.home) for c in chains))}", about)
+
+
+def early_look(chains: Sequence[Chain]) -> str:
+    """Say how far chains are that have not reached their end; "" where all have."""
+    if not any(chain.early for chain in chains):
+        return ""
+    most = "at most " if any(c.config.run.until == "settled" for c in chains) else ""
+    planned = span([c.config.run.cycles for c in chains], "cycle")
+    return f"An early look: {span([c.last for c in chains])} of {most}{planned}."
+
+
+def _bold(words: str) -> Any:
+    from mpibayes.terminal import Text
+
+    return Text(words, style="bold")
 
 
 def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:

@@ -196,8 +196,7 @@ class Progress:
             self._file = None
 
     def _say(self, text: str, to_stream: bool = True) -> None:
-        text = visible(text)
-        stamped = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}"
+        text, stamped = visible(text), _stamped(text)
         with contextlib.suppress(OSError):  # neither may a full disk or a closed pipe behind stdout end a run
             if to_stream and self._live is not None:
                 self._live.console.print(text, highlight=False)
@@ -208,6 +207,16 @@ class Progress:
                 self._file.write(stamped + "\n")
             except OSError:
                 self._file = None
+
+
+def say(text: str) -> None:
+    """Print a line with the time where no chain's `Progress` is there yet, on standard output."""
+    with contextlib.suppress(OSError):
+        print(_stamped(text), flush=True)
+
+
+def _stamped(text: str) -> str:
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {visible(text)}"
 
 
 def _number(scalar: Scalar, value: float | None) -> float | int | None:

@@ -1,13 +1,14 @@
 """Tasks give the same results on ranks, in one process and in its children; a child that dies costs time alone."""
 
 import os
+import time
 from functools import partial
 
 import pytest
 
 from mpibayes.errors import DataError
-from mpibayes.hpc.parallel import tasks
-from mpibayes.hpc.parallel.comm import Serial, world
+from mpibayes.hpc.parallel import tasks, waiting
+from mpibayes.hpc.parallel.comm import Serial, agree, world
 
 
 def square(i):
@@ -67,3 +68,22 @@ def test_ranks_share_tasks_and_errors():
 
     with pytest.raises(DataError, match="only here"):
         tasks.run_all(comm, [partial(square, 1)] * (comm.size - 1) + [bad], "fail")
+
+
+def test_alone_nobody_waits(monkeypatch, capfd):
+    """A program that runs alone is not waited for by itself; its children do not wait for their parent."""
+    monkeypatch.setattr(waiting, "AFTER_S", 0.05)
+    monkeypatch.setattr(tasks, "program_cores", lambda: 2)
+
+    def slow():
+        with waiting.announce("a step of the task", after_s=60.0):
+            time.sleep(0.4)
+        return os.getpid(), len(waiting._waits)
+
+    (_, here), (_, in_child) = tasks.run_all(Serial(alone=True), [slow, slow], "be slow")
+    assert (here, in_child) == (0, 0) and "waiting" not in capfd.readouterr().err
+    with waiting.announce("the whole", after_s=60.0):
+        (_, here), (_, in_child) = tasks.run_all(Serial(alone=True), [slow, slow], "be slow")
+    assert (here, in_child) == (1, 0)
+    agree(Serial(alone=True), lambda: time.sleep(0.4), "write the trace")
+    assert "s for this process to write the trace" in capfd.readouterr().err

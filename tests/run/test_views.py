@@ -99,6 +99,17 @@ def test_same_bits_stopped_on_three_ranks_and_continued_on_one(place, start):
 
 
 @pytest.mark.thorough
+def test_searches_are_said_before_they_begin(place):
+    """Not after the minute that they may take; nobody waits for a process that runs alone."""
+    some = ("run.chains=2", "run.cycles=1", "run.until=cycles", "sampler.searches=2", "sampler.init_rows=40")
+    done = run(place, "searched", *(word for change in some for word in ("--set", change)))
+    assert done.returncode == 0 and "waiting" not in done.stderr, done.stderr
+    for name in ("chain-1", "chain-2"):
+        before = done.stdout.index(f" {name}: searches for views: 2, on 40 rows each\n")
+        assert before < done.stdout.index(f"{name}: starts: ") < done.stdout.index(f"{name}: views: the best of 2")
+
+
+@pytest.mark.thorough
 def test_same_bits_on_three_ranks(place):
     done = run(place, "three", *changes("annealed"), ranks=3)
     assert done.returncode == 0, done.stderr

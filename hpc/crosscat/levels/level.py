@@ -27,7 +27,7 @@ MATCHED = 0.5  # overlap of a natural group with its like in each chain's own tr
 LARGEST = 0.7  # of the rows that a group of a usable level may have
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
 class Level:
     """n groups of rows, numbered from the largest.
 

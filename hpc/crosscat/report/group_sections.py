@@ -36,9 +36,9 @@ def sentences(p: RunSummary) -> list[str]:
     views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
     lines = []
     for view in views[:VIEWS_SAID]:
-        first, *more = groups.in_words(view.levels)
+        first, *more = _with_names(view, groups.in_words(view.levels))
         where = f"View {view.number} ({_columns(view)}): " if p.run.several else ""
-        lines += [f"{where}{first}", *_names(view), *more]
+        lines += [f"{where}{first}", *more]
     left = len(views) - VIEWS_SAID
     return [*lines, f"{counted(left, 'more view')} with groups below."] if left > 0 else lines
 
@@ -56,12 +56,14 @@ def _has(view: ViewSummary, what: str) -> bool:
     return any(getattr(shown.level, what) for shown in view.levels)
 
 
-def _names(view: ViewSummary) -> list[str]:
-    """The groups of the level that is shown first, where they are few and can be used."""
+def _with_names(view: ViewSummary, said: Sequence[str]) -> list[str]:
+    """The sentences about levels; that of the level shown first is followed by its groups, if these are few and can be
+    used."""
     shown = groups.first(view.levels)
     if shown is None or shown.level.n > NAMES_SAID or not groups.any_usable([shown]):
-        return []
-    return [f"They are: {'; '.join(f'{g.name} ({percent(g.share)})' for g in shown.groups)}."]
+        return [*said]
+    at = said.index(str(shown.level)) + 1
+    return [*said[:at], f"They are: {'; '.join(f'{g.name} ({percent(g.share)})' for g in shown.groups)}.", *said[at:]]
 
 
 def _columns(view: ViewSummary, most: int = NAMED) -> str:

@@ -37,7 +37,7 @@ class GroupLine:
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
 class ShownLevel:
     """A level with the names of its groups; whole: all columns in them, of levels of few groups."""
 

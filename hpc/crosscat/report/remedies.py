@@ -1,8 +1,9 @@
 """Remedies for chains that disagree or have not settled: sentences, and commands that work as they are printed.
 
 Advice ends once it has been followed. A run that was stopped goes on to run.cycles; moves run in every cycle; there are
-MOST_CHAINS chains; each has LONG cycles. Where nothing has been accepted for STILL cycles, more of them would change
-nothing, and are not advised. What can be used as it is, is said then.
+MOST_CHAINS chains; each has LONG cycles; chains of other views have made MOST_SEARCHES searches each. Where nothing has
+been accepted for STILL cycles, more of them would change nothing, and are not advised. What can be used as it is, is
+said then.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary, moves_in, moves_together, ranked, worst
+from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.posterior import advice
 from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.tables import sentence
 from mpibayes.hpc.scalar import SCORES
 from mpibayes.hpc.settled import LEAST_ESS, Judgement
 from mpibayes.text import counted
@@ -24,6 +28,7 @@ from mpibayes.text import counted
 LONG = 10_000  # cycles of a chain: twice as many are not likely to do what these have not done
 STILL = 100  # cycles after burn-in without an accepted move
 MOST_CHAINS = 8
+MOST_SEARCHES = 32  # for views, of a chain
 MOST_TIMES = 8.0  # as many cycles as there are, at most, in one piece of advice
 
 
@@ -37,13 +42,15 @@ class Advice:
 
 def advise(
     chains: Sequence[Chain], summaries: Sequence[ChainSummary], on: Sequence[Agreement], settled: Judgement,
-    ess: float = np.nan, shown: str = "", several: bool = False,
+    ess: float = np.nan, shown: str = "", several: bool = False, missing: Sequence[str] = (),
 ) -> Advice:  # fmt: skip
     """Say what to do next. on: agreement on the columns and on the rows of each view, or on the rows of a mixture; ess:
     the smallest of the scalars; shown: the chain whose clusters the report shows; several: whether there may be several
-    views."""
+    views; missing: chains that were not started, in words."""
     one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on) if on else "unknown"
     if len(summaries) == 1:
+        if missing:
+            return Advice([sentence(words) for words in missing])
         more = advice.anew(chains, "compare two chains, in a new run", run_chains=2)
         step = "Run more than one chain (run.chains = 2), so that they can be compared."
         return Advice([step], [more] if one_run and on else [])
@@ -56,7 +63,8 @@ def advise(
         done, wanted = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
         step = f"Run the same command again: it goes on from cycle {done:,} of {wanted:,}."
         return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown, several))])
-    steps, commands = _remedies(chains, summaries, verdict, settled, ess, still)
+    other_views = several and len(on[0].groups) > 1
+    steps, commands = _remedies(chains, summaries, verdict, settled, ess, still, other_views)
     if not agreed:
         steps += _until_then(chains, summaries, on, settled, shown, several)
     return Advice(steps, commands if one_run else [])
@@ -64,9 +72,9 @@ def advise(
 
 def _remedies(
     chains: Sequence[Chain], summaries: Sequence[ChainSummary], verdict: str, settled: Judgement, ess: float,
-    still: str,
+    still: str, other_views: bool,
 ) -> tuple[list[str], list[Command]]:  # fmt: skip
-    """Sentences and commands, the likeliest first. still: see `standing_still`."""
+    """Sentences and commands, the likeliest first. still: see `standing_still`; other_views: the chains have them."""
     found: list[Command] = []
     steps = []
     if still:
@@ -78,6 +86,8 @@ def _remedies(
     if verdict not in ("same", "unknown"):
         if not moves_in(summaries)[0]:
             found.append(advice.anew(chains, "let split and merge moves run, in a new run", sampler_split_merge="auto"))
+        elif other_views:  # searches decide them, and cycles hardly ever mend them
+            found += _more_searches(chains)
         elif not all(c.moves_in_every_cycle for c in summaries):
             found.append(advice.anew(chains, "let moves run in every cycle, in a new run", sampler_split_merge=1))
     if steps and len(summaries) < MOST_CHAINS:
@@ -94,9 +104,20 @@ def _remedies(
     return steps, found
 
 
+def _more_searches(chains: Sequence[Chain]) -> list[Command]:
+    """Twice as many searches for views in each chain; none where there are MOST_SEARCHES, or chains made none."""
+    sampler = chains[0].config.of(Sampler)
+    n = strategy.SEARCHES if sampler.searches == "auto" else sampler.searches
+    if sampler.init_rows == 0 or n >= MOST_SEARCHES:
+        return []
+    return [advice.anew(chains, f"make {2 * n} searches for views in each chain, in a new run", sampler_searches=2 * n)]
+
+
 def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], several: bool) -> str:
     """Name what chains that differ in it have not changed in at least STILL cycles after burn-in; "" where they
     have."""
+    if several and on and len(on[0].groups) == 1:  # they have the same views
+        return ""
     n = moves_together(summaries).get("kept", {})
     cycles = n.get("cycles", 0) // len(summaries)
     if cycles < STILL or not on or on[0].verdict in ("same", "unknown") or any(c.climbed for c in summaries):
@@ -127,7 +148,7 @@ def _until_then(
         return []
     best = ranked(summaries)[0][0].name
     folder = next((chain.folder for chain, c in zip(chains, summaries) if c.name == best), None)
-    rows_alone = several and on[0].verdict not in ("different", "apart")
+    rows_alone = several and len(on[0].groups) == 1
     what = "clusters in the views" if rows_alone else "views" if several else "clusters"
     whose = f"those of {shown}, " if shown and not rows_alone else ""
     where = f"; {best} is the best one, and shows its own by: {shlex.join(['mpibayes', 'report', str(folder)])}"

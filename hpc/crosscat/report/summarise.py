@@ -38,7 +38,7 @@ from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.sections import Levels, Numbers
-from mpibayes.hpc.posterior.tables import span
+from mpibayes.hpc.posterior.tables import not_started, span
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows
@@ -148,7 +148,7 @@ class RunSummary:
         shown = self.summaries[r.chain].name if r is not None else ""
         return advise(
             self.run.chains, self.summaries, self.agreements, self.settled, min(ess, default=np.nan), shown,
-            self.run.several,
+            self.run.several, [words for _, words in not_started(self.run.chains)],
         )  # fmt: skip
 
 

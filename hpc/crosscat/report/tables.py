@@ -11,6 +11,7 @@ from mpibayes.hpc.crosscat.report import agreement, answers
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.report.views import of_views
+from mpibayes.hpc.crosscat.start import searches
 from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.hpc.posterior.tables import (
     commands_in_words,
@@ -27,6 +28,7 @@ from mpibayes.hpc.posterior.tables import (
     warnings_in_words,
 )
 from mpibayes.hpc.posterior.wide_table import chain_table
+from mpibayes.hpc.run.directory import read_start
 from mpibayes.hpc.scalar import named
 from mpibayes.io.absent import Absence, notes
 from mpibayes.text import counted, percent, took
@@ -100,6 +102,7 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
             f"from cycle {first:,} on: every cycle leaves the posterior invariant, on any number of ranks ({pieces})",
         )
     )
+    lines += searched(p)
     lines.append(("settled", settled(p)))
     if not several and p.agreement is not None and np.isfinite(p.agreement.ari[0, 0]):
         ari, vi = p.agreement.ari[0, 0], p.agreement.vi[0, 0]
@@ -113,6 +116,18 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
     if not agreement.moves_in(summaries)[0]:
         lines.append(("moves", "no split or merge was tried (sampler.split_merge)"))
     return lines
+
+
+def searched(p: RunSummary) -> list[tuple[str, str]]:
+    """How near other searches for views came to the one that each chain started from; of chains that made several."""
+    records = [read_start(c.folder) for c in p.run.chains]
+    scores = [of for of in map(searches.scores_in, records) if of]
+    if not scores:
+        return []
+    alike = p.agreement is not None and p.agreement.verdict == "same"
+    enough = alike or any(map(searches.others_near, scores))
+    more = "" if enough else ": more of them may find better views (sampler.searches)"
+    return [("searches", searches.of_chains_in_words(scores, records[0].get("judges", 0)) + more)]
 
 
 def settled(p: RunSummary) -> str:

@@ -9,13 +9,15 @@ independent. A start is no draw: the choice touches no exactness.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.start.strategy import n_judges, rows_of_search
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
@@ -24,7 +26,6 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.text import counted
 
-JUDGES = 0.1, 3000  # share of the training rows that are judges, and their greatest number
 CLOSE = 0.05  # nats a row: searches as near as that to the best are as good, up to the noise of few judges
 
 
@@ -37,10 +38,10 @@ class Choice:
     n_judges: int
 
 
-def n_judges(n_rows: int, n_searches: int) -> int:
-    """Return how many of the training rows judge; a single search needs no judges."""
-    share, most = JUDGES
-    return min(round(share * n_rows), most) if n_searches > 1 else 0
+def ahead_in_words(n_rows: int, most: int, n_searches: int) -> str:
+    """Describe searches that are about to begin, each on `most` of the training rows that do not judge, if so many."""
+    rows = rows_of_search(n_rows, most, n_searches)
+    return f"searches for views: {n_searches}, on {counted(rows, 'row')} each"
 
 
 def best_search(
@@ -87,8 +88,27 @@ def _search(
 
 def in_words(searches: Sequence[float], judges: int) -> str:
     """Describe how far searches with these scores agree."""
-    near = sum(score >= max(searches) - CLOSE for score in searches) - 1
+    return f"views: {of_chains_in_words([searches], judges)}"
+
+
+def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:
+    """Describe how many searches of each chain, with these scores, came near to its best one."""
+    near = [others_near(of) for of in scores]
+    counts = f"{', '.join(map(str, near[:-1]))} and {near[-1]}" if len(near) > 1 else str(near[0])
+    others = f"{counts} other{'s' * (near != [1])}" if any(near) else "no other"
+    each = " of each chain" * (len(scores) > 1)
     return (
-        f"views: the best of {len(searches)} searches by the score of {counted(judges, 'row')} that none has seen; "
-        f"{counted(near, 'other') if near else 'no other'} came within {CLOSE:g} nats a row of it"
+        f"the best of {len(scores[0])} searches{each} by the score of {counted(judges, 'row')} that none has seen; "
+        f"{others} came within {CLOSE:g} nats a row of it"
     )
+
+
+def others_near(scores: Sequence[float]) -> int:
+    """Return the number of searches that are as good as the best, up to CLOSE, without itself."""
+    return sum(score >= max(scores) - CLOSE for score in scores) - 1
+
+
+def scores_in(record: Mapping[str, Any]) -> list[float]:
+    """Return the scores in a chain's `start_record`; [] where it has none, or was edited."""
+    scores = record.get("searches")
+    return scores if isinstance(scores, list) and all(isinstance(score, float) for score in scores) else []

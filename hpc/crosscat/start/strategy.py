@@ -23,6 +23,7 @@ VIEWS = 16  # that columns are in at first
 ROWS = 10_000  # of the sample of one search for views
 ROWS_OF_EACH = 3000  # of the sample of each of several: as good, and a third of the time
 SEARCHES = 4
+JUDGES = 0.1, 3000  # share of the training rows that judge several searches, and their greatest number
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
 
 STARTS = {
@@ -94,6 +95,17 @@ def searches(config: Config) -> int:
     """Return the number of searches for views that a chain makes, where it makes any."""
     given = config.of(Sampler).searches
     return SEARCHES if given == "auto" else given
+
+
+def n_judges(n_rows: int, n_searches: int) -> int:
+    """Return how many of the training rows judge; a single search needs no judges."""
+    share, most = JUDGES
+    return min(round(share * n_rows), most) if n_searches > 1 else 0
+
+
+def rows_of_search(n_rows: int, most: int, n_searches: int) -> int:
+    """Return how many of the training rows each search has, `most` at most: those that judge are not among them."""
+    return min(most, n_rows - n_judges(n_rows, n_searches))
 
 
 def labels_path(config: Config) -> Path:
@@ -171,7 +183,8 @@ def views_in_words(config: Config, n_rows: int) -> str:
     if not sample:
         return f"in {counted(n_views, 'random view')}"
     by = "a search finds" if n == 1 else f"the best of {n} searches finds"
-    return f"in the views that {by} on {sample:,} rows from {counted(n_views, 'group')} of columns"
+    rows = rows_of_search(n_rows, sample, n)
+    return f"in the views that {by} on {rows:,} rows from {counted(n_views, 'group')} of columns"
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels import of_run
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
 from mpibayes.hpc.crosscat.partitions import similarity
-from mpibayes.hpc.crosscat.report import distribution, groups
+from mpibayes.hpc.crosscat.report import distribution, group_sections, groups
+from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.representative import representatives
+from mpibayes.hpc.posterior.sections import Stops
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
 from tests.crosscat.report.runs import make_run, planted, write_planted
@@ -152,6 +155,28 @@ def test_the_page_and_the_text(run_dir, tmp_path):
     three = stops["stops"][1]
     assert three["name"] == "3 natural groups" and len(three["table"]["rows"]) == 3
     assert len(three["table"]["details"]["columns"]) == 7
+
+
+def test_the_level_shown_first_need_not_be_the_first(run_dir):
+    """Levels are told apart by being themselves: their arrays have no one answer to ==."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    two, three, *_ = view.levels
+    view.levels = [replace(two, level=replace(two.level, agree=0.0)), three]
+    assert groups.first(view.levels) is three
+    (stops,) = [part for part in group_sections.section(p, view).parts if isinstance(part, Stops)]
+    assert stops.first == 1 and stops.names[1] == "3 natural groups"
+
+
+def test_names_follow_the_level_that_they_are_of(run_dir):
+    """Also where no level is natural, and the first sentence says so."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    for by_itself, place in ((1.0, 1), (0.0, 2)):
+        view.levels = [replace(s, level=replace(s.level, by_itself=by_itself)) for s in view.levels[:2]]
+        said = group_sections.sentences(p)
+        assert [s.startswith("They are: ") for s in said].index(True) == place
+        assert said[place - 1] == str(groups.first(view.levels).level)
 
 
 def test_levels_in_words():

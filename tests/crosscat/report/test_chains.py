@@ -240,14 +240,15 @@ def test_few_draws_do_not_decide():
 ENDED = Judgement(1000, {"clusters": ("R-hat 1.300 of the entropy",), "scores": ()}, {"scores": 200})
 
 
-def kept_chains(n=2, cycles=400, stopped=False, heldout=(-2.0, -1.5), every=1, **trace):
+def kept_chains(n=2, cycles=400, stopped=False, heldout=(-2.0, -1.5), every=1, sampler=None, **trace):
     """Chains, and what the report takes from their traces."""
     made = []
     for i in range(n):
         own = {name: np.full(cycles, value) for name, value in {"splits_tried": 1.0, "splits": 1.0, **trace}.items()}
         own["n_clusters"] = np.resize(own.get("n_clusters", np.array([3.0, 4.0])), cycles)
         chain = make_chain(name=f"chain-{i + 1}", heldout_lpd=np.full(cycles, heldout[i % 2]), **own)
-        config = Config({"sampler": Sampler(split_merge=every), "run": Run(cycles=2000)}, {}, Places(Path("run.toml")))
+        settings = Sampler(split_merge=every, **(sampler or {}))
+        config = Config({"sampler": settings, "run": Run(cycles=2000)}, {}, Places(Path("run.toml")))
         made.append(replace(chain, config=config, home=Path("runs/a"), folder=Path(f"runs/a/chain-{i + 1}")))
     return made, [replace(chains.summarise_chain(chain), stopped=stopped) for chain in made]
 
@@ -314,14 +315,29 @@ def test_more_cycles_are_not_advised_where_nothing_is_accepted():
     views = {"view_moves_tried": 1.0, "view_moves": 0.0, "columns_moved": 0.0}
     text, commands = told(APART, several=True, **views)
     words = "More cycles will not help: no column has changed its view in any chain in the 396 cycles after burn-in."
-    assert text.startswith(f"{words} Compare 4 chains, in a new run.")
-    assert ["run.chains=4" in command for command in commands] == [True]
+    more = "Make 8 searches for views in each chain, in a new run, or compare 4 chains, in a new run."
+    assert text.startswith(f"{words} {more}")
+    assert "sampler.searches=8" in commands[0] and "run.chains=4" in commands[1] and len(commands) == 2
     assert told(APART, several=True, stopped=True, **views)[0].startswith(words)  # nor to go on with a stopped one
     assert told(APART, several=True, **{**views, "columns_moved": 1.0})[0].startswith("Go on for longer")
     assert told(APART, several=True, cycles=90, **views)[0].startswith("Go on for longer")  # too early to say
     text, _ = told(APART, splits=0.0, n_clusters=np.array([3.0]))
     assert text.startswith("More cycles will not help: no chain has split or merged a cluster in the 396 cycles")
-    assert told(APART * 4, several=True, **views)[1] == []
+    assert ["sampler.searches=8" in command for command in told(APART * 4, several=True, **views)[1]] == [True]
+    for sampler in ({"searches": remedies.MOST_SEARCHES}, {"init_rows": 0}):
+        assert told(APART * 4, several=True, **views, sampler=sampler)[1] == []
+    same, _ = told([[TRUTH] * 8] * 2, several=True, **views)
+    assert "will not help" not in same and "searches" not in same
+
+
+def test_chains_of_the_same_views_differ_in_rows():
+    """Views that agree are not one answer of several because log joints differ, nor what more cycles cannot mend."""
+    made, of = kept_chains(view_moves_tried=1.0, view_moves=0.0, columns_moved=0.0)
+    views = replace(agreement_of([[TRUTH] * 8] * 2, of), gap=800.0, r_hat=2.0)
+    assert views.verdict == "apart"
+    text = " ".join(remedies.advise(made, of, [views, agreement_of(APART, of)], ENDED, 20.0, "chain-1", True).steps)
+    assert text.startswith("Go on for longer") and "searches" not in text
+    assert "The clusters in the views below are one answer of several" in text
 
 
 def test_chains_that_agree_are_not_called_untrustworthy():
@@ -353,6 +369,13 @@ def test_a_posterior_that_is_spread_out_says_what_can_be_used():
 def test_one_chain_is_to_be_compared_with_another():
     text, (command,) = told([[TRUTH] * 8])
     assert text.startswith("Run more than one chain (run.chains = 2)") and "run.chains=2" in command
+
+
+def test_a_chain_that_was_not_started_is_started_by_the_same_command():
+    """And by no new run of as many chains as this one is to have."""
+    made, of = kept_chains(1)
+    found = remedies.advise(made, of, [], ENDED, missing=["1 of the 2 chains has not been started: run it"])
+    assert found.steps == ["1 of the 2 chains has not been started: run it."] and not found.commands
 
 
 def test_many_names_are_cut():

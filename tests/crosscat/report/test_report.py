@@ -3,21 +3,25 @@
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.commands.report import report
+from mpibayes.hpc.commands.report import report, text_of
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
+from mpibayes.hpc.crosscat.report.report import make
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine
 from mpibayes.hpc.crosscat.report.views import block_tables
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.run.status import write_status
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
 from tests.crosscat.report.runs import make_run, planted, write_planted
@@ -79,6 +83,38 @@ def test_the_default_place_is_the_run_directory(table, tmp_path):
     folder, *_ = run_report(run)
     assert folder == run / "report"
     run_report(run)  # again, over the first one
+
+
+@pytest.fixture
+def short(run_dir):
+    """Reports of the 40 cycles of a run that is to have 2,000, with what its status.json says, if it has one."""
+
+    def made(until, state):
+        kept = Posterior([run_dir])
+        kept.chains = [replace(c, config=c.config.changed("run", cycles=2000, until=until)) for c in kept.chains]
+        if state:
+            write_status(run_dir, {"state": state})
+        try:
+            return make(kept)
+        finally:
+            (run_dir / "status.json").unlink(missing_ok=True)
+
+    return made
+
+
+@pytest.mark.parametrize("until, most", [("cycles", ""), ("settled", "at most ")])
+@pytest.mark.parametrize("state, early", [("stopped", True), ("running", True), ("finished", False)])
+def test_a_run_short_of_its_end_is_an_early_look(short, until, most, state, early):
+    """Verdict, text and page begin with it; not those of a run that ended, by cycles or because it settled."""
+    made, words = short(until, state), f"An early look: 40 of {most}2,000 cycles."
+    assert [made.verdict.found[0] == words, text_of(made).startswith(words), words in page(made)] == [early] * 3
+
+
+def test_an_early_look_without_a_status(short, run_dir):
+    """A run directory can be copied without status.json: then the last cycle counts."""
+    assert text_of(short("cycles", "")).startswith("An early look: 40 of 2,000 cycles.")
+    assert "early look" not in text_of(short("settled", "")), "nobody knows"
+    assert "early look" not in text_of(make(Posterior([run_dir])))
 
 
 def test_the_representative_has_the_least_loss(run_dir):

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.crosscat.partitions import by_size, similarity, variations
-from mpibayes.hpc.crosscat.report import agreement, dependence, figures
+from mpibayes.hpc.crosscat.report import agreement, dependence, figures, tables
 from mpibayes.hpc.crosscat.report.answers import answer
+from mpibayes.hpc.run.directory import write_start
+from mpibayes.io.files import unguarded
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run, planted
 from tests.crosscat.report.test_chains import make_chain
@@ -210,6 +213,21 @@ def test_chains_agree_on_columns_and_then_on_rows(columns, rows, worst, words):
     assert agreement.worst([a, *of_rows.values()]) == worst
     apart = " ".join(answer(replace(a, gap=500.0), summaries, of_rows))
     assert "The chains disagree" in apart and "the best first" in apart
+
+
+@pytest.mark.parametrize("verdict, advised", [("same", False), ("different", True)])
+def test_searches_of_the_chains_in_a_line(tmp_path, verdict, advised):
+    """More of them are advised where no chain has found its best twice, and chains differ."""
+    chains = [SimpleNamespace(folder=tmp_path / name) for name in ("chain-1", "chain-2")]
+    posterior = SimpleNamespace(run=SimpleNamespace(chains=chains), agreement=SimpleNamespace(verdict=verdict))
+    for chain in chains:
+        chain.folder.mkdir()
+    assert tables.searched(posterior) == [], "a run of before there was start.json"
+    for first, near, advice in (([-1.0, -2.0, -1.03], "1 and 0 others", False), ([-1.0, -2.0], "no other", advised)):
+        for chain, scores in zip(chains, (first, [-1.0, -2.0])):
+            write_start(chain.folder, {"searches": scores, "judges": 30}, unguarded)
+        ((name, words),) = tables.searched(posterior)
+        assert name == "searches" and f"{near} came within 0.05" in words and ("may find" in words) == advice
 
 
 def test_two_chains(two_tables, tmp_path, pictures):
