@@ -6,8 +6,9 @@
 A case is a table that is imported and a run of it on 1 to 4 ranks that writes checkpoints all the time. Up to three
 starts of it are disturbed: by SIGKILL of a rank or of the launcher; by a signal that asks to stop, to the launcher or
 a rank; by a second start in another namespace of process ids; by a freeze while somebody takes over. The last start is
-left alone. After each start the case looks for processes left over, for messages nobody should see, and for draws that
-are lost, repeated or others than those of the undisturbed run. A start that writes nothing for LIMIT seconds hangs.
+left alone, and followed by a disk that is full and a table that links to another file. After each start the case looks
+for processes left over, for messages nobody should see, and for draws that are lost, repeated or others than those of
+the undisturbed run. A start that writes nothing for LIMIT seconds hangs.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import h5py
 import numpy as np
 
-from mpibayes.errors import EXIT_STOPPED, CheckpointError
+from mpibayes.errors import EXIT_STOPPED, CheckpointError, DataError
 from mpibayes.hpc.run.lock import NAME
 from mpibayes.io.checkpoint import latest
+from mpibayes.io.seal import append_seal
 from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
 from tests.conftest import FOR_RANKS, launch
@@ -69,6 +72,37 @@ class Case:
             if not self.disturbed_run():
                 break
         self.last_start()
+        self.full_disk()
+        self.link_in_the_table()
+
+    def full_disk(self) -> None:
+        """A limit on the size of files, anywhere in what is written: a message and nothing left, or all of it."""
+        folder = self.folder / "full"
+        for words in (("export", "run", "--to", "csv", "-o", "full/new.csv"), ("run", "run.toml", "-o", "full/run")):
+            folder.mkdir()
+            limit = int(10 ** self.random.uniform(0.0, 5.0))
+            command = ["bash", "-c", 'ulimit -f "$0"; exec "$@"', str(-(-limit // 1024)), sys.executable, PROGRAM]
+            done = launch([*command, *words], timeout=LIMIT, cwd=self.folder, env=FOR_RANKS)
+            said = done.stdout + done.stderr
+            if done.returncode not in (0, CheckpointError.exit_code) or "Traceback" in said:
+                raise Wrong(f"{words} on a full disk ends with {done.returncode}: {said[-2500:]}")
+            if left := [path.name for path in folder.rglob("*") if "tmp" in path.name]:
+                raise Wrong(f"{words} on a full disk leaves {left}")
+            shutil.rmtree(folder)
+
+    def link_in_the_table(self) -> None:
+        """A dataset that is a link to another file's, with a right seal: refused, and nothing of the file is read."""
+        table, other = self.folder / "linked.h5", self.folder / "table.h5"
+        shutil.copy(other, table)
+        with h5py.File(table, "r+", locking=False) as file:
+            name = self.random.choice(sorted(name for name in file if isinstance(file[name], h5py.Dataset)))
+            del file[name]
+            file[name] = h5py.ExternalLink(str(other), name)
+        with table.open("r+b") as file:
+            append_seal(file)
+        code, said = mpibayes("check", self.folder / "run.toml", "--set", "data.table=linked.h5")
+        if code != DataError.exit_code or "Traceback" in said or f"'/{name}'" not in said:
+            raise Wrong(f"a table with '{name}' in another file ends with {code}: {said[-2500:]}")
 
     def import_table(self) -> None:
         """Killed in the middle or not: there is a whole table under its name, or none."""
