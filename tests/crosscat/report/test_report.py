@@ -15,7 +15,8 @@ from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.report import make
-from mpibayes.hpc.crosscat.report.summarise import ClusterLine
+from mpibayes.hpc.crosscat.report.sections import verdict
+from mpibayes.hpc.crosscat.report.summarise import ClusterLine, summarise
 from mpibayes.hpc.crosscat.report.views import block_tables
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
@@ -115,6 +116,14 @@ def test_an_early_look_without_a_status(short, run_dir):
     assert text_of(short("cycles", "")).startswith("An early look: 40 of 2,000 cycles.")
     assert "early look" not in text_of(short("settled", "")), "nobody knows"
     assert "early look" not in text_of(make(Posterior([run_dir])))
+
+
+def test_held_out_rows_have_a_score_before_it_is_averaged(run_dir):
+    p = summarise(Posterior([run_dir]))
+    averaged, single = f"{p.heldout_averaged:.3f}", f"{p.scalars['heldout_lpd'].mean:.3f}"
+    assert f"Held-out rows score {averaged} nats a row." in verdict(p).found
+    p.heldout_averaged = None
+    assert f"Held-out rows score {single} nats a row in each draw, on average." in verdict(p).found
 
 
 def test_the_representative_has_the_least_loss(run_dir):
