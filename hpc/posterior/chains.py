@@ -155,6 +155,11 @@ class KeptChains:
                 )
 
 
+def begun(home: Path) -> list[Path]:
+    """The directories of a run's chains that have cycles: one may still search while another is looked at."""
+    return [folder for folder in chain_directories(home) if list_segments(folder / TRACE)]
+
+
 def family_in(run_dir: str | Path) -> str:
     """The kind of a run's model. Raises ConfigError where there is no run."""
     home = Path(run_dir)
@@ -191,7 +196,7 @@ def evenly(items: Sequence, most: int) -> list:
 def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
     chains = []
     for home in run_dirs:
-        folders = chain_directories(home)
+        folders = begun(home) or chain_directories(home)
         parent = _settings_in(home)
         config = load(parent / RESOLVED)
         for folder in folders:

@@ -10,7 +10,7 @@ import numpy as np
 
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.chains import Chain, begun
 from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
 from mpibayes.hpc.posterior.sections import GOOD, Section, Verdict
@@ -92,13 +92,13 @@ def _bold(words: str) -> Any:
 
 
 def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
-    """The chains that a run is to have and that have no directory yet."""
+    """The chains that a run is to have and that have no cycles yet."""
     lines = []
     for home, wanted in {c.home: c.config.run.chains for c in chains}.items():
-        there = len(chain_directories(home))
+        there = len(begun(home)) or len(chain_directories(home))
         if there < wanted:
             have = "has" if wanted - there == 1 else "have"
-            missing = f"{wanted - there} of the {wanted} chains of {home} {have} not been started"
+            missing = f"{wanted - there} of the {wanted} chains of {home} {have} no cycles yet"
             lines.append(("missing", f"{missing}: run the same command again"))
     return lines
 

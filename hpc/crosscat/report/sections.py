@@ -96,6 +96,8 @@ def _found(p: RunSummary) -> list[str]:
         said.append(f"The draws have {k.low:,.0f} to {k.high:,.0f} {what} (5 to 95 %).")
     if p.heldout_averaged is not None:
         said.append(f"Held-out rows score {p.heldout_averaged:.3f} nats a row.")
+    elif "heldout_lpd" in p.scalars:  # averages begin after run.burn_in, which an early look has not reached
+        said.append(f"Held-out rows score {p.scalars['heldout_lpd'].mean:.3f} nats a row in each draw, on average.")
     return said
 
 

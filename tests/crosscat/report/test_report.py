@@ -15,7 +15,8 @@ from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.report import make
-from mpibayes.hpc.crosscat.report.summarise import ClusterLine
+from mpibayes.hpc.crosscat.report.sections import verdict
+from mpibayes.hpc.crosscat.report.summarise import ClusterLine, summarise
 from mpibayes.hpc.crosscat.report.views import block_tables
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
@@ -117,6 +118,25 @@ def test_an_early_look_without_a_status(short, run_dir):
     assert "early look" not in text_of(make(Posterior([run_dir])))
 
 
+def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tmp_path):
+    """It was stopped in its search, say."""
+    folder = make_run(tmp_path / "run", table, chains=2)
+    shutil.rmtree(folder / "chain-2" / "trace")
+    said = " ".join(run_report(folder)[1].split())
+    assert "1 of the 2 chains of" in said and "has no cycles yet: run the same command again" in said
+    shutil.rmtree(folder / "chain-1" / "trace")
+    with pytest.raises(ConfigError, match="nothing was kept yet"):
+        report(folder)
+
+
+def test_held_out_rows_have_a_score_before_it_is_averaged(run_dir):
+    p = summarise(Posterior([run_dir]))
+    averaged, single = f"{p.heldout_averaged:.3f}", f"{p.scalars['heldout_lpd'].mean:.3f}"
+    assert f"Held-out rows score {averaged} nats a row." in verdict(p).found
+    p.heldout_averaged = None
+    assert f"Held-out rows score {single} nats a row in each draw, on average." in verdict(p).found
+
+
 def test_the_representative_has_the_least_loss(run_dir):
     """Against the definition, on all rows: the table is smaller than the number of probe rows."""
     run = Posterior([run_dir])
@@ -169,7 +189,7 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
         shutil.rmtree(run / f"chain-{number}")
     _, printed, _ = run_report(run)
     said = " ".join(printed.split())
-    assert "missing 2 of the 3 chains of" in said and "have not been started: run the same command again" in said
+    assert "missing 2 of the 3 chains of" in said and "have no cycles yet: run the same command again" in said
     assert "A chain that is stuck agrees with itself too. Only a second chain from another start can show that" in said
 
 
