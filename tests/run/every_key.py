@@ -34,7 +34,8 @@ SHORT = "[run]\nseed = 5\nshards = 3\ncycles = 5\n"
 LABELS = "[output]\nlabels = 1\n"
 CONFIG = {
     "mixture": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "mixture"\n{SHORT}{LABELS}',
-    "crosscat": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 20\n{SHORT}{LABELS}',
+    "crosscat": '[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 20\nsearches = 1\n'
+    f"{SHORT}{LABELS}",
     "ibp": f'[data]\ntable = "reals.h5"\n[model]\nfamily = "ibp"\n{SHORT}{LABELS}',
     "regression": '[data]\ntable = "people.h5"\n[model]\nfamily = "regression"\nlikelihood = "logistic"\n[regression]\n'
     f'response = "bought"\npredictors = ["age", "job", "children"]\nmissing = "drop"\n{SHORT}',
@@ -183,7 +184,7 @@ SEVERAL_VIEWS = {
     **each("model.view_discount", "[0, 0.5]", "learn"),
     **each("sampler.init_views", "2"),
     **each("sampler.init_rows", "0"),
-    **each("sampler.searches", "1", "3"),
+    **each("sampler.searches", "3"),
     **each("sampler.column_moves", "1", "0"),
     **each("sampler.view_moves", "1", "0"),
 }

@@ -122,7 +122,7 @@ def test_every_key_has_a_value_that_is_not_its_default(place, kind):
     assert not problems, "\n".join(problems)
 
 
-PART = 12  # cases of a test, which has to end in time on a busy machine
+PART = 6  # cases of a test, which has to end in time on a busy machine
 PARTS = [(kind, start) for kind in CONFIG for start in range(0, len(cases_of(kind)), PART)]
 
 
