@@ -90,6 +90,7 @@ def test_csv_reads_back_exactly(tmp_path):
 @pytest.mark.parametrize("checkpoint", [1, 7, 9, 13, 18, 19])
 def test_resumed_and_straight_are_the_same_bytes(tmp_path, checkpoint):
     straight, resumed = tmp_path / "a", tmp_path / "b"
+    straight.mkdir(), resumed.mkdir()
     run(straight, range(1, 31))
     run(resumed, range(1, 21), seconds=0.5)  # went on to 20, and died with a checkpoint further back
     run(resumed, range(checkpoint + 1, 31), seconds=0.25)
