@@ -58,11 +58,7 @@ class Chain:
     @property
     def early(self) -> bool:
         """Whether the chain is short of its end: run.cycles, or where a run until settled has settled."""
-        run = self.config.run
-        try:
-            return read_status(self.folder).get("state") != "finished"
-        except MpibayesError:  # a run directory can be copied without its status
-            return run.until != "settled" and self.last + self.config.output.thin <= run.cycles
+        return _is_short(self.config, self.folder, self.last)
 
     @property
     def seconds(self) -> np.ndarray:
@@ -215,14 +211,22 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
     return chains
 
 
+def _is_short(config: Config, folder: Path, last: int) -> bool:
+    """Whether a chain is short of its end; last: the last cycle in its trace."""
+    try:
+        return read_status(folder).get("state") != "finished"
+    except MpibayesError:  # a run directory can be copied without its status
+        return config.run.until != "settled" and last + config.output.thin <= config.run.cycles
+
+
 def _burn_in(config: Config, folder: Path) -> int:
-    """Cycles that a chain leaves out: of a run until settled half of those that are there, since its end was judged by
-    the other half; of a chain short of run.cycles half at most, so that an early look has something to see."""
+    """Cycles that a chain leaves out: run.burn_in, and of a run until settled half of those that are there too, since
+    its end was judged by what is left; of a chain short of its end half at most, so that an early look has draws."""
     segments = list_segments(folder / TRACE)
     last = segments[-1].last if segments else 0
-    if config.run.until == "settled":
-        return last // 2
-    return config.burn_in if last >= config.run.cycles else min(config.burn_in, last // 2)
+    half = last // 2
+    whole = max(config.burn_in, half) if config.run.until == "settled" else config.burn_in
+    return min(whole, half) if _is_short(config, folder, last) else whole
 
 
 def _settings_in(home: Path) -> Path:

@@ -14,6 +14,7 @@ from mpibayes.hpc.config.resolved import continued
 from mpibayes.hpc.crosscat import family
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.crosscat.family import Family, settings_of
+from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.exact import crosscat, production
@@ -104,6 +105,15 @@ def test_views_by_quantiles(right):
     settings = {"view_concentration": alpha, "concentration": alpha, "split_merge": 1}
     found = crosscat.verdict(serial(), "quantiles", 2, 80, 64, 4, LEVEL, **settings)
     assert found.passed == right, f"{found} (seed {seed(64)})"
+
+
+def test_the_default_is_the_same_of_rows_and_of_columns(tmp_path):
+    """Of the rows in every view, and of the columns over views."""
+    (tmp_path / "run.toml").write_text('[data]\ntable = "t.h5"\n[model]\nfamily = "crosscat"\n')
+    config = load(tmp_path / "run.toml")
+    settings = settings_of(continued(config, Family.decided(config, 60)), 60)
+    for law in (settings.concentration, settings.view_concentration):
+        np.testing.assert_allclose(PitmanYor.of(law, 0.0).concentrations, QUANTILES, rtol=1e-12)
 
 
 # --- from the command line --------------------------------------------------------------------------------------------

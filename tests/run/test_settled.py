@@ -249,6 +249,19 @@ def test_a_chain_that_is_short_of_its_end_leaves_out_half_of_what_is_there(tmp_p
     assert chain.burn_in == 20 and not chain.early
 
 
+def test_a_finished_run_leaves_out_its_burn_in_however_it_ended(until_settled):
+    """Draws of the burn-in count in no finished run: its judgement did not look at them. With output.thin the trace
+    ends before run.cycles."""
+    from mpibayes.hpc.posterior.chains import KeptChains
+
+    place, *_ = until_settled
+    thin = ("run.until=cycles", "run.cycles=45", "run.burn_in=38", "output.thin=10")
+    for out, changes, expected in (("own", ("run.cycles=60", "run.burn_in=40"), 40), ("thin", thin, 38)):
+        done = run(place, out, *(word for change in changes for word in ("--set", change)))
+        assert done.returncode == 0, done.stderr
+        assert [(c.burn_in, c.early) for c in KeptChains([place / out]).chains] == [(expected, False)] * 2
+
+
 def test_chains_are_even_after_the_first_short_round(until_settled):
     """Every chain writes a checkpoint after 20 cycles, before the first has more."""
     place, *_ = until_settled

@@ -56,7 +56,8 @@ def verdict(p: RunSummary) -> Verdict:
     """Findings, agreement of the chains, and what to do next."""
     several, headline = len(p.summaries) > 1, ""
     if agreement.contradicted(p.summaries, p.agreements):
-        sound = DOUBT if group_sections.usable(p) else BAD
+        climbing = any(c.climbed for c in p.summaries)  # to where groups may be others, whether chains agree or not
+        sound = DOUBT if group_sections.usable(p) and not climbing else BAD
         headline = group_sections.HEADLINE if sound == DOUBT else ""
     else:
         sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
@@ -112,7 +113,8 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 
 
 def _next(p: RunSummary, sound: str) -> list[str]:
-    return [*group_sections.use_them(p), *p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
+    use_groups = group_sections.use_them(p) if sound != BAD else []
+    return [*use_groups, *p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------

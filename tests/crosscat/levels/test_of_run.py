@@ -16,9 +16,10 @@ from mpibayes.hpc.crosscat.levels import of_run
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
 from mpibayes.hpc.crosscat.partitions import similarity
 from mpibayes.hpc.crosscat.report import distribution, group_sections, groups
+from mpibayes.hpc.crosscat.report.sections import verdict
 from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.representative import representatives
-from mpibayes.hpc.posterior.sections import Stops
+from mpibayes.hpc.posterior.sections import BAD, DOUBT, Stops
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
 from tests.crosscat.report.runs import make_run, planted, write_planted
@@ -177,6 +178,20 @@ def test_names_follow_the_level_that_they_are_of(run_dir):
         said = group_sections.sentences(p)
         assert [s.startswith("They are: ") for s in said].index(True) == place
         assert said[place - 1] == str(groups.first(view.levels).level)
+
+
+def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_dir):
+    """Chains that have not arrived may agree on groups that they are about to leave."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    view.agreement = replace(view.agreement, gap=500.0)
+    apart = verdict(p)
+    assert apart.headline == group_sections.HEADLINE and apart.sound == DOUBT
+    assert any("--groups 2" in step for step in apart.next)
+    p.summaries[0] = replace(p.summaries[0], climbed=500.0)
+    climbing = verdict(p)
+    assert climbing.headline == "" and climbing.sound == BAD
+    assert not any("--groups" in step for step in climbing.next)
 
 
 def test_levels_in_words():
