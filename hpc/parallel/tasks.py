@@ -19,8 +19,6 @@ FORKED = "fork"  # children share the table and the samples with their parent, a
 LOOK_S = 0.5  # between two looks of a child at its parent, and of a parent that waits at whether it is to stop
 
 
-
-
 class Stopped(Exception):
     """The program was asked to stop before all tasks had results. Every rank raises it."""
 
