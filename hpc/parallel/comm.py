@@ -33,16 +33,22 @@ MATCHING = (
 TOP_BIT = np.uint64(1 << 63)
 
 
+def _never() -> bool:
+    """Stand for nobody who may want this process to stop."""
+    return False
+
+
 class Serial:
     """One process. Every operation is the identity. alone: whether the program has the process, and its other cores, to
-    itself: no launcher started it, and no other program called it."""
+    itself: no launcher started it, and no other program called it. asked_to_stop(): whether somebody wants this process
+    to stop; whoever may hear of that sets it."""
 
     rank = 0
     size = 1
 
-    def __init__(self, alone: bool = False):
+    def __init__(self, alone: bool = False, asked_to_stop: Callable[[], bool] = _never):
         self.hosts = [socket.gethostname()]
-        self.alone = alone
+        self.alone, self.asked_to_stop = alone, asked_to_stop
 
     def share(self, value: T, root: int = 0) -> T:
         """One rank's picklable `value` on every rank."""
@@ -105,6 +111,7 @@ class Mpi:
         self._comm = communicator.Dup()
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
+        self.asked_to_stop = _never
         self.hosts: list[str] = self._comm.allgather(socket.gethostname())
 
     def share(self, value, root=0):
@@ -203,9 +210,9 @@ def names(comm: Communicator, ranks: Collection[int]) -> str:
     return f"rank{'s' * (len(ranks) != 1)} {shown}{more}"
 
 
-def serial() -> Serial:
+def serial(asked_to_stop: Callable[[], bool] = _never) -> Serial:
     """A communicator of this process alone."""
-    return Serial()
+    return Serial(asked_to_stop=asked_to_stop)
 
 
 START_LIMIT_S = 600.0  # for MPI to start: no hang is for ever; thousands of ranks may take minutes

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import threading
+import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import TypeVar
@@ -13,6 +16,11 @@ from mpibayes.hpc.parallel.cores import program_cores
 
 T = TypeVar("T")
 FORKED = "fork"  # children share the table and the samples with their parent, and copy nothing
+LOOK_S = 0.5  # between two looks of a child at its parent, and of a parent that waits at whether it is to stop
+
+
+class Stopped(Exception):
+    """The program was asked to stop before all tasks had results. Every rank raises it."""
 
 
 def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str) -> list[T]:
@@ -20,54 +28,90 @@ def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str) -> 
 
     Task i runs on rank i mod `comm.size`. A program that runs alone (`Serial.alone`) forks a child for each further
     core. Tasks hold no collective, and their results, which travel pickled, do not depend on who runs them. An
-    MpibayesError raised by one is raised on all ranks. what: the step in words ("find views").
+    MpibayesError raised by one is raised on all ranks. A rank that is asked to stop (`comm.asked_to_stop`) leaves its
+    further tasks out, as does a task that raises Stopped; then all ranks raise that. what: the step in words ("find
+    views").
     """
     local, n_cores = list(tasks[comm.rank :: comm.size]), program_cores() if comm.alone else 1
     # whoever has tasks that take long says so before; who is waited for at the end, `meet` says
-    results = agree(comm, lambda: _on_cores(local, n_cores), what, loud=False)
+    results = agree(comm, lambda: _on_cores(local, n_cores, comm.asked_to_stop), what, loud=False)
     by_rank = comm.collect(results)
+    if None in by_rank:
+        raise Stopped
     return [by_rank[i % comm.size][i // comm.size] for i in range(len(tasks))]
 
 
-def _on_cores(tasks: Sequence[Callable[[], T]], n_cores: int) -> list[T]:
-    """Return the results of tasks run by this process and up to n_cores - 1 children."""
+def _on_cores(tasks: Sequence[Callable[[], T]], n_cores: int, stops: Callable[[], bool]) -> list[T] | None:
+    """Return the results of tasks run by this process and up to n_cores - 1 children; None where it stops before."""
     n = max(1, min(n_cores, len(tasks)))
-    children = [_Child(tasks[i::n]) for i in range(1, n)]
+    children: list[_Child] = []
     try:
-        parts = [[task() for task in tasks[::n]], *(child.results() for child in children)]
+        for i in range(1, n):
+            children.append(_Child(tasks[i::n]))
+        parts = [_in_turn(tasks[::n], stops)]
+        for child in children:
+            parts.append(None if parts[-1] is None else child.results(stops))
     finally:
         for child in children:
             child.stop()
-    return [parts[i % n][i // n] for i in range(len(tasks))]
+    return None if None in parts else [parts[i % n][i // n] for i in range(len(tasks))]
+
+
+def _in_turn(tasks: Sequence[Callable[[], T]], stops: Callable[[], bool]) -> list[T] | None:
+    """Return the results of tasks that this process runs; None where it stops before the last one's."""
+    results = []
+    for task in tasks:
+        if stops():
+            return None
+        try:
+            results.append(task())
+        except Stopped:
+            return None
+    return results
 
 
 class _Child:
-    """A forked process that runs some tasks and sends their results once."""
+    """A forked process that runs some tasks and sends their results once. It ends with this process, however that
+    ends."""
 
     def __init__(self, tasks: Sequence[Callable[[], T]]):
         context = multiprocessing.get_context(FORKED)
         self._tasks = tasks
         self._received, sent = context.Pipe(duplex=False)
-        self._process = context.Process(target=self._run, args=(sent,), daemon=True)
-        self._process.start()
+        self._process = context.Process(target=self._run, args=(sent, os.getpid()), daemon=True)
+        with contextlib.suppress(OSError):  # no more processes may be made: `results` finds the pipe closed
+            self._process.start()
         sent.close()
 
-    def _run(self, sent: Connection) -> None:
-        self._received.close()
+    def _run(self, sent: Connection, parent: int) -> None:
         try:
+            self._received.close()
+            threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
             sent.send([task() for task in self._tasks])
         finally:
             os._exit(0)  # nothing of the parent's is to be flushed or closed twice
 
-    def results(self) -> list[T]:
-        """Return the child's results; where it died or failed, this process runs its tasks and meets the error."""
+    def results(self, stops: Callable[[], bool]) -> list[T] | None:
+        """Return the child's results; where it died or failed, this process runs its tasks and meets the error. None
+        where it stops before."""
         try:
+            while not self._received.poll(LOOK_S):
+                if stops():
+                    return None
             return self._received.recv()
         except (EOFError, OSError):
-            return [task() for task in self._tasks]
+            return _in_turn(self._tasks, stops)
 
     def stop(self) -> None:
         """End the child, finished or not."""
         self._received.close()
-        self._process.kill()
-        self._process.join()
+        if self._process.pid is not None:
+            self._process.kill()
+            self._process.join()
+
+
+def _end_with(parent: int) -> None:
+    """End this process once its parent is gone, which may have been killed and could not end it."""
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os._exit(1)

@@ -27,6 +27,7 @@ from mpibayes.hpc.family import Chain, Info
 from mpibayes.hpc.parallel import cores, waiting
 from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, serial, world
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
+from mpibayes.hpc.parallel.tasks import Stopped
 from mpibayes.hpc.parallel.waiting import announce
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import checkpoints as resume
@@ -36,7 +37,7 @@ from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
-from mpibayes.hpc.run.progress import Progress
+from mpibayes.hpc.run.progress import Progress, say
 from mpibayes.hpc.run.table import data_of, opened, with_family
 from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
@@ -67,6 +68,7 @@ def main(
         clock = Clock(max_time_s)
         clock.watch_signals()  # first: Ctrl-C while the MPI library starts is a wish to stop, no internal error
         comm = world()
+        comm.asked_to_stop = lambda: clock.stop_reason() is not None
         code = _run(comm, clock, Path(config_path), out, overrides, fresh)
     except MpibayesError as error:
         code = error.exit_code
@@ -201,7 +203,8 @@ class ChainRun:
 
     def run(self) -> bool:
         """Start or continue; whether the chain reached its full length."""
-        self.open()
+        if not self.open():
+            return False
         if self.chain.cycles >= self.config.run.cycles:
             on_root(self.comm, self._nothing_to_do)
             return True
@@ -222,6 +225,13 @@ class ChainRun:
         if self.comm.rank == 0 and self.progress is not None and self._state != "failed":
             self.progress.rest()
             self._write_status(state, message=why)
+
+    def leave(self) -> None:
+        """Stop between two rounds: a start that no checkpoint holds yet is kept in one."""
+        with self._failing():
+            if self.chain.cycles == 0:
+                self._checkpoint()
+        self.close(False)
 
     def close(self, finished: bool, words: str = "", of_run: str = "") -> None:
         """The last status, and what can be said of the chain: `words` if given; then, of_run, of all."""
@@ -385,14 +395,21 @@ class ChainRun:
                 run_directory.note_checkpoint(self.folder, self.number, self.config.run.chains, self.lock.check)
             self._write_status("running")
 
-    def open(self) -> None:
-        """Start, or go on from the newest checkpoint; make ready to keep what the chain draws."""
+    def open(self) -> bool:
+        """Start, or go on from the newest checkpoint; make ready to keep what the chain draws. False: it was time to
+        stop before it had started."""
         comm, config, chain = self.comm, self.config, self.chain
         found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
         if found is not None:
             resume.restore(comm, found, chain)
         else:
-            chain.start()
+            try:
+                chain.start()
+            except Stopped:
+                if comm.rank == 0:
+                    why = self.clock.stop_reason() or "another rank"
+                    say(f"{self.folder}: stopped early ({why}) before its first cycle; run the same command again")
+                return False
         cycle = self._saved_cycle = chain.cycles
         self._began = self._last_checkpoint = self.clock.elapsed()  # a search takes its time
 
@@ -448,3 +465,4 @@ class ChainRun:
                 self._write_status("running")
 
         on_root(comm, open_writers, share=False, what=f"open {self.folder} for writing")
+        return True

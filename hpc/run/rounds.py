@@ -38,8 +38,11 @@ def decided(config: Config, scalars: Sequence[Scalar], data: Data) -> Config:
 def until_settled(comm: Communicator, config: Config, chains: Sequence[ChainRun]) -> bool:
     """Advance all chains until they have settled, or have all their cycles; False where it was time to stop."""
     try:
-        for chain in chains:
-            chain.open()
+        for k, chain in enumerate(chains):
+            if not chain.open():
+                for opened in chains[:k]:
+                    opened.leave()
+                return False
             chain.rest()
         while True:
             done = min(chain.chain.cycles for chain in chains)
@@ -48,7 +51,7 @@ def until_settled(comm: Communicator, config: Config, chains: Sequence[ChainRun]
                 break
             if not _round(comm, chains, min(_next_end(done), config.run.cycles)):
                 for chain in chains:
-                    chain.close(False)
+                    chain.leave()
                 return False
     except MpibayesError:
         for chain in chains:

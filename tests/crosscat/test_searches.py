@@ -34,7 +34,7 @@ def stub(monkeypatch, scores):
     """Searches that take no time and score as given; returns the rows that they have seen."""
     seen, numbers = [], iter(scores)
 
-    def searched(columns, rows, settings, chain, n_views):
+    def searched(columns, rows, settings, chain, n_views, alone):
         seen.append(rows)
         return type("Search", (), {"views": [], "places": None, "score": next(numbers)})()
 

@@ -6,9 +6,10 @@
 A case is a table that is imported and a run of it on 1 to 4 ranks that writes checkpoints all the time. Up to three
 starts of it are disturbed: by SIGKILL of a rank or of the launcher; by a signal that asks to stop, to the launcher or
 a rank; by a second start in another namespace of process ids; by a freeze while somebody takes over. The last start is
-left alone, and followed by a disk that is full and a table that links to another file. After each start the case looks
-for processes left over, for messages nobody should see, and for draws that are lost, repeated or others than those of
-the undisturbed run. A start that writes nothing for LIMIT seconds hangs.
+left alone, and followed by a disk that is full, a table that links to another file, and one that is replaced while
+ranks read it. After each start the case looks for processes left over, for messages nobody should see, and for draws
+that are lost, repeated or others than those of the undisturbed run. A start that writes nothing for LIMIT seconds
+hangs, as does any other command that takes longer.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib.util
 import json
 import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +34,8 @@ from random import Random
 import h5py
 import numpy as np
 
-from mpibayes.errors import EXIT_STOPPED, CheckpointError, DataError
+from mpibayes.errors import EXIT_STOPPED, CheckpointError, ConfigError, DataError
+from mpibayes.hpc.run.identity import PROVENANCE
 from mpibayes.hpc.run.lock import NAME
 from mpibayes.io.checkpoint import latest
 from mpibayes.io.seal import append_seal
@@ -46,6 +50,9 @@ SECOND, THAWED = "a second start", "a thawed owner"
 KINDS = (*SIGNALS, SECOND, THAWED)
 ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 RUN = ["run", "run.toml", "-o", "run"]
+FILLING = [("export", "run", "--to", "csv", "-o", "full/new.csv"), ("run", "run.toml", "-o", "full/run")]
+if importlib.util.find_spec("matplotlib") and importlib.util.find_spec("arviz"):
+    FILLING.append(("report", "run", "-o", "full/new", "--burn-in", "0"))
 AIMS = ("start", "any", "checkpoint", "checkpoint", "trace")
 
 
@@ -74,19 +81,20 @@ class Case:
         self.last_start()
         self.full_disk()
         self.link_in_the_table()
+        self.replaced_table()
 
     def full_disk(self) -> None:
         """A limit on the size of files, anywhere in what is written: a message and nothing left, or all of it."""
         folder = self.folder / "full"
-        for words in (("export", "run", "--to", "csv", "-o", "full/new.csv"), ("run", "run.toml", "-o", "full/run")):
+        for words in FILLING:
             folder.mkdir()
             limit = int(10 ** self.random.uniform(0.0, 5.0))
             command = ["bash", "-c", 'ulimit -f "$0"; exec "$@"', str(-(-limit // 1024)), sys.executable, PROGRAM]
-            done = launch([*command, *words], timeout=LIMIT, cwd=self.folder, env=FOR_RANKS)
-            said = done.stdout + done.stderr
-            if done.returncode not in (0, CheckpointError.exit_code) or "Traceback" in said:
-                raise Wrong(f"{words} on a full disk ends with {done.returncode}: {said[-2500:]}")
-            if left := [path.name for path in folder.rglob("*") if "tmp" in path.name]:
+            code, said = self.launched([*command, *words])
+            if code not in (0, CheckpointError.exit_code) or "Traceback" in said:
+                raise Wrong(f"{words} on a full disk ends with {code}: {said[-2500:]}")
+            half = "tmp" if code == 0 or words[0] == "run" else ""
+            if left := [path.name for path in folder.rglob("*") if half in path.name]:
                 raise Wrong(f"{words} on a full disk leaves {left}")
             shutil.rmtree(folder)
 
@@ -103,6 +111,39 @@ class Case:
         code, said = mpibayes("check", self.folder / "run.toml", "--set", "data.table=linked.h5")
         if code != DataError.exit_code or "Traceback" in said or f"'/{name}'" not in said:
             raise Wrong(f"a table with '{name}' in another file ends with {code}: {said[-2500:]}")
+
+    def replaced_table(self) -> None:
+        """By another that is as whole, while a run reads it: refused, or of no effect; the run goes on with its own."""
+        table, own, other = (self.folder / f"{name}.h5" for name in ("table", "own", "other"))
+        write_csv(self.folder / "other.csv", self.random, self.random.randrange(150, 500))
+        done = mpibayes("import", self.folder / "other.csv", other)
+        table.rename(own)
+        shutil.copy(own, table)
+        start = Start(["run", "run.toml", "-o", "replaced"], self.random.randint(1, 3), self.folder)
+        time.sleep(self.random.uniform(0.0, 2.0))
+        shutil.copy(other, other.with_suffix(".new"))
+        if self.random.random() < 0.5:
+            other.with_suffix(".new").replace(table)
+        else:
+            shutil.copyfile(other, table)  # under the eyes of whoever has it open
+        code, said = start.wait(), start.said()
+        own.replace(table)
+        self.history.append(f"table replaced under {start.ranks} ranks -> {code}")
+        if done[0] or code not in (0, DataError.exit_code) or "Traceback" in said or (code and "table.h5" not in said):
+            raise Wrong(f"a run whose table is replaced ends with {code}: {done[1]}{said[-2500:]}")
+        code, said = self.launched([sys.executable, PROGRAM, "run", "run.toml", "-o", "replaced"])
+        if started_with_other(self.folder / "replaced", other) and code == ConfigError.exit_code:
+            return
+        if code or exports(self.folder / "replaced", self.folder / "exported") != self.expected:
+            raise Wrong(f"a run whose table was replaced goes on to {code}: {said[-2500:]}")
+
+    def launched(self, command) -> tuple[int, str]:
+        """The exit code and all words of a command that ends by itself. Raises Wrong where it does not."""
+        try:
+            done = launch(command, timeout=LIMIT, cwd=self.folder, env=FOR_RANKS)
+        except subprocess.TimeoutExpired as error:
+            raise Wrong(f"hangs: {command} takes over {LIMIT:g} s: {error.stdout} {error.stderr}") from None
+        return done.returncode, done.stdout + done.stderr
 
     def import_table(self) -> None:
         """Killed in the middle or not: there is a whole table under its name, or none."""
@@ -153,13 +194,11 @@ class Case:
             with contextlib.suppress(FileNotFoundError, ValueError):  # not taken yet, or not written
                 lock.write_text(json.dumps(json.loads(lock.read_text()) | {"place": "elsewhere"}))
         alone = ALONE if kind == SECOND and can_be_alone() else ()
-        command = [*alone, sys.executable, PROGRAM, *RUN]
-        second = launch(command, timeout=LIMIT, cwd=self.folder, env=FOR_RANKS)
-        self.history.append(f"{kind} beside {start.ranks} ranks ({phase}) -> {second.returncode}")
-        said = second.stdout + second.stderr
-        refused = second.returncode == 2 and "is running it" in said
-        if "Traceback" in said or not (refused or second.returncode == 0):
-            raise Wrong(f"a second start ends with {second.returncode}: {said[-2500:]}")
+        code, said = self.launched([*alone, sys.executable, PROGRAM, *RUN])
+        self.history.append(f"{kind} beside {start.ranks} ranks ({phase}) -> {code}")
+        refused = code == 2 and "is running it" in said
+        if "Traceback" in said or not (refused or code == 0):
+            raise Wrong(f"a second start ends with {code}: {said[-2500:]}")
         if refused and kind == THAWED:
             raise Wrong(f"nobody takes over from an owner that is frozen: {said[-2500:]}")
         start.signal(signal.SIGCONT)
@@ -282,6 +321,12 @@ class Case:
         left = [p.name for p in (self.folder / "run").rglob("*.tmp") if not re.match(r"trace\.h5\.\d+\.tmp", p.name)]
         if left:
             raise Wrong(f"temporary files left over: {left}")
+
+
+def started_with_other(run: Path, table: Path) -> bool:
+    """Whether a run began when the other table was in its table's place."""
+    made = run / PROVENANCE
+    return made.exists() and json.loads(made.read_text())["fingerprint"] == Table.open(table).fingerprint
 
 
 @functools.cache

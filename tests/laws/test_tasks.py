@@ -1,6 +1,9 @@
 """Tasks give the same results on ranks, in one process and in its children; a child that dies costs time alone."""
 
+import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -54,6 +57,71 @@ def test_an_error_in_a_child_is_the_programs(monkeypatch):
 
     with pytest.raises(DataError, match="the fourth"):
         tasks.run_all(Serial(alone=True), [partial(bad, i) for i in range(4)], "fail")
+
+
+def test_where_no_process_can_be_made_this_one_does_all(monkeypatch):
+    def full(process):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(tasks, "program_cores", lambda: 3)
+    monkeypatch.setattr(multiprocessing.get_context(tasks.FORKED).Process, "start", full)
+    assert squares(Serial(alone=True), 5) == [0, 1, 4, 9, 16]
+
+
+def test_children_end_with_a_program_that_is_killed():
+    """They hold its standard output, and whoever reads that would wait for them."""
+    program = (
+        "from mpibayes.hpc.parallel import tasks\n"
+        "import os, time\n"
+        "from mpibayes.hpc.parallel.comm import Serial\n"
+        "def late():\n    print(os.getpid(), flush=True); time.sleep(60)\n"
+        "tasks.program_cores = lambda: 2\n"
+        "tasks.run_all(Serial(alone=True), [late, late], 'sleep')\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    try:
+        numbers = {int(process.stdout.readline()) for _ in range(2)}
+        assert process.pid in numbers and len(numbers) == 2
+    finally:
+        process.kill()
+    began = time.monotonic()
+    assert process.communicate(timeout=30)[0] == b"", "the end of the output"
+    assert time.monotonic() - began < 30 and process.returncode == -9
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_no_task_begins_once_the_program_is_to_stop(monkeypatch, cores):
+    """A child is not waited for, and neither is a task that heeds the wish itself."""
+    monkeypatch.setattr(tasks, "program_cores", lambda: cores)
+    monkeypatch.setattr(tasks, "LOOK_S", 0.02)
+    parent, asked, begun = os.getpid(), [], []
+
+    def task():
+        if os.getpid() != parent:
+            time.sleep(60)
+        begun.append(1)
+        asked.append("SIGTERM")
+
+    began = time.monotonic()
+    with pytest.raises(tasks.Stopped):
+        tasks.run_all(Serial(alone=True, asked_to_stop=lambda: bool(asked)), [task] * 4, "stop")
+    assert begun == [1] and time.monotonic() - began < 30
+
+    def heeds():
+        raise tasks.Stopped
+
+    with pytest.raises(tasks.Stopped):
+        tasks.run_all(Serial(), [heeds], "stop")
+
+
+@pytest.mark.mpi(min_size=2)
+def test_all_ranks_stop_where_one_is_to():
+    comm = world()
+    comm.asked_to_stop = lambda: comm.rank == comm.size - 1
+    with pytest.raises(tasks.Stopped):
+        squares(comm, 2 * comm.size)
+    comm.asked_to_stop = lambda: False
+    assert squares(comm, 2) == [0, 1]
 
 
 @pytest.mark.mpi(min_size=2)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.chain import CycleInfo, Mixture
 from mpibayes.hpc.crosscat.columns.proposal import Drawn
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.columns.split_merge import Move
@@ -24,6 +24,7 @@ from mpibayes.hpc.crosscat.start.evidence import log_weight, product, suited
 from mpibayes.hpc.crosscat.start.trials import Trials
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
+from mpibayes.hpc.parallel.tasks import Stopped
 
 ROWS_ALONE = 10  # cycles at first, in which columns stay: they would follow whichever view has clusters first
 MOVES = 4  # of a cycle
@@ -150,6 +151,12 @@ class Searching(Mixture):
         super().__init__(*args, **kwargs)
         self.evidence: dict[tuple[int, ...], Evidence] = {}
         self.tries: Counter[tuple[int, ...]] = Counter()
+
+    def cycle(self, word: Sequence[int] = ()) -> CycleInfo:
+        """One cycle of a chain that may take its time. Raises Stopped where the program is to stop."""
+        if self.comm.asked_to_stop():
+            raise Stopped
+        return super().cycle(word)
 
     def search(self) -> None:
         """Cycles until views have come to rest."""

@@ -21,7 +21,7 @@ from mpibayes.hpc.crosscat.start.strategy import n_judges, rows_of_search
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
 from mpibayes.text import counted
@@ -47,7 +47,7 @@ def ahead_in_words(n_rows: int, most: int, n_searches: int) -> str:
 def best_search(
     comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int
 ) -> Choice:
-    """Return the best of n_searches, on every rank. Collective.
+    """Return the best of n_searches, on every rank. Collective. Raises Stopped where the program is to stop before.
 
     n_rows: rows of each search, at most; n_views: groups of columns from which it starts. Where there are hardly more
     rows than judges, searches have what is left.
@@ -58,7 +58,8 @@ def best_search(
         judges = np.sort(stream.choice(data.n_rows, n_judges(data.n_rows, n_searches), replace=False, shuffle=False))
     others = np.setdiff1d(np.arange(data.n_rows), judges, assume_unique=True)
     tasks = [
-        partial(_search, data, settings, chain, number, others, judges, n_rows, n_views) for number in range(n_searches)
+        partial(_search, serial(comm.asked_to_stop), data, settings, chain, number, others, judges, n_rows, n_views)
+        for number in range(n_searches)
     ]
     found = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}")
     scores = np.array([score for _, score in found])
@@ -67,8 +68,8 @@ def best_search(
 
 
 def _search(
-    data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray, n_rows: int,
-    n_views: int,
+    alone: Serial, data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray,
+    n_rows: int, n_views: int,
 ) -> tuple[Pilot, float]:  # fmt: skip
     """Run one search on some of the `others`; its result, and its score: nats a judge."""
     stream = generator(settings.seed, Purpose.PILOT, sub=number, chain=chain)
@@ -79,7 +80,7 @@ def _search(
     order = np.argsort(places)
     rows = data.rows_at(places[order]).take(np.argsort(order))
     own, unseen = rows.take(slice(n)), rows.take(slice(n, None))
-    mixture = searched(data.columns, own, replace(settings, seed=seed), chain, n_views)
+    mixture = searched(data.columns, own, replace(settings, seed=seed), chain, n_views, alone)
     if not len(judges):
         return found_by(mixture), 0.0
     parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in mixture.views]

@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.start import search
 from mpibayes.hpc.crosscat.start.dependence import grouped
 from mpibayes.hpc.crosscat.start.search import Searching
 from mpibayes.hpc.data.rows import PIECE
-from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.comm import Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
@@ -58,10 +58,13 @@ def arrange(mixture: Mixture, where: Sequence[int] | np.ndarray) -> None:
     mixture.arrange([[c.name for c in mixture.columns if c.name in names] for _, names in sorted(views.items())])
 
 
-def searched(columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int) -> Searching:
+def searched(
+    columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int, comm: Serial | None = None
+) -> Searching:
     """Return a search that has ended, on all of some rows, from n_views groups of columns."""
     alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES)
-    mixture = Searching(serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
+    comm = comm or serial()
+    mixture = Searching(comm, columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
     stream = generator(settings.seed, Purpose.DEALT_COLUMNS, chain=chain)
     some = np.sort(stream.permutation(len(rows))[: -(-len(rows) // 2)])  # chains do not all begin with the same groups
     arrange(mixture, grouped(columns, rows.take(some), mixture.units, n_views))
