@@ -15,7 +15,7 @@ import numpy as np
 
 from mpibayes.io.rows import Column, Rows
 from mpibayes.io.summary import named
-from mpibayes.text import counted
+from mpibayes.text import counted, enumerated
 
 FIRST_ROWS = 2_048  # after which most pairs are dropped
 MOST_LEVELS, MOST_PAIRS = 100, 4_000_000  # of a column whose levels are looked at; of levels and columns
@@ -50,12 +50,11 @@ class Absence:
 
     def condition(self) -> str:
         """In words: "'death' is '0' (5,705 rows)"."""
-        named = [f"'{level}'" for level in self.levels[:NAMED]]
+        levels = [f"'{level}'" for level in self.levels[:NAMED]]
         if len(self.levels) > NAMED:
-            named.append(counted(len(self.levels) - NAMED, "other level"))
-        listed = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} or {named[-1]}"
+            levels.append(counted(len(self.levels) - NAMED, "other level"))
         slips = f", but for {self.present:,}" if self.present else ""
-        return f"'{self.where}' is {listed} ({counted(self.rows, 'row')}{slips})"
+        return f"'{self.where}' is {enumerated(levels, 'or')} ({counted(self.rows, 'row')}{slips})"
 
 
 def reasons(absences: Sequence[Absence]) -> dict[str, str]:
