@@ -134,9 +134,7 @@ class RowNames:
                     same = (a == b) | ((a != a) & (b != b))
                     if not same.all():
                         at = row + int(np.flatnonzero(~same.all(axis=1))[0])
-                        raise DataError(
-                            f"{other}: row {at + 1:,} has other cells; give the file as it was then, or import it again"
-                        )
+                        raise DataError(f"{other}: row {at + 1:,} has other cells; {advice}")
                 row += n
                 if n < len(rows):
                     raise DataError(f"{other}: more than the table's {table.n_rows:,} rows; {advice}")
