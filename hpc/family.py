@@ -259,7 +259,7 @@ class Clusters:
     about: str
 
     def columns(self) -> dict[str, np.ndarray]:
-        """What exports and DataFrames have of a row: those of `named`, and `held_out`; arrays (rows,)."""
+        """The columns of exports and DataFrames: those of `named`, and `held_out`; arrays (rows,)."""
         columns = named([(v.cluster, v.probability) for v in self.views], [v.group for v in self.views])
         return columns | {"held_out": self.views[0].held_out}
 
@@ -292,8 +292,8 @@ class Exports(Protocol):
     def clusters_of(
         self, run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
     ) -> Iterator[Mapping[str, np.ndarray]]:
-        """Of other rows, recorded as in the run's table, some at a time: the most probable of the same clusters in each
-        view, and its probability, as columns (see `named`). draws: at most so many are averaged over."""
+        """The most probable cluster of other rows in each view, and its probability, as columns (see `named`), some
+        rows at a time. batches: recorded as in the run's table. draws: at most so many are averaged over."""
 
     def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
         """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""

@@ -105,7 +105,7 @@ class _Numbered:
         return f"expected a whole number{' from 0' if self.least == 0 else ''}, got {fields[2]}"
 
     def _no_count(self, values: np.ndarray) -> np.ndarray:
-        """Which values are not whole, or too small, where they have to be counts."""
+        """True for values that are not whole, or too small, where they have to be counts."""
         return (values < self.least) | (self.whole & (values % 1 != 0))
 
 

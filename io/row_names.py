@@ -1,5 +1,5 @@
-"""What the rows of a table are called: cells of a column of the table, or of the file it was imported from, and lines
-of that file.
+"""Names of the rows of a table: cells of a column of the table, or of the file it was imported from, and lines of that
+file.
 
 The import leaves identifiers out of the table, so that they are often in the source alone. A source is used once its
 cells have been compared with the table's: a file that was sorted, or filtered, would name other rows.

@@ -84,7 +84,7 @@ class TextSource:
 
     @property
     def labels(self) -> Mapping[int, Mapping[str, str]]:
-        """By position, of each column that is read as the labels of its codes: these by code, in the codes' order."""
+        """Labels by code, in the codes' order, of each column that is read as its labels, by position."""
         content = self.dialect.typed
         return {i: content.labels[i] for i in content.as_labels} if content else {}
 

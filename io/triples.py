@@ -98,7 +98,7 @@ def whole_lines(path: Path, encoding: str, size: int | None = None) -> Iterator[
 
 
 def lines_below(path: Path, encoding: str, skipped: int) -> Iterator[tuple[int, bytes]]:
-    """As `whole_lines`, without the first `skipped` lines and blocks that are blank."""
+    """The blocks of `whole_lines`, without the first `skipped` lines and blocks that are blank."""
     left = skipped
     for first, block in whole_lines(path, encoding):
         before = left

@@ -94,7 +94,7 @@ def clusters_of(
 
 
 def _trained(run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative]) -> list[Assigned]:
-    """Of the training rows, in each view."""
+    """The clusters of the training rows, in each view."""
     used = evenly(kept, COMPARED)
     sums = [np.zeros(run.n_rows) for _ in views]
     for _, draw in run.states(used):
@@ -117,5 +117,5 @@ def _held_out(run: Posterior, start: int, stop: int) -> Rows:
 
 
 def _assigned(assign: Predictor, rows: Rows) -> list[Assigned]:
-    """Of rows as they are modelled."""
+    """The clusters of rows as they are modelled, in each view."""
     return [(view.p.argmax(axis=1) + 1, view.p.max(axis=1)) for view in assign(rows).views]

@@ -57,7 +57,7 @@ class Chain:
 
     @property
     def early(self) -> bool:
-        """Whether the chain is short of its end: run.cycles, or where a run until settled has settled."""
+        """True if the chain is short of its end: run.cycles, or where a run until settled has settled."""
         run = self.config.run
         try:
             return read_status(self.folder).get("state") != "finished"

@@ -101,7 +101,7 @@ def test_an_old_file_stays(out):
 @pytest.mark.quick(every=2)
 @pytest.mark.parametrize("command", ["import", "sparse", "predict", "run", "run a file"])
 def test_a_small_file_system(out, command):
-    """That is full: the message has what is free there."""
+    """On a full disk the message says what is free there."""
     words = COMMANDS | {"run": "run run.toml -o OUT/new", "run a file": "run table.csv -o OUT/new"}
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(out)], capture_output=True, text=True)
     if made.returncode:

@@ -27,7 +27,7 @@ EVERY = "No natural groups: at every level another run would draw other lines."
 
 @dataclass(frozen=True)
 class GroupLine:
-    """What the report says of one group. certain: see `Level.certain_of`."""
+    """One group in the report. certain: see `Level.certain_of`."""
 
     number: int
     rows: int
@@ -94,7 +94,7 @@ def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
 
 
 def in_words(levels: Sequence[ShownLevel]) -> list[str]:
-    """What can be used, in sentences: natural levels, then usable ones."""
+    """Say which levels can be used: natural ones, then usable ones."""
     of = [shown.level for shown in levels]
     if not of:
         return []
