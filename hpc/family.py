@@ -279,12 +279,16 @@ def named(
 
 
 class Exports(Protocol):
-    """What `mpibayes export` writes besides the trace.
-
-    `clusters` is there for families with that form, `parameters` for those with any.
-    """
+    """Exports besides the trace."""
 
     FORMS: Collection[str]  # of its kept draws, as --to has them: "labels", "clusters", "features"
+
+    def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
+        """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
+
+
+class ClusterExports(Exports, Protocol):
+    """Exports of a family that has "clusters" among its FORMS."""
 
     def clusters(self, run: Posterior, groups: int | None = None) -> Clusters:
         """For --to clusters: of every row of the run's table. groups: with so many groups of clusters beside them."""
@@ -294,9 +298,6 @@ class Exports(Protocol):
     ) -> Iterator[Mapping[str, np.ndarray]]:
         """The most probable cluster of other rows in each view, and its probability, as columns (see `named`), some
         rows at a time. batches: recorded as in the run's table. draws: at most so many are averaged over."""
-
-    def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
-        """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
 
 
 class Asked(Protocol):
