@@ -1,4 +1,4 @@
-"""Which of several searches for views to go on with: regret of a choice by unseen rows, and by the log joint.
+"""Regret of choosing one of several searches for views by unseen rows, and by the log joint.
 
     python benchmarks/searches.py TABLE.h5 [--searches 8] [--rows 3000] [--cycles 30]
 

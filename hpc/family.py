@@ -259,7 +259,7 @@ class Clusters:
     about: str
 
     def columns(self) -> dict[str, np.ndarray]:
-        """What exports and DataFrames have of a row: those of `named`, and `held_out`; arrays (rows,)."""
+        """The columns of exports and DataFrames: those of `named`, and `held_out`; arrays (rows,)."""
         columns = named([(v.cluster, v.probability) for v in self.views], [v.group for v in self.views])
         return columns | {"held_out": self.views[0].held_out}
 
@@ -279,12 +279,16 @@ def named(
 
 
 class Exports(Protocol):
-    """What `mpibayes export` writes besides the trace.
-
-    `clusters` is there for families with that form, `parameters` for those with any.
-    """
+    """Exports besides the trace."""
 
     FORMS: Collection[str]  # of its kept draws, as --to has them: "labels", "clusters", "features"
+
+    def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
+        """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
+
+
+class ClusterExports(Exports, Protocol):
+    """Exports of a family that has "clusters" among its FORMS."""
 
     def clusters(self, run: Posterior, groups: int | None = None) -> Clusters:
         """For --to clusters: of every row of the run's table. groups: with so many groups of clusters beside them."""
@@ -292,11 +296,8 @@ class Exports(Protocol):
     def clusters_of(
         self, run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
     ) -> Iterator[Mapping[str, np.ndarray]]:
-        """Of other rows, recorded as in the run's table, some at a time: the most probable of the same clusters in each
-        view, and its probability, as columns (see `named`). draws: at most so many are averaged over."""
-
-    def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
-        """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
+        """The most probable cluster of other rows in each view, and its probability, as columns (see `named`), some
+        rows at a time. batches: recorded as in the run's table. draws: at most so many are averaged over."""
 
 
 class Asked(Protocol):

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpibayes.io.rows import Column, Rows
 from mpibayes.io.summary import named
-from mpibayes.text import counted
+from mpibayes.text import counted, enumerated
 
 FIRST_ROWS = 2_048  # after which most pairs are dropped
 MOST_LEVELS, MOST_PAIRS = 100, 4_000_000  # of a column whose levels are looked at; of levels and columns
@@ -38,7 +38,7 @@ class Absence:
 
     @classmethod
     def stored(cls, source: Mapping) -> list[Absence]:
-        """Those of a table, by what it has of its source."""
+        """Read the absences of a table from what it keeps about its source."""
         return [cls(**{**entry, "levels": tuple(entry["levels"])}) for entry in source.get("absent", ())]
 
     def store(self) -> dict:
@@ -50,12 +50,11 @@ class Absence:
 
     def condition(self) -> str:
         """In words: "'death' is '0' (5,705 rows)"."""
-        named = [f"'{level}'" for level in self.levels[:NAMED]]
+        levels = [f"'{level}'" for level in self.levels[:NAMED]]
         if len(self.levels) > NAMED:
-            named.append(counted(len(self.levels) - NAMED, "other level"))
-        listed = named[0] if len(named) == 1 else f"{', '.join(named[:-1])} or {named[-1]}"
+            levels.append(counted(len(self.levels) - NAMED, "other level"))
         slips = f", but for {self.present:,}" if self.present else ""
-        return f"'{self.where}' is {listed} ({counted(self.rows, 'row')}{slips})"
+        return f"'{self.where}' is {enumerated(levels, 'or')} ({counted(self.rows, 'row')}{slips})"
 
 
 def reasons(absences: Sequence[Absence]) -> dict[str, str]:
@@ -79,7 +78,7 @@ def notes(absences: Sequence[Absence]) -> Iterator[str]:
 
 
 def rows_lacking(absences: Sequence[Absence], columns: Sequence[Column], rows: Rows) -> Iterator[tuple[Absence, int]]:
-    """How many rows have no cell in a column where the table never has one, of each pair that some row meets."""
+    """Count the rows that lack a cell which the table never has, for each absence that some row meets."""
     by_name = {c.name: c for c in columns}
     everything = slice(0, len(rows))
     for a in absences:
@@ -130,14 +129,14 @@ class Absences:
             self._alive &= self._missing > 0
 
     def found(self) -> Iterator[Absence]:
-        """Of each column those that explain most of its missing cells, the best one first."""
+        """The absences of each column, the one that explains most of its missing cells first."""
         for j in range(len(self._columns)):
             each = [self._absence(j, i) for i in np.unique(self._of[self._alive[:, j]])]
             lacking = [a for a in each if a is not None]
             yield from sorted(lacking, key=lambda a: (a.present - a.rows, len(a.levels)))
 
     def _absence(self, j: int, i: int) -> Absence | None:
-        """What the levels of column i say of column j."""
+        """The absence of column j at levels of column i, if there is one."""
         at = np.flatnonzero((self._of == i) & self._alive[:, j] & (self._rows >= FEWEST_ROWS))
         at = at[self._present[at, j] <= SLIPS * self._rows[at]]
         rows, present = int(self._rows[at].sum()), int(self._present[at, j].sum())

@@ -46,8 +46,8 @@ csv.field_size_limit(MAX_ROW_BYTES)  # of Python's csv module, for a cell; its o
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one file is read. format: "csv", or of files with types of their own (`typed`) the name of their kind; these
-    have no delimiter, and most have no header either."""
+    """The way one file is read. format: "csv", or the name of the kind of a file whose columns have types (`typed`);
+    these have no delimiter, and most have no header either."""
 
     names: tuple[str, ...]
     format: str = "csv"

@@ -16,9 +16,10 @@ MOST_LEVELS = 32  # of lists and tables within each other; the deepest that mean
 MOST_BITS = 1023  # of a whole number: beyond, no double precision number is near it
 LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)")  # as tomllib ends its messages
 
-_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
+KEY_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""  # of a dotted key: bare, or in quotes
 _TOKENS = re.compile(
-    r'"""(?:[^\\]|\\.)*?"""|' + r"'''.*?'''|" + rf"#[^\n]*+|(?P<key>{_PART}(?:[ \t]*+\.[ \t]*+{_PART})*+)", re.DOTALL
+    r'"""(?:[^\\]|\\.)*?"""|' + r"'''.*?'''|" + rf"#[^\n]*+|(?P<key>{KEY_PART}(?:[ \t]*+\.[ \t]*+{KEY_PART})*+)",
+    re.DOTALL,
 )
 
 
@@ -78,7 +79,7 @@ def where(error: ValueError, text: str) -> tuple[int | None, str]:
 def _check_keys(text: str) -> None:
     for token in _TOKENS.finditer(text):
         if token["key"] and token["key"].count(".") >= MOST_PARTS:
-            parts = sum(1 for _ in re.finditer(_PART, token["key"]))
+            parts = sum(1 for _ in re.finditer(KEY_PART, token["key"]))
             if parts > MOST_PARTS:
                 words = f"a key of {parts:,} parts; expected {MOST_PARTS} at most, as columns.age.use has 3"
                 raise TooMuch(words, _line(text, token.start()))

@@ -1,5 +1,5 @@
-"""Which encoding makes sense of bytes that are not UTF-8, for a hint: each letter, sign and quote is judged by what is
-beside it. In a wrong encoding there are capitals within words, signs between letters, and letters of several scripts.
+"""Guess the encoding of bytes that are not UTF-8, for a hint: each letter, sign and quote is judged by what is beside
+it. In a wrong encoding there are capitals within words, signs between letters, and letters of several scripts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def unmarked(head: bytes) -> str:
 
 
 def _sense(place: bytes, encoding: str) -> float:
-    """How much sense some bytes make between their neighbours: about 1 for each that does, below 0 for others."""
+    """Score bytes by the sense they make between their neighbours: about 1 for each that does, below 0 for others."""
     try:
         text = place.decode(encoding)
     except UnicodeDecodeError:

@@ -132,7 +132,7 @@ def _export_texts(chains: Mapping[Path, int], what: str, out: str | Path | None)
 
 
 def a_file_each(out: Path, n_chains: int) -> list[Path]:
-    """Where the draws of each of several chains go."""
+    """The files of the draws of each of several chains."""
     return [out.with_name(f"{out.stem}.chain-{n}{out.suffix}") for n in range(1, n_chains + 1)]
 
 

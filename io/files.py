@@ -88,7 +88,7 @@ def cannot_write(path: str | Path, error: OSError, otherwise: type[MpibayesError
 
 
 def _missing(path: str | Path, error: OSError) -> str:
-    """How much there was of what the disk did not give."""
+    """Say how much space is left, or how large a file may be, where that is what was lacking."""
     if error.errno == errno.EFBIG:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         return "" if limit == resource.RLIM_INFINITY else f" (a file may have {limit:,} bytes here: ulimit -f)"
@@ -147,7 +147,7 @@ def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:
 
 
 def stamps(paths: Iterable[str | Path]) -> dict[Path, tuple[int, ...]]:
-    """What changes about files when somebody writes to them. Raises DataError where one is missing."""
+    """Device, inode, size and time of change of files. Raises DataError where one is missing."""
     found = {}
     for path in map(Path, paths):
         with reading(path):
@@ -164,7 +164,7 @@ def require_unchanged(before: dict[Path, tuple[int, ...]]) -> None:
 
 
 def sha256_of(path: str | Path) -> str:
-    """Of the content, in hexadecimal digits. Raises DataError."""
+    """SHA-256 of a file's content, in hexadecimal digits. Raises DataError."""
     with reading(path), open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -188,7 +188,7 @@ def remove(path: Path) -> None:
 
 
 def is_there(path: str | Path) -> bool:
-    """Whether something has this name, where links lead. OSError where that is unknown: a loop of links, a name that is
+    """True if something has this name, where links lead. OSError where that is unknown: a loop of links, a name that is
     too long."""
     try:
         os.stat(path)

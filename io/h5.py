@@ -76,7 +76,7 @@ def _pointing_elsewhere(file: h5py.File) -> str:
 
 
 def _stored_elsewhere(how: h5py.h5p.PropDCID) -> str:
-    """Where the values of a dataset are, if that is not in its own file."""
+    """Say where the values of a dataset are, if that is not in its own file; "" if it is."""
     if how.get_layout() == h5d.VIRTUAL:
         files = {how.get_virtual_filename(i) for i in range(how.get_virtual_count())}
         return f"is put together of other files, {', '.join(sorted(files))}"
@@ -89,9 +89,9 @@ def _stored_elsewhere(how: h5py.h5p.PropDCID) -> str:
 
 
 class _Medium(io.RawIOBase):
-    """What HDF5 writes to: a file whose first failure is kept until HDF5 is done, since it cannot let go of a file that
-    it could not write. Until then it looks as if all were there: HDF5 reads back what it wrote, and ends the process
-    where that is something else. So what a full disk did not take stays in memory."""
+    """The file that HDF5 writes to. Its first failure is kept until HDF5 is done, since that cannot let go of a file
+    that it could not write. Until then it looks as if all were there: HDF5 reads back what it wrote, and ends the
+    process where that is something else. So what a full disk did not take stays in memory."""
 
     def __init__(self, file: BinaryIO):
         self._file, self._at, self._end, self.failure = file.fileno(), 0, 0, None
@@ -138,7 +138,7 @@ class _Medium(io.RawIOBase):
         return self._end
 
     def flush(self) -> None:
-        """What was written is with the operating system already."""
+        """Do nothing: what was written is with the operating system already."""
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:

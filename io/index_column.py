@@ -15,19 +15,19 @@ FEWEST_ROWS = 5
 
 
 def is_unnamed(position: int, names: Sequence[str]) -> bool:
-    """Whether the column at `position` has no name: its header is blank, or a reader made it of a blank one."""
+    """True if the column at `position` has no name: its header is blank, or a reader made it of a blank one."""
     blank = names[position] == f"column_{position + 1}"  # as `dialect` calls it
     headless = blank and all(name == f"column_{i}" for i, name in enumerate(names, 1))
     return (blank and not headless) or UNNAMED.fullmatch(names[position]) is not None
 
 
 def has_index_name(position: int, names: Sequence[str]) -> bool:
-    """Whether a column has a name of an index, and its place; X beside Y is a coordinate."""
+    """True if a column has the name and the place of an index; X beside Y is a coordinate."""
     return position == 0 and USUAL.fullmatch(names[0]) is not None and not (names[0] == "X" and "Y" in names)
 
 
 def is_index(p: Profile) -> bool:
-    """Whether a column's cells, all of them different, number or name the rows: integers in order, with gaps or
+    """True if a column's cells, all of them different, number or name the rows: integers in order, with gaps or
     without; in any order, or texts, where the column has no name, as after a shuffle."""
     if p.n_missing or p.n_observed < FEWEST_ROWS or not p.all_different:
         return False

@@ -29,7 +29,6 @@ is in the column and not on the order of its rows.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -43,7 +42,7 @@ from mpibayes.io.measured import AS_IT_IS, DOUBTFUL, FEW_VALUES, Recording, in_w
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import MAX_LEVELS, NUMERIC
 from mpibayes.io.yes_no import TRUTH, is_checked, levels_of, says_no, texts_of_no
-from mpibayes.text import counted, toml_string
+from mpibayes.text import counted, option, toml_string
 
 FEW_INTEGERS = 20
 MANY_LEVELS, CELLS_OF_MANY = 1_000, 10  # of text with more levels and fewer cells a level, no cluster learns a thing
@@ -122,7 +121,7 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     if r.roughness > DOUBTFUL and not dates:
         warnings.append(
             f"column '{p.name}': some of its numbers are far more common than those next to them; if they are codes: "
-            f"{_option('kind', p.name + '=categorical')}; if they were rounded, as to dozens, leave it as it is"
+            f"{option('kind', p.name + '=categorical')}; if they were rounded, as to dozens, leave it as it is"
         )
     written = "" if p.form is None else p.form.in_words()
     reason = "; ".join(filter(None, [written or found.reason, in_words(r, dates.unit if dates else "")]))
@@ -193,7 +192,7 @@ def _constant(p: Profile) -> Decision:
     if no and is_checked(text, p.n_numbers > 0 or isinstance(p.form, Dates), p.n_observed, n_blank):
         return _yes_no(p, text, no)
     also = " where it is not missing" if p.n_missing else ""
-    advice = f"if blank means no: {_option('kind', p.name + '=boolean')}"
+    advice = f"if blank means no: {option('kind', p.name + '=boolean')}"
     if says_no(text):
         advice = "if blank means another answer, write that one in the file"
     warning = f"column '{p.name}': left out: {text[:40]!r} or, in {counted(n_blank, 'cell')}, blank; {advice}"
@@ -215,7 +214,7 @@ def _integers(p: Profile, keep: bool) -> Decision:
             return _identifier(p, "integers, all different, and the name says so")
         shuffled = p.maximum - p.minimum == n - 1 or (len(p.digits) == 1 and min(p.digits) >= 6)
         lost = ", beyond 2^53, so that their last digits are lost" if max(p.maximum, -p.minimum) > 2**53 else ""
-        advice = f"column '{p.name}': integers, all different{lost}; if they name the rows: {_option('drop', p.name)}"
+        advice = f"column '{p.name}': integers, all different{lost}; if they name the rows: {option('drop', p.name)}"
         return Decision("real", reason="integers, all different", warning=advice if shuffled and not keep else "")
     values = np.setdiff1d(p.histogram.merge().values, _codes(p)) if few <= FEW_INTEGERS else np.zeros(0)
     close = len(values) > 0 and values[-1] - values[0] < FEW_RANGE * few
@@ -256,7 +255,7 @@ def _left_out(p: Profile) -> Decision:
     if p.n_distinct > MAX_LEVELS:
         advice = f"a categorical column has at most {MAX_LEVELS:,}; group them in the file to use it"
     else:
-        advice = f"fewer than {CELLS_OF_MANY} cells each; {_option('keep', p.name)} imports it as categorical"
+        advice = f"fewer than {CELLS_OF_MANY} cells each; {option('keep', p.name)} imports it as categorical"
     stray = _stray(p)
     warning = f"column '{p.name}': left out: {what}; {advice}{stray}"
     return Decision("ignored", reason=f"too many levels: {what}{stray}", warning=warning)
@@ -268,7 +267,7 @@ def _stray(p: Profile) -> str:
         return ""
     text = p.example_text[0][:40]
     what = "dates" if isinstance(p.form, Dates) else "numbers"
-    return f"; most cells are {what}: if {text!r} means missing, say {_option('missing', text)}"
+    return f"; most cells are {what}: if {text!r} means missing, say {option('missing', text)}"
 
 
 def _unread(p: Profile) -> str:
@@ -301,10 +300,6 @@ def _alike(name: str, levels: tuple[str, ...]) -> str:
     return f"column '{name}': {what}; if they mean the same, write them alike in the file"
 
 
-def _option(name: str, value: str) -> str:
-    return f"--{name} {shlex.quote(value)}"
-
-
 def _joined(*warnings: str) -> str:
     return "; ".join(filter(None, warnings))
 
@@ -312,7 +307,7 @@ def _joined(*warnings: str) -> str:
 def _categorical(p: Profile, reason: str) -> Decision:
     if p._texts is None or p.n_distinct > MAX_LEVELS:
         what = f"{p.counted} levels, more than the {MAX_LEVELS:,} a categorical column can have"
-        error = f"column '{p.name}': {what}; leave it out ({_option('drop', p.name)}){_stray(p)}"
+        error = f"column '{p.name}': {what}; leave it out ({option('drop', p.name)}){_stray(p)}"
         return Decision("categorical", error=error)
     levels = p.sorted_levels()
     warning = ""

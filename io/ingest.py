@@ -247,7 +247,7 @@ def _unmet(missing: Sequence[str], profiles: list[Profile], source: TextSource) 
 
 
 def _notes(decisions: Sequence[infer.Decision], profiles: Sequence[Profile]) -> Iterator[str]:
-    """What was decided of several columns at once, a line for each reason."""
+    """A note for each reason that was decided for several columns at once."""
     columns: dict[str, list[str]] = {}
     for p, d in zip(profiles, decisions, strict=True):
         if d.note:

@@ -15,10 +15,17 @@ import pyarrow.csv
 
 from mpibayes.errors import DataError
 from mpibayes.io.files import first_line
-from mpibayes.io.triples import Chunk, Triples, bad_values, below, refuse, require_shape, value_problem, whole_lines
-from mpibayes.text import counted
-
-MOST_DIGITS = 18  # of a number of rows, columns or entries
+from mpibayes.io.triples import (
+    Chunk,
+    Triples,
+    bad_values,
+    lines_below,
+    refuse,
+    require_shape,
+    value_problem,
+    whole_lines,
+)
+from mpibayes.text import counted, whole_number
 
 
 @dataclass
@@ -36,13 +43,8 @@ class _Numbered:
     what: tuple[str, str] = ("row", "column")
 
     def __call__(self) -> Iterator[Chunk]:
-        done, left = 0, self.skipped
-        for first, block in whole_lines(self.path, self.encoding):
-            before = left
-            block, left = below(block, left)
-            first += before - left
-            if not block.strip():
-                continue
+        done = 0
+        for first, block in lines_below(self.path, self.encoding, self.skipped):
             chunk = self._parsed(first, block)
             done += len(chunk.rows)
             yield chunk
@@ -93,7 +95,7 @@ class _Numbered:
         if len(fields) != self.fields:
             return f"{counted(len(fields), 'field')}, expected {self.fields}"
         for text, many, what in zip(fields, self.shape, self.what):
-            if not _is_count(text) or not 1 <= int(text) <= many:
+            if not 1 <= (whole_number(text) or 0) <= many:
                 return f"{what} {text[:40]}: expected a whole number from 1 to {many:,}"
         if self.fields < 3:
             return ""
@@ -103,21 +105,18 @@ class _Numbered:
         return f"expected a whole number{' from 0' if self.least == 0 else ''}, got {fields[2]}"
 
     def _no_count(self, values: np.ndarray) -> np.ndarray:
-        """Which values are not whole, or too small, where they have to be counts."""
+        """True for values that are not whole, or too small, where they have to be counts."""
         return (values < self.least) | (self.whole & (values % 1 != 0))
-
-
-def _is_count(text: str | bytes) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
 def _numbers(path: Path, first: int, lines: Sequence[bytes]) -> list[int]:
     """Numbers of rows, columns or entries, from this line on. Raises DataError."""
-    for line, text in enumerate(lines, first):
-        if not _is_count(text):
-            shown = text[:40].decode("ascii", "replace")
-            raise DataError(f"{path}: line {line:,}: expected a number of at most {MOST_DIGITS} digits, got {shown!r}")
-    return [int(text) for text in lines]
+    numbers = []
+    for line, text in enumerate((text.decode("ascii", "replace") for text in lines), first):
+        if (number := whole_number(text)) is None:
+            raise DataError(f"{path}: line {line:,}: expected a number of at most 18 digits, got {text[:40]!r}")
+        numbers.append(number)
+    return numbers
 
 
 def _outside(ids: np.ndarray, many: int) -> bool:

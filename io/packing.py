@@ -25,7 +25,7 @@ _SEPARATOR = codecs.BOM_UTF8 + b"sep="
 
 
 def packing_of(raw: BinaryIO) -> str:
-    """How the open file is packed: a value of MAGIC, or "". A zip archive of several files is no packed one."""
+    """The packing of the open file: a value of MAGIC, or "". A zip archive of several files is no packed one."""
     raw.seek(0)
     head = raw.read(8)
     raw.seek(0)

@@ -9,7 +9,6 @@ that hardly means anything else.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from mpibayes.io.infer import Decision
 from mpibayes.io.profile import Profile
 from mpibayes.io.redundant import row_hash
 from mpibayes.io.rows import LEVELLED, NUMERIC, Column, Rows
+from mpibayes.text import option
 
 CLEAR = re.compile(r"_?freq(s|uency|uencies|uenz)?_?|h(ä|ae)ufigkeit|effectifs?|frecuencia|count\(.*\)", re.IGNORECASE)
 LIKELY = re.compile(r"counts?|cnt|n|n_?obs|0|anzahl|cases", re.IGNORECASE)
@@ -91,8 +91,8 @@ class Patterns:
             [
                 f"{self._total:,.0f} cases: write each row as often as it counts, in pandas df.loc[df.index.repeat(df"
                 f"[{name!r}])].drop(columns={name!r}), in R df[rep(seq_len(nrow(df)), df[[{name!r}]]), ]",
-                f"{n:,} cases, of which it is a number like any other: import it with {_option(name, 'real')}",
-                f"{n:,} cases, and it is of no use: import it with {_option(name, 'ignored')}",
+                f"{n:,} cases, of which it is a number like any other: import it with {option('kind', f'{name}=real')}",
+                f"{n:,} cases, and it is of no use: import it with {option('kind', f'{name}=ignored')}",
             ],
         )
 
@@ -106,7 +106,3 @@ class Patterns:
         levels = all(c.kind in LEVELLED for c in self._others)
         clear = CLEAR.fullmatch(self._count.name) is not None
         return combinations == n or 0.5 * n * (n - 1) * alike >= EQUAL_BY_CHANCE or (clear and levels)
-
-
-def _option(name: str, kind: str) -> str:
-    return f"--kind {shlex.quote(f'{name}={kind}')}"

@@ -258,7 +258,7 @@ class Profile:
 
     @property
     def all_different(self) -> bool:
-        """Whether no text comes twice; of very many texts nearly none."""
+        """True if no text comes twice; of very many texts, if nearly none does."""
         n = self.n_distinct
         return n == self.n_observed if self._texts is not None else n > 0.97 * self.n_observed
 

@@ -272,8 +272,8 @@ class _TextFile:
 
 
 def _forms_of_types(names: Sequence[str], types: Sequence[pa.DataType]) -> dict[str, Dates | None]:
-    """How numbers, dates and times that are no text come out as text, by column; that is no matter of how the table's
-    own source has them. Columns of text are left out."""
+    """Forms in which numbers, dates and times that are no text come out as text, by column, however the table's own
+    source writes them. Columns of text are left out."""
     numeric = {n: None for n, of in zip(names, types) if pa.types.is_integer(of) or pa.types.is_floating(of)}
     return numeric | {n: of_times(of) for n, of in zip(names, types) if pa.types.is_temporal(of)}
 

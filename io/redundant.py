@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.io.rows import CODES, Column, Rows
+from mpibayes.io.summary import named
 from mpibayes.text import counted, percent
 
 SAMPLE_ROWS, SAMPLE_CELLS = 2_000, 2_000_000
@@ -60,10 +61,9 @@ class Redundancy:
         if len(sample) < FEWEST_ROWS:
             return
         for group in _groups(self._columns, sample):
-            names = [f"'{name}'" for name in group[:NAMED]] + [f"{len(group) - NAMED:,} more"] * (len(group) > NAMED)
             others = "other" if len(group) == 2 else "others"
             yield (
-                f"columns {', '.join(names[:-1])} and {names[-1]} say the same: each is a function of the {others} in "
+                f"columns {named(group, NAMED)} say the same: each is a function of the {others} in "
                 f"the {counted(len(sample), 'row')} looked at; keep one and --drop the {others}, or it counts several "
                 "times and clusters get narrow"
             )

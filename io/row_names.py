@@ -1,5 +1,5 @@
-"""What the rows of a table are called: cells of a column of the table, or of the file it was imported from, and lines
-of that file.
+"""Names of the rows of a table: cells of a column of the table, or of the file it was imported from, and lines of that
+file.
 
 The import leaves identifiers out of the table, so that they are often in the source alone. A source is used once its
 cells have been compared with the table's: a file that was sorted, or filtered, would name other rows.
@@ -134,9 +134,7 @@ class RowNames:
                     same = (a == b) | ((a != a) & (b != b))
                     if not same.all():
                         at = row + int(np.flatnonzero(~same.all(axis=1))[0])
-                        raise DataError(
-                            f"{other}: row {at + 1:,} has other cells; give the file as it was then, or import it again"
-                        )
+                        raise DataError(f"{other}: row {at + 1:,} has other cells; {advice}")
                 row += n
                 if n < len(rows):
                     raise DataError(f"{other}: more than the table's {table.n_rows:,} rows; {advice}")

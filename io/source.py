@@ -13,7 +13,6 @@ import difflib
 import io
 import itertools
 import os
-import shlex
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +38,7 @@ from mpibayes.io.dialect import (
 from mpibayes.io.files import first_line, open_regular, reading
 from mpibayes.io.formats.typed import Asked, Typed
 from mpibayes.io.packing import decompressed
-from mpibayes.text import counted
+from mpibayes.text import counted, option
 
 Progress = Callable[[str, int, float], None]  # phase, rows done, share of the input read
 
@@ -85,7 +84,7 @@ class TextSource:
 
     @property
     def labels(self) -> Mapping[int, Mapping[str, str]]:
-        """By position, of each column that is read as the labels of its codes: these by code, in the codes' order."""
+        """Labels by code, in the codes' order, of each column that is read as its labels, by position."""
         content = self.dialect.typed
         return {i: content.labels[i] for i in content.as_labels} if content else {}
 
@@ -204,7 +203,7 @@ def _read_typed(
                 if "UTF8" not in str(error):
                     raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
                 name = content.names[i]
-                what = f"column '{name}' has bytes that are no UTF-8 text; leave it out: --drop {shlex.quote(name)}"
+                what = f"column '{name}' has bytes that are no UTF-8 text; leave it out: {option('drop', name)}"
                 raise DataError(f"{path}: {what}") from error
         yield columns, len(batch)
 

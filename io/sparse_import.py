@@ -98,7 +98,7 @@ def import_sparse(
 def look(
     path: Path, delimiter: str | None, header: bool | None, names: Sequence[str] | None, encoding: str | None
 ) -> Triples:
-    """What a file is, by its beginning. Raises ConfigError or DataError."""
+    """Recognise a file by its beginning. Raises ConfigError or DataError."""
     encoding = check_encoding(encoding, path)
     with reading(path), open_regular(path) as raw:
         if raw.read(4) == b"PK\x03\x04" and (len(names_in := members(raw)) != 1 or names_in[0].endswith(".npy")):

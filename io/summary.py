@@ -10,7 +10,7 @@ from mpibayes.io.clock import as_text
 from mpibayes.io.measured import AS_IT_IS, Recording
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
-from mpibayes.text import counted, percent, visible
+from mpibayes.text import counted, enumerated, percent, visible
 
 WIDE = 60  # columns from which on only the unusual ones are named
 UNUSUAL = 30  # of them, at most
@@ -124,14 +124,13 @@ def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
             yield f"{n:,} {what}"
 
 
-def named(names: Sequence[str]) -> str:
+def named(names: Sequence[str], most: int = NAMED) -> str:
     """The first names in quotes, and how many more there are.
 
     >>> named(["a", "b", "c"]), named(list("abcdefgh"))
     ("'a', 'b' and 'c'", "'a', 'b', 'c', 'd', 'e' and 3 more")
     """
-    parts = [f"'{name}'" for name in names[:NAMED]] + [f"{len(names) - NAMED:,} more"] * (len(names) > NAMED)
-    return " and ".join(filter(None, [", ".join(parts[:-1]), parts[-1]]))
+    return enumerated([f"'{name}'" for name in names[:most]] + [f"{len(names) - most:,} more"] * (len(names) > most))
 
 
 def some(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a table's header promises, checked before it is believed: kinds of values, and data that are in the file."""
+"""Check a typed table's header before it is believed: kinds of values, and data that are in the file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _is(kind: str, value: Any) -> bool:
 
 
 def problems_of(columns: Sequence[Column], n_rows: int) -> list[str]:
-    """What columns that are right by themselves cannot be together, or in so many rows, in words."""
+    """List what is wrong with columns taken together, or with n_rows rows, though each is right by itself."""
     names = Counter(column.name for column in columns)
     twice = [f"{n} columns are called '{name}'" for name, n in names.items() if n > 1]
     return twice + [
@@ -103,7 +103,7 @@ OF_SOURCE: dict[str, Callable[[Any], bool]] = {
 
 
 def source_of(file: h5py.File) -> dict[str, Any]:
-    """What a table was made from, {} where that is not kept. ValueError where something is not of its kind."""
+    """Read what a table keeps about its source, {} if nothing. ValueError where something is not of its kind."""
     source = json_value(text(file, "source")) if "source" in file else {}
     if not isinstance(source, dict):
         raise ValueError("what it was made from is not described")

@@ -1,4 +1,4 @@
-"""Where a command may write: nowhere that something would be lost which it was not asked to replace.
+"""Refuse to write where something would be lost that the command was not asked to replace.
 
 Never replaced, whatever the user says: a file that the command reads, a file of a run, what another command wrote for
 another purpose, and what is no file. The purpose of a file is known by its format or its first line.
@@ -86,7 +86,7 @@ def protect(path: Path, purpose: str = "", inputs: Iterable[str | os.PathLike | 
 
 
 def same_file(path: str | os.PathLike, other: str | os.PathLike) -> bool:
-    """Whether two names are of one file, whatever links lead there; also of one that does not exist yet."""
+    """True if two names are of one file, whatever links lead there; also one that does not exist yet."""
     with suppress(OSError, ValueError):  # a NUL is no part of a name
         return os.path.samefile(path, other)
     with suppress(ValueError):
@@ -108,7 +108,7 @@ def run_that_owns(path: Path, purpose: str = "") -> Path | None:
 
 
 def purpose_of(path: Path) -> str:
-    """What one of our commands wrote there; "" for a file of other origin, and one that cannot be read."""
+    """Name what one of our commands wrote there; "" for a file of other origin, or one that cannot be read."""
     try:
         with open_regular(path) as file:
             head = file.read(HEAD)
@@ -124,7 +124,7 @@ def purpose_of(path: Path) -> str:
 
 
 def check_export(path: Path, purpose: str, overwrite: bool, inputs: Iterable[str | os.PathLike | None] = ()) -> None:
-    """As `check_target`; an empty file, and an earlier one of the same purpose, are replaced without being asked."""
+    """Do as `check_target`, but let an empty file, and an earlier one of the same purpose, be replaced."""
     with reading(path, ConfigError):
         again = path.is_file() and (path.stat().st_size == 0 or purpose_of(path) == purpose)
     check_target(path, overwrite or again, purpose, inputs)

@@ -97,7 +97,17 @@ def whole_lines(path: Path, encoding: str, size: int | None = None) -> Iterator[
         yield line, rest
 
 
-def below(block: bytes, lines: int) -> tuple[bytes, int]:
+def lines_below(path: Path, encoding: str, skipped: int) -> Iterator[tuple[int, bytes]]:
+    """The blocks of `whole_lines`, without the first `skipped` lines and blocks that are blank."""
+    left = skipped
+    for first, block in whole_lines(path, encoding):
+        before = left
+        block, left = _below(block, left)
+        if block.strip():
+            yield first + before - left, block
+
+
+def _below(block: bytes, lines: int) -> tuple[bytes, int]:
     """Drop the first lines of a block; return the rest, and how many of these lines are not in it."""
     there = block.count(b"\n")
     if there < lines:
@@ -169,13 +179,8 @@ class _Text:
     column_ids: dict[str, int] = field(default_factory=dict)
 
     def __call__(self) -> Iterator[Chunk]:
-        left = self.skipped
-        for first, block in whole_lines(self.path, self.encoding):
-            before = left
-            block, left = below(block, left)
-            first += before - left
-            if block.strip():
-                yield self._parsed(first, block)
+        for first, block in lines_below(self.path, self.encoding, self.skipped):
+            yield self._parsed(first, block)
 
     def _parsed(self, first: int, block: bytes) -> Chunk:
         names = ["row", "column", "value", "time"][: self.fields]

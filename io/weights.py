@@ -13,7 +13,6 @@ The trap is a body's weight. Three kinds of names are told apart, by their words
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from mpibayes.io.infer import Decision
 from mpibayes.io.profile import Profile
+from mpibayes.text import option
 
 PURE = re.compile(
     r"p(er|ers|w)?(wt|wgt|weight|wght)s?|pwgtp|wgtp|f(nl|in|inal)(wt|wgt|weight)s?|psp?w(t|gt|ght|eight)|dweight|anweight"
@@ -57,7 +57,7 @@ def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], 
             continue
         others = set().union(*(w for j, w in enumerate(words) if j != i and p.name not in profiles[j].name))
         verdict = _verdict(p, d, set(words[i]), bool(others & (BODIES | WEIGHT)), bool(others & DESIGN))
-        data = f"if it is data: {_option(p.name, 'real')}"
+        data = f"if it is data: {option('kind', f'{p.name}=real')}"
         if verdict == "weight":
             found[i] = Decision(
                 "ignored",
@@ -66,9 +66,8 @@ def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], 
                 f"Weights are not used yet: shares are of rows, not of a population; {data}",
             )
         elif verdict:
-            question = (
-                f"column '{p.name}': is it the weight of each row, as of a survey? Then {_option(p.name, 'ignored')}"
-            )
+            advice = option("kind", f"{p.name}=ignored")
+            question = f"column '{p.name}': is it the weight of each row, as of a survey? Then {advice}"
             found[i] = replace(d, warning="; ".join(filter(None, [d.warning, question])))
     return found
 
@@ -105,7 +104,3 @@ def _verdict(p: Profile, d: Decision, words: set[str], of_bodies: bool, of_surve
     if not words <= WEIGHT or of_bodies or not adds_up or not (many_digits or p.mean >= HUNDREDS):
         return ""
     return "weight" if of_survey or p.mean >= PEOPLE else "question"
-
-
-def _option(name: str, kind: str) -> str:
-    return f"--kind {shlex.quote(f'{name}={kind}')}"

@@ -28,13 +28,13 @@ def texts_of_no(gaps: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def is_checked(text: str, is_number: bool, n_checked: int, n_blank: int) -> bool:
-    """Whether a column of one text and blank cells is one of yes and no."""
+    """True if a column of one text and blank cells is one of yes and no."""
     enough = min(n_checked, n_blank) >= FEWEST_CELLS and n_blank >= LEAST_SHARE * (n_checked + n_blank)
     return enough and not says_no(text) and (not is_number or OPTION.fullmatch(text) is not None)
 
 
 def says_no(text: str) -> bool:
-    """Whether a text is a word for no itself."""
+    """True if a text is a word for no itself."""
     return text.lower() in [no for no, _ in TRUTH]
 
 

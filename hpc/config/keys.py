@@ -59,7 +59,7 @@ class Model(Section):
 
     @property
     def plain(self) -> bool:
-        """Whether real columns have no steps, atoms and logarithms, whatever the import found."""
+        """True if real columns have no steps, atoms and logarithms, whatever the import found."""
         return False
 
 

@@ -48,16 +48,13 @@ class Report:
         self.problems.append(f"{self.places.where(key)}: {what}")
 
 
-_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""  # of a dotted key: bare, or in quotes
-
-
 def line_numbers(text: str) -> dict[Key, int]:
     """Line of each section and key. A scan of the text, not a parser: it reads what people write, one key a line."""
     lines: dict[Key, int] = {}
     section: Key = ()
     for number, line in enumerate(text.split("\n"), 1):
         header = re.match(r"\s*\[\[?([^\[\]]+)\]\]?\s*(#.*)?$", line)
-        assignment = re.match(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=", line)
+        assignment = re.match(rf"\s*({documents.KEY_PART}(?:\s*\.\s*{documents.KEY_PART})*)\s*=", line)
         if header:
             section = _path_of(header[1]) or section
             lines.setdefault(section, number)

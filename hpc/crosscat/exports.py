@@ -19,7 +19,7 @@ WEIGHTS = 100  # clusters whose weights are exported, at most
 
 
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:
-    """See `hpc.family.Exports`."""
+    """See `hpc.family.ClusterExports`."""
     found, views = row_clusters(run, groups)
     sizes = [counted(len(r.sizes), "cluster") for r in found.views]
     if not run.several:

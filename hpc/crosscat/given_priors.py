@@ -71,7 +71,7 @@ def _sections_of(kind: type[Component]) -> list[type[Section]]:
 
 
 def prior_words(kind: type[Component], by_level: str = "...", grid: str = "...") -> str:
-    """What such a prior looks like."""
+    """Describe how such a prior is written."""
 
     def of(key: PriorKey) -> str:
         numbers = by_level if key.by_level else grid if key.grid else ""

@@ -83,12 +83,12 @@ class Model(keys.Model):
 
     @property
     def law(self) -> Any:
-        """Of the concentration, for `PitmanYor.of`."""
+        """Prior of the concentration, as `PitmanYor.of` takes it."""
         return _plain(self.concentration)
 
     @property
     def view_law(self) -> Any:
-        """Of the columns over views; None where there is one view."""
+        """Prior of the concentration of columns over views; None where there is one view."""
         return _plain(self.view_concentration) if self.has_views else None
 
     @property
@@ -97,12 +97,12 @@ class Model(keys.Model):
 
     @property
     def has_views(self) -> bool:
-        """Whether there may be several views; a mixture has one. Of "auto" not known yet: keys of views are allowed."""
+        """True if there may be several views. "auto" is not decided yet, so keys of views are allowed."""
         return SEVERAL[self.family]
 
     @property
     def needs_views(self) -> bool:
-        """Whether a mixture would not do, whatever the table."""
+        """True if the model has several views whatever the table."""
         return NEEDED[self.family]
 
 

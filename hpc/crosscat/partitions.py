@@ -97,12 +97,12 @@ def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
 
 
 def nearest(some: np.ndarray, distances: np.ndarray, eligible: np.ndarray | None = None) -> int:
-    """Which of the draws `eligible`, by default of `some`, is nearest to all of `some`; the earliest on a tie."""
+    """The draw of `eligible`, by default of `some`, that is nearest to all of `some`; the earliest on a tie."""
     eligible = some if eligible is None else eligible
     return int(eligible[np.argmin(np.round(distances[np.ix_(eligible, some)].mean(axis=1), 12))])
 
 
 def typical(counts: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Which draws have a number of clusters from low to high, ascending; where none has, those that come nearest."""
+    """Draws that have low to high clusters, ascending; where there are none, those that come nearest."""
     beyond = np.maximum(np.maximum(low - counts, counts - high), 0.0)
     return np.flatnonzero(beyond == beyond.min())

@@ -42,8 +42,9 @@ class PitmanYor:
 
     @classmethod
     def of(cls, concentration, discount) -> PitmanYor:
-        """Of settings: a number is fixed, a list a grid, "learn" the default grid, {"gamma": (a, b)} a gamma prior,
-        and with "points" as well the grid of that many of its quantiles. ValueError for "auto", which a run decides."""
+        """Make it of settings: a number is fixed, a list a grid, "learn" the default grid, {"gamma": (a, b)} a gamma
+        prior, and with "points" as well the grid of that many of its quantiles. ValueError for "auto", which a run
+        decides."""
         if isinstance(concentration, dict):
             if "points" not in concentration:
                 return cls(np.ones(1), np.zeros(1), tuple(concentration["gamma"]))

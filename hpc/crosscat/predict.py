@@ -42,7 +42,7 @@ from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Column, Rows
 from mpibayes.io.table import Table
-from mpibayes.text import counted
+from mpibayes.text import counted, enumerated
 
 DRAWS = 50
 BATCH_CELLS = 4_000_000  # rows of a batch times clusters, so that a batch takes some tens of MiB
@@ -76,7 +76,7 @@ class Forecast:
         self._predictor = p = Predictor(self._run, wanted, every, self._impute or self._complete)
         self.batch, self.n_draws = p.batch, p.n_draws
         numbers = [str(len(r.sizes)) for r in found.views]
-        clusters = f"{', '.join(numbers[:-1])} and {numbers[-1]}" if numbers[1:] else numbers[0]
+        clusters = enumerated(numbers)
         clusters = f"{clusters} cluster{'s' * (clusters != '1')}"
         if self._run.several:
             clusters = f"{counted(len(numbers), 'view')} with {clusters}"

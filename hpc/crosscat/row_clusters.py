@@ -42,19 +42,14 @@ def row_clusters(run: Posterior, groups: int | None = None) -> tuple[Representat
     trained = _trained(run, kept, every)
     others = run.data.heldout
     if others is None:
-        whole = np.zeros(run.n_rows, bool)
-        return found, _beside([RowClusters(cluster, p, whole) for cluster, p in trained], at)
+        return found, _beside([RowClusters(cluster, p, run.held_out) for cluster, p in trained], at)
     assign = _predictor(run, kept, every)
     starts = range(0, len(others), assign.batch)
     parts = [_assigned(assign, _held_out(run, i, min(i + assign.batch, len(others)))) for i in starts]
-    held_out = np.zeros(run.table.n_rows, bool)
-    held_out[others] = True
     views = []
-    for v, (cluster, p) in enumerate(trained):
-        of_all = np.empty(len(held_out), np.int64), np.empty(len(held_out))
-        for whole, mine, rest in zip(of_all, (cluster, p), zip(*(part[v] for part in parts))):
-            whole[~held_out], whole[held_out] = mine, np.concatenate(rest)
-        views.append(RowClusters(*of_all, held_out))
+    for v, of_trained in enumerate(trained):
+        rest = (np.concatenate(values) for values in zip(*(part[v] for part in parts)))
+        views.append(RowClusters(*map(run.of_all_rows, of_trained, rest), run.held_out))
     return found, _beside(views, at)
 
 
@@ -78,7 +73,7 @@ def _beside(views: Sequence[RowClusters], at: Sequence[int | None]) -> list[RowC
 def clusters_of(
     run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
 ) -> Iterator[Mapping[str, np.ndarray]]:
-    """See `hpc.family.Exports`."""
+    """See `hpc.family.ClusterExports`."""
     require_likelihood(run)
     run.read_traces()
     kept = run.require_kept()
@@ -94,7 +89,7 @@ def clusters_of(
 
 
 def _trained(run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative]) -> list[Assigned]:
-    """Of the training rows, in each view."""
+    """The clusters of the training rows, in each view."""
     used = evenly(kept, COMPARED)
     sums = [np.zeros(run.n_rows) for _ in views]
     for _, draw in run.states(used):
@@ -117,5 +112,5 @@ def _held_out(run: Posterior, start: int, stop: int) -> Rows:
 
 
 def _assigned(assign: Predictor, rows: Rows) -> list[Assigned]:
-    """Of rows as they are modelled."""
+    """The clusters of rows as they are modelled, in each view."""
     return [(view.p.argmax(axis=1) + 1, view.p.max(axis=1)) for view in assign(rows).views]

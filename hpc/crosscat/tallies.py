@@ -92,7 +92,7 @@ class Total:
 
 
 def cuts(x: np.ndarray) -> np.ndarray:
-    """Where a real or count column is cut into intervals (.., c0], (c0, c1], ..: at the 10, 20, .. 90 % points of its
+    """Ends of the intervals (.., c0], (c0, c1], .. of a real or count column: the 10, 20, .. 90 % points of its
     observed cells and of its distinct values, so that a value that most cells have does not hide the others.
     Ascending, distinct."""
     x = x[~np.isnan(x)]

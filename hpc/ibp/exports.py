@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-
 import numpy as np
 
-from mpibayes.hpc.family import Clusters
 from mpibayes.hpc.ibp.draws import Posterior, iterate_draws
-from mpibayes.io.rows import Rows
 from mpibayes.io.trace import Axes
 
 FORMS = ("features",)
 SHARES = 100  # features whose shares are exported, at most
-
-
-def clusters(run: Posterior, groups: int | None = None) -> Clusters:
-    raise NotImplementedError("features are no clusters")
-
-
-def clusters_of(
-    run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
-) -> Iterator[Mapping[str, np.ndarray]]:
-    raise NotImplementedError("features are no clusters")
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:

@@ -57,7 +57,7 @@ class Chain:
 
     @property
     def early(self) -> bool:
-        """Whether the chain is short of its end: run.cycles, or where a run until settled has settled."""
+        """True if the chain is short of its end: run.cycles, or where a run until settled has settled."""
         return _is_short(self.config, self.folder, self.last)
 
     @property
@@ -95,6 +95,20 @@ class KeptChains:
     def n_rows(self) -> int:
         """Training rows."""
         return self.data.n_rows
+
+    @property
+    def held_out(self) -> np.ndarray:
+        """True for the rows of the table that were held out, bool (rows,)."""
+        where = np.zeros(self.table.n_rows, bool)
+        if self.data.heldout is not None:
+            where[self.data.heldout] = True
+        return where
+
+    def of_all_rows(self, training: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+        """Values of the rows of the table, (rows,), from those of the training and the held-out rows, in order."""
+        values, where = np.empty(self.table.n_rows, training.dtype), self.held_out
+        values[~where], values[where] = training, held_out
+        return values
 
     def _check_training_rows(self) -> None:
         for chain in self.chains:

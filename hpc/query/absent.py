@@ -1,4 +1,4 @@
-"""What an answer has to say where it is about cells that the table never has (`io.absent`)."""
+"""Remarks on answers about cells that the table never has (`io.absent`)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class NeverThere:
 
 
 def drawn_known(asking: Asking, drawn: Mapping[str, np.ndarray]) -> Known:
-    """What rows that were drawn say of the columns where others lack."""
+    """Drawn rows as knowledge of the columns whose levels imply missing cells."""
     wheres = {a.where for a in Absence.stored(asking.asked.like.source)}
     columns = [c for c in asking.columns if c.name in drawn and c.name in wheres]
     n = len(next(iter(drawn.values())))
@@ -57,7 +57,7 @@ def drawn_known(asking: Asking, drawn: Mapping[str, np.ndarray]) -> Known:
 
 
 def _implied(a: Absence, events: Events, which: np.ndarray) -> np.ndarray:
-    """Which rows have, by what is known of them, a level at which the column lacks, bool (n,)."""
+    """True for rows (n,) known to have a level at which the column is missing."""
     lacks = np.isin(events.column.levels, a.levels)
     of_codes = lacks[np.maximum(events.codes, 0)] & (events.codes >= 0)
     of_sets = of_codes if events.sets is None else ~(events.sets & ~lacks).any(axis=1) & events.sets.any(axis=1)

@@ -41,7 +41,7 @@ CYCLES = ((30_000, 2000), (100_000, 800), (math.inf, 400))  # by cells, up to so
 
 
 def is_data(path: Path) -> bool:
-    """Whether a file has the name of a table or of data, or is no text, as no configuration is."""
+    """True if a file has the name of a table or of data, or is not text, which a configuration is."""
     name = path.name.lower()
     for suffix in PACKED:
         name = name.removesuffix(suffix)

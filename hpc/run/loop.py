@@ -309,7 +309,7 @@ class ChainRun:
         return stop, self._due(), self._failure is not None
 
     def _due(self) -> bool:
-        """Whether it is time for a checkpoint: soon after the start, so that a report can have an early look, then
+        """True if a checkpoint is due: soon after the start, so that a report can have an early look, then
         whenever the time since the start has doubled, until run.checkpoint_minutes have passed."""
         since = self.clock.elapsed() - self._last_checkpoint
         early = self.chain.cycles >= FEWEST_CYCLES and since > max(EARLY_S, self._last_checkpoint - self._began)

@@ -17,28 +17,23 @@ BATCH = 8192
 
 
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:
-    """See `hpc.family.Exports`: components of the best chain's last state, the heaviest first."""
+    """See `hpc.family.ClusterExports`: components of the best chain's last state, the heaviest first."""
     run.refuse_groups(groups)
     best, data = run.best(), run.data
     law = best.law()
     number, probability = assigned(run, law)
-    held_out = np.zeros(run.table.n_rows, bool)
     if data.heldout is not None:
-        held_out[data.heldout] = True
         others = _assigned(run, law, data.heldout_of, len(data.heldout))
-        of_all = np.empty(len(held_out), np.int64), np.empty(len(held_out))
-        for whole, mine, rest in zip(of_all, (number, probability), others):
-            whole[~held_out], whole[held_out] = mine, rest
-        number, probability = of_all
+        number, probability = map(run.of_all_rows, (number, probability), others)
     where = f"cycle {best.cycle:,} of {run.chains[best.chain].folder}, of the best bound"
     about = f"most probable components, an approximation: {where}"
-    return Clusters([RowClusters(number + 1, probability, held_out)], about)
+    return Clusters([RowClusters(number + 1, probability, run.held_out)], about)
 
 
 def clusters_of(
     run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
 ) -> Iterator[Mapping[str, np.ndarray]]:
-    """See `hpc.family.Exports`."""
+    """See `hpc.family.ClusterExports`."""
     run.refuse_groups(groups)
     law = run.best().law()
     for rows in batches:

@@ -108,7 +108,7 @@ def kind_of(path: Path, encoding: str = "utf-8") -> Kind:
 
 
 def _by_head(head: bytes) -> Kind | None:
-    """By what such a file begins with; None where that may be text."""
+    """Recognise a file by how it begins; None where that may be text."""
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
             return kind

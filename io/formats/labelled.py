@@ -71,7 +71,7 @@ def look(path: Path, variant: str, asked: Asked) -> Typed:
 def _first_pass(
     parts: Iterator[Mapping[str, list]], names: Sequence[str], codes: Mapping[str, Mapping[Any, str]]
 ) -> tuple[dict[str, set[type]], dict[str, bool], dict[str, set]]:
-    """By column: the kinds of its cells; whether a cell of a labelled one has no label; and the labelled codes met."""
+    """Return by column the kinds of its cells; whether a cell of a labelled one has no label; labelled codes met."""
     kinds: dict[str, set[type]] = {name: set() for name in names}
     without, seen = dict.fromkeys(codes, False), {name: set() for name in codes}
     for part in parts:

@@ -17,7 +17,7 @@ SIGNS = (
 
 
 def lack_of_memory(error: BaseException) -> str:
-    """What to tell a user of an error that means that memory is short; "" for any other error."""
+    """The message for an error that means that memory is short; "" for any other error."""
     text = str(error)
     short = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
     if not short and not (isinstance(error, ImportError | OSError | RuntimeError) and _has_sign(text)):
@@ -26,7 +26,7 @@ def lack_of_memory(error: BaseException) -> str:
 
 
 def limit_too_low() -> str:
-    """What to tell a user whose limit on addresses is below what the program needs to begin; "" for any other."""
+    """The message where the limit on addresses is below what the program needs to begin; "" elsewhere."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY or limit >= FEWEST_MB << 20:
         return ""
@@ -41,7 +41,7 @@ def _has_sign(text: str) -> bool:
 
 
 def _held() -> str:
-    """What the process has, and may have at most."""
+    """Say how much memory the process has, and may have at most."""
     words = "this process could get no more"
     with suppress(OSError, ValueError, IndexError):
         with open("/proc/self/statm") as file:

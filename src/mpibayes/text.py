@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Sequence
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:
@@ -13,6 +14,15 @@ def counted(n: int, noun: str, plural: str = "") -> str:
     ('1 row', '12,000 rows', '2 classes')
     """
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def enumerated(words: Sequence[str], last: str = "and") -> str:
+    """Words in a sentence.
+
+    >>> enumerated(["a"]), enumerated(["a", "b"]), enumerated(["a", "b", "c"], "or")
+    ('a', 'a and b', 'a, b or c')
+    """
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def every(n: int, noun: str = "cycle") -> str:
@@ -66,13 +76,22 @@ def toml_string(text: str) -> str:
     return f'"{"".join(map(escaped, text))}"'
 
 
+def option(name: str, value: str) -> str:
+    """An option in the words of a shell.
+
+    >>> option("kind", "zip code=categorical")
+    "--kind 'zip code=categorical'"
+    """
+    return f"--{name} {shlex.quote(value)}"
+
+
 def import_again(column: str, kind: str) -> str:
     """What to do when a column should be of another kind.
 
     >>> import_again("zip code", "categorical")
     "import the table again with --kind 'zip code=categorical' --force"
     """
-    return f"import the table again with --kind {shlex.quote(f'{column}={kind}')} --force"
+    return f"import the table again with {option('kind', f'{column}={kind}')} --force"
 
 
 def percent(p: float) -> str:

@@ -88,7 +88,7 @@ def truth(name):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name, index", [("multiselect", 0.9), ("weights_independent", 0.75)])
 def test_the_groups_are_those_that_were_planted(tmp_path, name, index):
-    """Of weights_independent a classifier that is trained on the classes themselves has 0.835."""
+    """On weights_independent, a classifier that is trained on the classes themselves has 0.835."""
     _, found = groups(pd.read_csv(FIELD / f"{name}.csv"), tmp_path)
     assert np.count_nonzero(np.bincount(found) > 10) == 2 and adjusted_rand_score(truth(name), found) >= index
 

@@ -129,7 +129,7 @@ def test_auto_is_decided_once(tmp_path):
 
 
 def test_a_grid_in_a_column_of_many_levels_keeps_its_base():
-    """Which is how often each level occurs; a fixed prior has none."""
+    """The base is how often each level occurs; a fixed prior has none."""
     levels = tuple(f"v{i}" for i in range(MANY + 5))
     column = Column("a", "categorical", "codes16", 0, levels)
     rows = Rows.empty([column], 600)

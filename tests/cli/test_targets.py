@@ -1,4 +1,4 @@
-"""Where a command may write: nothing is replaced that it reads, that a run needs, or that another command made."""
+"""No command replaces a file that it reads, that a run needs, or that another command made."""
 
 import importlib.util
 import os

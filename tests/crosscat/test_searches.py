@@ -1,4 +1,4 @@
-"""Of several searches for views a chain goes on with the one that predicts unseen rows best."""
+"""A chain goes on with the search for views that predicts unseen rows best."""
 
 from functools import partial
 

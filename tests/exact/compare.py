@@ -196,9 +196,3 @@ def batch_means_z(x: np.ndarray, expected: float, batches: int = 40) -> tuple[fl
     means = np.asarray(x[:n], dtype=float).reshape(batches, -1).mean(axis=1)
     error = means.std(ddof=1) / np.sqrt(batches)
     return float((means.mean() - expected) / error), float(error)
-
-
-def rejection_rate(verdicts) -> str:
-    """'k of n' rejections, for the measured power of a test."""
-    verdicts = list(verdicts)
-    return f"{sum(not v.passed for v in verdicts)} of {len(verdicts)}"

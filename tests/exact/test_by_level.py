@@ -22,7 +22,6 @@ from tests.exact.enumerate import CASES
 from tests.exact.test_split_merge import FOUR_ROWS, LEVEL, ROUNDING, alone
 
 OFTEN = {"BY_LEVEL_SPLITS": (0.5, 0.5)}
-WITH_LEVELS = ("cat6", "cat6py", "cat6neg", "miss6")
 
 
 def change(name, n_shards=1, cycle=1):

@@ -28,15 +28,6 @@ REPLICATES = 80
 VIEW_MOVES = 25  # a cycle of MovesAlone
 
 
-class ScansAlone(Mixture):
-    """What ends a cycle is all of it: rows stay where they are."""
-
-    def cycle(self):
-        self.cycles += 1
-        self._move_columns()
-        return self._info(0.0, Tally())
-
-
 class MovesAlone(Mixture):
     """Splits and merges of views, and nothing else; the law of the views is as fixed as that of CC4X3."""
 

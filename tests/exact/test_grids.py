@@ -120,7 +120,7 @@ def test_the_default_is_the_same_of_rows_and_of_columns(tmp_path):
 
 
 def events_of(place, name):
-    """Of each kept draw, (D, events): 1 to 4 clusters, a concentration to 0.3 and to 1, a discount, each multiplier."""
+    """Events of draws, (D, events): 1 to 4 clusters, a concentration to 0.3 and to 1, a discount, each multiplier."""
     rows = []
     for draw in iterate_draws(place / name):
         n_clusters, hyper = len(np.unique(draw.labels[0])), draw.hyper

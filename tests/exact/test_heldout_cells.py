@@ -25,7 +25,6 @@ from tests.exact.compare import seed
 from tests.exact.ibp import FIXED, LEARNED, Law, case
 
 LEVEL = 1e-4
-TRUE = [(1.2, -0.3, 0.4), (0.9, 0.8, 1.1), (2.3, 0.4, -0.2)]
 WITHHELD = {(0, 1): -0.3, (2, 0): 2.3, (2, 1): 0.4}
 SEEN = [(1.2, np.nan, 0.4), (0.9, 0.8, np.nan), (np.nan, np.nan, -0.2)]  # a cell is missing besides
 CASES = {"fixed": case(SEEN, 7, **FIXED), "learned": case(SEEN, 6, 24, **LEARNED)}

@@ -108,7 +108,7 @@ SPACE = ["unshare", "--mount", "--propagation", "private"]  # what is mounted th
 @pytest.mark.quick(every=2)
 @pytest.mark.parametrize("command", ["import", "sparse", "predict", "run", "run a file"])
 def test_a_small_file_system(out, command):
-    """That is full: the message has what is free there."""
+    """On a full disk the message says what is free there."""
     words = COMMANDS | {"run": "run run.toml -o OUT/new", "run a file": "run table.csv -o OUT/new"}
     program = [sys.executable, "-m", "mpibayes", *words[command].split()]
     try:

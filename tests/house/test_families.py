@@ -90,6 +90,11 @@ def test_doors(family, door):
     assert lacking(find(family), protocol) == []
 
 
+@pytest.mark.parametrize("family", [f for f in registry.FAMILIES if "clusters" in registry.exports_of(f).FORMS])
+def test_exports_of_clusters(family):
+    assert lacking(registry.exports_of(family), doors.ClusterExports) == []
+
+
 @FAMILIES
 def test_report(family):
     (argument,) = inspect.signature(registry.report_of(family)).parameters.values()

@@ -32,7 +32,7 @@ def test_the_encoding_that_makes_sense(language):
 
 @pytest.mark.parametrize("encoding", ["mac_roman", "cp1252", "utf-16-le", "utf-16-be"])
 def test_the_hint_reads_the_file(tmp_path, encoding):
-    """What the message names is what the file is imported with."""
+    """The file can be imported with the encoding that the message names."""
     text = "Straße;Preis €\n" + "".join(f"{'Köln' if i % 3 else 'Zürich'};{i / 4}\n" for i in range(40))
     path = tmp_path / "d.csv"
     path.write_bytes(text.encode(encoding))

@@ -167,7 +167,7 @@ WRITERS = {
     ("name", "packed"), [*((name, "") for name in WRITERS), ("s.sav", ".gz"), ("s.dta", ".zip"), ("s.xpt", ".other")]
 )
 def test_files_of_statistics_programs(tmp_path, name, packed):
-    """By content: packed, or with a name that says nothing."""
+    """Formats are known by content: packed, or with a name that says nothing."""
     frame, path = survey(), tmp_path / name
     WRITERS[name](frame, path)
     if packed == ".gz":

@@ -502,7 +502,7 @@ def test_a_source_that_changes_while_it_is_read(tmp_path):
 
 @pytest.mark.parametrize("phase", ["reading", "writing"])
 def test_a_file_that_changes_without_growing(tmp_path, phase):
-    """What was profiled, written and hashed is one content, or there is no table."""
+    """Profile, table and hash are of one content, or there is no table."""
     path = put(tmp_path, "a,b\n1.5,x\n2.5,y\n" * 1)
 
     def change(at, rows, share):

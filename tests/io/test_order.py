@@ -1,4 +1,4 @@
-"""Which categories are on a scale, and in which order."""
+"""Categories that are on a scale, and their order."""
 
 import pytest
 

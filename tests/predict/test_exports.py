@@ -90,7 +90,7 @@ def test_rows_have_the_identifier_and_the_line_of_their_source(tmp_path):
 
 
 def test_held_out_rows_have_the_cluster_that_predict_gives_them(two_chains, tmp_path):
-    """Of `predict` the most probable cluster but for a new one, on the same cells; each row in its place."""
+    """Clusters are those of `predict` on the same cells, a new one left aside; each row in its place."""
     run = Posterior([two_chains])
     found, (view,) = row_clusters(run)
     new = predict_module.Predictor(run, evenly(run.kept(), predict_module.DRAWS), found.views)

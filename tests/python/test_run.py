@@ -221,7 +221,7 @@ def test_clusters_labels_and_trace(place, run):
 
 @ignoring
 def test_clusters_of_other_rows(run, new):
-    """Those that `predict` says, but for a row whose most probable cluster is a new one."""
+    """Clusters are those of `predict`, but for a row whose most probable cluster is a new one."""
     file, frame = new
     found, predicted = run.clusters(rows=frame), run.predict(frame)
     assert list(found.columns) == ["row", "cluster", "probability"] and found.index.equals(frame.index)

@@ -79,7 +79,7 @@ def exported(place: Path, kind: str, out: str) -> dict[str, bytes]:
 
 
 def differences(place: Path, kind: str, cases) -> list[str]:
-    """What is wrong with each of some cases, by number."""
+    """The problems of some cases, by number."""
     problems = []
     for ranks in (1, 2):
         failed = run_all(place, kind, cases, ranks)

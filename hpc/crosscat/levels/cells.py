@@ -92,7 +92,7 @@ def for_tree(tallies: Sequence[Tally]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _common(counts: np.ndarray) -> np.ndarray:
-    """Of many levels the most common ones, and the others together."""
+    """The counts of the most common levels, and of the others together."""
     if len(counts) <= MOST_LEVELS:
         return counts
     order = np.argsort(-counts.sum(axis=1), kind="stable")

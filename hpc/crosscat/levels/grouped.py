@@ -58,7 +58,7 @@ def _replaced(r: Representative, of: ViewLevels, level: Level) -> Representative
 
 
 def _there(trees: Sequence[ViewLevels | None]) -> str:
-    """Which numbers of groups there are, in words."""
+    """Describe which numbers of groups there are."""
     most = max((of.n_clusters for of in trees if of is not None), default=0)
     if not most:
         return "it has no view of several columns and clusters"

@@ -32,7 +32,7 @@ def last_merges(costs_of: LostBy, n: int) -> list[tuple[int, int]]:
 
 
 class LostBy:
-    """What it costs to merge sets of nodes; each set is looked at once."""
+    """Costs of merging sets of nodes; the entropy of each set is computed once."""
 
     def __init__(self, cells: np.ndarray, entropy):
         """cells (n, M): of each node; entropy: of such a row, as `tree.grow` has it."""

@@ -35,7 +35,7 @@ class ViewLevels:
     _known: dict[int, Level | None] = field(default_factory=dict)
 
     def level(self, n: int) -> Level | None:
-        """That of n groups, 2 to the number of clusters; None where the tree has none."""
+        """The level of n groups, 2 to the number of clusters; None where the tree has none."""
         if n not in self._known:
             possible = 2 <= n <= self.n_clusters
             self._known[n] = judged(self.patterns, self.tree, self.chain_trees, n) if possible else None
@@ -59,8 +59,11 @@ class ViewLevels:
 def levels_of_views(
     run: Posterior, views: Sequence[tuple[OfColumns, int]], kept: Sequence[tuple[int, int]]
 ) -> list[ViewLevels | None]:
-    """Of each view (its columns, and how many clusters its representative partition has) of a run with cells; None of
-    those of one cluster, or of one column, whose clusters are its histogram. Takes a pass over the table."""
+    """The levels of each view, given as its columns and the number of clusters of its representative partition.
+
+    None for a view of one cluster, or of one column, whose clusters are its histogram, and for a run that sampled the
+    prior. Takes a pass over the table.
+    """
     levels: list[ViewLevels | None] = [None] * len(views)
     chosen = [i for i, (own, k) in enumerate(views) if k > 1 and len(own.names) > 1]
     if not (chosen and run.likelihood):
@@ -92,7 +95,7 @@ def _draws(run: Posterior, columns: Sequence[OfColumns], kept: Sequence[tuple[in
 
 
 def _few(chain: Sequence[int], labels: Sequence[np.ndarray]) -> list[int]:
-    """Which of these draws are used: all, or FEWEST_DRAWS a chain where they have many clusters."""
+    """Places of the draws that are used: all, or FEWEST_DRAWS a chain where they have many clusters."""
     every = list(range(len(chain)))
     if sum(int(z.max()) + 1 for z in labels) <= MANY:
         return every

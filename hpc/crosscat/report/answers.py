@@ -50,7 +50,7 @@ def settled(judgement: Judgement, climbing: bool, verdict: str) -> str:
 
 
 def climbed(summaries: Sequence[ChainSummary]) -> str:
-    """By how much chains still climb."""
+    """Describe by how much chains still climb."""
     low, high = (f"{f(c.climbed for c in summaries):,.0f}" for f in (min, max))
     span = low if low == high else f"{low} to {high}"
     return f"by {span} nats from the first half of the draws to the second"

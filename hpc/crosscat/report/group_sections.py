@@ -31,7 +31,7 @@ def usable(p: RunSummary) -> bool:
 
 
 def sentences(p: RunSummary) -> list[str]:
-    """What can be used, for the verdict: of views those with natural levels first."""
+    """Say for the verdict which groups can be used; views with natural levels come first."""
     views = [view for view in p.views if view.levels]
     views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
     lines = []
@@ -44,7 +44,7 @@ def sentences(p: RunSummary) -> list[str]:
 
 
 def use_them(p: RunSummary) -> list[str]:
-    """How the groups of the level that is shown first get to another program."""
+    """Give the command that writes the groups of the level shown first for another program."""
     best = [groups.first(view.levels) for view in p.views if groups.any_usable(view.levels)]
     if not best:
         return []

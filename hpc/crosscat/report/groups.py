@@ -17,7 +17,7 @@ from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, 
 from mpibayes.hpc.crosscat.report.profiles import Trait
 from mpibayes.hpc.crosscat.report.telling import Shared
 from mpibayes.hpc.posterior.sections import Levels, Numbers
-from mpibayes.text import counted
+from mpibayes.text import counted, enumerated
 
 COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows
 DETAILED = 8  # groups of a level whose columns the page has
@@ -27,7 +27,7 @@ EVERY = "No natural groups: at every level another run would draw other lines."
 
 @dataclass(frozen=True)
 class GroupLine:
-    """What the report says of one group. certain: see `Level.certain_of`."""
+    """One group in the report. certain: see `Level.certain_of`."""
 
     number: int
     rows: int
@@ -94,7 +94,7 @@ def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
 
 
 def in_words(levels: Sequence[ShownLevel]) -> list[str]:
-    """What can be used, in sentences: natural levels, then usable ones."""
+    """Say which levels can be used: natural ones, then usable ones."""
     of = [shown.level for shown in levels]
     if not of:
         return []
@@ -131,4 +131,4 @@ def _numbers_of(levels: Sequence[Level]) -> str:
         else:
             runs.append([n])
     words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]])) + " groups"
+    return f"{enumerated(words)} groups"

@@ -1,7 +1,7 @@
-"""What a column whose categories are in order says of a cluster: where on the scale its rows are.
+"""Traits of ordered categories: where on the scale the rows of a cluster are.
 
-"q05 high (4 or 5), 69 %": of all runs of neighbouring levels, of half the scale at most, that which says most, as the
-divergence of (in the run or not) from all rows.
+"q05 high (4 or 5), 69 %": the run of neighbouring levels, half the scale at most, whose share of
+the cluster diverges most from its share of all rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def telling_run(p: np.ndarray, q: np.ndarray) -> tuple[int, int]:
 
 
 def place(first: int, last: int, n: int) -> str:
-    """Where on a scale of n levels a run is."""
+    """Name the place of a run on a scale of n levels."""
     return "low" if first == 0 else "high" if last == n - 1 else "in the middle"
 
 

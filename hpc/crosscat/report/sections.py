@@ -211,7 +211,7 @@ def _views(p: RunSummary) -> Section:
 
 
 def _clusters(p: RunSummary, view: ViewSummary) -> list[Any]:
-    """How many clusters a view has, and the share of the largest; a column alone has a distribution instead."""
+    """The number of clusters of a view, and the share of the largest; None for a column shown as a distribution."""
     sizes = view.representative.sizes
     return [None, None] if view.spread else [len(sizes), float(sizes[0] / p.run.n_rows)]
 

@@ -119,7 +119,7 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
 
 
 def searched(p: RunSummary) -> list[tuple[str, str]]:
-    """How near other searches for views came to the one that each chain started from; of chains that made several."""
+    """Say how near other searches for views came to the one that each chain started from, if it made several."""
     records = [read_start(c.folder) for c in p.run.chains]
     scores = [of for of in map(searches.scores_in, records) if of]
     if not scores:

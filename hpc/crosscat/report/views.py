@@ -157,7 +157,7 @@ def which_draw(run: KeptChains, r: Any) -> str:
 
 
 def group_lines(p: RunSummary, view: ViewSummary) -> list[Any]:
-    """What can be said of groups of the clusters, the most useful level first, and the groups of that level."""
+    """Sentences about the levels of a view, the most useful first, and the groups of that level."""
     from mpibayes.terminal import Text
 
     level = groups.first(view.levels)

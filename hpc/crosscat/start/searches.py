@@ -24,7 +24,7 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.parallel.tasks import run_all
-from mpibayes.text import counted
+from mpibayes.text import counted, enumerated
 
 CLOSE = 0.05  # nats a row: searches as near as that to the best are as good, up to the noise of few judges
 
@@ -95,7 +95,7 @@ def in_words(searches: Sequence[float], judges: int) -> str:
 def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:
     """Describe how many searches of each chain, with these scores, came near to its best one."""
     near = [others_near(of) for of in scores]
-    counts = f"{', '.join(map(str, near[:-1]))} and {near[-1]}" if len(near) > 1 else str(near[0])
+    counts = enumerated([str(n) for n in near])
     others = f"{counts} other{'s' * (near != [1])}" if any(near) else "no other"
     each = " of each chain" * (len(scores) > 1)
     return (

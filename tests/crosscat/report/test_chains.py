@@ -275,7 +275,7 @@ def test_advice_names_the_chain_whose_clusters_are_shown():
 
 
 def test_advice_does_not_contradict_the_judgement():
-    """Where scores have settled, predictions can be used; where views agree, they are not one answer of several."""
+    """Predictions can be used once scores have settled; views on which chains agree are not one answer of several."""
     usable, not_yet = "predictions can be used as they are", "averages over them mean little"
     assert usable in told(APART)[0] and not_yet not in told(APART)[0]
     text, _ = told(APART, judged=Judgement(1000, {"clusters": ("...",), "scores": ("still rising",)}))
@@ -287,7 +287,7 @@ def test_advice_does_not_contradict_the_judgement():
 
 
 def test_advice_to_go_on_has_an_end():
-    """By the effective draws there are, at most eight times as long at once, and not beyond LONG cycles."""
+    """Advice goes by the effective draws there are: at most eight times as long at once, and not beyond LONG cycles."""
     for ess, cycles in ((20.0, 3200), (50.0, 1200), (99.0, 800), (np.nan, 800)):
         text, (command,) = told(APART, ess=ess)
         assert text.startswith("Go on for longer.") and f"run.cycles={cycles}" in command

@@ -339,7 +339,7 @@ def spread_out(n_draws=40, n_rows=270, seed=3):
 
 
 def test_the_representative_partition_has_a_typical_number_of_clusters():
-    """Of draws of small clusters the one with the most has the least expected variation of information: their joint
+    """Among draws of small clusters the one with the most has the least expected variation of information: their joint
     entropy is that of single rows, whatever they are."""
     labels, counts = spread_out()
     compared = Compared(np.zeros(40), np.arange(40), labels, variations(labels))
