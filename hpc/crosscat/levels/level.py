@@ -19,7 +19,8 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.levels.tree import Tree
 from mpibayes.hpc.crosscat.levels.votes import Patterns, cut_into, vote
-from mpibayes.hpc.crosscat.partitions import jaccard, similarity_of
+from mpibayes.hpc.crosscat.partitions import jaccard
+from mpibayes.hpc.posterior.similarity import similarity_of
 from mpibayes.text import counted, percent
 
 ALIKE = 0.9  # adjusted Rand index of groups that are the same but for details

@@ -16,11 +16,12 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.moves.round import due as moves_due
-from mpibayes.hpc.crosscat.partitions import nearest, similarity
+from mpibayes.hpc.crosscat.partitions import nearest
 from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.crosscat.scalars import MOVES, OF_COLUMNS, SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
+from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.run.status import is_stopped
 from mpibayes.hpc.scalar import Scalar
 from mpibayes.hpc.settled import APART

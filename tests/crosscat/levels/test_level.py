@@ -6,7 +6,7 @@ import pytest
 from mpibayes.hpc.crosscat.levels.level import judged
 from mpibayes.hpc.crosscat.levels.tree import Tree, grow
 from mpibayes.hpc.crosscat.levels.votes import cut_into, patterns, vote
-from mpibayes.hpc.crosscat.partitions import similarity
+from mpibayes.hpc.posterior.similarity import similarity
 
 
 def test_patterns_stand_for_their_rows():

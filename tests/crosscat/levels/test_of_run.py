@@ -14,12 +14,12 @@ from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels import of_run
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
-from mpibayes.hpc.crosscat.partitions import similarity
 from mpibayes.hpc.crosscat.report import distribution, group_sections, groups
 from mpibayes.hpc.crosscat.report.sections import verdict
 from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.posterior.sections import BAD, DOUBT, Stops
+from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
 from tests.crosscat.report.runs import make_run, planted, write_planted

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.draws import iterate_draws
-from mpibayes.hpc.crosscat.partitions import by_size, similarity, variations
+from mpibayes.hpc.crosscat.partitions import by_size, variations
 from mpibayes.hpc.crosscat.report import agreement, dependence, figures, tables
 from mpibayes.hpc.crosscat.report.answers import answer
+from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.run.directory import write_start
 from mpibayes.io.files import unguarded
 from mpibayes.io.table import table_from_arrays, write_table
