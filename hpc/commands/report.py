@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
+from mpibayes.hpc.commands.compared import compared, default_folder
 from mpibayes.hpc.page.page import page
-from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.posterior.chains import by_model, family_in
 from mpibayes.hpc.posterior.drawing import load_matplotlib
 from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
 from mpibayes.hpc.posterior.tables import Report, commands_in_words
@@ -41,11 +42,14 @@ def report(
     console: Any = None,
     table: str | Path | None = None,
     full: bool = False,
+    compare: bool = False,
 ) -> Path:
     """Write the report to `out` (DIR/report of the first directory): report.html, report.txt, summary.json, PNG
     pictures, and coefficients.csv of a regression; and print its verdict and what is largest, or, `full`, all of it.
 
     burn_in: cycles left out of each chain, instead of what the configuration says. table: where the run's table is now.
+    Directories of one model are chains of one posterior; of two models or more, or with `compare`, they are compared
+    (`compared`), by default in DIR/against-NAME of the first directory, with the report of each in a folder there.
     Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable, or with files that
     are no report), DataError (the table is missing or another one), CheckpointError (a damaged trace or labels segment,
     a full disk).
@@ -57,11 +61,12 @@ def report(
     run_dirs = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
     if not run_dirs:
         raise ConfigError("no run directory was given; expected one or more")
-    family = family_in(run_dirs[0])
-    kept = posterior_of(family)(run_dirs, burn_in, table)
-    folder = Path(out) if out is not None else Path(run_dirs[0]) / "report"
+    sides = [[Path(home)] for home in run_dirs] if compare else by_model(run_dirs)
+    if compare and len(sides) < 2:
+        raise ConfigError("--compare: name two run directories or more")
+    folder = Path(out) if out is not None else default_folder(sides)
     check_folder(folder)
-    made = report_of(family)(kept)
+    made = compared(sides, burn_in, table) if len(sides) > 1 else report_of_one(run_dirs, burn_in, table)
     write(folder, made)
     _print(console, made.parts() if full or made.verdict is None else _opening(made))
     names = ", ".join(["summary.json", *made.files, *made.pictures])
@@ -69,6 +74,12 @@ def report(
     console.print(Text(f"{folder / PAGE}: the page, to look at in a browser"), soft_wrap=True)
     console.print(Text(f"{folder / TEXT}: all of it as text (also with --full); there too: {names}"), soft_wrap=True)
     return folder
+
+
+def report_of_one(homes: Sequence[str | Path], burn_in: int | None, table: str | Path | None) -> Report:
+    """The report of a run, or of several that are chains of one posterior."""
+    family = family_in(homes[0])
+    return report_of(family)(posterior_of(family)(homes, burn_in, table))
 
 
 def _opening(made: Report) -> list[Any]:
@@ -79,7 +90,8 @@ def _opening(made: Report) -> list[Any]:
 
     v, homes = made.verdict, dict.fromkeys(str(c.home) for c in made.chains)
     style = {GOOD: "bold green", DOUBT: "bold yellow", BAD: "bold red"}[v.sound]
-    text = Text(f"{', '.join(homes)}: ").append(str(v).lower(), style=style)
+    subject, line = ", ".join(homes) if made.subject is None else made.subject, str(v)
+    text = Text(f"{subject}: ").append(f"{line[:1].lower()}{line[1:]}", style=style) if subject else Text(line, style)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", width=max(len(question) for question, _ in ASKED))
     grid.add_column(overflow="fold")
@@ -125,7 +137,12 @@ def text_of(made: Report) -> str:
 
 
 def write(folder: Path, made: Report) -> None:
-    """Its files, all of them or none; the folder is made. Raises ConfigError, CheckpointError."""
+    """Its files, all of them or none; the folder is made. Reports that lie in folders of it come first. Raises
+    ConfigError, CheckpointError."""
+    for name in made.beside:
+        check_folder(folder / name)
+    for name, own in made.beside.items():
+        write(folder / name, own)
     files = {name: content.encode() for name, content in made.files.items()}
     document = json.dumps(made.document, indent=1, allow_nan=False) + "\n"
     files |= {**made.pictures, TEXT: text_of(made).encode(), PAGE: page(made).encode(), NUMBERS: document.encode()}

@@ -67,11 +67,19 @@ def difference(
     the table's path may differ: a file that was moved is the same data. A new "auto" takes what it meant at first.
     model_alone: what the model is, not how it is sampled. Of two families only the keys that both have are compared.
     """
+    changes = changed(old, new, same_table, model_alone)
+    return [f"{key}: was {or_unset(was)}, is now {or_unset(now)}" for key, was, now in changes]
+
+
+def changed(
+    old: dict[str, Any], new: dict[str, Any], same_table: bool = False, model_alone: bool = False
+) -> list[tuple[str, Any, Any]]:
+    """The keys that `difference` has a line for, each with its two values; None: not set."""
     before, after = _flat(old), _flat(new)
     marks = {key: marks for key, (_, marks) in (before | after).items()}
     if before["model.family"] != after["model.family"]:
         marks = {key: marks[key] for key in before.keys() & after.keys()}
-    lines = []
+    changes = []
     for key, mark in sorted(marks.items()):
         (was, _), (now, _) = before.get(key, UNSET), after.get(key, UNSET)
         may_differ = (
@@ -81,14 +89,14 @@ def difference(
             or (model_alone and not mark["of_the_model"])
         )
         if was != now and not may_differ:
-            lines.append(f"{key}: was {_or_unset(was)}, is now {_or_unset(now)}")
-    return lines
+            changes.append((key, was, now))
+    return changes
 
 
 UNSET = (None, {})
 
 
-def _or_unset(value: Any) -> str:
+def or_unset(value: Any) -> str:
     return "not set" if value is None else shown(value)
 
 

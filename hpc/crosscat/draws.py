@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
 SLICE_ROWS = 65_536
+AT_ONCE = 100_000_000  # labels of draws that are in memory together, a byte or two each
 ROOM = 4  # a draw is stored with room for a multiple of so many views, so that few draws need more than those before
 
 
@@ -147,6 +148,10 @@ class Posterior(KeptChains, Tallies):
                 rows = rows.only(())
             yield start, rows
 
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        return super().modelled if self.likelihood else ()
+
     def kept(self) -> list[tuple[int, int]]:
         """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
         return [
@@ -220,9 +225,15 @@ class Posterior(KeptChains, Tallies):
         return found
 
     def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many kept draws, evenly spaced, as distributions over rows; their clusters take one pass over the
-        table."""
-        return self.predictives([draw for _, draw in self.states(evenly(self.kept(), most))], cells=True)
+        """At most so many kept draws, evenly spaced, as distributions over rows; their clusters take a pass over the
+        table for as many draws as have AT_ONCE labels."""
+        draws: list[Draw] = []
+        for _, draw in self.states(evenly(self.kept(), most)):
+            draws.append(replace(draw, labels=[z.astype(np.min_scalar_type(int(z.max()))) for z in draw.labels]))
+            if sum(len(z) for d in draws for z in d.labels) > AT_ONCE:
+                yield from self.predictives(draws, cells=True)
+                draws = []
+        yield from self.predictives(draws, cells=True)
 
     def predictives(self, draws: Sequence[Draw], cells: bool) -> Iterator[Predictive]:
         """Draws as distributions over rows, by one pass over the table. cells: see `ViewPredictive`."""

@@ -32,6 +32,7 @@ class AsRecorded:
     def __init__(self, stored: Sequence[Column]):
         self.columns = tuple(stored)
         self.which: dict[str, Column] = {}
+        self.widths: dict[str, float] = {}
 
     def __call__(self, rows: Rows, numbers: np.ndarray, of: int = OF_TABLE) -> Rows:
         return rows
@@ -58,6 +59,7 @@ class Latent:
                 name += "'"
             levels = recording.levels(c)
             added.append(Column(name, "categorical", "codes8", self._first + i, levels, c.n_missing, part_of=c.name))
+        self.widths = {c.name: c.resolution for c in self._reals if c.resolution}  # of cells that have a probability
         # by a column's name, the one of which atom it is
         self.which = {c.name: own for c, own in zip((c for c in self._reals if c.atoms), added)}
         latent = {

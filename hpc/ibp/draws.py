@@ -151,6 +151,10 @@ class Posterior(KeptChains):
         self.likelihood, self.standardise, self.noise = model.likelihood, model.standardise, model.noise
         self.cells = Cells(self.data.columns if model.likelihood else (), model.standardise)
 
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        return super().modelled if self.likelihood else ()
+
     def kept(self) -> list[tuple[int, int]]:
         """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
         return [

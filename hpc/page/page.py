@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 from mpibayes import __version__
 from mpibayes.errors import ConfigError
@@ -27,6 +28,7 @@ from mpibayes.hpc.posterior.sections import (
     DOUBT,
     GOOD,
     Browse,
+    Link,
     Matrix,
     Section,
     Shown,
@@ -84,7 +86,7 @@ def _verdict(v: Verdict) -> str:
     note = (
         f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
     )
-    head = f'<p class="sound"><span aria-hidden="true">{SIGN[v.sound]}</span> {v}</p>'
+    head = f'<p class="sound"><span aria-hidden="true">{SIGN[v.sound]}</span> {escaped(v)}</p>'
     body = f'{head}{note}<div class="answers">{"".join(answers)}</div>'
     return f'<section id="verdict" class="verdict {v.sound}">{body}</section>'
 
@@ -100,6 +102,8 @@ def _part(part: Any, section: Section, data: list[dict[str, Any]]) -> str:
         return f'<div class="part" id="{section.name}-{len(data) - 1}"></div>'
     if isinstance(part, Shown):
         return _figure(part)
+    if isinstance(part, Link):
+        return f'<p><a href="{quote(part.path)}">{escaped(part.words)}</a></p>'
     if isinstance(part, _Raw):
         return part
     return markup(part)

@@ -86,6 +86,13 @@ class KeptChains:
         self.data = data_of(config, self.table)
         self._check_training_rows()
 
+    response: str = ""  # the column that a model predicts from others, given; "" where it has a law of all its columns
+
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        """Names of the table's columns that the model has a law of, or is given."""
+        return tuple(c.name for c in self.data.stored)
+
     def refuse_groups(self, groups: int | None) -> None:
         """Raises ConfigError where groups of clusters are asked of a model that has none."""
         if groups is not None:
@@ -177,6 +184,24 @@ def family_in(run_dir: str | Path) -> str:
     return load(_settings_in(home) / RESOLVED).kind
 
 
+def by_model(run_dirs: Sequence[str | Path]) -> list[list[Path]]:
+    """Run directories by their model, in the order given: those of one model are chains of one posterior.
+
+    Raises ConfigError where there is no run.
+    """
+    groups: list[tuple[dict, list[Path]]] = []
+    for home in map(Path, run_dirs):
+        chain_directories(home)
+        settings = as_dict(load(_settings_in(home) / RESOLVED))
+        for of, homes in groups:
+            if not difference(of, settings, same_table=True, model_alone=True):
+                homes.append(home)
+                break
+        else:
+            groups.append((settings, [home]))
+    return [homes for _, homes in groups]
+
+
 def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
     """The files that runs read: their tables, held-out rows and labels to start from. Raises ConfigError."""
     files = []
@@ -187,6 +212,12 @@ def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
             named = (as_dict(config)[name].get(key) for key in marked(type(section), "path"))
             files += [Path(path) for path in named if isinstance(path, str)]
     return files
+
+
+def home_of(run_dir: str | Path) -> Path:
+    """The directory with the settings of a run, which may be given as one of its chains. Raises ConfigError."""
+    chain_directories(run_dir)
+    return _settings_in(Path(run_dir))
 
 
 def burn_in_of(run_dir: str | Path) -> int:

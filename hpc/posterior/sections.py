@@ -164,6 +164,14 @@ def pictured(pictures: Mapping[str, Picture], words: Mapping[str, str], *names: 
 
 
 @dataclass(frozen=True)
+class Link:
+    """A link to a file beside the page, by its path from there; words: what it is."""
+
+    words: str
+    path: str
+
+
+@dataclass(frozen=True)
 class Section:
     """A part of the page with its own heading; `name` is its place in the address."""
 

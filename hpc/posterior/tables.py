@@ -12,6 +12,7 @@ from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.chains import Chain, begun
 from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.posterior.findings import Findings
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
 from mpibayes.hpc.posterior.sections import GOOD, Section, Verdict
 from mpibayes.hpc.run.status import read_status
@@ -29,7 +30,9 @@ class Report:
 
     For the terminal and the page: the `verdict`; `top`, small tables of what was found; and the page's `sections`.
     chains: those of the run, whose traces were read. Where they are short of their end, text and verdict begin with
-    that.
+    that. findings: how rows and columns are grouped, None of a model that groups none. subject: what the verdict is
+    about, by default the run directories; "" where its headline names it. beside: other reports, by the folder below
+    this one's that they lie in.
     """
 
     parts: Callable[[], Sequence[Any]]
@@ -40,6 +43,9 @@ class Report:
     top: Callable[[], Sequence[Any]] = tuple
     sections: Callable[[], Sequence[Section]] = tuple
     chains: Sequence[Chain] = ()
+    findings: Callable[[], Findings | None] = lambda: None
+    subject: str | None = None
+    beside: Mapping[str, Report] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         words = early_look(self.chains)

@@ -29,6 +29,7 @@ class Posterior(KeptChains):
         super().__init__(run_dirs, burn_in, table)
         self.settings = settings_of(self.chains[0].config)
         self.design = Design.of(self.settings, self.data.columns)
+        self.response = self.design.response
 
     def coefficients(self) -> list[np.ndarray]:
         """Of each chain whose trace was read, every draw after burn-in, (n, K, D)."""

@@ -39,11 +39,18 @@ class GroupLine:
 
 @dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
 class ShownLevel:
-    """A level with the names of its groups; whole: all columns in them, of levels of few groups."""
+    """A level with the names of its groups; whole: all columns in them, of levels of few groups. pattern_of (N,): the
+    pattern of each training row, whose group the level has."""
 
     level: Level
     groups: list[GroupLine]
     whole: list[Levels | Numbers] = field(default_factory=list)
+    pattern_of: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The group of each training row, int64 (N,), from 0."""
+        return self.level.groups[self.pattern_of]
 
 
 def shown_levels(tree: ViewLevels, own: OfColumns, hyper, shared: Shared) -> list[ShownLevel]:
@@ -69,7 +76,7 @@ def shown_level(tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: S
         GroupLine(k + 1, int(n), float(n / total), float(level.certain_of[k]), traits[k], names[k])
         for k, n in enumerate(level.rows)
     ]
-    return ShownLevel(level, groups, whole if level.n <= DETAILED else [])
+    return ShownLevel(level, groups, whole if level.n <= DETAILED else [], tree.patterns.of)
 
 
 def _statistics(own: OfColumns, tallies: dict[str, Tally]) -> SimpleNamespace:

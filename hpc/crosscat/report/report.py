@@ -11,6 +11,7 @@ from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report import agreement
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence_map
+from mpibayes.hpc.crosscat.report.findings import findings
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.sections import sections, top, verdict
@@ -34,6 +35,7 @@ def make(run: Posterior) -> Report:
     return Report(
         lambda: parts(posterior), _machine(posterior, list(pictures)), pictures, verdict=verdict(posterior),
         top=lambda: top(posterior), sections=lambda: sections(posterior, pictures), chains=run.chains,
+        findings=lambda: findings(posterior),
     )  # fmt: skip
 
 

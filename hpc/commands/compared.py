@@ -1,0 +1,53 @@
+"""The report of a comparison of runs on one table, which has the report of each beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from mpibayes.hpc.comparison.comparison import Side, compare, same_table
+from mpibayes.hpc.comparison.report import make
+from mpibayes.hpc.posterior.chains import family_in, home_of
+from mpibayes.hpc.posterior.tables import Report
+from mpibayes.hpc.registry import posterior_of, report_of
+
+LETTERS = 100  # of a folder's name
+
+
+def compared(sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | Path | None) -> Report:
+    """Compare runs, each given by its directories: several are chains of one posterior.
+
+    Raises what `report` does, and DataError where they are not on one table.
+    """
+    same_table([home_of(homes[0]) for homes in sides])
+    opened = []
+    for homes in sides:
+        family = family_in(homes[0])
+        opened.append((posterior_of(family)(homes, burn_in, table), report_of(family)))
+    found = [
+        Side(", ".join(map(str, homes)), run, make_report(run)) for homes, (run, make_report) in zip(sides, opened)
+    ]
+    return make(compare(found), _folders(sides))
+
+
+def default_folder(sides: Sequence[Sequence[Path]]) -> Path:
+    """DIR/report of a run, DIR/against-NAME of a comparison."""
+    home = sides[0][0]
+    names = _folders(sides)[1:]
+    return home / (f"against-{'-'.join(names)}"[:LETTERS] if names else "report")
+
+
+def _folders(sides: Sequence[Sequence[Path]]) -> list[str]:
+    """A name for each, of where it lies below what all have in common."""
+    places = [homes[0].resolve() for homes in sides]
+    common, names = os.path.commonpath(places), []
+    for place in places:
+        path = os.path.relpath(place, common)
+        stem = (place.name if path == "." else path.replace(os.sep, "-"))[-LETTERS:]
+        number = 2
+        name = stem
+        while name in names:
+            name, number = f"{stem}-{number}", number + 1
+        names.append(name)
+    return names

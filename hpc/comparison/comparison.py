@@ -1,0 +1,127 @@
+"""Runs on one table whose models differ, side by side: held-out scores paired by row, and what each says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import DataError
+from mpibayes.hpc.comparison.common import Columns, HeldOutRows, NotComparable, columns_of, rows_of
+from mpibayes.hpc.comparison.groupings import Pair, compared
+from mpibayes.hpc.comparison.paired import Difference, difference
+from mpibayes.hpc.comparison.scores import log_scores
+from mpibayes.hpc.config.resolved import as_dict, changed
+from mpibayes.hpc.posterior.findings import Findings
+from mpibayes.hpc.posterior.tables import Report
+from mpibayes.hpc.run.identity import read_provenance
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run, or several that are chains of one posterior. name: as the user named it; made: its own report."""
+
+    name: str
+    run: Any
+    made: Report
+
+    @property
+    def model(self) -> str:
+        return self.run.chains[0].config.kind
+
+
+@dataclass
+class Scores:
+    """values (R, n): log score of each row under each run, in nats; number (n,): of the row in the table or file, from
+    0. left_out: rows that some run has no score of. ranking: runs, the best first; below: of each run, the paired
+    difference of the best run's scores to its own, None of the best itself."""
+
+    values: np.ndarray
+    number: np.ndarray
+    left_out: int
+    ranking: list[int] = field(default_factory=list)
+    below: list[Difference | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ranking = np.argsort(-self.values.mean(axis=1), kind="stable").tolist()
+        best = self.ranking[0]
+        self.below = [None if r == best else difference(self.values[best], v) for r, v in enumerate(self.values)]
+
+    @property
+    def next(self) -> Difference:
+        """The best run against the second."""
+        return self.below[self.ranking[1]]
+
+
+@dataclass
+class Comparison:
+    """All that its page shows. refused: why there are no scores. pairs: by the places of two runs, the first the best
+    (where there are no scores, the first named), what their groupings have in common."""
+
+    sides: Sequence[Side]
+    rows: HeldOutRows | None = None
+    columns: Columns | None = None
+    scores: Scores | None = None
+    refused: NotComparable | None = None
+    settings: Sequence[tuple[str, Sequence[Any]]] = ()
+    findings: Sequence[Findings | None] = ()
+    pairs: dict[tuple[int, int], Pair] = field(default_factory=dict)
+
+
+def same_table(homes: Sequence[Any]) -> None:
+    """Raises DataError where runs, by a directory of each, are on different tables."""
+    fingerprints = [read_provenance(home)["fingerprint"] for home in homes]
+    for home, fingerprint in zip(homes, fingerprints):
+        if fingerprint != fingerprints[0]:
+            raise DataError(
+                f"{home}: on another table than {homes[0]} (fingerprint {fingerprint[:12]}, not "
+                f"{fingerprints[0][:12]}): their held-out rows are not the same rows, and nothing can be paired. Run "
+                "one of them again on the other's table, or report on each by itself"
+            )
+
+
+def compare(sides: Sequence[Side]) -> Comparison:
+    """The comparison of two runs or more on one table, each with its report."""
+    c = Comparison(sides, settings=_settings(sides), findings=[side.made.findings() for side in sides])
+    runs, names = [side.run for side in sides], [side.name for side in sides]
+    try:
+        c.rows = rows_of(runs, names)
+        c.columns = columns_of(runs, names)
+        c.scores = _scores(c)
+    except NotComparable as refused:
+        c.refused = refused
+    first = c.scores.ranking[0] if c.scores is not None else 0
+    for other in range(len(sides)):
+        found = [c.findings[first], c.findings[other]]
+        if other != first and None not in found:
+            c.pairs[first, other] = compared([runs[first], runs[other]], found)
+    return c
+
+
+def _scores(c: Comparison) -> Scores:
+    every = [log_scores(side.run, side.name, c.rows, c.columns, of) for side, of in zip(c.sides, c.columns.log_width)]
+    values = np.stack(every)
+    number = np.arange(values.shape[1]) if c.rows.numbers is None else c.rows.numbers
+    there = np.isfinite(values).all(axis=0)
+    if there.sum() < 2:
+        raise NotComparable(
+            f"{there.sum():,} held-out rows have a score in every run, and a difference needs two at least",
+            "Hold out more rows (data.heldout) in new runs.",
+        )
+    return Scores(values[:, there], number[there], int((~there).sum()))
+
+
+def _settings(sides: Sequence[Side]) -> list[tuple[str, list[Any]]]:
+    """Keys that are not the same in all runs, each with its values: those of the model, or of sampling where no other
+    differs. None: a run has no such key, or it is not set."""
+    first, *others = [as_dict(side.run.chains[0].config) for side in sides]
+    found: dict[str, list[Any]] = {}
+    for model_alone in (True, False):
+        for r, document in enumerate(others, 1):
+            for key, was, now in changed(first, document, same_table=True, model_alone=model_alone):
+                found.setdefault(key, [was] * len(sides))[r] = now
+        if found:
+            break
+    return list(found.items())

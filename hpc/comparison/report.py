@@ -1,0 +1,261 @@
+"""The report of a comparison: its text, its page and summary.json."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.comparison import words
+from mpibayes.hpc.comparison.comparison import Comparison
+from mpibayes.hpc.comparison.paired import Difference
+from mpibayes.hpc.config.resolved import or_unset
+from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.posterior.sections import DOUBT, GOOD, Browse, Field, Link, Section, Shown, Verdict
+from mpibayes.hpc.posterior.tables import Facts, Report, finite, fixed, plain_table
+from mpibayes.text import counted, enumerated, percent
+
+PICTURE = "differences.png"
+PAIRS = 100  # pairs of columns in tables and summary.json
+
+
+def make(c: Comparison, folders: Sequence[str]) -> Report:
+    """folders: of each run, where its own report lies beside that of the comparison."""
+    pictures, pages = _pictures(c), [f"{folder}/report.html" for folder in folders]
+    return Report(
+        lambda: parts(c), _machine(c, pages, list(pictures)), pictures, verdict=verdict(c), top=lambda: [_table(c)],
+        sections=lambda: sections(c, pages, pictures), chains=[chain for s in c.sides for chain in s.made.chains],
+        subject="", beside=dict(zip(folders, (side.made for side in c.sides))),
+    )  # fmt: skip
+
+
+def verdict(c: Comparison) -> Verdict:
+    """The answer, what it is worth, and what to do."""
+    steps, commands = words.next_steps(c)
+    decided = c.scores is not None and c.scores.next.decided
+    sound = GOOD if decided and not words.doubtful(c) and not c.scores.next.hangs_on_one_row else DOUBT
+    found = [*words.of_scores(c), *(c.columns.notes if c.columns is not None else ()), *words.of_groupings(c)]
+    return Verdict(found, words.of_chains(c), steps, sound, commands=commands, headline=words.headline(c))
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def parts(c: Comparison) -> list[Any]:
+    """report.txt, in order."""
+    from mpibayes.terminal import Text
+
+    v = verdict(c)
+    shown: list[Any] = [Facts(f"{v.headline}.", _about(c)), "", _table(c)]
+    for title, sentences in (("What was found", v.found), ("Do the chains agree?", v.chains), ("Next", v.next)):
+        if sentences:
+            shown += ["", Text(title, style="bold"), *map(Text, sentences)]
+    shown += [Text(f"To {what}:\n  {command}") for what, command in v.commands]
+    for title, tables in (
+        ("Settings that differ", [_settings(c)]),
+        ("Views that are nearest to each other", _views(c)),
+        ("Columns that are together in one run alone", _columns(c)),
+    ):
+        shown += [part for table in tables if table.row_count for part in ("", Text(title, style="bold"), table)]
+    for side in c.sides:
+        if side.made.verdict is not None:
+            shown += ["", Text(f"{side.name} says", style="bold"), *map(Text, side.made.verdict.found)]
+    return shown
+
+
+def _about(c: Comparison) -> list[tuple[str, str]]:
+    lines = [("table", str(c.sides[0].run.table.path))]
+    if c.scores is not None:
+        left = f"; {counted(c.scores.left_out, 'row')} without a score in some run left out" * bool(c.scores.left_out)
+        lines.append(("scored", f"{c.scores.values.shape[1]:,} {c.rows.words}{left}"))
+        lines.append(("±", "the standard error of the mean difference, paired by row"))
+    return lines
+
+
+def _table(c: Comparison) -> Any:
+    """A line for each run, the best first."""
+    table = plain_table("run", "model", "held-out", "below the best", "views", "clusters", "groups to use")
+    for name in (1, 6):
+        table.columns[name].justify, table.columns[name].no_wrap = "left", False
+    order = c.scores.ranking if c.scores is not None else range(len(c.sides))
+    for r in order:
+        table.add_row(*_line(c, r))
+    if c.scores is not None:
+        table.caption, table.caption_justify = "held-out: log of the mean density over draws, nats a row", "left"
+    return table
+
+
+def _line(c: Comparison, r: int) -> list[str]:
+    side, f = c.sides[r], c.findings[r]
+    scores = words.summary_line(c.scores, r) if c.scores is not None else ("-", "-")
+    views, clusters = "-", "-"
+    if f is not None:
+        views = f"{len(f.groupings):,}"
+        clusters = enumerated([f"{g.n_clusters:,}" for g in f.groupings if not g.slight][:6]) or "-"
+    return [side.name, words.model_in_words(side), *scores, views, clusters, words.groups_in_words(f)]
+
+
+def _settings(c: Comparison) -> Any:
+    table = plain_table("setting", *(side.name for side in c.sides))
+    for key, values in c.settings:
+        table.add_row(key, *(or_unset(value) for value in values))
+    return table
+
+
+def _views(c: Comparison) -> list[Any]:
+    tables = []
+    for (first, other), pair in c.pairs.items():
+        names = c.sides[first].name, c.sides[other].name
+        table = plain_table("", *names, "columns of both", "clusters alike", "groups alike")
+        for v in pair.views:
+            both = [name for name in v.first.columns if name in set(v.second.columns)]
+            numbers = [f"view {g.number}: {counted(g.n_clusters, 'cluster')}" for g in (v.first, v.second)]
+            table.add_row("", *numbers, f"{len(both):,}", fixed(v.clusters, 2), fixed(v.groups, 2))
+        table.caption = f"alike: adjusted Rand index on the {counted(pair.n_rows, 'training row')} of both, 1: the same"
+        table.caption_justify = "left"
+        tables.append(table)
+    return tables
+
+
+def _columns(c: Comparison) -> list[Any]:
+    tables = []
+    for (first, other), pair in c.pairs.items():
+        table = plain_table("columns", c.sides[first].name, c.sides[other].name)
+        for t in (pair.columns or ())[:PAIRS]:
+            table.add_row(" and ".join(t.columns), percent(t.first), percent(t.second))
+        table.caption, table.caption_justify = "share of the draws in which they share a view", "left"
+        tables.append(table)
+    return tables
+
+
+# --- page -------------------------------------------------------------------------------------------------------------
+
+
+def sections(c: Comparison, pages: Sequence[str], pictures: dict[str, Picture]) -> list[Section]:
+    made = [Section("runs", "The runs", [_table(c), Facts("", _about(c)), *_links(c, pages)])]
+    if c.scores is not None:
+        best, second = (c.sides[r].name for r in c.scores.ranking[:2])
+        label = f"Held-out rows by how much better {best} predicts them than {second}; the band is two standard errors"
+        made.append(Section("rows", "Row by row", [Shown(PICTURE, pictures[PICTURE], label), _rows(c)]))
+    alike = [table for table in (*_views(c), *_columns(c)) if table.row_count]
+    if alike:
+        made.append(Section("groups", "Views, clusters and groups", alike))
+    said = [part for side in c.sides for part in _said(side)]
+    if said:
+        made.append(Section("each", "What each says by itself", said))
+    return [*made, Section("settings", "Settings that differ", [_settings(c)])]
+
+
+def _links(c: Comparison, pages: Sequence[str]) -> list[Link]:
+    return [Link(f"{side.name}: its own page", path) for side, path in zip(c.sides, pages)]
+
+
+def _said(side: Any) -> list[Any]:
+    from mpibayes.terminal import Text
+
+    found = side.made.verdict.found if side.made.verdict is not None else []
+    return [Text(side.name, style="bold"), *found] if found else []
+
+
+def _rows(c: Comparison) -> Browse:
+    """Every row, those furthest from the mean difference first."""
+    s = c.scores
+    d = s.values[s.ranking[0]] - s.values[s.ranking[1]]
+    order = np.argsort(-np.abs(d - d.mean()), kind="stable")
+    names = [c.sides[r].name for r in s.ranking]
+    where = "of the table" if c.rows.path is None else "of the file"
+    fields = [
+        Field("row", "whole", f"{where}, from 1"), Field("difference", "number", f"{names[0]} less {names[1]}, nats"),
+        *(Field(name, "number", "log score, nats") for name in names),
+    ]  # fmt: skip
+    rows = [[int(s.number[i]) + 1, float(d[i]), *(float(x) for x in s.values[s.ranking, i])] for i in order]
+    return Browse("row", fields, rows, caption="those furthest from the mean difference first")
+
+
+def _pictures(c: Comparison) -> dict[str, Picture]:
+    if c.scores is None:
+        return {}
+    from mpibayes.hpc.comparison.figures import differences
+
+    best, second = c.scores.ranking[:2]
+    d = c.scores.values[best] - c.scores.values[second]
+    return {PICTURE: differences(d, c.scores.next, c.sides[best].name, c.sides[second].name)}
+
+
+# --- summary.json -----------------------------------------------------------------------------------------------------
+
+
+def _machine(c: Comparison, pages: Sequence[str], pictures: list[str]) -> dict[str, Any]:
+    """Numbers that do not exist are null."""
+    table = c.sides[0].run.table
+    document: dict[str, Any] = {
+        "format": "mpibayes-comparison",
+        "version": 1,
+        "table": {"path": str(table.path), "fingerprint": table.fingerprint},
+        "headline": words.headline(c),
+        "runs": [_machine_run(c, r, page) for r, page in enumerate(pages)],
+        "settings": {key: [or_unset(value) for value in values] for key, values in c.settings},
+        "columns": list(c.columns.names) if c.columns is not None else [],
+        "response": c.columns.response if c.columns is not None else "",
+        "notes": list(c.columns.notes) if c.columns is not None else [],
+        "not_comparable": c.refused.why if c.refused is not None else None,
+        "pairs": [
+            {
+                "runs": [c.sides[first].name, c.sides[other].name],
+                "training_rows": pair.n_rows,
+                "views": [
+                    {
+                        "views": [v.first.number, v.second.number],
+                        "adjusted_rand": {"clusters": finite(v.clusters), "groups": finite(v.groups)},
+                    }
+                    for v in pair.views
+                ],
+                "together_in_one": [
+                    {"columns": list(t.columns), "share": [t.first, t.second]} for t in (pair.columns or ())[:PAIRS]
+                ],
+            }
+            for (first, other), pair in c.pairs.items()
+        ],
+        "pictures": pictures,
+    }
+    if c.scores is not None:
+        document["rows"] = {
+            "scored": int(c.scores.values.shape[1]), "left_out": c.scores.left_out,
+            "file": None if c.rows.path is None else str(c.rows.path),
+        }  # fmt: skip
+        document["ranking"] = [c.sides[r].name for r in c.scores.ranking]
+    return document
+
+
+def _machine_run(c: Comparison, r: int, page: str) -> dict[str, Any]:
+    side, f = c.sides[r], c.findings[r]
+    v = side.made.verdict
+    found: dict[str, Any] = {
+        "name": side.name,
+        "chains": [str(chain.folder) for chain in side.made.chains],
+        "family": side.model,
+        "page": page,
+        "verdict": None if v is None else str(v),
+        "found": [] if v is None else list(v.found),
+    }
+    if c.scores is not None:
+        found["heldout"] = float(c.scores.values[r].mean())
+        found["below_best"] = _machine_difference(c.scores.below[r])
+    if f is not None:
+        found["views"] = [
+            {
+                "view": g.number, "columns": list(g.columns), "clusters": g.n_clusters,
+                "level": None if g.level is None else {
+                    "groups": g.level.n, "natural": g.level.natural, "usable": g.level.usable, "text": g.level.words,
+                },
+            }
+            for g in f.groupings
+        ]  # fmt: skip
+    return found
+
+
+def _machine_difference(d: Difference | None) -> dict[str, Any] | None:
+    if d is None:
+        return None
+    return {"mean": d.mean, "standard_error": finite(d.error), "share_better": d.better, "decided": d.decided}

@@ -1,0 +1,100 @@
+"""The log predictive density of held-out rows under a run: the log of the mean over draws, row by row.
+
+As the trace's averaged held-out score, and `mpibayes predict`, have it: log mean_d p_d(x), in nats. Of a regression's
+response y, given the rest of the row, a model of all columns says log mean_d p_d(x, y) - log mean_d p_d(x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.comparison.common import Columns, HeldOutRows, NotComparable
+from mpibayes.hpc.data.latent import OF_NEW_ROWS
+from mpibayes.io.recode import stream_like
+from mpibayes.io.rows import Column, Rows
+from mpibayes.io.table import Table
+
+DRAWS = 100  # kept draws that are averaged over, at most
+BATCH = 4096  # rows in memory together
+
+
+def log_scores(run: Any, name: str, rows: HeldOutRows, columns: Columns, log_width: Mapping[str, float]) -> np.ndarray:
+    """Log score of each row, (n,) nats; NaN of a row that a regression leaves out. Raises NotComparable where there is
+    no draw, DataError for a file of rows that cannot be read."""
+    draws = list(run.draws(DRAWS))
+    if not draws:
+        raise NotComparable(
+            f"{name}: no draw was kept after burn-in", "Let the run go on, or give a smaller --burn-in."
+        )
+    given, scores = _given(run, columns), [np.zeros(0)]
+    for batch in _batches(run, rows):
+        seen = batch if run.response else shown(batch, run.data.columns, {*columns.names, *given})
+        score = log_mean(draws, seen) + _widths(seen, run.data.columns, log_width)
+        if given:
+            score -= log_mean(draws, shown(batch, run.data.columns, given))
+        if columns.response:
+            score[_missing(batch, run.data.columns, columns.response)] = np.nan
+        scores.append(score)
+    return np.concatenate(scores)
+
+
+def _given(run: Any, columns: Columns) -> set[str]:
+    """The columns that a response is predicted from by a model of all of them; a regression has its own way."""
+    if not columns.response or run.response:
+        return set()
+    return set(run.modelled) - {columns.response}
+
+
+def log_mean(draws: Sequence[Any], rows: Rows) -> np.ndarray:
+    """Log of the mean density of rows over draws, (n,)."""
+    total = np.full(len(rows), -np.inf)
+    for draw in draws:
+        total = np.logaddexp(total, draw.log_density(rows))
+    return total - np.log(len(draws))
+
+
+def _batches(run: Any, rows: HeldOutRows) -> Iterator[Rows]:
+    """The rows as the run models them."""
+    if rows.numbers is not None:
+        for start in range(0, len(rows.numbers), BATCH):
+            some = rows.numbers[start : start + BATCH]
+            yield run.data.as_modelled(run.data.recorded_at(some), some)
+        return
+    table, first = run.table, 0
+    used = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+    for batch in stream_like(used, rows.path, unseen=run.chains[0].config.data.unseen, batch_rows=BATCH):
+        yield run.data.as_modelled(batch, first + np.arange(len(batch)), OF_NEW_ROWS)
+        first += len(batch)
+
+
+def shown(rows: Rows, columns: Sequence[Column], names: Collection[str]) -> Rows:
+    """The rows with all cells missing but those of the table's columns `names`."""
+    hidden = [c for c in columns if (c.part_of or c.name) not in names]
+    if not hidden:
+        return rows
+    seen = rows.take(slice(None))
+    for c in hidden:
+        getattr(seen, c.block)[:, c.index] = len(c.levels) if c.levels else np.nan
+    return seen
+
+
+def _missing(rows: Rows, columns: Sequence[Column], name: str) -> np.ndarray:
+    """Rows that lack a column of the table, bool (n,): each column that it is made into is missing."""
+    lacks = np.ones(len(rows), bool)
+    for c in columns:
+        if name in (c.part_of, c.name):
+            x = getattr(rows, c.block)[:, c.index]
+            lacks &= x == len(c.levels) if c.levels else np.isnan(x)
+    return lacks
+
+
+def _widths(rows: Rows, columns: Sequence[Column], log_width: Mapping[str, float]) -> np.ndarray:
+    """What turns densities of cells into probabilities, (n,)."""
+    total = np.zeros(len(rows))
+    for c in columns:
+        if c.name in log_width:
+            total += np.where(np.isnan(getattr(rows, c.block)[:, c.index]), 0.0, log_width[c.name])
+    return total

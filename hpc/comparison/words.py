@@ -1,0 +1,273 @@
+"""A comparison in sentences: which run predicts held-out rows better, and what each says that the other does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.comparison.comparison import Comparison, Scores, Side
+from mpibayes.hpc.comparison.groupings import Alike, Pair
+from mpibayes.hpc.comparison.paired import FEW, Difference
+from mpibayes.hpc.posterior.findings import Findings
+from mpibayes.hpc.posterior.sections import BAD
+from mpibayes.hpc.posterior.tables import early_look, fixed
+from mpibayes.text import counted, enumerated, percent
+
+SAME, PARTLY = 0.9, 0.5  # adjusted Rand indices of what is the same but for details, and of what is partly so
+TIMES = 1000.0  # ratio of probabilities beyond which none is said
+LISTED = 6  # pairs of columns, or views, in a sentence
+NAMED = 4  # columns of a view there
+
+
+def headline(c: Comparison) -> str:
+    """The answer in a line."""
+    if c.scores is None:
+        return f"Held-out scores of {_names(c)} cannot be compared"
+    best, second, d = _first_two(c)
+    if not d.decided:
+        return f"Held-out rows do not tell {best} and {second} apart: {_amount(d)}, within two standard errors {_n(d)}"
+    return f"{best} predicts held-out rows better than {second}: by {_amount(d)} {_n(d)}"
+
+
+def _first_two(c: Comparison) -> tuple[str, str, Difference]:
+    best, second = c.scores.ranking[:2]
+    return c.sides[best].name, c.sides[second].name, c.scores.next
+
+
+def _amount(d: Difference) -> str:
+    return f"{plus_minus(d.mean, d.error)} nats a row"
+
+
+def _n(d: Difference) -> str:
+    return f"(n = {d.n:,})"
+
+
+def plus_minus(mean: float, error: float) -> str:
+    """A mean and its standard error, to the digits that the error makes meaningful, from two decimals on."""
+    digits = 2 if not error > 0 else int(np.clip(1 - np.floor(np.log10(error)), 2, 6))
+    return f"{fixed(mean, digits)} ± {fixed(error, digits)}"
+
+
+def of_scores(c: Comparison) -> list[str]:
+    """What the difference is worth, or why there is none."""
+    if c.scores is None:
+        why = c.refused.why
+        return [f"{why[:1].upper()}{why[1:]}."]
+    best, second, d = _first_two(c)
+    sentences = []
+    times = np.exp(d.mean)
+    if d.decided and times < TIMES:
+        sentences.append(
+            f"{best} gives a held-out row {times:.3g} times the probability that {second} does, on average (geometric "
+            f"mean), and predicts {percent(d.better)} of the rows better."
+        )
+    elif d.decided:
+        sentences.append(f"{best} predicts {percent(d.better)} of the rows better.")
+    if d.hangs_on_one_row:
+        at, mean, error = d.without
+        sentences.append(
+            f"This hangs on a single row, {c.scores.number[at] + 1:,}: without it the difference is "
+            f"{plus_minus(mean, error)}."
+        )
+    if d.n < FEW:
+        sentences.append(f"With {d.n} rows the standard error itself is rough.")
+    if len(c.sides) > 2:
+        sentences += [_behind(c, r) for r in c.scores.ranking[2:]]
+    return sentences
+
+
+def _behind(c: Comparison, r: int) -> str:
+    d, best = c.scores.below[r], c.sides[c.scores.ranking[0]].name
+    close = "" if d.decided else ", within two standard errors"
+    return f"{c.sides[r].name} is behind {best} by {_amount(d)}{close}."
+
+
+def of_chains(c: Comparison) -> list[str]:
+    """How far each run can be trusted, by its own report; and whether chains differ more than the runs."""
+    sentences = []
+    for side in c.sides:
+        verdict = side.made.verdict
+        early = early_look(side.made.chains)
+        if verdict is not None:
+            line = str(verdict)
+            words = [f"{side.name}: {line[:1].lower()}{line[1:]}.", *verdict.chains[:1], early]
+            sentences.append(" ".join(filter(None, words)))
+    if c.scores is not None:
+        difference = abs(c.scores.next.mean)
+        for r in c.scores.ranking[:2]:
+            spread = chain_spread(c.sides[r])
+            if spread > difference:
+                sentences.append(
+                    f"The chains of {c.sides[r].name} differ from each other by {spread:.2g} nats a row in their "
+                    "held-out scores, more than the runs do: another run of it may come out the other way."
+                )
+    return sentences
+
+
+def chain_spread(side: Side) -> float:
+    """Largest difference between the chains' mean held-out scores after burn-in, nats a row; 0 where there is none."""
+    means = []
+    for chain in side.made.chains:
+        scores = chain.later().get("heldout_lpd", np.zeros(0))
+        scores = scores[np.isfinite(scores)]
+        if len(scores):
+            means.append(scores.mean())
+    return float(max(means) - min(means)) if len(means) > 1 else 0.0
+
+
+def doubtful(c: Comparison) -> bool:
+    """True where a run is not to be used yet, or is short of its end."""
+    return any(
+        (s.made.verdict is not None and s.made.verdict.sound == BAD) or early_look(s.made.chains) for s in c.sides
+    )
+
+
+# --- what each says ---------------------------------------------------------------------------------------------------
+
+
+def of_groupings(c: Comparison) -> list[str]:
+    """Views, clusters and groups that one run has and the other does not."""
+    sentences = []
+    for (first, other), pair in c.pairs.items():
+        names = c.sides[first].name, c.sides[other].name
+        sentences += _of_views(names, (c.findings[first], c.findings[other]), pair)
+        sentences += _of_rows(names, pair)
+    return sentences
+
+
+def _of_views(names: tuple[str, str], findings: tuple[Findings, Findings], pair: Pair) -> list[str]:
+    asks = [f.together is not None for f in findings]
+    if not any(asks):
+        return []
+    if not all(asks):
+        views, one = (0, 1) if asks[0] else (1, 0)
+        f = findings[views]
+        if len(f.groupings) == 1:
+            return [f"{names[views]}, which asks, finds one view of all {counted(len(f.names), 'column')}, too."]
+        return [
+            f"{names[one]} has one partition of the rows by all its columns, without asking. {names[views]} puts "
+            f"{counted(len(f.names), 'column')} into {counted(len(f.groupings), 'view')}: {_views(f)}."
+        ]
+    if not pair.columns:
+        return [f"The same columns go together in {names[0]} and in {names[1]}."]
+    sentences = []
+    for name, other, own, its in ((*names, "first", "second"), (*names[::-1], "second", "first")):
+        here = [t for t in pair.columns if getattr(t, own) > getattr(t, its)]
+        if here:
+            some = [
+                f"{' and '.join(t.columns)} ({percent(getattr(t, own))} of the draws, {percent(getattr(t, its))} in "
+                f"{other})" if not k else f"{' and '.join(t.columns)}"
+                for k, t in enumerate(here[:LISTED])
+            ]  # fmt: skip
+            more = f"; and {counted(len(here) - LISTED, 'more pair')}" if len(here) > LISTED else ""
+            sentences.append(f"Together in {name} and not in {other}: {'; '.join(some)}{more}.")
+    return sentences
+
+
+def _views(f: Findings) -> str:
+    some = []
+    for g in f.groupings[:LISTED]:
+        more = f" and {len(g.columns) - NAMED:,} more" if len(g.columns) > NAMED else ""
+        some.append(f"({', '.join(g.columns[:NAMED])}{more})")
+    rest = len(f.groupings) - LISTED
+    return ", ".join(some) + (f" and {counted(rest, 'more view')}" if rest > 0 else "")
+
+
+def _of_rows(names: tuple[str, str], pair: Pair) -> list[str]:
+    if not pair.views:
+        return ["No view of the two groups both rows and columns."] * bool(pair.n_rows)
+    best = max(pair.views, key=lambda v: v.clusters)
+    several = len(pair.views) > 1
+    first, second = (_where(name, g, several) for name, g in zip(names, (best.first, best.second)))
+    nearest = "Nearest to each other: the" if several else "The"
+    sentences = [
+        f"{nearest} {counted(best.first.n_clusters, 'cluster')} of {first} and the "
+        f"{counted(best.second.n_clusters, 'cluster')} of {second} {_alike(best.clusters)} (adjusted Rand index "
+        f"{best.clusters:.2f})."
+    ]
+    return [*sentences, *_of_levels(names, best, several)]
+
+
+def _where(name: str, g, several: bool) -> str:
+    return f"view {g.number} of {name}" if several else name
+
+
+def _alike(index: float) -> str:
+    if index == 1.0:
+        return "are the same rows"
+    if index >= SAME:
+        return "are the same but for details"
+    return "agree in part" if index >= PARTLY else "cut the rows in different ways"
+
+
+def _of_levels(names: tuple[str, str], v: Alike, several: bool) -> list[str]:
+    """Which of the two has groups that can be used, and whether they are the same."""
+    usable = [v.first.usable_level, v.second.usable_level]
+    kind = ["" if of is None else counted(of.n, "natural group" if of.natural else "group") for of in usable]
+    if all(usable):
+        both = f"The {kind[0]} of {names[0]} and the {kind[1]} of {names[1]}"
+        return [f"{both} {_alike(v.groups)} (adjusted Rand index {v.groups:.2f})."]
+    where = " there" * several
+    if not any(usable):
+        return [f"Neither has groups{where} that its chains agree on."]
+    has, lacks = (0, 1) if usable[0] else (1, 0)
+    return [f"{names[has]} has {kind[has]} to use{where}; {names[lacks]} has none that its chains agree on."]
+
+
+# --- what to do -------------------------------------------------------------------------------------------------------
+
+
+def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
+    """Sentences, and commands."""
+    if c.scores is None:
+        return [step for step in [c.refused.step] if step], list(c.refused.commands)
+    best, second, d = _first_two(c)
+    bad = [s.name for s in c.sides if s.made.verdict is not None and s.made.verdict.sound == BAD]
+    steps = [f"First follow what the page of {name} says to do; then compare again." for name in bad]
+    if not d.decided:
+        steps.append(
+            "For predictions either will do: take the one whose groups are easier to use. More held-out rows "
+            "(data.heldout) tell smaller differences."
+        )
+    elif not bad:
+        steps.append(f"Use {best}: mpibayes predict {_first_home(c, 0)} NEW.csv -o OUT.csv scores new rows.")
+    if d.decided and _groups_elsewhere(c):
+        steps.append(f"{second} has groups to use and {best} has none: describe the rows by these, predict by {best}.")
+    return steps, []
+
+
+def _first_home(c: Comparison, place: int):
+    return c.sides[c.scores.ranking[place]].run.chains[0].home
+
+
+def _groups_elsewhere(c: Comparison) -> bool:
+    return [_has_groups(c.findings[r]) for r in c.scores.ranking[:2]] == [False, True]
+
+
+def _has_groups(f: Findings | None) -> bool:
+    return f is not None and any(g.usable_level is not None for g in f.groupings)
+
+
+def _names(c: Comparison) -> str:
+    return enumerated([side.name for side in c.sides])
+
+
+def groups_in_words(f: Findings | None) -> str:
+    """The levels that can be used, view by view; "-" of a model without clusters."""
+    if f is None:
+        return "-"
+    usable = [level for level in (g.usable_level for g in f.groupings) if level is not None]
+    return enumerated([f"{level.n}{' natural' if level.natural else ''}" for level in usable[:LISTED]]) or "none"
+
+
+def summary_line(scores: Scores, r: int) -> tuple[str, str]:
+    """Mean score of a run, and how far it is below the best."""
+    d = scores.below[r]
+    return fixed(float(scores.values[r].mean()), 3), "best" if d is None else plus_minus(d.mean, d.error)
+
+
+def model_in_words(side: Side) -> str:
+    config = side.run.chains[0].config
+    chains: Sequence[str] = [c.name for c in side.made.chains]
+    return f"{config.kind}, {counted(len(side.run.modelled), 'column')}, {counted(len(chains), 'chain')}"
