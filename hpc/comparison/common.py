@@ -95,7 +95,7 @@ def columns_of(runs: Sequence[Any], names: Sequence[str]) -> Columns:
     without = [name for run, name in zip(runs, names) if not run.modelled]
     if without:
         raise NotComparable(
-            f"{enumerated(without)}: sampled the prior (model.likelihood = false), which predicts no row"
+            f"{enumerated(without)} sampled the prior (model.likelihood = false), which predicts no row"
         )
     responses = list(dict.fromkeys(run.response for run in runs if run.response))
     if len(responses) > 1:
@@ -103,8 +103,8 @@ def columns_of(runs: Sequence[Any], names: Sequence[str]) -> Columns:
     every = [c for c in runs[0].modelled if all(c in run.modelled for run in runs)]
     common = [c for c in every if not responses or c in responses]
     if not common:
-        what = f"'{responses[0]}', which the regression explains, is not a column of all" if responses else "they have"
-        raise NotComparable(f"{what} " * bool(responses) + "no column in common" * (not responses))
+        what = f"'{responses[0]}', which a regression explains, is not modelled by all" if responses else ""
+        raise NotComparable(what or "they have no column in common")
     kept, log_width, notes = _in_one_unit(runs, common)
     if not kept:
         raise NotComparable("the columns in common have no scores that compare", notes[0] if notes else "")

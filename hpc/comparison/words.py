@@ -44,8 +44,12 @@ def _n(d: Difference) -> str:
 
 
 def plus_minus(mean: float, error: float) -> str:
-    """A mean and its standard error, to the digits that the error makes meaningful, from two decimals on."""
-    digits = 2 if not error > 0 else int(np.clip(1 - np.floor(np.log10(error)), 2, 6))
+    """A mean and its standard error, to the digits that the error makes meaningful, from two decimals on: one digit of
+    the error, two where the first is a 1."""
+    digits = 2
+    if error > 0:
+        first = int(np.floor(np.log10(error)))
+        digits = int(np.clip(-first + (error < 2.0 * 10.0**first), 2, 6))
     return f"{fixed(mean, digits)} ± {fixed(error, digits)}"
 
 
@@ -224,13 +228,14 @@ def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
         return [step for step in [c.refused.step] if step], list(c.refused.commands)
     best, second, d = _first_two(c)
     bad = [s.name for s in c.sides if s.made.verdict is not None and s.made.verdict.sound == BAD]
-    steps = [f"First follow what the page of {name} says to do; then compare again." for name in bad]
-    if not d.decided:
+    steps = [f"First do what the page of {name} says, then compare again." for name in bad]
+    if not d.decided and not bad:
+        easier = "whose groups are easier to use" if any(map(_has_groups, c.findings)) else "that is simpler"
         steps.append(
-            "For predictions either will do: take the one whose groups are easier to use. More held-out rows "
-            "(data.heldout) tell smaller differences."
+            f"For predictions either will do: take the one {easier}. More held-out rows (data.heldout) tell smaller "
+            "differences."
         )
-    elif not bad:
+    elif d.decided and not bad:
         steps.append(f"Use {best}: mpibayes predict {_first_home(c, 0)} NEW.csv -o OUT.csv scores new rows.")
     if d.decided and _groups_elsewhere(c):
         steps.append(f"{second} has groups to use and {best} has none: describe the rows by these, predict by {best}.")
