@@ -25,29 +25,33 @@ def compared(sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | 
     for homes in sides:
         family = family_in(homes[0])
         opened.append((posterior_of(family)(homes, burn_in, table), report_of(family)))
+    names = names_of(sides)
     found = [
-        Side(", ".join(map(str, homes)), run, make_report(run)) for homes, (run, make_report) in zip(sides, opened)
+        Side(name, [str(home) for home in homes], run, make_report(run))
+        for name, homes, (run, make_report) in zip(names, sides, opened)
     ]
-    return make(compare(found), _folders(sides))
+    return make(compare(found), [_folder(name) for name in names])
 
 
 def default_folder(sides: Sequence[Sequence[Path]]) -> Path:
     """DIR/report of a run, DIR/against-NAME of a comparison."""
-    home = sides[0][0]
-    names = _folders(sides)[1:]
+    home, names = sides[0][0], [_folder(name) for name in names_of(sides)[1:]]
     return home / (f"against-{'-'.join(names)}"[:LETTERS] if names else "report")
 
 
-def _folders(sides: Sequence[Sequence[Path]]) -> list[str]:
-    """A name for each, of where it lies below what all have in common."""
+def _folder(name: str) -> str:
+    return name.replace(os.sep, "-")[-LETTERS:]
+
+
+def names_of(sides: Sequence[Sequence[Path]]) -> list[str]:
+    """A short name for each run: its directory below the one that all of them are in, or that with a number."""
     places = [homes[0].resolve() for homes in sides]
     common, names = os.path.commonpath(places), []
     for place in places:
         path = os.path.relpath(place, common)
-        stem = (place.name if path == "." else path.replace(os.sep, "-"))[-LETTERS:]
+        stem = name = place.name if path == "." else path
         number = 2
-        name = stem
-        while name in names:
+        while _folder(name) in map(_folder, names):
             name, number = f"{stem}-{number}", number + 1
         names.append(name)
     return names

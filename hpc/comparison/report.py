@@ -65,7 +65,8 @@ def parts(c: Comparison) -> list[Any]:
 
 
 def _about(c: Comparison) -> list[tuple[str, str]]:
-    lines = [("table", str(c.sides[0].run.table.path))]
+    lines = [(side.name, ", ".join(side.homes)) for side in c.sides]
+    lines.append(("table", str(c.sides[0].run.table.path)))
     if c.scores is not None:
         left = f"; {counted(c.scores.left_out, 'row')} without a score in some run left out" * bool(c.scores.left_out)
         lines.append(("scored", f"{c.scores.values.shape[1]:,} {c.rows.words}{left}"))
@@ -233,6 +234,7 @@ def _machine_run(c: Comparison, r: int, page: str) -> dict[str, Any]:
     v = side.made.verdict
     found: dict[str, Any] = {
         "name": side.name,
+        "directories": list(side.homes),
         "chains": [str(chain.folder) for chain in side.made.chains],
         "family": side.model,
         "page": page,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import numpy as np
@@ -227,8 +228,9 @@ def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
     if c.scores is None:
         return [step for step in [c.refused.step] if step], list(c.refused.commands)
     best, second, d = _first_two(c)
-    bad = [s.name for s in c.sides if s.made.verdict is not None and s.made.verdict.sound == BAD]
-    steps = [f"First do what the page of {name} says, then compare again." for name in bad]
+    bad = [s for s in c.sides if s.made.verdict is not None and s.made.verdict.sound == BAD]
+    steps = [f"First do what the page of {side.name} says, then compare again." for side in bad]
+    commands = [(f"see what {s.name} says", shlex.join(["mpibayes", "report", *s.homes])) for s in bad]
     if not d.decided and not bad:
         easier = "whose groups are easier to use" if any(map(_has_groups, c.findings)) else "that is simpler"
         steps.append(
@@ -236,14 +238,12 @@ def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
             "differences."
         )
     elif d.decided and not bad:
-        steps.append(f"Use {best}: mpibayes predict {_first_home(c, 0)} NEW.csv -o OUT.csv scores new rows.")
+        steps.append(f"Use {best} for predictions.")
+        home = c.sides[c.scores.ranking[0]].run.chains[0].home
+        commands.append(("score new rows", shlex.join(["mpibayes", "predict", str(home), "NEW.csv", "-o", "OUT.csv"])))
     if d.decided and _groups_elsewhere(c):
         steps.append(f"{second} has groups to use and {best} has none: describe the rows by these, predict by {best}.")
-    return steps, []
-
-
-def _first_home(c: Comparison, place: int):
-    return c.sides[c.scores.ranking[place]].run.chains[0].home
+    return steps, commands
 
 
 def _groups_elsewhere(c: Comparison) -> bool:

@@ -12,6 +12,8 @@ OURS = re.compile(r"[\w-]+(/\d+)?")  # a place in the page
 
 NO_BREAK = "\N{NO-BREAK SPACE}"  # before a percent sign
 
+BESIDE = re.compile(r"[^/:?#]+/report\.html")  # the page of a run in a folder beside that of a comparison
+
 
 class Page(HTMLParser):
     """The page as a browser sees it, roughly: every element is closed in its turn."""
@@ -44,7 +46,7 @@ class Page(HTMLParser):
             if name in ("src", "href", "xlink:href", "action", "srcset"):
                 if value.startswith("#"):
                     self.links.append(value[1:])
-                elif not value.startswith("data:"):
+                elif not value.startswith("data:") and not BESIDE.fullmatch(value):
                     self.problems.append(f"<{tag} {name}={value!r}> leads out of the file")
             if name == "content" and "default-src" in value:
                 self.policy = value
