@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mpibayes.hpc.comparison.comparison import Side, compare, same_table
 from mpibayes.hpc.comparison.report import make
@@ -21,14 +22,16 @@ def compared(sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | 
     Raises what `report` does, and DataError where they are not on one table.
     """
     same_table([home_of(homes[0]) for homes in sides])
-    opened = []
-    for homes in sides:
-        family = family_in(homes[0])
-        opened.append((posterior_of(family)(homes, burn_in, table), report_of(family)))
+    return of_opened(sides, [posterior_of(family_in(homes[0]))(homes, burn_in, table) for homes in sides])
+
+
+def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Report:
+    """The same of runs that are opened already."""
+    same_table([run.chains[0].home for run in runs])
     names = names_of(sides)
     found = [
-        Side(name, [str(home) for home in homes], run, make_report(run))
-        for name, homes, (run, make_report) in zip(names, sides, opened)
+        Side(name, [str(home) for home in homes], run, report_of(run.chains[0].config.kind)(run))
+        for name, homes, run in zip(names, sides, runs)
     ]
     return make(compare(found), [_folder(name) for name in names])
 

@@ -126,4 +126,11 @@ def _settings(sides: Sequence[Side]) -> list[tuple[str, list[Any]]]:
                 found.setdefault(key, [was] * len(sides))[r] = now
         if found:
             break
+    if len({side.model for side in sides}) > 1:  # a key that one of the families does not look at says nothing
+        found = {key: of for key, of in found.items() if all(_has(document, key) for document in (first, *others))}
     return list(found.items())
+
+
+def _has(document: dict[str, Any], key: str) -> bool:
+    section, _, name = key.partition(".")
+    return section == "columns" or section == "blocks" or name in document.get(section, {})

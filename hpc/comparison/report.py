@@ -13,7 +13,7 @@ from mpibayes.hpc.comparison.paired import Difference
 from mpibayes.hpc.config.resolved import or_unset
 from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.sections import DOUBT, GOOD, Browse, Field, Link, Section, Shown, Verdict
-from mpibayes.hpc.posterior.tables import Facts, Report, finite, fixed, plain_table
+from mpibayes.hpc.posterior.tables import Facts, Report, commands_in_words, finite, fixed, plain_table
 from mpibayes.text import counted, enumerated, percent
 
 PICTURE = "differences.png"
@@ -25,7 +25,7 @@ def make(c: Comparison, folders: Sequence[str]) -> Report:
     pictures, pages = _pictures(c), [f"{folder}/report.html" for folder in folders]
     return Report(
         lambda: parts(c), _machine(c, pages, list(pictures)), pictures, verdict=verdict(c), top=lambda: [_table(c)],
-        sections=lambda: sections(c, pages, pictures), chains=[chain for s in c.sides for chain in s.made.chains],
+        sections=lambda: sections(c, pages, pictures), chains=[chain for s in c.sides for chain in s.run.chains],
         subject="", beside=dict(zip(folders, (side.made for side in c.sides))),
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ def parts(c: Comparison) -> list[Any]:
     for title, sentences in (("What was found", v.found), ("Do the chains agree?", v.chains), ("Next", v.next)):
         if sentences:
             shown += ["", Text(title, style="bold"), *map(Text, sentences)]
-    shown += [Text(f"To {what}:\n  {command}") for what, command in v.commands]
+    shown += commands_in_words(v.commands)
     for title, tables in (
         ("Settings that differ", [_settings(c)]),
         ("Views that are nearest to each other", _views(c)),
@@ -99,6 +99,8 @@ def _line(c: Comparison, r: int) -> list[str]:
 
 def _settings(c: Comparison) -> Any:
     table = plain_table("setting", *(side.name for side in c.sides))
+    for column in table.columns:
+        column.justify, column.no_wrap = "left", False
     for key, values in c.settings:
         table.add_row(key, *(or_unset(value) for value in values))
     return table
@@ -108,11 +110,12 @@ def _views(c: Comparison) -> list[Any]:
     tables = []
     for (first, other), pair in c.pairs.items():
         names = c.sides[first].name, c.sides[other].name
-        table = plain_table("", *names, "columns of both", "clusters alike", "groups alike")
+        table = plain_table(*names, "columns of both", "clusters alike", "groups alike")
+        table.columns[1].justify = "left"
         for v in pair.views:
             both = [name for name in v.first.columns if name in set(v.second.columns)]
             numbers = [f"view {g.number}: {counted(g.n_clusters, 'cluster')}" for g in (v.first, v.second)]
-            table.add_row("", *numbers, f"{len(both):,}", fixed(v.clusters, 2), fixed(v.groups, 2))
+            table.add_row(*numbers, f"{len(both):,}", fixed(v.clusters, 2), fixed(v.groups, 2))
         table.caption = f"alike: adjusted Rand index on the {counted(pair.n_rows, 'training row')} of both, 1: the same"
         table.caption_justify = "left"
         tables.append(table)
@@ -235,7 +238,7 @@ def _machine_run(c: Comparison, r: int, page: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "name": side.name,
         "directories": list(side.homes),
-        "chains": [str(chain.folder) for chain in side.made.chains],
+        "chains": [str(chain.folder) for chain in side.run.chains],
         "family": side.model,
         "page": page,
         "verdict": None if v is None else str(v),

@@ -93,7 +93,7 @@ def of_chains(c: Comparison) -> list[str]:
     sentences = []
     for side in c.sides:
         verdict = side.made.verdict
-        early = early_look(side.made.chains)
+        early = early_look(side.run.chains)
         if verdict is not None:
             line = str(verdict)
             words = [f"{side.name}: {line[:1].lower()}{line[1:]}.", *verdict.chains[:1], early]
@@ -113,7 +113,7 @@ def of_chains(c: Comparison) -> list[str]:
 def chain_spread(side: Side) -> float:
     """Largest difference between the chains' mean held-out scores after burn-in, nats a row; 0 where there is none."""
     means = []
-    for chain in side.made.chains:
+    for chain in side.run.chains:
         scores = chain.later().get("heldout_lpd", np.zeros(0))
         scores = scores[np.isfinite(scores)]
         if len(scores):
@@ -124,7 +124,7 @@ def chain_spread(side: Side) -> float:
 def doubtful(c: Comparison) -> bool:
     """True where a run is not to be used yet, or is short of its end."""
     return any(
-        (s.made.verdict is not None and s.made.verdict.sound == BAD) or early_look(s.made.chains) for s in c.sides
+        (s.made.verdict is not None and s.made.verdict.sound == BAD) or early_look(s.run.chains) for s in c.sides
     )
 
 
@@ -149,9 +149,11 @@ def _of_views(names: tuple[str, str], findings: tuple[Findings, Findings], pair:
         views, one = (0, 1) if asks[0] else (1, 0)
         f = findings[views]
         if len(f.groupings) == 1:
-            return [f"{names[views]}, which asks, finds one view of all {counted(len(f.names), 'column')}, too."]
+            return [
+                f"{names[views]}, which may have several views, has one of all {counted(len(f.names), 'column')}, too."
+            ]
         return [
-            f"{names[one]} has one partition of the rows by all its columns, without asking. {names[views]} puts "
+            f"{names[one]} has all its columns in one view, as its model demands; {names[views]} puts "
             f"{counted(len(f.names), 'column')} into {counted(len(f.groupings), 'view')}: {_views(f)}."
         ]
     if not pair.columns:
@@ -274,5 +276,5 @@ def summary_line(scores: Scores, r: int) -> tuple[str, str]:
 
 def model_in_words(side: Side) -> str:
     config = side.run.chains[0].config
-    chains: Sequence[str] = [c.name for c in side.made.chains]
+    chains: Sequence[str] = [c.name for c in side.run.chains]
     return f"{config.kind}, {counted(len(side.run.modelled), 'column')}, {counted(len(chains), 'chain')}"

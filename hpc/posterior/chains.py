@@ -251,7 +251,9 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
         lines = difference(first, as_dict(chain.config), same_table=True, model_alone=True)
         if lines:
             raise ConfigError(
-                f"{chain.folder}: not a chain of the same model as {chains[0].folder}; what differs:", lines
+                f"{chain.folder}: not a chain of the same model as {chains[0].folder} (mpibayes report compares them); "
+                "what differs:",
+                lines,
             )
     return chains
 

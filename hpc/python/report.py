@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mpibayes.hpc.commands import compared
 from mpibayes.hpc.commands import report as written
 from mpibayes.hpc.posterior import tables
 from mpibayes.hpc.registry import report_of
@@ -49,3 +50,9 @@ def report(family: str, posterior: Any, directory: Path) -> Report:
     """Of an opened run. Raises ConfigError where the `report` extra is not installed."""
     written.require_extra("matplotlib", "arviz")
     return Report(report_of(family)(posterior), directory / "report")
+
+
+def comparison(directories: Sequence[Sequence[Path]], posteriors: Sequence[Any]) -> Report:
+    """The report of opened runs against each other, each by its directories. Raises ConfigError, DataError."""
+    written.require_extra("matplotlib", "arviz")
+    return Report(compared.of_opened(directories, posteriors), compared.default_folder(directories))

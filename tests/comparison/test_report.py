@@ -89,10 +89,16 @@ def test_what_each_says(three):
     assert all(run["found"] and run["verdict"] for run in summary["runs"])
 
 
+def test_which_runs_are_of_one_model(runs):
+    both = [runs["mixture"], runs["mixture"]]
+    assert by_model(both) == [both] and by_model([*both, runs["one"]]) == [both, [runs["one"]]]
+    assert by_model([runs["mixture"], runs["all"]]) == [[runs["mixture"]], [runs["all"]]]
+
+
+@pytest.mark.thorough
 def test_chains_of_one_model_stay_one_report(runs, tmp_path):
     shutil.copytree(runs["mixture"], tmp_path / "again", ignore=shutil.ignore_patterns("against-*", "report"))
     both = [runs["mixture"], tmp_path / "again"]
-    assert by_model(both) == [both] and by_model([*both, runs["one"]]) == [both, [runs["one"]]]
     _, _, summary = run_report(both, out=tmp_path / "r")
     assert summary["format"] == "mpibayes-report" and len(summary["runs"]) == 2
     _, printed, summary = run_report(both, out=tmp_path / "c", compare=True)
@@ -117,6 +123,7 @@ def test_refusals(runs, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.thorough
 def test_names_do_no_harm(runs, tmp_path):
     """A directory's name is text, on the page and in links."""
     places = [tmp_path / "<b>&x", tmp_path / "a 'b' #%"]

@@ -202,8 +202,12 @@ def test_a_flat_prior_and_no_intercept(table, tmp_path):
 
 
 def test_chains_of_two_models_are_refused(runs, tmp_path):
+    both = [runs["softmax"], runs["student-t"]]
     with pytest.raises(ConfigError, match="not a chain of the same model"):
-        report([runs["softmax"], runs["student-t"]], out=tmp_path / "r")
+        Posterior(both)
+    _, printed, summary = run_report(both, out=tmp_path / "r")  # they explain two columns: nothing to compare
+    assert "cannot be compared" in " ".join(printed.split())
+    assert summary["not_comparable"].startswith("the regressions explain different columns")
 
 
 def test_two_ways_to_one_posterior_are_reported_together(runs, table, tmp_path):
