@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
 from mpibayes.hpc.posterior.drawing import FAINT, INK, MOST_LETTERS, cut, plot, shortened, styled
 from mpibayes.text import percent, visible
@@ -36,8 +37,8 @@ def heat_map(
     """Profiles of the largest clusters (rows) in the columns that tell them apart best, `columns` of all, `of`.
 
     `sizes` (K',) rows and `names` of the clusters to show, the largest first, of `n_clusters`. Real and count columns:
-    standardised mean. The others: their most over-represented level and its probability, the colour being by how much
-    that exceeds the probability among all rows.
+    standardised mean. The others: their most over-represented level, or run of levels in order, and its probability,
+    the colour being by how much that exceeds the probability among all rows.
     """
     from matplotlib import colormaps
     from matplotlib.colors import Normalize
@@ -118,8 +119,15 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
         return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(mean)]
     norm, colours = levels
     p = c.p[:, k]
-    v = int(np.argmax(p * np.log(p / c.overall)))
-    return colours(norm(max(p[v] - c.overall[v], 0.0))), [*_wrapped(c.levels[v]), percent(p[v])]
+    if c.order:
+        first, last = ordered.telling_run(p[list(c.order)], c.overall[list(c.order)])
+        run = list(c.order[first : last + 1])
+        name = ordered.named([c.levels[v] for v in run])
+    else:
+        run = [int(np.argmax(p * np.log(p / c.overall)))]
+        name = c.levels[run[0]]
+    share = p[run].sum()
+    return colours(norm(max(share - c.overall[run].sum(), 0.0))), [*_wrapped(name), percent(share)]
 
 
 def _head(name: str) -> list[str]:
