@@ -1,4 +1,4 @@
-"""Columns whose categories are in order: what the import recognises, what it is told, and what the table keeps of it."""
+"""Columns whose categories are in order: what the import finds, what the user says, and what the table keeps."""
 
 from dataclasses import replace
 
@@ -221,7 +221,7 @@ def test_an_ordinal_variable_of_spss(tmp_path):
 
     codes = [1.0 + i % 3 for i in range(N)]
     frame = pandas.DataFrame({"how": codes, "what": codes[::-1], "x": np.arange(N) ** 1.5})
-    labels = dict.fromkeys(("how", "what"), {1.0: "never", 2.0: "always", 3.0: "no longer"})
+    labels = {name: {1.0: "never", 2.0: "always", 3.0: "no longer"} for name in ("how", "what")}
     measures = {"how": "ordinal", "what": "nominal"}
     pyreadstat.write_sav(frame, tmp_path / "s.sav", variable_value_labels=labels, variable_measure=measures)
     summary = import_table(tmp_path / "s.sav", tmp_path / "out.h5")

@@ -24,7 +24,7 @@ from mpibayes.text import factor, percent, spread
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
 TRAITS = 5  # columns named for each cluster
 NAMING = 2  # of them that its name has
-MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the picture, which has to fit a screen
+MANY_CLUSTERS, MANY_COLUMNS = 20, 11  # of the picture, which has to fit a screen
 PLAIN = 0.9  # of a level that so many rows of a cluster have, its name says no share
 REST = "not "  # how what is none of a column's atoms is called, see `io.recording.levels`
 NONE = 0.005  # of a level that fewer have: they do not have it
