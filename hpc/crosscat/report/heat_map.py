@@ -16,7 +16,7 @@ from mpibayes.hpc.posterior.drawing import FAINT, INK, MOST_LETTERS, cut, plot, 
 from mpibayes.text import percent, visible
 
 EMPTY = "#f4f5f7"
-LEVEL_LETTERS = 14  # of a line of a level's name
+LEVEL_LETTERS = 15  # of a line of a level's name
 ATOMS = re.compile(r" \(.* or another value\)'*$")  # see `io.recording.levels`
 LATER = re.compile(r"(?<=\w[-/])(?=\w)|(?<=[a-z])(?=[A-Z])")  # where a long word goes on in the next line
 LEVEL_LINES = 8  # that is more than the longest that people write
@@ -76,7 +76,7 @@ def heat_map(
             colour, lines = cells[j, k]
             axes.add_patch(rectangle(x, top[k], colour, tall[k], 0.017))
             look = {"color": INK if brightness(colour) > 0.5 else "white", "ha": "center", "va": "center"}
-            size = 8.2 if len(lines) == 1 else 7.2
+            size = 8.2 if len(lines) == 1 else 7.0
             axes.text(x + 0.5, middle[k], "\n".join(lines), fontsize=size, linespacing=1.12, **look)
     for k, size in enumerate(sizes):
         axes.text(-0.75, middle[k], f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
