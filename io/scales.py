@@ -1,8 +1,9 @@
 """Which categorical columns of an import are in order, and their levels in that order.
 
 The user names them or forbids it, the file says so (ordered categories of Arrow and pandas, ordinal variables of SPSS),
-or the levels show it (`order`). The order is that of the schema's levels or of the file's; else that of the numbers or
-bands that the levels are. Levels in order have their codes in that order, so that all that lists levels keeps it.
+or the levels show it (`order`, and fractions). The order is that of the schema's levels or of the file's; else that of
+the numbers or bands that the levels are. Levels in order have their codes in that order, so that all that lists levels
+keeps it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from mpibayes.io.infer import Decision
-from mpibayes.io.order import FEWEST, in_order
+from mpibayes.io.order import FEWEST, MOST_INTEGERS, in_order
 from mpibayes.io.profile import Profile
 from mpibayes.io.rows import LEVELLED
 from mpibayes.text import option, toml_string
@@ -74,12 +75,18 @@ def _found(p: Profile, d: Decision) -> Decision:
     if order:
         levels = tuple(d.levels[i] for i in order)
         return replace(d, ordered=True, levels=levels, reason=f"{d.reason}, in the order of the file")
-    order = in_order(p.name, d.levels)
+    order = in_order(p.name, d.levels) or _of_fractions(p, d)
     given = p.levels is not None or bool(p.order)
     if not order or (given and order != tuple(range(len(order)))):
         return d
     levels = tuple(d.levels[i] for i in order)
     return replace(d, ordered=True, levels=levels, reason=f"{d.reason}, in order", note="" if p.levels else NOTE)
+
+
+def _of_fractions(p: Profile, d: Decision) -> tuple[int, ...]:
+    """A few numbers that are not all whole, such as half stars, and so name no things."""
+    fractions = p.n_numbers == p.n_observed and not p.all_integer and not p.dates
+    return tuple(range(len(d.levels))) if fractions and len(d.levels) <= MOST_INTEGERS else ()
 
 
 def _of_file(p: Profile, d: Decision) -> tuple[int, ...]:

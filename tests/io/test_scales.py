@@ -170,6 +170,16 @@ def test_mistakes_of_a_schema(tmp_path, text, words):
     assert any(words in problem for problem in raised.value.problems)
 
 
+@pytest.mark.parametrize(
+    "texts, order", [(["0.5", "1", "1.5", "10"], True), (["2024-05-01", "2024-05-02", "2024-05-09"], None)]
+)
+def test_numbers_that_are_not_whole_name_no_things(tmp_path, texts, order):
+    lines = ["stars,x", *(f"{texts[i % len(texts)]},{i**1.5}" for i in range(200))]
+    (tmp_path / "data.csv").write_text("\n".join(lines) + "\n")
+    column = import_table(tmp_path / "data.csv", tmp_path / "out.h5").table.columns[0]
+    assert (column.kind, column.ordered) == ("categorical", order) and list(column.levels) == list(dict.fromkeys(texts))
+
+
 # --- files that say it themselves -------------------------------------------------------------------------------------
 
 SCALE = ["never", "seldom", "often", "always"]
