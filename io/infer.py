@@ -20,10 +20,11 @@ Rules, in order (cells that are missing are set aside first; a *number* is a dec
 5.  Other numbers: real. Among numbers, infinite ones are missing cells.
 6.  Everything else: categorical.
 
-Afterwards weights of rows are left out (`weights`), and counts of cases are asked about (`patterns`).
+Afterwards weights of rows are left out (`weights`), categories in order are put in it (`scales`), and counts of cases
+are asked about (`patterns`).
 
-Levels are sorted by their value where all are numbers and by their text (code points) otherwise, so they depend on what
-is in the column and not on the order of its rows.
+Levels without another order are sorted by their value where all are numbers and by their text (code points) otherwise,
+so they depend on what is in the column and not on the order of its rows.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class Decision:
     error: str = ""
     note: str = ""  # why, where several columns are likely to have the same reason
     recording: Recording = AS_IT_IS  # of a real column
+    ordered: bool | None = None  # see `scales`; None: nothing shows it
 
 
 def decide(p: Profile, keep: bool = False) -> Decision:

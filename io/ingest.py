@@ -31,6 +31,7 @@ from mpibayes.io.patterns import Patterns, count_column
 from mpibayes.io.profile import Profile
 from mpibayes.io.redundant import Redundancy
 from mpibayes.io.rows import LEVELLED
+from mpibayes.io.scales import NONE, asked, columns_in, with_order
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
 from mpibayes.io.summary import ColumnSummary, ImportSummary, named
@@ -53,6 +54,8 @@ def import_table(
     kinds: Mapping[str, str] | None = None,
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
+    ordered: Sequence[str] = (),
+    unordered: Sequence[str] = (),
     names: str | os.PathLike | Sequence[str] | None = None,
     sheet: str | None = None,
     decimal: str | None = None,
@@ -67,12 +70,12 @@ def import_table(
 
     schema: a schema file (or Schema); write_schema: where to write the one that came out. missing: markers besides the
     usual ones (MISSING, or the schema's). kinds: column -> kind; keep: columns not to be left out as constant or
-    identifier; drop: columns to leave out. names: column names, or a file with one a line. sheet: of an Excel workbook,
-    by default the first. decimal ("." or ","), thousands (one of , . ' and a blank), dates ("day-first" or
-    "month-first"): how numbers and dates are written, where that is not to be found out. calendar: columns of dates
-    whose weekday, month and hour become columns, too. hashed: whether the summary has the SHA-256 of what was read.
-    progress is called with (phase, rows done, share of the input
-    read).
+    identifier; drop: columns to leave out. ordered, unordered: columns whose categories are in order, or are not,
+    whatever they look like; ordered=["none"]: none but those that are named (`scales`). names: column names, or a file
+    with one a line. sheet: of an Excel workbook, by default the first. decimal ("." or ","), thousands (one of , . '
+    and a blank), dates ("day-first" or "month-first"): how numbers and dates are written, where that is not to be found
+    out. calendar: columns of dates whose weekday, month and hour become columns, too. hashed: whether the summary has
+    the SHA-256 of what was read. progress is called with (phase, rows done, share of the input read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
     written under the final names unless all went well.
@@ -105,13 +108,16 @@ def import_table(
         )
         if decimal is not None and decimal == thousands:
             raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
-        profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, calendar)
+        ordered, unordered = (columns_in(words, source.names) for words in (ordered, unordered))
+        profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, ordered, unordered, calendar)
         written = Written(decimal or schema.decimal, thousands or schema.thousands, dates or schema.dates)
         guesses = find_forms(source, profiles, written)
         rows = _profile_all(source, profiles, progress)
         kept = set(keep)
         decisions = [infer.decide(p, p.name in kept) for p in profiles]
         decisions = without_weights(profiles, decisions, kept)
+        in_schema = {name: c.ordered for name, c in schema.columns.items() if c.ordered is not None}
+        decisions = list(with_order(profiles, decisions, asked(ordered, unordered, in_schema, source.names)))
         errors = [d.error for d in decisions if d.error]
         if errors:
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
@@ -181,12 +187,16 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
     return [line.strip() for line in lines if line.strip()]
 
 
-def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -> list[Profile]:
+def _profiles(
+    source, schema: Schema, missing, kinds, keep, drop, ordered=(), unordered=(), calendar=()
+) -> list[Profile]:
     """An empty profile a column, with what the user said of it. Raises ConfigError with all mistakes."""
     problems = []
     has = f"; it has {', '.join(source.names[:12])}{' ...' if len(source.names) > 12 else ''}"
     there = set(source.names)
-    said = (("the schema", schema.columns), ("kinds", kinds), ("keep", keep), ("drop", drop), ("calendar", calendar))
+    said = [("the schema", schema.columns), ("kinds", kinds), ("keep", keep), ("drop", drop), ("calendar", calendar)]
+    said += [("ordered", [name for name in ordered if name != NONE]), ("unordered", unordered)]
+    problems += [f"column '{name}': is both ordered and unordered" for name in ordered if name in unordered]
     for where, mentioned in said:
         unknown = [name for name in mentioned if name not in there]
         problems += [
@@ -230,7 +240,9 @@ def _profiles(source, schema: Schema, missing, kinds, keep, drop, calendar=()) -
         profiles[-1].usual_index = has_index_name(position, source.names)
         profiles[-1].unread = unread if kind is None else ""
         profiles[-1].n_marked = dict.fromkeys((labels.get(m.strip(), m.strip()) for m in missing), 0)
-        profiles[-1].order = tuple(labels.values())
+        in_file = source.orders.get(position)
+        profiles[-1].order = tuple(labels.values()) or tuple(in_file or ())
+        profiles[-1].ordered = in_file is not None
         said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
         profiles[-1].recorded = {key: value for key, value in said.items() if value is not None}
     if problems:
@@ -321,7 +333,7 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions, written: 
     for p, d, missing in zip(profiles, decisions, markers, strict=True):
         r = (d.recording.resolution, d.recording.atoms, d.recording.log) if d.kind == "real" else ()
         columns[p.name] = ColumnSchema(d.kind, d.levels or None, missing if missing != usual else None, *r)
-        columns[p.name] = replace(columns[p.name], calendar=p.name in calendar, no=p.no)
+        columns[p.name] = replace(columns[p.name], calendar=p.name in calendar, no=p.no, ordered=d.ordered)
         comments[p.name] = d.reason
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
@@ -341,7 +353,7 @@ def _column_summaries(table: Table, profiles, decisions, made: list[Made]) -> tu
     for p, d in zip(profiles, decisions, strict=True):
         for name, what in ((p.name, d), *((m.name, m.decision) for m in calendar.get(p.name, ()))):
             summary = ColumnSummary(name, what.kind, len(what.levels), what.levels, p.n_missing, what.reason)
-            summary = replace(summary, warned=bool(what.warning), recording=what.recording)
+            summary = replace(summary, warned=bool(what.warning), recording=what.recording, ordered=bool(what.ordered))
             column = columns.get(name)
             if column is not None and not column.levels and column.n_missing < table.n_rows:
                 found = {"mean": column.center, "minimum": column.minimum, "maximum": column.maximum}

@@ -60,4 +60,5 @@ def made_columns(
 def _column(made: Made, placed: Column) -> Column:
     r = made.decision.recording
     dates = made.form if isinstance(made.form, Dates) and made.decision.kind == "real" else None
-    return replace(placed, resolution=r.resolution, atoms=r.atoms, log=r.log, unit=dates.unit if dates else "")
+    unit, ordered = dates.unit if dates else "", made.decision.ordered
+    return replace(placed, resolution=r.resolution, atoms=r.atoms, log=r.log, unit=unit, ordered=ordered)

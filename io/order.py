@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from mpibayes.io.rows import Column
+
 FEWEST, MOST_INTEGERS = 3, 20
 CODED = re.compile(r"(code|recode|codes|type|class|category|group|zip|zipcode|(^|[^a-z])(id|ids|nbr|key))$", re.I)
 INTEGER = re.compile(r"^-?(0|[1-9]\d{0,3})$")
@@ -19,6 +21,16 @@ BELOW = re.compile(rf"^(?:<|<=|≤|under|below|up to|less than|at most)\s*{NUMBE
 MORE = r"(?:\+|plus|(?:and|or) (?:over|more|older|above))"
 ABOVE = re.compile(rf"^(?:(?:>|>=|≥|over|above|more than|at least)\s*{NUMBER}|{NUMBER}\s*{MORE})$", re.I)
 BETWEEN = re.compile(rf"^[\[(]?{NUMBER}\s*(?:-|\u2013|to|,\s)\s*{NUMBER}[\])]?$", re.I)
+
+
+def order_of(column: Column) -> tuple[int, ...]:
+    """The levels of a column from the least to the greatest, as places in its levels; () of one without an order.
+
+    What the import recorded decides; where the table says nothing, as tables of older versions, `in_order` does.
+    """
+    if column.ordered is None:
+        return in_order(column.name, column.levels)
+    return tuple(range(len(column.levels))) if column.ordered and len(column.levels) >= FEWEST else ()
 
 
 def in_order(name: str, levels: Sequence[str]) -> tuple[int, ...]:

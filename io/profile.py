@@ -72,6 +72,7 @@ class Profile:
         self.gaps: dict[str, int] = {}  # missing cells by their text, but for markers that the user gave
         self.histogram = Histogram()
         self.order: Sequence[str] = ()  # of its levels, where the file has one; the others follow
+        self.ordered = False  # whether the file says that its categories are in order
         self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
         self.question = ""  # to the user: whether its dates have the day or the month first
         self.unread = ""  # why its cells cannot be read, if so

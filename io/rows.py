@@ -32,6 +32,7 @@ class Column:
     measurements but values of their own; on a log scale (`log`) all others are positive. `rest_center` and `rest_scale`
     are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`). `part_of`: the
     column of the table that one is made from which says only which atom a cell is. `unit`: of dates (`clock`).
+    `ordered`: the levels are a scale, the least first (`order.order_of`); None where the table does not say.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Column:
     rest_scale: float = 1.0
     part_of: str = ""
     unit: str = ""
+    ordered: bool | None = None
 
 
 @dataclass

@@ -18,6 +18,7 @@
     [columns.education]
     kind = "categorical"
     levels = ["Children", "High school", "Bachelor"]     # in this order everywhere: codes, priors, reports
+    ordered = true                     # which is a scale, the least first; false: they only name things
     missing = ["", "Not asked"]        # instead of the markers above, for this column
 
     [columns.by_email]
@@ -48,7 +49,7 @@ from mpibayes.text import counted, toml_string, visible
 
 SCHEMA_KINDS = (*KINDS, "ignored")
 COLUMN_KEYS = {"kind": str, "levels": list, "missing": list, "resolution": object, "atoms": list, "scale": str}
-COLUMN_KEYS |= {"calendar": bool, "no": list}
+COLUMN_KEYS |= {"calendar": bool, "no": list, "ordered": bool}
 WRITTEN = {"decimal": (".", ","), "thousands": (",", ".", " ", "'"), "dates": tuple(ORDERS)}
 MAX_ATOMS = 254  # with what is none of them, and missing, as many as a byte tells apart
 
@@ -65,6 +66,7 @@ class ColumnSchema:
     log: bool | None = None
     calendar: bool = False
     no: tuple[str, ...] = ()  # texts that are the first of the levels
+    ordered: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -150,9 +152,11 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
     if no and (kind != "boolean" or levels is None):
         problems.append(f'{where}.no: expected beside kind = "boolean" and its levels, the first of which it means')
     recorded = _recording(where, entry, problems)
-    return ColumnSchema(
-        kind if isinstance(kind, str) else None, levels, missing, *recorded, entry.get("calendar") is True, no
-    )
+    ordered = entry.get("ordered") if isinstance(entry.get("ordered"), bool) else None
+    if ordered and kind not in (None, "categorical"):
+        problems.append(f"{where}.ordered: only categorical columns have an order (kind = {kind!r})")
+    kind = kind if isinstance(kind, str) else None
+    return ColumnSchema(kind, levels, missing, *recorded, entry.get("calendar") is True, no, ordered)
 
 
 def _recording(
@@ -222,6 +226,8 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
         lines.append(f"kind = {_value(column.kind)}" + (f"  # {visible(comment)}" if comment else ""))
         if column.levels:
             lines.append(f"levels = {_value(column.levels)}")
+        if column.ordered is not None:
+            lines.append(f"ordered = {_value(column.ordered)}")
         if column.missing is not None:
             lines.append(f"missing = {_value(column.missing)}")
         if column.no:

@@ -88,6 +88,11 @@ class TextSource:
         content = self.dialect.typed
         return {i: content.labels[i] for i in content.as_labels} if content else {}
 
+    @property
+    def orders(self) -> Mapping[int, Sequence[str]]:
+        """Categories from the least to the greatest, of each column of which the file says that they are in order."""
+        return self.dialect.typed.orders if self.dialect.typed else {}
+
     def _look_again(self, path: Path, first: Dialect, encoding: str, asked: Asked) -> Dialect:
         """The dialect of a later file: its columns must be the first file's, in the same order."""
         other = look(path, first.delimiter, encoding, None, asked)

@@ -34,6 +34,7 @@ class ColumnSummary:
     warned: bool = False
     recording: Recording = AS_IT_IS
     unit: str = ""
+    ordered: bool = False  # the levels, from the least to the greatest
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
             yield f"{len(steps) - steps.count(usual):,} in other steps"
     for what, n in (
         ("with values of their own", sum(bool(c.recording.atoms) for c in columns)),
+        ("in order", sum(c.ordered for c in columns)),
         ("on a log scale", sum(c.recording.log for c in columns)),
         ("with missing cells", sum(c.n_missing > 0 for c in columns)),
     ):
@@ -159,8 +161,9 @@ def _content(c: ColumnSummary) -> str:
     if c.kind == "ignored":
         return c.reason
     if c.n_levels:
-        shown = ", ".join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
-        return f"{counted(c.n_levels, 'level')}: {shown}" + (", ..." if c.n_levels > 4 else "")
+        between = " < " if c.ordered else ", "
+        shown = between.join(v if len(v) <= 24 else v[:23] + "…" for v in c.levels[:4])
+        return f"{counted(c.n_levels, 'level')}: {shown}" + (f"{between}..." if c.n_levels > 4 else "")
     if c.minimum is None:
         return "no values"
     if c.unit:

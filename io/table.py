@@ -8,7 +8,8 @@ File layout (format "mpibayes-table", version 2; all datasets contiguous, row-ma
     tallies  (N, Q)   float64   count columns: non-negative integers below 2^53, missing = NaN
     columns  JSON text          one object a column, in schema order
     source   JSON text          how the source was read (column names, delimiter, missing markers), for later files
-    levels/<column number>      variable-length UTF-8 strings, in code order
+    levels/<column number>      variable-length UTF-8 strings, in code order; its attribute `ordered`, where there is
+                                one, says whether that order is a scale, the least level first
 
 The file is sealed (`io/seal.py`): what was read is what was written, or a DataError.
 
@@ -324,9 +325,12 @@ class TableWriter:
         columns = summarise(self.columns, self._read_back(digests))
         entries = [asdict(c) | {"n_levels": len(c.levels)} for c in columns]
         for number, entry in enumerate(entries):
-            levels = entry.pop("levels")
+            levels, ordered = entry.pop("levels"), entry.pop("ordered")
             if levels:
-                self._file.create_dataset(f"levels/{number}", data=list(levels), dtype=h5py.string_dtype("utf-8"))
+                texts = {"data": list(levels), "dtype": h5py.string_dtype("utf-8")}
+                data = self._file.create_dataset(f"levels/{number}", **texts)
+                if ordered is not None:
+                    data.attrs["ordered"] = ordered
         self._file["columns"] = json.dumps(entries, ensure_ascii=False)
         self._file["source"] = json_text(dict(self.source))
         content = [[c.name, c.kind, list(c.levels), c.resolution, list(c.atoms), c.log] for c in columns]

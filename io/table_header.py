@@ -25,7 +25,7 @@ def column_of(file: h5py.File, number: int, entry: Any) -> Column:
         raise ValueError(f"column {number + 1} is not described")
     entry = dict(entry)
     has_levels = entry.pop("n_levels")
-    if unknown := entry.keys() - (OF_COLUMN.keys() - {"levels"}):
+    if unknown := entry.keys() - (OF_COLUMN.keys() - {"levels", "ordered"}):
         raise ValueError(f"column {number + 1} has '{min(unknown)}', which is unknown")
     for name, value in entry.items():
         if not (_all_floats(value) if name == "atoms" else _is(OF_COLUMN[name], value)):
@@ -36,12 +36,12 @@ def column_of(file: h5py.File, number: int, entry: Any) -> Column:
         raise ValueError(f"column {number + 1} has a scale of 0 or below")
     if entry.get("kind") not in KINDS:
         raise ValueError(f"column {number + 1} is of an unknown kind")
-    levels = _levels(file, number) if has_levels else ()
+    levels, ordered = _levels(file, number) if has_levels else ((), None)
     try:
         check_levels(entry.get("name", ""), entry["kind"], levels)
     except DataError as error:
         raise ValueError(error.message) from None
-    return Column(**entry | {"levels": levels, "atoms": tuple(entry.get("atoms", ()))})
+    return Column(**entry | {"levels": levels, "ordered": ordered, "atoms": tuple(entry.get("atoms", ()))})
 
 
 def _all_floats(value: Any) -> bool:
@@ -116,11 +116,15 @@ def source_of(file: h5py.File) -> dict[str, Any]:
 # --- its datasets -----------------------------------------------------------------------------------------------------
 
 
-def _levels(file: h5py.File, number: int) -> tuple[str, ...]:
+def _levels(file: h5py.File, number: int) -> tuple[tuple[str, ...], bool | None]:
+    """Levels of a column, and whether they are a scale; None in tables of versions that did not record it."""
     data = dataset(file, f"levels/{number}")
     if data.ndim != 1 or len(data) > MAX_LEVELS:
         raise ValueError(f"column {number + 1} has levels of shape {data.shape}")
-    return tuple(data.asstr()[:])
+    ordered = data.attrs.get("ordered")
+    if ordered is not None and not isinstance(ordered, np.bool_):
+        raise ValueError(f"'ordered' of column {number + 1} is {ordered!r}")
+    return tuple(data.asstr()[:]), None if ordered is None else bool(ordered)
 
 
 def dataset(file: h5py.File, name: str) -> h5py.Dataset:

@@ -21,7 +21,12 @@ WEIGHTS = 100  # clusters whose weights are exported, at most
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     """See `hpc.family.ClusterExports`."""
     found, views = row_clusters(run, groups)
-    sizes = [counted(len(r.sizes), "cluster") for r in found.views]
+    sizes = [
+        "a column alone: its clusters are its histogram"
+        if run.several and len(r.of.names) == 1
+        else counted(len(r.sizes), "cluster")
+        for r in found.views
+    ]
     if not run.several:
         r = found.views[0]
         where = f"cycle {r.cycle:,} of {run.chains[r.chain].folder}, {sizes[0]}"

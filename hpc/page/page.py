@@ -42,6 +42,7 @@ from mpibayes.io.files import read_regular, reading
 from mpibayes.text import visible, visible_lines
 
 MOST_SVG = 600_000  # letters: a picture of more is a PNG image
+WIDTH = re.compile(r'<svg[^>]* width="([0-9.]+)pt"')  # as it was drawn: letters are of their size there
 SIGN = {GOOD: "✓", DOUBT: "!", BAD: "✗"}
 
 
@@ -82,7 +83,7 @@ def _verdict(v: Verdict) -> str:
         if name == "next":
             said += "".join(f"<p>To {escaped(words)}:</p><pre>{escaped(line)}</pre>" for words, line in v.commands)
         if said:
-            answers.append(f"<div><h2>{question}</h2>{said}</div>")
+            answers.append(f'<div class="{name}"><h2>{question}</h2>{said}</div>')
     note = (
         f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
     )
@@ -115,7 +116,9 @@ def _figure(shown: Shown) -> str:
         image = _inline(picture.svg, re.sub(r"\W", "", shown.name), label)
     else:
         image = f'<img alt="{label}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
-    return f'<figure><div class="paper" tabindex="0">{image}</div><figcaption>{label}</figcaption></figure>'
+    width = WIDTH.search(picture.svg)
+    size = f' style="--drawn: {width[1]}pt"' if width else ""
+    return f'<figure><div class="paper" tabindex="0"{size}>{image}</div><figcaption>{label}</figcaption></figure>'
 
 
 def _inline(svg: str, name: str, label: str) -> str:

@@ -23,12 +23,13 @@ SOUND = {  # what is said of a verdict
 }  # fmt: skip
 ASKED = (  # what a verdict answers, and where
     ("What was found", "found"), ("Do the chains agree?", "chains"), ("What to do next", "next"),
+    ("Warnings", "warnings"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The opening of a report, in sentences: what was found, whether the chains agree, what to do next.
+    """The opening of a report, in sentences: what was found, whether the chains agree, what to do next, and warnings.
 
     sound: GOOD, if no problem was found; DOUBT; or BAD, if the chains contradict each other.
     approximation: what is to be said of one, "" of draws of the posterior. commands: what to do next in the words of a
@@ -42,6 +43,7 @@ class Verdict:
     approximation: str = ""
     commands: Sequence[tuple[str, str]] = ()
     headline: str = ""
+    warnings: Sequence[str] = ()
 
     def __str__(self) -> str:
         """In a line."""

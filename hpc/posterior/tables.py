@@ -218,7 +218,7 @@ def sentence(text: str) -> str:
 
 def warned(warnings: Sequence[str]) -> list[str]:
     """The warnings as sentences of a verdict; of many the first."""
-    said = [sentence(f"warning: {warning}") for warning in warnings[:WARNED]]
+    said = list(map(sentence, warnings[:WARNED]))
     left = len(warnings) - len(said)
     return [*said, f"{counted(left, 'more warning')} in report.txt."] if left else said
 

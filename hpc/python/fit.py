@@ -123,6 +123,8 @@ def import_table(
     missing: Sequence[str] = (),
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
+    ordered: Sequence[str] = (),
+    unordered: Sequence[str] = (),
     sheet: str | None = None,
     overwrite: bool = False,
     verbose: bool = False,
@@ -131,7 +133,9 @@ def import_table(
 
     kinds: {"zip": "categorical"}; one of categorical, boolean, real, count, ignored. schema: a TOML file that says it
     of all columns. missing: texts of missing cells besides the usual ones. keep, drop: columns that are, and are not,
-    part of it whatever they look like. sheet: of an Excel workbook, by default the first.
+    part of it whatever they look like. ordered, unordered: columns whose categories are in order, and are not, whatever
+    they look like; ["none"]: none but those that are named. An ordered Categorical keeps its order. sheet: of an Excel
+    workbook, by default the first.
     Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest
@@ -147,6 +151,8 @@ def import_table(
             missing=list(missing),
             keep=list(keep),
             drop=list(drop),
+            ordered=list(ordered),
+            unordered=list(unordered),
             sheet=sheet,
             overwrite=overwrite,
         )
@@ -260,18 +266,26 @@ def _same_rows(a: Path, b: Path) -> bool:
     import pyarrow.parquet
 
     try:
-        return bool(pyarrow.parquet.read_table(a).equals(pyarrow.parquet.read_table(b)))
+        one, other = (pyarrow.parquet.read_table(path) for path in (a, b))
+        return one.column_names == other.column_names and all(
+            frames.decoded(x).equals(frames.decoded(y)) for x, y in zip(one.columns, other.columns, strict=True)
+        )
     except (OSError, pa.ArrowException):
         return False
 
 
-def _same_table(a: Path, b: Path) -> bool:
+def _same_table(new: Path, place: Path) -> bool:
+    """Whether two tables hold the same, whatever they say is in order: that is put right in the one that is there."""
     from mpibayes.io.table import Table
 
     try:
-        return Table.open(a).fingerprint == Table.open(b).fingerprint
+        one, other = Table.open(new), Table.open(place)
     except DataError:
         return False
+    same = one.fingerprint == other.fingerprint
+    if same and one.columns != other.columns:
+        os.replace(new, place)
+    return same
 
 
 def _imported(source: Path, folder: Path, fresh: bool, display: Display, **options: Any) -> Path:

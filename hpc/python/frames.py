@@ -73,14 +73,16 @@ def _name(data: object) -> str:
 
 def _plain(table: pa.Table) -> pa.Table:
     """The same cells in types that every reader of Parquet has; without metadata, so that equal tables make equal
-    files."""
+    files. Categories in order stay categories, which say it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     columns = []
     for column in table.columns:
-        if pa.types.is_dictionary(column.type):
-            column = pa.chunked_array([_decoded(chunk) for chunk in column.chunks], _simple(column.type.value_type))
+        if pa.types.is_dictionary(column.type) and column.type.ordered:
+            columns.append(_in_order(column))
+            continue
+        column = decoded(column)
         column = column.cast(_simple(column.type))
         if pa.types.is_floating(column.type):  # a missing cell, which Arrow tells from a null
             column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
@@ -96,11 +98,24 @@ def _simple(of: pa.DataType) -> pa.DataType:
     return pa.float64() if pa.types.is_decimal(of) or pa.types.is_float16(of) else of
 
 
-def _decoded(chunk: Any) -> Any:
+def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The cells of a column, which may be categories, by themselves."""
     import pyarrow as pa
 
-    values = chunk.dictionary.cast(_simple(chunk.dictionary.type))
-    return pa.DictionaryArray.from_arrays(chunk.indices, values).dictionary_decode()
+    if not pa.types.is_dictionary(column.type):
+        return column
+    of = _simple(column.type.value_type)
+    chunks = [pa.DictionaryArray.from_arrays(c.indices, c.dictionary.cast(of)) for c in column.chunks]
+    return pa.chunked_array([chunk.dictionary_decode() for chunk in chunks], of)
+
+
+def _in_order(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Ordered categories, the same of all chunks; as texts, for Parquet keeps no others in order."""
+    import pyarrow as pa
+
+    chunks = column.unify_dictionaries().chunks
+    texts = [pa.DictionaryArray.from_arrays(c.indices, c.dictionary.cast(pa.string()), ordered=True) for c in chunks]
+    return pa.chunked_array(texts, pa.dictionary(column.type.index_type, pa.string(), ordered=True))
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:

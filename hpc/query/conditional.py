@@ -17,6 +17,7 @@ from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.support import CELLS, Support, never_negative, tails
 from mpibayes.io.clock import around
+from mpibayes.io.order import order_of
 from mpibayes.io.rows import Column
 from mpibayes.text import counted, number
 
@@ -38,9 +39,13 @@ def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows 
     (fine,) = (d for _, d in asking.distributions(name, known, CELLS))
     (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
     columns = _lines_of(name, coarse.support.words, coarse.p[0], coarse.error[0])
-    if column.levels:
+    order, shown = order_of(column), BRIEF
+    if order:
+        shown = max(BRIEF, min(len(order), LEVELS))
+    elif column.levels:
         order = np.argsort(-coarse.p[0], kind="stable")
-        columns = {key: values[order] for key, values in columns.items()}
+    if column.levels:
+        columns = {key: values[np.array(order)] for key, values in columns.items()}
     facts, brief = ([], None) if column.levels else (_facts(fine), histogram.brief(name, fine, BRIEF))
     title = f"{name} given {words(known) or 'nothing'}"
 
@@ -55,7 +60,7 @@ def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows 
     never.look([name], known)
     remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values"), *never.remarks()]
     return Answer(
-        title, columns, remarks, bars="p", shown=BRIEF, brief=brief and _lines_of(name, *brief), picture=picture,
+        title, columns, remarks, bars="p", shown=shown, brief=brief and _lines_of(name, *brief), picture=picture,
         facts=facts,
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ import numpy as np
 from mpibayes.hpc.posterior.drawing import CHAINS, FAINT, plot, shortened
 from mpibayes.hpc.posterior.drawing import styled_figure as styled
 from mpibayes.hpc.query.asking import Distributions
+from mpibayes.io.order import order_of
 from mpibayes.text import counted
 
 BARS = 40  # levels that have one
@@ -22,7 +23,8 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
     facts: what stands below the title."""
     column, p, error, e = d.support.column, d.p[0], d.error[0], d.support.events
     if column.levels:
-        order = np.argsort(-p, kind="stable")[:BARS][::-1]
+        most = np.argsort(-p, kind="stable")[:BARS]
+        order = np.array([v for v in order_of(column) if v in most] or most)[::-1]
         figure = plot(6.5, 1.2 + 0.22 * len(order))
         axes = figure.add_subplot()
         axes.barh(np.arange(len(order)), p[order], xerr=error[order], color=CHAINS[0], ecolor=FAINT)

@@ -24,6 +24,15 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Keep a column that would be left out.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out.")
 @click.option(
+    "--ordered",
+    multiple=True,
+    metavar="COLUMN,...",
+    help="Columns whose categories are in order; none: no others. Repeatable.",
+)
+@click.option(
+    "--unordered", multiple=True, metavar="COLUMN,...", help="Columns whose categories only name things. Repeatable."
+)
+@click.option(
     "--missing",
     multiple=True,
     metavar="TEXT",
@@ -47,16 +56,17 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
 @click.pass_context
 def import_(
-    ctx, sources, table, dry_run, schema, write_schema, kinds, keep, drop, missing, decimal, thousands, dates, calendar,
-    delimiter, header, names, encoding, sheet, sparse, vocabulary, row_ids, force, verbose,
+    ctx, sources, table, dry_run, schema, write_schema, kinds, keep, drop, ordered, unordered, missing, decimal,
+    thousands, dates, calendar, delimiter, header, names, encoding, sheet, sparse, vocabulary, row_ids, force, verbose,
 ):  # fmt: skip
     """Turn a file of rows into a typed table, TABLE, which --dry-run does not need.
 
     SOURCES are one or several files with the same columns: CSV, Parquet, Feather (Arrow) or JSON lines; with the extra
     'formats' (pip install 'mpibayes[formats]') also Excel, SPSS, Stata and SAS. They may be compressed (gzip, xz,
     bzip2, zstd, or a zip archive of one file), and are read twice: once to decide each column's kind from all its
-    cells, once to write. Labels of codes become levels, in the order of the codes. Constant columns, identifiers and
-    what cannot be used are left out, and reported.
+    cells, once to write. Labels of codes become levels, in the order of the codes. A few whole numbers, such as answers
+    from 1 to 5, and bands, such as 18-24, are categories in order, which reports keep. Constant columns, identifiers
+    and what cannot be used are left out, and reported.
 
     \b
     Examples:
@@ -65,6 +75,7 @@ def import_(
       mpibayes import survey.sav survey.h5 --missing -99
       mpibayes import book.xlsx book.h5 --sheet "Wave 2"
       mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
+      mpibayes import survey.csv survey.h5 --ordered q1,q2,q3 --unordered region
       mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
@@ -107,6 +118,8 @@ def import_(
             kinds=dict(_column_and_kind(item) for item in kinds),
             keep=list(keep),
             drop=list(drop),
+            ordered=list(ordered),
+            unordered=list(unordered),
             names=_names(names),
             sheet=sheet,
             overwrite=force,

@@ -42,7 +42,7 @@ def look(path: Path, kind: Kind, asked: Asked) -> Typed:
     except BaseException:
         file.close()
         raise
-    labels = {int(i): codes for i, codes in about["labels"].items()}
+    labels, orders = ({int(i): of for i, of in about[key].items()} for key in ("labels", "orders"))
 
     def read(positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
         with understanding(path):
@@ -56,7 +56,7 @@ def look(path: Path, kind: Kind, asked: Asked) -> Typed:
                 yield pa.record_batch(columns, [str(i) for i in positions])
 
     fields = {key: about[key] for key in ("title", "names", "notes", "lines_above", "header", "n_rows")}
-    result = Typed(types=types, read=read, labels=labels, as_labels=set(about["as_labels"]), **fields)
+    result = Typed(types=types, read=read, labels=labels, as_labels=set(about["as_labels"]), orders=orders, **fields)
     weakref.finalize(result, file.close)
     return result
 
@@ -107,7 +107,8 @@ def _main(words: str) -> None:
     except MemoryError:
         answer = {"error": ["DataError", f"{path}: needs more memory than there is; save it as CSV"]}
     else:
-        answer = {key: getattr(content, key) for key in ("title", "names", "labels", "lines_above", "header", "n_rows")}
+        kept = ("title", "names", "labels", "orders", "lines_above", "header", "n_rows")
+        answer = {key: getattr(content, key) for key in kept}
         answer |= {"notes": list(content.notes), "as_labels": sorted(content.as_labels)}
     print(json.dumps(answer), flush=True)
 

@@ -9,7 +9,17 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.ipc
 
-from mpibayes.io.formats.typed import Asked, Typed, is_bytes, is_text, no_cells, rows_at_once, understanding
+from mpibayes.io.formats.typed import (
+    Asked,
+    Typed,
+    categories,
+    has_order,
+    is_bytes,
+    is_text,
+    no_cells,
+    rows_at_once,
+    understanding,
+)
 from mpibayes.io.packing import Seekable
 
 
@@ -31,7 +41,9 @@ def look(path: Path, variant: str, _asked: Asked) -> Typed:
                 for start in range(0, len(batch), size):
                     yield batch.slice(start, size).select(list(positions))
 
-    return Typed("Feather (Arrow)", schema.names, schema.types, read, unread, metadata=schema.metadata)
+    in_order = [i for i, f in enumerate(schema) if has_order(f.type) and i not in unread and first is not None]
+    orders = {i: categories(first.column(i)) for i in in_order}
+    return Typed("Feather (Arrow)", schema.names, schema.types, read, unread, orders=orders, metadata=schema.metadata)
 
 
 def _opened(file: BinaryIO, variant: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

@@ -63,9 +63,10 @@ def look(path: Path, variant: str, asked: Asked) -> Typed:
             yield pa.record_batch(columns, selected)
 
     used = {i for i in labels if not without[names[i]] and seen[names[i]]}
-    return Typed(
-        TITLES[variant], names, types, read, {}, labels, used, _notes(codes, seen), n_rows=about.number_rows or 0
-    )
+    measures = about.variable_measure or {}
+    orders = {i: [*labels.get(i, {}).values()] for i, name in enumerate(names) if measures.get(name) == "ordinal"}
+    n_rows = about.number_rows or 0
+    return Typed(TITLES[variant], names, types, read, {}, labels, used, orders, _notes(codes, seen), n_rows=n_rows)
 
 
 def _first_pass(

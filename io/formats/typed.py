@@ -39,6 +39,7 @@ class Typed:
     """title: in words. names, types: of the columns. read(positions): batches of these columns, in this order, of all
     rows. unread: positions of columns without cells of text, and why. labels: by position, of codes as text, in the
     order of the codes; as_labels: those of these columns whose cells are read as their labels, the others as codes.
+    orders: by position, categories that the file says are in order, from the least on; () if they are numbers.
     notes: what the user should know. lines_above: lines of the file above the first row, None: it has none. header:
     whether the first row holds names, None: names are apart. n_rows: 0 where that is not known."""
 
@@ -49,6 +50,7 @@ class Typed:
     unread: Mapping[int, str] = field(default_factory=dict)
     labels: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     as_labels: set[int] = field(default_factory=set)
+    orders: Mapping[int, Sequence[str]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     lines_above: int | None = None
     header: bool | None = None
@@ -101,6 +103,16 @@ def with_labels(codes: pa.Array, labels: Mapping[str, str]) -> pa.Array:
     texts = pc.utf8_trim_whitespace(codes.cast(pa.string()))
     matched = pa.array(labels.values(), pa.string()).take(pc.index_in(texts, value_set=pa.array(labels, pa.string())))
     return pc.coalesce(matched, texts)
+
+
+def has_order(of: pa.DataType) -> bool:
+    """Whether a column of this type has categories in order, as those of pandas can be."""
+    return pa.types.is_dictionary(of) and of.ordered
+
+
+def categories(column: pa.DictionaryArray) -> list[str]:
+    """The categories of a column as texts, as its cells are read."""
+    return pc.utf8_trim_whitespace(column.dictionary.cast(pa.string())).to_pylist()
 
 
 def no_cells(of: pa.DataType) -> str:

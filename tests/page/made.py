@@ -59,7 +59,10 @@ def report(n_clusters=12, n_columns=10, n_numeric=3, levels=5, names=()):
     said.line(titles[-1], style="not bold dim").append(" and more", style="cyan")
     texts = ["", "plain " + titles[0], said, grid, Facts("title", [("key " + titles[0], titles[0])])]
     texts.append(WideTable(titles[:3], [Group(("a", "b"), [("1", "2")] * len(titles[:3]))], titles[0]))
-    verdict = Verdict([f"Found {titles[0]}."], ["No."], ["Next."], BAD, f"Of {titles[0]}.", [(titles[0], titles[-1])])
+    verdict = Verdict(
+        [f"Found {titles[0]}."], ["No."], ["Next."], BAD, f"Of {titles[0]}.", [(titles[0], titles[-1])],
+        warnings=[f"Beware of {titles[0]}."],
+    )  # fmt: skip
     few = [Browse("group", fields, rows[:n], Details(columns, "nats"), titles[:n]) for n in (2, 3, n_clusters)]
     words = [f"{len(table.rows)} groups {titles[0]}" for table in few]
     stops = Stops("Groups", words, words, few, ["bad", "good", "doubt"], 1)

@@ -1,11 +1,16 @@
 """The page in a browser: what a reader does with it, by mouse and keyboard, wide and narrow, light, dark, on paper."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from mpibayes.hpc.crosscat.report.heat_map import heat_map
+from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, MANY_COLUMNS, ColumnProfile
 from mpibayes.hpc.page import page as module
 from mpibayes.hpc.page.page import page
+from mpibayes.hpc.posterior.sections import Section, Shown
 from mpibayes.text import visible
 from tests.page.browser import PROGRAM, Browser
 from tests.page.made import HOSTILE, report
@@ -160,6 +165,47 @@ def test_it_fits(browser, plain, hostile, width):
             "document.querySelector('dialog').scrollWidth <= document.querySelector('dialog').clientWidth"
         )
     assert browser.said == []
+
+
+def test_the_menu_is_whole_and_warnings_have_the_width(browser, folder):
+    made = report()
+    sections = [Section(f"view-{i}", f"Groups of view {i}: more", ["words"]) for i in range(16)]
+    path = written(folder / "menu.html", replace(made, sections=lambda: sections))
+    for width in (1280, 390):
+        browser.open(path, width)
+        assert browser.run("document.querySelector('nav').scrollWidth <= document.querySelector('nav').clientWidth")
+        ends = "[...document.querySelectorAll('nav a')].every((a) => a.getBoundingClientRect().right <= innerWidth)"
+        assert browser.run(ends) and browser.run("document.documentElement.scrollWidth <= innerWidth")
+        wide = "document.querySelector('.warnings').clientWidth / document.querySelector('.answers').clientWidth"
+        assert browser.run(wide) > 0.95
+    assert browser.run("document.querySelector('nav').scrollHeight <= document.querySelector('nav').clientHeight")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_letters_of_a_picture_can_be_read(browser, folder, width):
+    """Profiles of as many clusters and columns as a picture has, the names of whose levels take several lines."""
+    g = np.random.default_rng(2)
+    levels = tuple(f"very long level number {v}" for v in range(4))
+    columns = []
+    for i in range(MANY_COLUMNS):
+        p, one = g.dirichlet(np.ones(4), MANY_CLUSTERS).T, np.ones(MANY_CLUSTERS)
+        columns.append(
+            ColumnProfile(
+                f"column {i}", f"column {i}", "categorical", one, 0 * one, 0 * one, 0.0, 1.0, np.zeros((0, 0)),
+                np.full(4, 0.25), levels, p,
+            )
+        )  # fmt: skip
+    names = ["column 1 = very long level number 2 71 %, column 3 = very long level number 1"] * MANY_CLUSTERS
+    image = heat_map(columns, np.arange(MANY_CLUSTERS, 0, -1), names, 210, "Profiles", MANY_CLUSTERS, columns)
+    shown = Section("picture", "Picture", [Shown("profiles.png", image, "Profiles of clusters")])
+    browser.open(written(folder / "picture.html", replace(report(), sections=lambda: [shown])), width)
+    least = """(() => { const svg = document.querySelector('.paper svg');
+        const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+        const drawn = [...svg.querySelectorAll('text')].map((t) => parseFloat(getComputedStyle(t).fontSize));
+        return Math.min(...drawn) * scale;
+    })()"""
+    assert browser.run(least) >= 7.5  # pixels
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_dark_and_on_paper(browser, plain):

@@ -50,6 +50,21 @@ def test_mean_and_deviation_are_those_of_simulated_rows(asking, name):
     assert abs(float(whole["mean"].split(" ")[0]) - drawn.mean()) > slack
 
 
+def test_levels_in_order_stay_in_it(asking, monkeypatch):
+    """And levels without an order come by their probability."""
+    import mpibayes.hpc.query.conditional as module
+
+    levels = asking.conditions.column("colour").levels
+    answer = conditional(asking, "colour", [], None)
+    assert (np.diff(answer.columns["p"]) <= 0.0).all()
+    order = tuple(range(len(levels)))[::-1]
+    monkeypatch.setattr(module, "order_of", lambda column: order)
+    on_scale = conditional(asking, "colour", [], None)
+    assert list(on_scale.columns["colour"]) == [levels[v] for v in order]
+    p = dict(zip(answer.columns["colour"], answer.columns["p"]))
+    assert on_scale.columns["p"].tolist() == [p[levels[v]] for v in order]
+
+
 def test_the_terminal_is_short_and_the_files_are_whole(run, tmp_path, capsys):
     words = ["query", str(run), "conditional", "age", "--given", "colour=red", "-o"]
     for name in ("age.csv", "age.json", "age.png"):

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mpibayes.io.clock import around
-from mpibayes.io.order import in_order
+from mpibayes.io.order import order_of
 from mpibayes.io.rows import Column
 from mpibayes.text import factor, number, percent, spread
 
 BARS = "\N{LOWER ONE EIGHTH BLOCK}▂▃▄▅▆▇█"
 BINS = 16
-NAMED = 5  # levels
+NAMED = 5  # levels, the most common ones
+ON_A_SCALE = 24  # of levels in order all are named, up to so many
 
 
 def in_words(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> str:
@@ -24,7 +25,8 @@ def in_words(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> str:
 def _levels(c: Column, codes: np.ndarray) -> str:
     counts = np.bincount(codes.astype(np.int64), minlength=len(c.levels) + 1)[: len(c.levels)]
     shares = counts / max(counts.sum(), 1)
-    order = in_order(c.name, c.levels) or np.argsort(-shares, kind="stable")[:NAMED]
+    order = order_of(c)
+    order = order if 0 < len(order) <= ON_A_SCALE else np.argsort(-shares, kind="stable")[:NAMED]
     words = ", ".join(f"{c.levels[i]} {percent(shares[i])}" for i in order)
     left = len(c.levels) - len(order)
     return words + (f", and {left:,} more" if left else "")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
 from mpibayes.hpc.posterior.drawing import FAINT, INK, MOST_LETTERS, cut, plot, shortened, styled
 from mpibayes.text import percent, visible
@@ -20,7 +21,7 @@ ATOMS = re.compile(r" \(.* or another value\)'*$")  # see `io.recording.levels`
 LATER = re.compile(r"(?<=\w[-/])(?=\w)|(?<=[a-z])(?=[A-Z])")  # where a long word goes on in the next line
 LEVEL_LINES = 8  # that is more than the longest that people write
 NAME_LETTERS = 30  # of a line of a column's name, above
-NAME_BESIDE = 40  # of a line of a cluster's name
+NAME_BESIDE = 32  # of a line of a cluster's name
 
 
 @styled
@@ -36,8 +37,8 @@ def heat_map(
     """Profiles of the largest clusters (rows) in the columns that tell them apart best, `columns` of all, `of`.
 
     `sizes` (K',) rows and `names` of the clusters to show, the largest first, of `n_clusters`. Real and count columns:
-    standardised mean. The others: their most over-represented level and its probability, the colour being by how much
-    that exceeds the probability among all rows.
+    standardised mean. The others: their most over-represented level, or run of levels in order, and its probability,
+    the colour being by how much that exceeds the probability among all rows.
     """
     from matplotlib import colormaps
     from matplotlib.colors import Normalize
@@ -52,14 +53,14 @@ def heat_map(
         textwrap.wrap(shortened(name, MOST_LETTERS).replace(" %", "\N{NO-BREAK SPACE}%"), NAME_BESIDE) for name in names
     ]
     most = [max([len(beside[k]), *(len(cells[j, k][1]) for j in range(len(shown)))]) for k in range(len(sizes))]
-    wide, tall = 0.76, [max(0.42, 0.1 + 0.105 * n) for n in most]  # inches, as heights are in the axes
+    wide, tall = 0.88, [max(0.46, 0.1 + 0.135 * n) for n in most]  # inches, as heights are in the axes
     top = np.cumsum([0.0, *tall])
     gap = 0.35 if numeric and levels else 0.0
     longest = 0.058 * max(len(line) for lines in heads for line in lines) + 0.1 * max(map(len, heads))
     head = 0.3 + 0.65 * longest  # at an angle of 40 degrees
     left, bottom = 1.25, 1.05 if gap else 0.65
     across, down = wide * (len(shown) + gap), top[-1]
-    right = max(0.77 * longest - 0.2, 0.25 + 0.062 * max((len(line) for lines in beside for line in lines), default=0))
+    right = max(0.77 * longest - 0.2, 0.25 + 0.071 * max((len(line) for lines in beside for line in lines), default=0))
     width, height = max(left + across + right, 7.5), 0.55 + head + down + bottom
     figure = plot(width, height)
     figure.set_layout_engine("none")
@@ -75,12 +76,12 @@ def heat_map(
             colour, lines = cells[j, k]
             axes.add_patch(rectangle(x, top[k], colour, tall[k], 0.017))
             look = {"color": INK if brightness(colour) > 0.5 else "white", "ha": "center", "va": "center"}
-            size = 7.2 if len(lines) == 1 else 5.7
+            size = 8.2 if len(lines) == 1 else 7.0
             axes.text(x + 0.5, middle[k], "\n".join(lines), fontsize=size, linespacing=1.12, **look)
     for k, size in enumerate(sizes):
         axes.text(-0.75, middle[k], f"{k + 1}", ha="right", va="center", fontsize=9, fontweight="bold")
         axes.text(-0.1, middle[k], percent(size / n_rows), ha="right", va="center", fontsize=8, color=FAINT)
-        axes.text(len(shown) + gap + 0.12, middle[k], "\n".join(beside[k]), va="center", fontsize=7, color=INK)
+        axes.text(len(shown) + gap + 0.12, middle[k], "\n".join(beside[k]), va="center", fontsize=8, color=INK)
     for x, word in ((-0.75, "cluster"), (-0.1, "rows")):
         axes.text(x, -0.08, word, ha="right", va="bottom", fontsize=8, color=FAINT)
     figure.text(0.18 / width, 1 - 0.2 / height, title, fontsize=11, fontweight="bold", va="center")
@@ -118,8 +119,15 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
         return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(mean)]
     norm, colours = levels
     p = c.p[:, k]
-    v = int(np.argmax(p * np.log(p / c.overall)))
-    return colours(norm(max(p[v] - c.overall[v], 0.0))), [*_wrapped(c.levels[v]), percent(p[v])]
+    if c.order:
+        first, last = ordered.telling_run(p[list(c.order)], c.overall[list(c.order)])
+        run = list(c.order[first : last + 1])
+        name = ordered.named([c.levels[v] for v in run])
+    else:
+        run = [int(np.argmax(p * np.log(p / c.overall)))]
+        name = c.levels[run[0]]
+    share = p[run].sum()
+    return colours(norm(max(share - c.overall[run].sum(), 0.0))), [*_wrapped(name), percent(share)]
 
 
 def _head(name: str) -> list[str]:

@@ -37,10 +37,10 @@ def against_the_whole(c: ColumnProfile) -> Levels | Numbers:
     if c.p is None:
         overall = (float(c.overall[0]), float(c.overall[1]))
         return Numbers(name, overall, c.mean, c.sd, c.divergence, log=c.log, unit=c.unit, **missing)
-    at = np.arange(len(c.levels))
+    at = np.array(c.order) if c.order else np.arange(len(c.levels))
     if len(at) > MOST_LEVELS:
-        at = np.sort(np.argsort(-np.abs(c.p - c.overall[:, None]).max(axis=1), kind="stable")[:MOST_LEVELS])
-    at = np.array(c.order) if c.order else at
+        most = np.argsort(-np.abs(c.p - c.overall[:, None]).max(axis=1), kind="stable")[:MOST_LEVELS]
+        at = at[np.isin(at, most)]
     levels = [c.levels[i] for i in at]
     return Levels(name, levels, c.overall[at], c.p[at].T.copy(), c.divergence, **missing, ordered=bool(c.order))
 

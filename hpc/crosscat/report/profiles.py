@@ -18,13 +18,13 @@ from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.telling import Shared, choose, likeness, nothing_shared
 from mpibayes.hpc.posterior.drawing import cut, shortened
 from mpibayes.io.clock import around
-from mpibayes.io.order import in_order
+from mpibayes.io.order import order_of
 from mpibayes.text import factor, percent, spread
 
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
 TRAITS = 5  # columns named for each cluster
 NAMING = 2  # of them that its name has
-MANY_CLUSTERS, MANY_COLUMNS = 20, 14  # of the picture, which has to fit a screen
+MANY_CLUSTERS, MANY_COLUMNS = 20, 11  # of the picture, which has to fit a screen
 PLAIN = 0.9  # of a level that so many rows of a cluster have, its name says no share
 REST = "not "  # how what is none of a column's atoms is called, see `io.recording.levels`
 NONE = 0.005  # of a level that fewer have: they do not have it
@@ -163,7 +163,7 @@ def each_profile(
         observed = size - s.levels[prior.offsets[c + 1] - 1]
         overall = _mix(p, observed)
         inner = _divergence(p[:, shown], overall)
-        words = {"levels": column.levels, "p": p[:, shown], "order": in_order(column.name, column.levels)}
+        words = {"levels": column.levels, "p": p[:, shown], "order": order_of(column)}
         yield _column(column, size, observed, shown, inner, overall, p, compared, **words)
     kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
     for column in (column for kind in kinds for column in kind.columns if not column.levels):

@@ -211,6 +211,7 @@ def _machine_found(p: RunSummary, i: int, view: ViewSummary) -> dict[str, Any]:
             for name, share, alone in zip(d.names[own], shares, d.alone[own].tolist())
         ],
         "together": finite(d.together(i)),
+        "distribution": view.spread or None,
         "agreement": _machine_agreement(p, view.agreement),
         **document,
     }

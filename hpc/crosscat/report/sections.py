@@ -62,7 +62,8 @@ def verdict(p: RunSummary) -> Verdict:
     else:
         sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
     chains, following = _chains(p, several), _next(p, sound)
-    return Verdict(_found(p), chains, following, sound, commands=p.advice.commands, headline=headline)
+    more = {"commands": p.advice.commands, "headline": headline, "warnings": warned(p.warnings)}
+    return Verdict(_found(p), chains, following, sound, **more)
 
 
 def _found(p: RunSummary) -> list[str]:
@@ -114,7 +115,7 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 
 def _next(p: RunSummary, sound: str) -> list[str]:
     use_groups = group_sections.use_them(p) if sound != BAD else []
-    return [*use_groups, *p.advice.steps, *warned(p.warnings), *use_it(p.run, sound)]
+    return [*use_groups, *p.advice.steps, *use_it(p.run, sound)]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def top(p: RunSummary) -> list[Any]:
     table.columns[-1].header = "which columns"
     for view in p.views[:TOP_VIEWS]:
         k = "-" if view.spread else f"{len(view.representative.sizes):,}"
-        table.add_row(str(view.number), f"{len(view.names):,}", k, _names(view))
+        table.add_row(str(view.number), f"{len(view.names):,}", k, _described(view, NAMED))
     if len(p.views) > TOP_VIEWS:
         table.caption, table.caption_justify = f"{len(p.views) - TOP_VIEWS:,} more views", "left"
     telling = [view for view in p.views if not view.slight][:1]
@@ -152,6 +153,11 @@ def _largest(view: ViewSummary, heading: str, most: int) -> Any:
         table.caption = f"{counted(n, 'more cluster')}, {percent(rest / view.representative.sizes.sum())} of the rows"
         table.caption_justify = "left"
     return table
+
+
+def _described(view: ViewSummary, most: int) -> str:
+    """The columns of a view; a column alone with its distribution."""
+    return _names(view, most) + (f": {view.spread}" if view.spread else "")
 
 
 def _names(view: ViewSummary, most: int = NAMED) -> str:
@@ -195,7 +201,7 @@ def _views(p: RunSummary) -> Section:
     rows = [
         [
             view.number, len(view.names), view.together, *_clusters(p, view),
-            f"{_names(view, 12)}: {view.spread}" if view.spread else _names(view, 12),
+            _described(view, 12),
         ]
         for view in p.views
     ]  # fmt: skip
@@ -262,7 +268,10 @@ def _columns(p: RunSummary) -> Section:
             of.setdefault(c.title, []).append(c)
         for name, parts in of.items():
             k = int(np.argmax(sum(c.divergence for c in parts)))
-            row = [name, kinds[name], sum(c.information for c in parts), f"cluster {k + 1}: {view.browsed[k].name}"]
+            said = [sum(c.information for c in parts), f"cluster {k + 1}: {view.browsed[k].name}"]
+            if view.spread:  # whose clusters are its histogram
+                said = [None, f"alone: {view.spread}"]
+            row = [name, kinds[name], *said]
             rows.append([*row, view.number, together.get(name, np.nan)] if p.run.several else row)
-    rows.sort(key=lambda row: -row[2])
+    rows.sort(key=lambda row: np.inf if row[2] is None else -row[2])
     return Section("columns", "Columns", [Browse("column", fields, rows)])

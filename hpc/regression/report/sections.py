@@ -47,8 +47,8 @@ def verdict(p: RunSummary) -> Verdict:
     if p.importance is not None and p.importance.trusted:
         agrees = "agrees" if p.importance.agrees else "does not agree"
         chains.append(f"A second opinion, by importance sampling, {agrees} with them.")
-    steps = [*warned(p.warnings), *use_it(p.run, sound)]
-    return Verdict(_found(p), chains, steps or ["Look at the coefficients, and at the held-out rows."], sound)
+    steps = use_it(p.run, sound) or ["Look at the coefficients, and at the held-out rows."]
+    return Verdict(_found(p), chains, steps, sound, warnings=warned(p.warnings))
 
 
 def _contradicted(p: RunSummary) -> bool:

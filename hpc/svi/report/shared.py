@@ -39,8 +39,8 @@ def verdict(p: Any, found: Sequence[str]) -> Verdict:
     """What was `found`, in sentences, whether the chains end alike, and what to do next."""
     sound = DOUBT if p.warnings else GOOD
     bound = f"The bound is {p.best_chain.bound:,.3f} nats."
-    steps = [*warned(p.warnings), *use_it(p.run, sound)]
-    return Verdict([*found, bound], [_restarts(p)], steps, sound, APPROXIMATION)
+    steps = use_it(p.run, sound)
+    return Verdict([*found, bound], [_restarts(p)], steps, sound, APPROXIMATION, warnings=warned(p.warnings))
 
 
 def _restarts(p: Any) -> str:

@@ -2,10 +2,15 @@
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from matplotlib.colors import Normalize
 
-from mpibayes.hpc.crosscat.report.names import against_the_whole, name_clusters
+from mpibayes.hpc.crosscat.report.distribution import in_words
+from mpibayes.hpc.crosscat.report.heat_map import _cell
+from mpibayes.hpc.crosscat.report.names import MOST_LEVELS, against_the_whole, name_clusters
 from mpibayes.hpc.crosscat.report.ordered import place, telling_run
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, trait
+from mpibayes.io.rows import Column
 
 
 def profile(p, overall, levels=("1", "2", "3", "4", "5"), order=(0, 1, 2, 3, 4)):
@@ -45,6 +50,34 @@ def test_order_is_that_of_the_scale_and_not_of_the_table():
 def test_without_an_order_levels_are_as_they_were():
     t = trait(profile([[0.1, 0.1, 0.11, 0.3, 0.39]], EVEN, order=()), 0)
     assert t.what == "level" and "high" not in t.value
+
+
+def test_many_levels_in_order_stay_in_it():
+    """Of more levels than are kept, those are that differ most."""
+    levels = tuple(str(v) for v in range(40))
+    overall = np.full(40, 1 / 40)
+    p = np.where(np.arange(40) < 30, 0.0, 0.1)
+    shown = against_the_whole(profile([p], overall, levels, tuple(range(39, -1, -1))))
+    assert len(shown.levels) == MOST_LEVELS and list(map(int, shown.levels)) == sorted(map(int, shown.levels))[::-1]
+    assert {str(v) for v in range(30, 40)} <= set(shown.levels)
+
+
+def test_the_picture_shows_the_run_that_is_named():
+    made = profile([[0.1, 0.1, 0.11, 0.3, 0.39]], EVEN)
+    looks = Normalize(-3.0, 3.0), colormaps["RdBu_r"]
+    assert _cell(made, 0, looks, looks)[1] == ["4 or 5", "69 %"]
+
+
+@pytest.mark.parametrize("said", [None, True, False])
+def test_a_distribution_is_in_order(said):
+    """As the import recorded it; where it recorded nothing, by the bands that the levels are."""
+    levels = ("5-9", "20-29", "10-19") if said else ("20-29", "5-9", "10-19")
+    column = Column("age", "categorical", "codes8", 0, levels, ordered=said)
+    codes = np.array([levels.index(text) for text in ("20-29", "20-29", "5-9")])
+    found = in_words([column], {"age": codes})
+    assert [part.split()[0] for part in found.split(", ")] == {
+        None: ["5-9", "10-19", "20-29"], True: ["5-9", "20-29", "10-19"], False: ["20-29", "5-9", "10-19"],
+    }[said]  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(5))

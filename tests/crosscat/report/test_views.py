@@ -1,5 +1,6 @@
 """The report of several views: which columns go together, against plain computations, and whether chains agree."""
 
+import io
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -7,14 +8,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
+from mpibayes.hpc.crosscat.exports import clusters
 from mpibayes.hpc.crosscat.partitions import by_size, variations
-from mpibayes.hpc.crosscat.report import agreement, dependence, figures, tables
+from mpibayes.hpc.crosscat.report import agreement, dependence, figures, report, sections, tables
 from mpibayes.hpc.crosscat.report.answers import answer
+from mpibayes.hpc.crosscat.report.summarise import summarise
+from mpibayes.hpc.posterior.sections import Browse
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.run.directory import write_start
 from mpibayes.io.files import unguarded
 from mpibayes.io.table import table_from_arrays, write_table
+from mpibayes.terminal import Console
 from tests.crosscat.report.runs import make_run, planted
 from tests.crosscat.report.test_chains import make_chain
 from tests.crosscat.report.test_figures import axes_of
@@ -36,6 +41,34 @@ def two_tables(tmp_path_factory):
 def two_views(two_tables, tmp_path_factory):
     """A run on it, for tests that only read it."""
     return make_run(tmp_path_factory.mktemp("views") / "a", two_tables, cycles=40, text=CROSSCAT, heldout=0.1)
+
+
+def test_a_column_alone_is_shown_as_its_distribution(tmp_path):
+    """Its clusters are a histogram: the page, the terminal and the note of an export name none."""
+    grades = ("grade", "categorical", np.random.default_rng(3).integers(0, 5, 150), list("12345"))
+    columns = [c for c in planted(n=150)[0] if c[0] in ("colour", "flag", "height", "dust")]
+    table = write_table(tmp_path / "t.h5", *table_from_arrays([*columns, grades]))
+    many_views = f"{CROSSCAT}view_concentration = 20.0\n"
+    run = Posterior([make_run(tmp_path / "a", table, cycles=16, text=many_views, heldout=0.1)])
+    p = summarise(run)
+    sole = {view.number: view for view in p.views if len(view.names) == 1}
+    assert sole and len(sole) < len(p.views)
+    shown = {s.name: [part for part in s.parts if isinstance(part, Browse)] for s in sections.sections(p, {})}
+    (views,), (columns,) = shown["views"], shown["columns"]
+    about = {row[0]: row[2:4] for row in columns.rows}
+    paper = io.StringIO()
+    Console(file=paper, width=300).print(sections.top(p)[0])
+    lines = [" ".join(line.split()) for line in paper.getvalue().splitlines()]
+    note = clusters(run).about
+    for view, row in zip(p.views, views.rows):
+        (name, *others), said = view.names, view.spread
+        assert bool(said) == (not others) == (f"{view.number}: {name} (a column alone" in note)
+        if said:
+            assert row[3:] == [None, None, f"{name}: {said}"] and about[name] == [None, f"alone: {said}"]
+            assert f"{view.number} 1 - {name}: {said}" in lines and f"clusters-{view.number}" not in shown
+        else:
+            assert isinstance(row[3], int) and about[name][1].startswith("cluster ")
+        assert report._machine_found(p, view.number - 1, view)["distribution"] == (said or None)
 
 
 def kept(folder, burn_in=10):

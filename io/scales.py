@@ -1,0 +1,98 @@
+"""Which categorical columns of an import are in order, and their levels in that order.
+
+The user names them or forbids it, the file says so (ordered categories of Arrow and pandas, ordinal variables of SPSS),
+or the levels show it (`order`, and fractions). The order is that of the schema's levels or of the file's; else that of
+the numbers or bands that the levels are. Levels in order have their codes in that order, so that all that lists levels
+keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from mpibayes.io.infer import Decision
+from mpibayes.io.order import FEWEST, MOST_INTEGERS, in_order
+from mpibayes.io.profile import Profile
+from mpibayes.io.rows import LEVELLED
+from mpibayes.text import option, toml_string
+
+NONE = "none"  # in place of a column: no column but those that are named
+NOTE = "levels taken as in order, from low to high; where they only name things: --unordered, or --ordered none"
+
+
+def columns_in(words: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The columns that an option names: one, or several separated by commas. names: those of the file.
+
+    >>> columns_in(["q1", "q2, q3", "last, first"], ["q1", "last, first"])
+    ['q1', 'q2', 'q3', 'last, first']
+    """
+    known = set(names)
+    parts = ([word] if word in known else [part.strip() for part in word.split(",")] for word in words)
+    return [name for of in parts for name in of if name]
+
+
+def asked(
+    ordered: Sequence[str], unordered: Sequence[str], schema: Mapping[str, bool], names: Sequence[str]
+) -> dict[str, bool]:
+    """What the user says of columns, True: in order; what is said at the command line counts before the schema."""
+    others = {} if NONE not in ordered or NONE in names else dict.fromkeys(names, False)
+    return others | schema | dict.fromkeys(unordered, False) | dict.fromkeys(ordered, True)
+
+
+def with_order(
+    profiles: Sequence[Profile], decisions: Sequence[Decision], said: Mapping[str, bool]
+) -> Iterator[Decision]:
+    """The decisions, with the levels of columns in order sorted; an `error` where a column that the user names has no
+    order. said: see `asked`."""
+    for p, d in zip(profiles, decisions, strict=True):
+        ordered = said.get(p.name)
+        if d.kind == "ignored" or d.error or ordered is False:
+            yield replace(d, ordered=False) if d.kind == "categorical" else d
+        elif d.kind not in LEVELLED and ordered:
+            instead = f"or make it categories: {option('kind', f'{p.name}=categorical')}"
+            yield replace(d, error=f"column '{p.name}': is {d.kind}, and only categories are put in order; {instead}")
+        elif d.kind != "categorical" or len(d.levels) < FEWEST:
+            yield d
+        else:
+            yield _named(p, d) if ordered else _found(p, d)
+
+
+def _named(p: Profile, d: Decision) -> Decision:
+    """A column that the user says is in order."""
+    order = tuple(range(len(d.levels))) if p.levels is not None else _of_file(p, d) or in_order("", d.levels)
+    if order:
+        return replace(d, ordered=True, levels=tuple(d.levels[i] for i in order), reason=f"{d.reason}, in order")
+    few = ", ".join(repr(level) for level in d.levels[:3])
+    where = f"[columns.{toml_string(p.name)}] levels = [...], ordered = true"
+    what = f"its levels ({few}, ...) have no order of their own; list them from low to high in the schema: {where}"
+    return replace(d, error=f"column '{p.name}': {what}")
+
+
+def _found(p: Profile, d: Decision) -> Decision:
+    """A column of which the user says nothing."""
+    order = _of_file(p, d) if p.ordered and p.levels is None else ()
+    if order:
+        levels = tuple(d.levels[i] for i in order)
+        return replace(d, ordered=True, levels=levels, reason=f"{d.reason}, in the order of the file")
+    order = in_order(p.name, d.levels) or _of_fractions(p, d)
+    given = p.levels is not None or bool(p.order)
+    if not order or (given and order != tuple(range(len(order)))):
+        return d
+    levels = tuple(d.levels[i] for i in order)
+    return replace(d, ordered=True, levels=levels, reason=f"{d.reason}, in order", note="" if p.levels else NOTE)
+
+
+def _of_fractions(p: Profile, d: Decision) -> tuple[int, ...]:
+    """A few numbers that are not all whole, such as half stars, and so name no things."""
+    fractions = p.n_numbers == p.n_observed and not p.all_integer and not p.dates
+    return tuple(range(len(d.levels))) if fractions and len(d.levels) <= MOST_INTEGERS else ()
+
+
+def _of_file(p: Profile, d: Decision) -> tuple[int, ...]:
+    """The levels in the order that the file lists them in, or in that of numbers, as places; () where neither is."""
+    place = {level: i for i, level in enumerate(p.order)}
+    if all(level in place for level in d.levels):
+        return tuple(sorted(range(len(d.levels)), key=lambda i: place[d.levels[i]]))
+    numbers = p.n_numbers == p.n_observed and not p.leading_zero
+    return tuple(range(len(d.levels))) if numbers else ()
