@@ -224,7 +224,7 @@ def slow(*words):
 table._read_rows = slow
 """
 SLOW_MERGE = """
-from mpibayes.hpc.run import loop as run
+from mpibayes.hpc.run import chain_run as run
 merge = run.merge
 def slow(*words):
     time.sleep(1.5)
