@@ -204,7 +204,7 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs."""
     schedule = found.schedule(ranks)
-    each = schedule.sizes[-1]
+    fewest = schedule.sizes[-1]
     config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
     several = config.of(Model).has_views
     dealt = strategy.views_at_first(config) if several else 0
@@ -214,7 +214,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0
     )
     run, n_shards = config.run, config.run.shards
-    working = min(each, n_shards)
+    working = min(fewest, n_shards)
     yield from about_table(config, table, data, n_heldout)
     yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.of(Sampler).opening}"
     yield from about_ranks(schedule, n_shards)
@@ -242,7 +242,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     growth = strategy.growth_cycles(config, data.n_rows)
     kept = run.cycles // config.of(Output).labels - (growth or 0) // config.of(Output).labels
     parts = memory_per_rank(
-        data.columns, data.n_rows, n_shards, each, n_clusters, kept, n_heldout, mpi=ranks > 1,
+        data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0, strata=config.of(Anneal).strata != "none",
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
         pilot_rows=sample * at_once,
@@ -256,7 +256,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config), timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
-    start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(each, searches)))
+    start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(fewest, searches)))
     cores = os.cpu_count() or 1
     yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
     measured = _in_views(timing.n_clusters, timing)
