@@ -21,14 +21,15 @@ NEVER = ("scipy.stats", "pyarrow", "arviz", "matplotlib")  # what a run has no u
 CHILD = """
 import json, re, sys, time
 started, config, folder, note = float(sys.argv[1]), *sys.argv[2:]
+from mpibayes.hpc.run import chain_run
 from mpibayes.hpc.run import loop as run
 first = {}
-extend = run.TraceWriter.extend
+extend = chain_run.TraceWriter.extend
 def noted(self, cycles, values):
     extend(self, cycles, values)
     first.setdefault("wall", time.time() - started)
     first.setdefault("cpu", time.process_time())
-run.TraceWriter.extend = noted
+chain_run.TraceWriter.extend = noted
 code = run.main(config, folder)
 peak = int(re.search(r"VmHWM:\\s*(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 json.dump({"code": code, "peak_mib": peak, "cpu": time.process_time(), "first": first, "modules": sorted(sys.modules)},

@@ -2,7 +2,7 @@
 
 keys.py             Keys: the sections of its configuration; with rules.py all that reading one needs, and light
 rules.py            Rules: what holds between keys, and between them and the table
-family.py           Family: before a chain starts; and Chain, which `run/loop.py` advances and stores
+family.py           Family: before a chain starts; and Chain, which `run/chain_run.py` advances and stores
 draws.py            Posterior: a run opened for reading
 predictive.py       Predictive: one draw as a distribution over rows
 predict.py          Forecast: what it predicts of new rows

@@ -24,6 +24,7 @@ from mpibayes.hpc.config.section import parse_duration
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run.examine import MIB, examine
+from mpibayes.hpc.run.plan import idle_in_words
 from mpibayes.io.files import make_directory, read_regular, set_aside, write_text, writing
 from mpibayes.text import counted, visible, whole_number
 
@@ -51,13 +52,8 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     ranks = job.nodes * tasks
     script = folder.with_name(folder.name + ".sbatch")
     text = filled(job, tasks, script, [str(config_path.absolute()), str(folder), *_sets(overrides)])
-    if ranks > n_shards:
-        idle = counted(ranks - n_shards, "rank")
-        print(
-            f"warning: {ranks} ranks, but {counted(n_shards, 'shard')}: {idle} would have nothing to do "
-            "(run.shards, --nodes, --ntasks-per-node)",
-            file=sys.stderr,
-        )
+    if idle := idle_in_words(found.schedule(ranks), n_shards):
+        print(f"warning: {idle.replace('(run.shards)', '(run.shards, --nodes, --ntasks-per-node)')}", file=sys.stderr)
     if dry_run:
         print(text, end="")
         return

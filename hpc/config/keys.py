@@ -90,6 +90,12 @@ class Run(Section):
         decided_once=True,
     )
     chains: int = key(1, "independent chains, in DIR/chain-1 and so on", whole(1, MOST_CHAINS), ge=1, le=MOST_CHAINS)
+    groups: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CHAINS)] = key(
+        "auto",
+        "groups of ranks side by side, each with chains of its own, which it takes in turns; each holds all rows",
+        f'"auto" or {whole(1, MOST_CHAINS)}',
+        may_change=True,
+    )
     checkpoint_minutes: float = key(
         5.0,
         "minutes between two checkpoints",

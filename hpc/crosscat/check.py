@@ -27,7 +27,7 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.cores import program_cores
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_ranks, about_table
 from mpibayes.io.draws import BUFFERED
 from mpibayes.io.rows import ARRAYS, Column, Rows
 from mpibayes.text import counted, duration, every, rate
@@ -196,13 +196,15 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     if several:
         clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
     return memory_per_rank(
-        data.columns, data.n_rows, found.config.run.shards, ranks, clusters, joint=joint, n_views=n_views,
-        has_views=several,
+        data.columns, data.n_rows, found.config.run.shards, found.schedule(ranks).sizes[-1], clusters, joint=joint,
+        n_views=n_views, has_views=several, mpi=ranks > 1,
     )  # fmt: skip
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs."""
+    schedule = found.schedule(ranks)
+    fewest = schedule.sizes[-1]
     config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
     several = config.of(Model).has_views
     dealt = strategy.views_at_first(config) if several else 0
@@ -212,11 +214,10 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0
     )
     run, n_shards = config.run, config.run.shards
-    working = min(ranks, n_shards)
+    working = min(fewest, n_shards)
     yield from about_table(config, table, data, n_heldout)
     yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.of(Sampler).opening}"
-    if ranks > n_shards:
-        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    yield from about_ranks(schedule, n_shards)
     if n_shards > 16:
         yield "", "K mixes more slowly the more shards there are, about in proportion: take as few as the ranks need"
     yield "sampler", _exactness(config)
@@ -241,13 +242,13 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     growth = strategy.growth_cycles(config, data.n_rows)
     kept = run.cycles // config.of(Output).labels - (growth or 0) // config.of(Output).labels
     parts = memory_per_rank(
-        data.columns, data.n_rows, n_shards, ranks, n_clusters, kept, n_heldout, mpi=ranks > 1,
+        data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0, strata=config.of(Anneal).strata != "none",
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
         pilot_rows=sample * at_once,
     )  # fmt: skip
-    if run.until == "settled":  # all chains are in memory at once
-        parts |= {name: run.chains * parts[name] for name in OF_EVERY_CHAIN}
+    if run.until == "settled":  # all chains of a group are in memory at once
+        parts |= {name: schedule.turns * parts[name] for name in OF_EVERY_CHAIN}
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {_in_views(n_clusters, timing)})"
@@ -255,7 +256,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config), timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
-    start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(ranks, searches)))
+    start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(fewest, searches)))
     cores = os.cpu_count() or 1
     yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
     measured = _in_views(timing.n_clusters, timing)
@@ -264,7 +265,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         yield "", "columns that change views are in it, as if that took as much more time as there are more rows"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
-    total = duration((start_s + cycle_s * whole) * run.chains)
+    total = duration((start_s + cycle_s * whole) * schedule.turns)
     length = f"{counted(run.cycles, 'cycle')}{chains}"
     yield "", f"{total} for {length}, if the clusters stay as many: time grows with their number"
     if n_shards > 1:

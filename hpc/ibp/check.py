@@ -15,7 +15,16 @@ from mpibayes.hpc.ibp.keys import Data, Model, Output, Sampler
 from mpibayes.hpc.ibp.scalars import SCALARS
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
+from mpibayes.hpc.run.examine import (
+    MIB,
+    MPI_BYTES,
+    PROCESS_BYTES,
+    WORK_BYTES,
+    Found,
+    about_ranks,
+    about_table,
+    with_mpi,
+)
 from mpibayes.io.draws import BUFFERED
 from mpibayes.kernels.ibp.features import padded
 from mpibayes.text import counted, duration, every, rate
@@ -71,7 +80,9 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     kept = config.run.cycles // config.of(Output).labels
     share = _missing(found)
     held = (config.of(Data).heldout_cells or 0.0) * (1.0 - share) if len(cells) else 0.0
-    return memory_per_rank(len(cells), found.data.n_rows, config.run.shards, ranks, kept, found.n_heldout, share, held)
+    each, n = found.schedule(ranks).sizes[-1], found.data.n_rows
+    parts = memory_per_rank(len(cells), n, config.run.shards, each, kept, found.n_heldout, share, held)
+    return with_mpi(parts, ranks, each)
 
 
 def _missing(found: Found) -> float:
@@ -100,6 +111,8 @@ def time_sample(found: Found) -> tuple[int, float, int]:
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
+    schedule = found.schedule(ranks)
+    each = schedule.sizes[-1]
     config, cells, run = found.config, found.family.cells, found.config.run
     n_train, n_shards = found.data.n_rows, run.shards
     sampled, cycle_s, k = time_sample(found)
@@ -108,8 +121,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         there = n_train * len(cells) * (1.0 - _missing(found))
         yield "", f"about {held * there:,.0f} of their cells ({held:.3g} of those there are) held out and scored"
     yield "shards", f"{n_shards} of about {n_train // n_shards:,} rows; opening = {config.of(Sampler).opening}"
-    if ranks > n_shards:
-        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    yield from about_ranks(schedule, n_shards)
     yield "model", model_in_words(config, cells)
     law = "the posterior" if config.of(Model).likelihood else "the prior on features (model.likelihood = false)"
     yield "sampler", f"exact: every cycle leaves {law} invariant, on any number of ranks"
@@ -120,13 +132,13 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {TYPICAL_FEATURES} features)"
-    working = min(ranks, n_shards)
+    working = min(each, n_shards)
     busiest = -(-n_shards // working) / n_shards
     whole_s = cycle_s * n_train / sampled * busiest
     yield "time", f"{whole_s:.2g} s a cycle on {counted(working, 'rank')} ({rate(n_train / whole_s)})"
     yield "", f"measured on {counted(sampled, 'row')} with {counted(k, 'feature')}, one process; it grows with them"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
-    yield "", f"{duration(whole_s * run.cycles * run.chains)} for {counted(run.cycles, 'cycle')}{chains}"
+    yield "", f"{duration(whole_s * run.cycles * schedule.turns)} for {counted(run.cycles, 'cycle')}{chains}"
     draw = TYPICAL_FEATURES * -(-n_train // 8) + 8 * TYPICAL_FEATURES * len(cells)
     trace = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin
     kept = counted(run.cycles // config.of(Output).labels, "kept draw")

@@ -41,13 +41,16 @@ def _never() -> bool:
 class Serial:
     """One process. Every operation is the identity. alone: whether the program has the process, and its other cores, to
     itself: no launcher started it, and no other program called it. asked_to_stop(): whether somebody wants this process
-    to stop; whoever may hear of that sets it."""
+    to stop; whoever may hear of that sets it. number: of this rank in its job, where that has several. numbers: those
+    of all ranks here; one_of_many: whether the job has more than one."""
 
     rank = 0
     size = 1
 
-    def __init__(self, alone: bool = False, asked_to_stop: Callable[[], bool] = _never):
+    def __init__(self, alone: bool = False, asked_to_stop: Callable[[], bool] = _never, number: int | None = None):
         self.hosts = [socket.gethostname()]
+        self.numbers = [number or 0]
+        self.one_of_many = number is not None
         self.alone, self.asked_to_stop = alone, asked_to_stop
 
     def share(self, value: T, root: int = 0) -> T:
@@ -89,8 +92,22 @@ class Serial:
         """Whether every rank arrives here within `seconds`."""
         return True
 
-    def meet(self, what: str) -> None:
-        """A polite barrier after a step that may take long; root says for whom it waits "to `what`", if it has to."""
+    def meet(self, what: str, meanwhile: Callable[[], Any] = _never) -> None:
+        """A polite barrier after a step that may take long; root says for whom it waits "to `what`", if it has to.
+        meanwhile: called again and again until everyone is here."""
+
+    def split(self, groups: Sequence[int]) -> Communicator:
+        """The ranks of this one's group, by the number of every rank's group. Collective."""
+        return self
+
+    def tell(self, words: str, to: int) -> Callable[[], Any]:
+        """Send words to another rank, which `hear`s them when it likes. The result is called before the program
+        ends."""
+        raise NotImplementedError("there is one process")
+
+    def hear(self, patiently: bool = False) -> str | None:
+        """Words that another rank has sent; None where there are none, unless one waits for them."""
+        return None
 
     def abort(self, code: int) -> None:
         """End the whole job now. For internal errors alone; expected ones are agreed on (see `agree`)."""
@@ -104,13 +121,15 @@ class Mpi:
 
     HERE = 1  # tag of the empty message by which a rank reports to root at a meeting
     PART = 2  # tag of what is sent from rank to rank
-    alone = False
+    WORDS = 3  # tag of what is heard at any time
+    alone, one_of_many = False, True
 
-    def __init__(self, mpi, communicator):
+    def __init__(self, mpi, communicator, numbers: Sequence[int] | None = None):
         self._mpi = mpi
         self._comm = communicator.Dup()
         self.rank: int = self._comm.rank
         self.size: int = self._comm.size
+        self.numbers = list(range(self.size) if numbers is None else numbers)
         self.asked_to_stop = _never
         self.hosts: list[str] = self._comm.allgather(socket.gethostname())
 
@@ -167,7 +186,7 @@ class Mpi:
     def wait_for_all(self, seconds):
         return _politely(self._comm.Ibarrier().Test, seconds)
 
-    def meet(self, what):
+    def meet(self, what, meanwhile=_never):
         nothing = [None, 0, self._mpi.BYTE]
         if self.rank != 0:
             self._comm.Send(nothing, dest=0, tag=self.HERE)
@@ -175,13 +194,37 @@ class Mpi:
             missing = {r: self._comm.Irecv(nothing, source=r, tag=self.HERE) for r in range(1, self.size)}
 
             def all_here():
+                meanwhile()
                 for rank in [rank for rank, request in missing.items() if request.Test()]:
                     del missing[rank]
                 return not missing
 
             with announce(lambda: f"{names(self, list(missing))} to {what}"):
                 _politely(all_here)
-        self.barrier()
+        arrived = self._comm.Ibarrier()
+
+        def over():
+            meanwhile()
+            return arrived.Test()
+
+        _politely(over)
+
+    def split(self, groups):
+        mine = [self.numbers[rank] for rank, group in enumerate(groups) if group == groups[self.rank]]
+        part = self._comm.Split(groups[self.rank], self.rank)
+        try:
+            return Mpi(self._mpi, part, mine) if len(mine) > 1 else Serial(number=mine[0])
+        finally:
+            part.Free()
+
+    def tell(self, words, to):
+        return self._comm.isend(words, dest=to, tag=self.WORDS).wait
+
+    def hear(self, patiently=False):
+        anyone = self._mpi.ANY_SOURCE
+        if patiently or self._comm.Iprobe(source=anyone, tag=self.WORDS):
+            return self._comm.recv(source=anyone, tag=self.WORDS)
+        return None
 
     def abort(self, code):
         sys.stdout.flush()
@@ -205,7 +248,7 @@ def _politely(done: Callable[[], bool], seconds: float = float("inf")) -> bool:
 
 def names(comm: Communicator, ranks: Collection[int]) -> str:
     """Ranks and their hosts, for people: "rank 3 (node7)", "ranks 3 (node7), 4 (node7) and 12 more"."""
-    shown = ", ".join(f"{rank} ({comm.hosts[rank]})" for rank in list(ranks)[:4])
+    shown = ", ".join(f"{comm.numbers[rank]} ({comm.hosts[rank]})" for rank in list(ranks)[:4])
     more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
     return f"rank{'s' * (len(ranks) != 1)} {shown}{more}"
 
@@ -286,7 +329,7 @@ def agree(comm: Communicator, step: Callable[[], T], what: str = "go on", loud: 
     is known to (loud = False).
     """
     value, error = None, None
-    who = names(comm, [0]) if comm.size > 1 else "this process"
+    who = names(comm, [0]) if comm.one_of_many else "this process"
     try:
         with announce(f"{who} to {what}", loud=loud and comm.rank == 0):
             value = step()
@@ -314,7 +357,7 @@ def _expected(error: OSError | MemoryError, what: str) -> MpibayesError:
 def _one_for_all(comm: Communicator, failures: list[tuple[int, MpibayesError]]) -> MpibayesError:
     """The first rank's failure, with the rank's name."""
     (rank, error), others = failures[0], [rank for rank, _ in failures[1:]]
-    if comm.size > 1 and (rank > 0 or others):
+    if comm.one_of_many and (comm.numbers[rank] > 0 or others):
         also = [f"likewise {names(comm, others)}"] if others else []
         error = type(error)(f"{names(comm, [rank])}: {error.message}", [*error.problems, *also])
     error.shared = True

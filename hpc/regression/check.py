@@ -19,7 +19,16 @@ from mpibayes.hpc.regression.firefly import Firefly
 from mpibayes.hpc.regression.forecast import in_words
 from mpibayes.hpc.regression.mode.importance import importance_sample
 from mpibayes.hpc.regression.scalars import SCALARS
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
+from mpibayes.hpc.run.examine import (
+    MIB,
+    MPI_BYTES,
+    PROCESS_BYTES,
+    WORK_BYTES,
+    Found,
+    about_ranks,
+    about_table,
+    with_mpi,
+)
 from mpibayes.io.inference import MERGED_AT_MOST
 from mpibayes.text import counted, duration
 
@@ -58,18 +67,22 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part."""
     config = found.config
     kept = config.run.cycles // config.output.thin
-    return memory_per_rank(found.family.design, found.data.n_rows, config.run.shards, ranks, kept)
+    each = found.schedule(ranks).sizes[-1]
+    parts = memory_per_rank(found.family.design, found.data.n_rows, config.run.shards, each, kept)
+    return with_mpi(parts, ranks, each)
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
+    schedule = found.schedule(ranks)
+    each = schedule.sizes[-1]
+    working = min(each, found.config.run.shards)
     config, family, run = found.config, found.family, found.config.run
     began = time.perf_counter()
     family.load([], fresh=True)
     yield from about_table(config, found.table, found.data, found.n_heldout)
     yield "shards", f"{run.shards} of about {found.data.n_rows // run.shards:,} rows"
-    if ranks > run.shards:
-        yield "", f"warning: {ranks - run.shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    yield from about_ranks(schedule, run.shards)
     for warning in family.warnings:
         yield "", f"warning: {warning}"
     chain = Firefly(serial(), family.problem, firefly_settings(config))
@@ -87,15 +100,15 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     busiest = f"on the busiest of {counted(ranks, 'rank')}"
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB {busiest}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
-    cycle_s = _time(chain) + (MESSAGES_S if ranks > 1 else 0.0)
+    cycle_s = _time(chain) + (MESSAGES_S if each > 1 else 0.0)
     yield (
         "time",
-        f"{cycle_s:.2g} s a cycle on {counted(ranks, 'rank')}, {start_s / min(ranks, run.shards):.2g} s to start",
+        f"{cycle_s:.2g} s a cycle on {counted(each, 'rank')}, {start_s / working:.2g} s to start",
     )
-    total = duration((start_s / min(ranks, run.shards) + cycle_s * run.cycles) * run.chains)
+    total = duration((start_s / working + cycle_s * run.cycles) * schedule.turns)
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     yield "", f"{total} for {counted(run.cycles, 'cycle')}{chains}"
-    if ranks > 1:
+    if each > 1:
         yield "", f"of a cycle {MESSAGES_S:.1g} s are messages: one rank is quicker, where it can hold the rows"
     trace = 8 * (1 + len(SCALARS) + family.design.n_parameters) * run.cycles / config.output.thin
     state = 8 * family.design.n_parameters**2

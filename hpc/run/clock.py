@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import datetime
 
 from mpibayes.hpc.run import signals
@@ -16,7 +17,7 @@ BATCH_MARGIN_S = 15.0  # a batch system looks at its clock now and then, and wha
 
 
 class Clock:
-    """Seconds since the run started, and whether it should stop.
+    """Seconds since the run started, and whether it should stop. heard(): why other ranks have stopped, if they have.
 
     Signal handlers only set a flag; ranks agree on it between cycles. A second Ctrl-C ends the process at once, by the
     signal itself: a launcher then ends the other ranks, which it need not do when one leaves with an exit code.
@@ -25,6 +26,7 @@ class Clock:
     def __init__(self, max_time_s: float | None):
         self.max_time_s = max_time_s
         self.signalled: str | None = None
+        self.heard: Callable[[], str | None] = lambda: None
         self._started = time.monotonic()
         self._job_ends: float | None = None  # on the same clock
         self.slowest_cycle = 0.0
@@ -63,8 +65,8 @@ class Clock:
         self._last_checkpoint = seconds
 
     def stop_reason(self) -> str | None:
-        """Why this process wants to stop now: a signal, or too little time left; None to go on."""
-        return self.signalled or self.out_of_time()
+        """Why this process wants to stop now: a signal, other ranks, or too little time left; None to go on."""
+        return self.signalled or self.heard() or self.out_of_time()
 
     def out_of_time(self) -> str | None:
         """Two more cycles (the one that spreads the word is the last) and a checkpoint have to fit, twice over."""

@@ -49,6 +49,7 @@ from mpibayes.io.trace import FOLDER as TRACE
 TRAINING_ROWS = "training_rows.npy"
 START = "start.json"
 CHECKPOINTS = "checkpoints"
+NOTE = "checkpointed.json"
 UNFINISHED_START = {"config.toml", PROVENANCE, RESOLVED}
 
 
@@ -68,20 +69,30 @@ def _has_checkpoint(place: Path) -> bool:
 
 
 def note_checkpoint(place: Path, number: int, n_chains: int, guard: Guard = unguarded) -> None:
-    """Let provenance.json say that this chain, from 0, has a checkpoint, once there is one. Raises CheckpointError.
+    """Note that this chain, from 0, has a checkpoint, once there is one. Raises CheckpointError.
 
-    Not before: a chain that is killed on its way to the first may have cycles in its trace, and starts anew.
+    Not before: a chain that is killed on its way to the first may have cycles in its trace, and starts anew. The note
+    is in provenance.json; of several chains, which may be on several hosts, each has a file of its own.
     """
-    home = _home(place, n_chains)
-    record = records.read_provenance(home)
-    noted = record.get(CHECKPOINTS, [])
-    if number not in noted:
-        records.write_provenance(home, record | {CHECKPOINTS: [*noted, number]}, guard)
+    if _is_noted(place, number, n_chains):
+        return
+    if n_chains > 1:
+        with storing(place / NOTE):
+            write_text(place / NOTE, json.dumps({"run": name_of_chain(place, number, n_chains)}) + "\n", guard=guard)
+        return
+    record = records.read_provenance(place)
+    records.write_provenance(place, record | {CHECKPOINTS: [*record.get(CHECKPOINTS, []), number]}, guard)
+
+
+def _is_noted(place: Path, number: int, n_chains: int) -> bool:
+    """Whether this chain had a checkpoint. Runs of earlier versions have all notes in provenance.json."""
+    noted = records.read_provenance(_home(place, n_chains)).get(CHECKPOINTS, [])
+    return number in noted or _read(place / NOTE).get("run") == name_of_chain(place, number, n_chains)
 
 
 def require_no_checkpoint_was_written(place: Path, number: int, n_chains: int) -> None:
     """A chain without checkpoints starts anew and drops its trace; refuse that where there was a checkpoint once."""
-    noted = number in records.read_provenance(_home(place, n_chains)).get(CHECKPOINTS, [])
+    noted = _is_noted(place, number, n_chains)
     last = None
     with contextlib.suppress(MpibayesError):
         last = read_status(place).get("last_checkpoint")
@@ -232,8 +243,13 @@ def write_start(folder: Path, record: Mapping[str, Any], guard: Guard) -> None:
 
 def read_start(folder: Path) -> dict[str, Any]:
     """Return what `write_start` wrote; {} where nothing was written, or it cannot be read: no result depends on it."""
+    return _read(folder / START)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; {} where there is none, or it cannot be read."""
     try:
-        record = json_value(read_regular(folder / START))
+        record = json_value(read_regular(path))
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,8 +13,10 @@ from mpibayes.hpc.config.resolved import continued
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import rounds
+from mpibayes.hpc.run.plan import schedule_of
 from mpibayes.hpc.run.table import data_of, opened, with_family
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
@@ -37,6 +39,10 @@ class Found:
     data: Data
     n_heldout: int
     family: Family
+
+    def schedule(self, ranks: int) -> Schedule:
+        """Which of so many ranks would run which chains."""
+        return schedule_of(self.config, self.data, ranks)
 
 
 def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
@@ -69,3 +75,17 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
     yield "missing", f"{missing:.1%} of the cells"
     held = f"{n_heldout:,} held out and scored" if config.data.heldout is not None else "none held out"
     yield "rows", f"{data.n_rows:,} trained on, {held}"
+
+
+def about_ranks(schedule: Schedule, n_shards: int) -> Iterator[tuple[str, str]]:
+    """What there is to say of the ranks; (title, text) pairs."""
+    ranks, idle = sum(schedule.sizes), schedule.idle(n_shards)
+    if words := schedule.in_words():
+        yield "chains", words
+    if idle:
+        yield "", f"warning: {idle} of {ranks} ranks would have no shard and idle; see run.shards"
+
+
+def with_mpi(parts: Mapping[str, int], ranks: int, each: int) -> dict[str, int]:
+    """Bytes of a rank that has `each` ranks to a chain, of several in the job: the MPI library is there even for 1."""
+    return {**parts, "process": parts["process"] + (MPI_BYTES if ranks > 1 and each == 1 else 0)}

@@ -27,6 +27,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,27 @@ def lives(pid: Any, started: Any) -> bool:
         pass
     now = _started(pid)
     return now is None or started is None or now == started
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A LOCK and the token of the run that holds it: all that a process of that run needs to check it, on any host."""
+
+    path: Path
+    token: str
+
+    def check(self) -> None:
+        """CheckpointError when someone else has taken the directory, or that is unknown."""
+        try:
+            owner = _read(self.path)
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.path}: cannot be read: {reason(error)}; so this run does not know whether the directory is "
+                "still its own, and writes nothing more. Run the same command again when the file system works"
+            ) from error
+        if owner is None or owner.get("token") != self.token:
+            how = "was removed while the run held it" if owner is None else f"was taken over by {_who(owner)}"
+            raise CheckpointError(f"{self.path}: {how}; this run stops and writes nothing more")
 
 
 class Lock:
@@ -193,19 +215,15 @@ class Lock:
         return (_read(path) or {}).get("token") == self._mine["token"]
 
     def check(self) -> None:
-        """CheckpointError when someone else has taken the directory, or that is unknown."""
-        if self.path is None:
-            return
-        try:
-            owner = _read(self.path)
-        except OSError as error:
-            raise CheckpointError(
-                f"{self.path}: cannot be read: {reason(error)}; so this run does not know whether the directory is "
-                "still its own, and writes nothing more. Run the same command again when the file system works"
-            ) from error
-        if owner is None or owner.get("token") != self._mine["token"]:
-            how = "was removed while the run held it" if owner is None else f"was taken over by {_who(owner)}"
-            raise CheckpointError(f"{self.path}: {how}; this run stops and writes nothing more")
+        """See `Hold.check`; before `take` nothing is held."""
+        if self.path is not None:
+            self.hold.check()
+
+    @property
+    def hold(self) -> Hold:
+        """What other processes of this run check, once the directory is taken."""
+        assert self.path is not None
+        return Hold(self.path, self._mine["token"])
 
     def follow(self, folder: Path) -> None:
         """The directory that is held has another name now."""

@@ -7,15 +7,18 @@ rounds, and the judgement depends on their traces alone: a run that was stopped 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, on_root
-from mpibayes.hpc.scalar import Scalar
+from mpibayes.hpc.parallel.groups import Groups
+from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar
 from mpibayes.hpc.settled import SMALL, Judgement, is_check, judge, next_check
 from mpibayes.io.trace import read_trace
 from mpibayes.text import counted
@@ -23,7 +26,7 @@ from mpibayes.text import counted
 EARLY = 20, 50  # cycles after which every chain writes a checkpoint, before the first check
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.run.loop import ChainRun
+    from mpibayes.hpc.run.chain_run import ChainRun
 
 
 def decided(config: Config, scalars: Sequence[Scalar], data: Data) -> Config:
@@ -35,32 +38,65 @@ def decided(config: Config, scalars: Sequence[Scalar], data: Data) -> Config:
     return config.changed("run", until="settled" if judged else "cycles")
 
 
-def until_settled(comm: Communicator, config: Config, chains: Sequence[ChainRun]) -> bool:
-    """Advance all chains until they have settled, or have all their cycles; False where it was time to stop."""
+def until_settled(groups: Groups, config: Config, chains: Iterable[ChainRun]) -> bool:
+    """Advance all chains until they have settled, or have all their cycles; False where it was time to stop.
+
+    chains: of this rank's group. Collective over all groups.
+    """
+    mine = groups.agree(lambda: list(chains), "make its chains ready")
     try:
-        for k, chain in enumerate(chains):
-            if not chain.open():
-                for opened in chains[:k]:
-                    opened.leave()
-                return False
-            chain.rest()
-        while True:
-            done = min(chain.chain.cycles for chain in chains)
-            found = on_root(comm, partial(_judged, config, chains, done), what="judge the traces")
-            if found is not None and (found.settled or done >= config.run.cycles):
-                break
-            if not _round(comm, chains, min(_next_end(done), config.run.cycles)):
-                for chain in chains:
-                    chain.leave()
-                return False
+        found = _rounds(groups, config, mine)
     except MpibayesError:
-        for chain in chains:
+        for chain in mine:
             chain.rest("stopped", "another chain failed")
         raise
-    early = f"ends after {counted(done, 'cycle')}" if found.settled else ""
-    for chain in chains:
-        chain.close(True, early, _end(found, chain) if chain is chains[-1] else "")
+    if found is None:
+        groups.agree(lambda: _leave(mine), "write its last checkpoints")
+        return False
+    early = f"ends after {counted(found.cycle, 'cycle')}" if found.settled else ""
+    last = config.run.chains - 1
+    for ending in (False, True):  # the last line is of the whole run
+        these = [chain for chain in mine if (chain.number == last) == ending]
+        groups.agree(partial(_close, these, early, found, ending), "write trace.h5 and the last status")
     return True
+
+
+def _rounds(groups: Groups, config: Config, mine: Sequence[ChainRun]) -> Judgement | None:
+    """The judgement that ends the run; None where it was time to stop before."""
+
+    def stopped() -> str | None:
+        return mine[0].clock.stop_reason()
+
+    if not groups.all_done(lambda: _open(mine), "start its chains", stopped):
+        return None
+    while True:
+        done = min(groups.world.collect(min(chain.chain.cycles for chain in mine)))
+        found = _judged(groups, config, mine, done)
+        if found is not None and (found.settled or done >= config.run.cycles):
+            return found
+        end = min(_next_end(done), config.run.cycles)
+        if not groups.all_done(partial(_round, groups.comm, mine, end), f"end cycle {end} of its chains", stopped):
+            return None
+
+
+def _open(chains: Sequence[ChainRun]) -> bool:
+    """Start the chains, or let them go on; False where it was time to stop."""
+    for chain in chains:
+        if not chain.open():
+            return False
+        chain.rest()
+    return True
+
+
+def _leave(chains: Sequence[ChainRun]) -> None:
+    for chain in chains:
+        if chain.is_open:
+            chain.leave()
+
+
+def _close(chains: Sequence[ChainRun], words: str, found: Judgement, ending: bool) -> None:
+    for chain in chains:
+        chain.close(True, words, _end(found, chain) if ending else "")
 
 
 def _round(comm: Communicator, chains: Sequence[ChainRun], cycles: int) -> bool:
@@ -90,13 +126,24 @@ def _end(found: Judgement, chain: ChainRun) -> str:
     return f"{end}. What can be used as it is: mpibayes report {chain.home}"
 
 
-def _judged(config: Config, chains: Sequence[ChainRun], cycle: int) -> Judgement | None:
-    """What the traces on disk say at a check, and at the end; root alone."""
+def _judged(groups: Groups, config: Config, mine: Sequence[ChainRun], cycle: int) -> Judgement | None:
+    """What the traces on disk say at a check, and at the end. Each group reads its own, which it has just written."""
     if not is_check(cycle) and cycle < config.run.cycles:
         return None
-    first = chains[0].chain
-    traces = [read_trace(chain.folder) for chain in chains]
-    found = judge(traces, first.scalars, first.n_rows, cycle, config.burn_in)
-    if found.known and not found.settled and cycle < config.run.cycles:
-        chains[0].progress.note(f"{chains[0].home}: cycle {cycle:,}: {found}")
-    return found
+    chain, comm = mine[0].chain, groups.comm
+    wanted = {"cycle", ACTIVE_ROWS, *(s.name for s in chain.scalars if s.judged)}
+
+    def read() -> dict[int, dict[str, np.ndarray]]:
+        whole = {run.number: read_trace(run.folder) for run in mine}
+        return {number: {k: trace[k] for k in wanted & trace.keys()} for number, trace in whole.items()}
+
+    here = groups.agree(lambda: on_root(comm, read, share=False, what="read the traces"), "read the traces")
+    traces = {number: trace for part in groups.world.collect(here or {}) for number, trace in part.items()}
+
+    def look() -> Judgement:
+        found = judge([traces[i] for i in sorted(traces)], chain.scalars, chain.n_rows, cycle, config.burn_in)
+        if found.known and not found.settled and cycle < config.run.cycles:
+            mine[0].progress.note(f"{mine[0].home}: cycle {cycle:,}: {found}")
+        return found
+
+    return on_root(groups.world, look, what="judge the traces")

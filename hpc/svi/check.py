@@ -9,7 +9,16 @@ import numpy as np
 
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_table
+from mpibayes.hpc.run.examine import (
+    MIB,
+    MPI_BYTES,
+    PROCESS_BYTES,
+    WORK_BYTES,
+    Found,
+    about_ranks,
+    about_table,
+    with_mpi,
+)
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.chain import SEEDING, Ascent, Settings
 from mpibayes.hpc.svi.family import model_in_words, settings_of, step_in_words
@@ -58,10 +67,12 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part."""
     config, model = found.config, found.config.of(keys.Model)
     kept = config.run.cycles // config.of(keys.Output).kept
-    return memory_per_rank(
-        len(found.family.cells), model.components, found.data.n_rows, config.run.shards, ranks, kept, found.n_heldout,
+    each = found.schedule(ranks).sizes[-1]
+    parts = memory_per_rank(
+        len(found.family.cells), model.components, found.data.n_rows, config.run.shards, each, kept, found.n_heldout,
         config.of(keys.Step).noise != "none",
     )  # fmt: skip
+    return with_mpi(parts, ranks, each)
 
 
 def time_sample(found: Found) -> tuple[int, float, float]:
@@ -85,13 +96,14 @@ def time_sample(found: Found) -> tuple[int, float, float]:
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
+    schedule = found.schedule(ranks)
+    each = schedule.sizes[-1]
     config, cells, run = found.config, found.family.cells, found.config.run
     n_train, n_shards, kept = found.data.n_rows, run.shards, config.of(keys.Output).kept
     sampled, pass_s, step_s = time_sample(found)
     yield from about_table(config, found.table, found.data, found.n_heldout)
     yield "shards", f"{n_shards} of about {n_train // n_shards:,} rows"
-    if ranks > n_shards:
-        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    yield from about_ranks(schedule, n_shards)
     yield "model", model_in_words(config, len(cells))
     yield "cycle", step_in_words(config)
     yield "approximation", "q, not the posterior: its bound is below the log of p(table), by how much is not known"
@@ -100,7 +112,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     parts = memory(found, ranks)
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
-    working = min(ranks, n_shards)
+    working = min(each, n_shards)
     busiest = -(-n_shards // working) / n_shards
     settings = settings_of(config)
     n_batch = n_train if settings.batch is None else min(n_train, settings.batch.at(run.cycles))
@@ -110,7 +122,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     of_kept = 0.0 if n_batch == n_train else pass_s * n_train / sampled * busiest / kept
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     less = ", fewer where the bound stops growing" if settings.plain else ""
-    seconds = (cycle_s + of_kept) * run.cycles * run.chains
+    seconds = (cycle_s + of_kept) * run.cycles * schedule.turns
     yield "", f"{duration(seconds)} for {counted(run.cycles, 'cycle')}{chains}{less}"
     d, k = len(cells), config.of(keys.Model).components
     trace, state = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin, 8 * k * (2 * d * d + d + 2)

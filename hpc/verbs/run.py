@@ -31,7 +31,8 @@ def run(config, out, overrides, max_time, until_settled, fresh):
 
     The same command makes the first start and every later one. A run that is finished says so; a larger run.cycles
     extends it; a configuration that would change the statistics is refused, with the differences. SIGUSR1, SIGTERM and
-    Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks.
+    Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks. On several
+    ranks chains run side by side (run.groups).
 
     \b
     How a chain starts, in CONFIG or with --set; whatever it is, the cycles that count are exact:

@@ -30,16 +30,28 @@ def case(tmp_path):
 
 
 def test_what_it_says(case, capsys):
-    assert main(["check", str(case), "--ranks", "8", "--set", "data.heldout=0.1", "--set", "run.chains=2"]) == 0
+    assert main(["check", str(case), "--ranks", "12", "--set", "data.heldout=0.1", "--set", "run.chains=2"]) == 0
     text = capsys.readouterr().out
     for words in (
         "2,000 rows", "3 categorical, 2 real, 1 count", "1,800 trained on, 200 held out",
-        "4 of about 450 rows", "4 of 8 ranks would have no shard", "exact: every cycle leaves the posterior invariant",
-        "busiest of 8 ranks", "s a cycle on 4 ranks", "ranks:          1: ",
+        "4 of about 450 rows", "4 of 12 ranks would have no shard",
+        "2 chains side by side, each on 6 ranks of 12", "exact: every cycle leaves the posterior invariant",
+        "busiest of 12 ranks", "s a cycle on 4 ranks", "ranks:          1: ",
         "seconds a cycle (efficiency)", "messages of", "x 2 chains", "two checkpoints",
     ):  # fmt: skip
         assert words in text, (words, text)
     assert list(case.parent.iterdir()) and not (case.parent / "runs").exists()
+
+
+def test_chains_side_by_side_take_their_time_once_and_hold_the_rows_each(case):
+    """Four chains: on four ranks each has one, on one rank it has four; a rank then holds all rows, not a quarter."""
+    from mpibayes.hpc.run.examine import MPI_BYTES, examine
+
+    found = examine(case, ["run.chains=4", "data.heldout=none"])
+    assert found.schedule(4).turns == 1 and found.schedule(1).turns == 4
+    alone, beside = checking.memory(found, 1), checking.memory(found, 4)
+    assert beside["rows"] == alone["rows"] and beside["process"] == alone["process"] + MPI_BYTES
+    assert checking.memory(examine(case, ["run.chains=4", "run.groups=1"]), 4)["rows"] < 0.3 * alone["rows"]
 
 
 def test_how_the_chain_starts(case, capsys):

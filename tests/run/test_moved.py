@@ -21,9 +21,9 @@ MOMENTS = {
     "a cycle": "from mpibayes.hpc.crosscat.chain import Mixture as of; of.cycle = moves(of.cycle)",
     "the parts of a checkpoint": "from mpibayes.io import checkpoint as of; of.write_part = moves(of.write_part)",
     "the draft of a checkpoint": "from mpibayes.io import checkpoint as of; of._draft = moves(of._draft)",
-    "the start of the trace": "from mpibayes.hpc.run import loop as of; of.TraceWriter = moves(of.TraceWriter)",
-    "the log": "from mpibayes.hpc.run import loop as of; of.Progress = moves(of.Progress)",
-    "the last status": "from mpibayes.hpc.run import loop as of; of.merge = moves(of.merge)",
+    "the start of the trace": "from mpibayes.hpc.run import chain_run as of; of.TraceWriter = moves(of.TraceWriter)",
+    "the log": "from mpibayes.hpc.run import chain_run as of; of.Progress = moves(of.Progress)",
+    "the last status": "from mpibayes.hpc.run import chain_run as of; of.merge = moves(of.merge)",
     "an internal error": "from mpibayes.hpc.run import loop as of\n"
     "def wrong(*words): raise RuntimeError('boom')\nof.merge = moves(wrong)",
 }

@@ -224,7 +224,7 @@ def slow(*words):
 table._read_rows = slow
 """
 SLOW_MERGE = """
-from mpibayes.hpc.run import loop as run
+from mpibayes.hpc.run import chain_run as run
 merge = run.merge
 def slow(*words):
     time.sleep(1.5)
@@ -241,7 +241,7 @@ LATE = "time.sleep(3.0 * (rank == 1))\n"
     [
         (QUICK + SLOW_PART, f"rank 1 {HOST} to write its part of checkpoint 000000008", 3),
         (QUICK + SLOW_READ, f"rank 0 {HOST} to read its rows of the table", 2),
-        (QUICK + SLOW_READ, f"rank 0 {HOST} to read its rows of the table", 0),
+        (QUICK + SLOW_READ, "this process to read its rows of the table", 0),
         (QUICK + SLOW_MERGE, f"rank 0 {HOST} to write trace.h5 and the last status", 2),
         (QUICK + LATE, "all ranks to start MPI", 2),
     ],

@@ -209,6 +209,21 @@ def test_on_three_ranks_stopped_and_continued(until_settled):
     assert ends(place, "pieces") == bits
 
 
+def test_side_by_side_stopped_and_continued(until_settled):
+    """Each rank has a chain of its own, and is judged with the other's trace; the same end as in turns."""
+    place, _, bits = until_settled
+    assert run_some(place, "beside", 130, ranks=2).returncode == 75
+    status = [json.loads((place / "beside" / f"chain-{i}" / "status.json").read_text()) for i in (1, 2)]
+    assert [s["state"] for s in status] == ["stopped", "stopped"] and all(s["ranks"] == 1 for s in status)
+    assert all(s["last_checkpoint"] == s["cycle"] >= 100 for s in status)
+    done = run(place, "beside", ranks=2)
+    assert done.returncode == 0, done.stderr
+    assert ends(place, "beside") == bits and cycles(place, "beside") == cycles(place, "one")
+    last = done.stdout.strip().splitlines()[-1]
+    assert f"settled after {cycles(place, 'one')[0]} cycles" in last and "mpibayes report beside" in last
+    assert done.stdout.count("mpibayes report beside") == 1
+
+
 def test_at_run_cycles_it_says_what_has_not_settled(until_settled):
     place, *_ = until_settled
     done = run(place, "short", "--set", "run.cycles=30")

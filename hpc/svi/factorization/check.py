@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_ranks
 from mpibayes.hpc.svi.chain import Settings
 from mpibayes.hpc.svi.factorization import keys
 from mpibayes.hpc.svi.factorization.chain import RatingsAscent
@@ -46,7 +46,8 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     """
     config, table = found.config, found.table
     model, step, n_shards = config.of(keys.Model), config.of(keys.Step), config.run.shards
-    mine = len(shards.of_rank(n_shards, ranks, 0))
+    each = found.schedule(ranks).sizes[-1]
+    mine = len(shards.of_rank(n_shards, each, 0))
     entries = -(-table.n_entries // n_shards)
     d = model.rank + model.biases
     w = d * (d + 1) // 2 + d
@@ -96,6 +97,8 @@ def noise_of(ascent: RatingsAscent, config: Config) -> Numbers | None:
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs."""
+    schedule = found.schedule(ranks)
+    each = schedule.sizes[-1]
     config, table, run = found.config, found.table, found.config.run
     n_shards, kept = run.shards, config.of(keys.Output).kept
     sampled, pass_s, step_s = time_sample(found)
@@ -104,8 +107,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     share = config.data.heldout
     yield "held out", "no ratings" if share is None else f"{share:.0%} of the ratings, each by itself, and scored"
     yield "shards", f"{n_shards} of about {table.n_rows // n_shards:,} users"
-    if ranks > n_shards:
-        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    yield from about_ranks(schedule, n_shards)
     yield "model", model_in_words(config, table.n_columns, table.n_rows)
     yield "cycle", step_in_words(config)
     yield "approximation", "q, not the posterior: its bound is below the log of p(table), by how much is not known"
@@ -114,7 +116,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{bytes_a_rating(config)} bytes a rating on all ranks together"
-    working = min(ranks, n_shards)
+    working = min(each, n_shards)
     busiest = -(-n_shards // working) / n_shards
     settings = settings_of(config)
     part = 1.0 if settings.batch is None else min(1.0, settings.batch.at(run.cycles) / table.n_rows)
@@ -126,7 +128,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     yield "", f"measured on {counted(sampled, 'rating')}, one process"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     less = ", fewer where the bound stops growing" if settings.plain else ""
-    seconds = (cycle_s + (0.0 if part == 1.0 else whole_s / kept)) * run.cycles * run.chains
+    seconds = (cycle_s + (0.0 if part == 1.0 else whole_s / kept)) * run.cycles * schedule.turns
     yield "", f"{duration(seconds)} for {counted(run.cycles, 'cycle')}{chains}{less}"
     d = config.of(keys.Model).rank + config.of(keys.Model).biases
     trace, state = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin, 8 * table.n_columns * (d * (d + 3) // 2)

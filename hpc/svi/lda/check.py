@@ -9,7 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.streams import Purpose, Stream
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_ranks
 from mpibayes.hpc.svi.lda import keys, model
 from mpibayes.hpc.svi.lda.ascent import EXACTLY
 from mpibayes.hpc.svi.lda.family import model_in_words, settings_of, step_in_words
@@ -40,7 +40,8 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     """
     config, table = found.config, found.table
     k, n_shards = config.of(keys.Model).topics, config.run.shards
-    mine = len(shards.of_rank(n_shards, ranks, 0))
+    each = found.schedule(ranks).sizes[-1]
+    mine = len(shards.of_rank(n_shards, each, 0))
     entries, rows = -(-table.n_entries // n_shards), -(-table.n_rows // n_shards)
     cells, wide = table.n_columns * k, table.n_columns * padded(k)
     noisy = config.of(keys.Step).noise != "none"
@@ -50,7 +51,7 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
         "documents": mine * (A_PAIR * entries + 8 * rows),
         "topics": mine * 4 * k * rows,
         "reading": 24 * entries + (0 if found.n_heldout == 0 else 32 * entries),
-        "words": 8 * cells * (4 + 2 * noisy) + 12 * wide + 8 * wide * (noisy + (ranks > 1)),
+        "words": 8 * cells * (4 + 2 * noisy) + 12 * wide + 8 * wide * (noisy + (each > 1)),
         "bound": 8 * wide + 24 * cells + 8 * rows * (padded(k) + 3 * k),
         "draws": min(BUFFERED, kept * 8 * cells) + 8 * cells,
     }
@@ -94,6 +95,8 @@ def time_of_bound(found: Found) -> float:
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     """What there is to say, as (title, text) pairs."""
+    schedule = found.schedule(ranks)
+    each = schedule.sizes[-1]
     config, table, run, step = found.config, found.table, found.config.run, found.config.of(keys.Step)
     n, n_shards, kept = found.data.n_rows, run.shards, config.of(keys.Output).kept
     sampled, took, step_s = time_sample(found)
@@ -102,8 +105,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     held = f"{counted(found.n_heldout, 'document')}, of which one half completes the other" if found.n_heldout else ""
     yield "held out", held or "no documents"
     yield "shards", f"{n_shards} of about {n // n_shards:,} documents"
-    if ranks > n_shards:
-        yield "", f"warning: {ranks - n_shards} of {ranks} ranks would have no shard and idle; see run.shards"
+    yield from about_ranks(schedule, n_shards)
     yield "model", model_in_words(config, n, table.n_columns)
     yield "cycle", step_in_words(config)
     yield "approximation", "q, not the posterior: its bound is below the log of p(table), by how much is not known"
@@ -111,7 +113,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     parts = memory(found, ranks)
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
-    working, s = min(ranks, n_shards), settings_of(config)
+    working, s = min(each, n_shards), settings_of(config)
     busiest = -(-n_shards // working) / n_shards
     n_batch = n if s.batch is None else int(min(n, s.batch.at(run.cycles)))
     share, total = n_batch / sampled * busiest, 0.0
@@ -125,7 +127,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     total += (slow + time_of_bound(found)) * (run.cycles // kept)
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     passes = run.cycles * n_batch / n
-    yield "", f"{duration(total * run.chains)} for {counted(run.cycles, 'cycle')}{chains}, {passes:.3g} passes"
+    yield "", f"{duration(total * schedule.turns)} for {counted(run.cycles, 'cycle')}{chains}, {passes:.3g} passes"
     trace = 8 * (1 + len(SCALARS)) * run.cycles / config.output.thin
     state = 8 * table.n_columns * config.of(keys.Model).topics
     yield "disk", f"a trace of {trace / MIB:.1f} MiB, {run.cycles // kept:,} kept states of {state / MIB:.2f} MiB"

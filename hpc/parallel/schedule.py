@@ -1,0 +1,74 @@
+"""Which chains run where: ranks in groups side by side, each with chains of its own, which it takes in turns.
+
+A chain on more ranks waits for messages, and shards that do not divide by the ranks let some of them wait; chains side
+by side wait for nobody, but each group holds all rows of the table. No bit of a chain depends on any of this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpibayes.text import counted
+
+MOST_BYTES = 512 << 20  # of rows that a rank holds for chains side by side, where the schedule is "auto"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Groups of consecutive ranks, by their sizes, the larger ones first, and the chains that they share."""
+
+    sizes: tuple[int, ...]
+    n_chains: int
+
+    def group_of(self, rank: int) -> int:
+        """The number of a rank's group, from 0."""
+        return next(g for g in range(len(self.sizes)) if rank < sum(self.sizes[: g + 1]))
+
+    def chains_of(self, group: int) -> range:
+        """The numbers of a group's chains, from 0, in their order."""
+        return range(group, self.n_chains, len(self.sizes))
+
+    @property
+    def turns(self) -> int:
+        """Most chains of a group."""
+        return len(self.chains_of(0))
+
+    def cost(self, n_shards: int) -> float:
+        """Work of the rank that has most of it; 1: a chain on one rank."""
+        chains = [len(self.chains_of(g)) for g in range(len(self.sizes))]
+        return max(n * -(-n_shards // size) / n_shards for n, size in zip(chains, self.sizes))
+
+    def idle(self, n_shards: int) -> int:
+        """Ranks without a shard."""
+        return sum(max(0, size - n_shards) for size in self.sizes)
+
+    def in_words(self) -> str:
+        """Say how the ranks share the chains; "" where there is nothing to share."""
+        n, ranks, groups = self.n_chains, sum(self.sizes), len(self.sizes)
+        if n == 1 or ranks == 1:
+            return ""
+        if groups == 1:
+            return f"{n} chains in turns, each on all {ranks} ranks"
+        least, most = self.sizes[-1], self.sizes[0]
+        size = f"{least} or {most} ranks" if least < most else counted(least, "rank")
+        turns = "" if groups == n else f", {groups} at a time"
+        return f"{n} chains side by side{turns}, each on {size} of {ranks}"
+
+
+def grouped(n_ranks: int, n_chains: int, n_groups: int) -> Schedule:
+    """So many groups of ranks, as even as can be."""
+    each, more = divmod(n_ranks, n_groups)
+    return Schedule(tuple(each + (g < more) for g in range(n_groups)), n_chains)
+
+
+def decided(n_ranks: int, n_chains: int, n_shards: int, row_bytes: int, groups: int | str = "auto") -> Schedule:
+    """The schedule in which the busiest rank has least to do; of equal ones that with most groups.
+
+    row_bytes: of all rows of the table in memory. groups: the number of groups, at most; "auto" also heeds MOST_BYTES.
+    """
+    most = min(n_ranks, n_chains)
+    if groups != "auto":
+        return grouped(n_ranks, n_chains, min(most, int(groups)))
+    possible = [grouped(n_ranks, n_chains, n) for n in range(1, most + 1)]
+    fitting = [s for s in possible if len(s.sizes) == 1 or row_bytes <= MOST_BYTES * min(s.sizes[-1], n_shards)]
+    return min(fitting, key=lambda s: (s.cost(n_shards), -len(s.sizes)))

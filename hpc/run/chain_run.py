@@ -1,0 +1,323 @@
+"""A chain on the ranks of a communicator, from its start or a checkpoint to its end or until it is time to stop.
+
+The loop is: a cycle or some, what is kept of them, and at times a checkpoint. Everything that depends on time, files
+or signals is decided on root and agreed on by all ranks between two cycles. What is sampled, and how, is the chain's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.errors import MpibayesError, NumericalError
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.family import Chain, Info
+from mpibayes.hpc.parallel import waiting
+from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.parallel.tasks import Stopped
+from mpibayes.hpc.parallel.waiting import announce
+from mpibayes.hpc.run import checkpoints as resume
+from mpibayes.hpc.run import directory as run_directory
+from mpibayes.hpc.run import status
+from mpibayes.hpc.run.clock import Clock
+from mpibayes.hpc.run.growth import growth_of
+from mpibayes.hpc.run.lock import this_process
+from mpibayes.hpc.run.progress import Progress, say
+from mpibayes.hpc.scalar import kinds
+from mpibayes.io.files import Guard, make_directory, remove_left_overs, storing
+from mpibayes.io.inference import merge
+from mpibayes.io.trace import TraceWriter, last_values
+from mpibayes.text import counted, whole_number
+
+EARLY_S, FEWEST_CYCLES = 15.0, 20  # seconds and cycles until a chain's first checkpoint
+STATUS_EVERY_S = whole_number(os.environ.get("MPIBAYES_STATUS_SECONDS", "")) or 10  # a notebook asks for 1
+
+
+class ChainRun:
+    """One chain and its directory, on all ranks of a communicator. Writers and progress exist on its root alone.
+
+    guard: asked before anything in the directory is changed.
+    """
+
+    def __init__(
+        self, comm: Communicator, clock: Clock, guard: Guard, config: Config, data: Data, chain: Chain, folder: Path,
+        number: int,
+    ):  # fmt: skip
+        self.comm, self.clock, self.guard, self.config, self.data = comm, clock, guard, config, data
+        self.chain, self.folder, self.number = chain, folder, number
+        self.trace = self.draws = self.progress = None
+        self._before: dict | None = None  # how the start before this one ended
+        self._began = self._last_checkpoint = self._last_status = clock.elapsed()
+        self._saved_cycle = 0
+        self.is_open = False
+        self._state = ""  # the last that was written
+        self._failure: MpibayesError | None = None  # on root: what went wrong since the ranks last agreed
+
+    def run(self) -> bool:
+        """Start or continue; whether the chain reached its full length."""
+        if not self.open():
+            return False
+        if self.chain.cycles >= self.config.run.cycles:
+            on_root(self.comm, self._nothing_to_do)
+            return True
+        self.close(finished := self.advance(self.config.run.cycles))
+        return finished
+
+    def advance(self, cycles: int) -> bool:
+        """Go on to a checkpoint after so many cycles; False: it was time to stop before."""
+        with self._failing():
+            return self._cycles(cycles)
+
+    def wake(self) -> None:
+        """Say that it is this chain's turn."""
+        if self.comm.rank == 0:
+            self._write_status("running")
+
+    def rest(self, state: str = "waiting", why: str = "for the other chains") -> None:
+        if self.comm.rank == 0 and self.progress is not None and self._state != "failed":
+            self.progress.rest()
+            self._write_status(state, message=why)
+
+    def leave(self) -> None:
+        """Stop between two rounds: a start that no checkpoint holds yet is kept in one."""
+        with self._failing():
+            if self.chain.cycles == 0:
+                self._checkpoint()
+        self.close(False)
+
+    def close(self, finished: bool, words: str = "", of_run: str = "") -> None:
+        """The last status, and what can be said of the chain: `words` if given; then, of_run, of all."""
+        with self._failing():
+            on_root(self.comm, lambda: self._close(finished, words, of_run), what="write trace.h5 and the last status")
+
+    @contextlib.contextmanager
+    def _failing(self):
+        try:
+            yield
+        except MpibayesError as error:
+            if self.comm.rank == 0:
+                self._write_status("failed", message=error.message)
+                self.progress.close()
+            raise
+
+    @property
+    def home(self) -> Path:
+        """The run's directory."""
+        return self.folder if self.config.run.chains == 1 else self.folder.parent
+
+    def _nothing_to_do(self) -> None:
+        done = self.chain.cycles
+        self.progress.note(
+            f"{self.folder}: has all its {counted(done, 'cycle')}"
+            + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
+            + f"; look at them: mpibayes report {self.home}"
+        )
+        self.progress.close()
+
+    def _cycles(self, cycles: int) -> bool:
+        chain, stop = self.chain, False
+        while chain.cycles < cycles and not stop:
+            started = time.perf_counter()
+            patience = waiting.AFTER_S + 3.0 * self.clock.slowest_cycle
+            with announce(f"cycle {chain.cycles + 1} to end on all ranks", patience, loud=self.comm.rank == 0):
+                info = chain.advance(self._word(), cycles - chain.cycles)
+            self._keep(info, time.perf_counter() - started)
+            stop, save = self._heed(info.word)
+            if save or stop or chain.cycles == cycles:
+                self._checkpoint()
+        return chain.cycles >= cycles
+
+    # --- what is kept of some cycles ----------------------------------------------------------------------------------
+
+    def _keep(self, info: Info, seconds: float) -> None:
+        """Lines of the trace, a draw, progress; on root. A failure waits until the ranks next agree."""
+        self.clock.cycle_took(seconds)
+        if self.comm.rank != 0 or self._failure is not None:
+            return
+        n, last = len(info.cycles), info.cycles[-1]
+        try:
+            if info.problem:
+                raise NumericalError(
+                    f"cycle {last}: {info.problem}; the last checkpoint is of cycle {self._saved_cycle}"
+                )
+            cycles = np.arange(info.cycles[0], last + 1)
+            values = {**info.values, "seconds": np.full(n, seconds / n)}
+            wanted = cycles % self.config.output.thin == 0
+            self.trace.extend(cycles[wanted], {name: array[wanted] for name, array in values.items()})
+            if info.draw is not None:
+                self.draws.append(last, **info.draw)
+            latest = {name: float(array[-1]) for name, array in values.items() if array.ndim == 1}
+            self.progress.update({"cycle": last, **latest}, n)
+            if self.clock.elapsed() - self._last_status > STATUS_EVERY_S:
+                self._write_status("running", latest)
+        except MpibayesError as error:
+            self._failure = error
+
+    def _word(self) -> tuple[bool, bool, bool]:
+        """This rank's say: stop, write a checkpoint, report a failure. It travels with the next cycle's own sync."""
+        if self.comm.rank != 0:  # of the time root alone decides
+            return self.clock.signalled is not None, False, False
+        stop = self.clock.stop_reason() is not None
+        return stop, self._due(), self._failure is not None
+
+    def _due(self) -> bool:
+        """True if a checkpoint is due: soon after the start, so that a report can have an early look, then
+        whenever the time since the start has doubled, until run.checkpoint_minutes have passed."""
+        since = self.clock.elapsed() - self._last_checkpoint
+        early = self.chain.cycles >= FEWEST_CYCLES and since > max(EARLY_S, self._last_checkpoint - self._began)
+        return early or since > 60.0 * self.config.run.checkpoint_minutes
+
+    def _heed(self, word: Sequence[int]) -> tuple[bool, bool]:
+        """What all ranks do after hearing everyone's word: (stop, checkpoint)."""
+        stop, save, failed = word
+        if failed:
+            error = self.comm.share(self._failure)
+            error.shared = True
+            raise error
+        return stop > 0, save > 0
+
+    def _write_status(self, state: str, values: dict[str, float] | None = None, message: str = "") -> None:
+        """status.json is a convenience: when it cannot be written, the next checkpoint will say so.
+
+        It is not written in a directory that someone else has taken.
+        """
+        self._last_status, self._state = self.clock.elapsed(), state
+        about = {
+            "state": state, "family": self.config.kind, "last_checkpoint": self._saved_cycle,
+            "ranks": self.comm.size, "shards": self.chain.n_shards,
+            **this_process(), "before": self._before, "message": message,
+        }  # fmt: skip
+        with contextlib.suppress(MpibayesError):
+            self.guard()
+            status.write_status(self.folder, self.progress.status(values) | about)
+
+    def _burn_in(self, trace: Mapping[str, np.ndarray]) -> int:
+        return max(self.config.burn_in, growth_of(trace, self.chain.n_rows))
+
+    def _close(self, finished: bool, words: str, of_run: str) -> None:
+        self.guard()
+        if merge(self.folder, self._burn_in) is None and self.trace.last_cycle > 0:
+            self.guard()  # nothing is left to merge in a directory that was moved away
+            self.progress.note(
+                f"{self.folder}: the trace is large, so trace.h5 is left out: mpibayes export {self.folder} --to arviz"
+            )
+        if finished and words:
+            message = f"{self.folder}: {words}"
+        elif finished:
+            message = f"{self.folder}: has all its {counted(self.chain.cycles, 'cycle')}" + (
+                ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
+                if self.chain.growing
+                else f"; look at them: mpibayes report {self.home}"
+            )
+        else:
+            why = self.clock.stop_reason() or "another rank"
+            message = (
+                f"{self.folder}: stopped early ({why}) at the checkpoint of cycle {self._saved_cycle}; "
+                "run the same command again to continue"
+            )
+        self._write_status("finished" if finished else "stopped", message=message)
+        self.progress.note(message)
+        if of_run:
+            self.progress.note(of_run)
+        self.progress.close()
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self) -> None:
+        """Trace and draws first, then the generation that they belong to. All ranks know whether it worked."""
+        started = time.monotonic()
+
+        def flush():
+            if self._failure is not None:
+                raise self._failure
+            self.guard()
+            self.trace.flush()
+            if self.draws is not None:
+                self.draws.flush()
+
+        on_root(self.comm, flush, share=False, what="write the trace and the draws")
+        kept = {}
+        if self.comm.rank == 0:
+            kept = {"run": self._name, "trace": self.trace.last_cycle}
+            kept |= {} if self.draws is None else {"labels": self.draws.last_cycle}
+        resume.save(self.comm, self.folder / run_directory.CHECKPOINTS, self.chain, kept, self.guard)
+        self._saved_cycle = self.chain.cycles
+        self._last_checkpoint = self.clock.elapsed()
+        self.clock.checkpoint_took(time.monotonic() - started)
+        if self.comm.rank == 0:
+            with contextlib.suppress(MpibayesError):  # the next checkpoint tries again
+                run_directory.note_checkpoint(self.folder, self.number, self.config.run.chains, self.guard)
+            self._write_status("running")
+
+    def open(self) -> bool:
+        """Start, or go on from the newest checkpoint; make ready to keep what the chain draws. False: it was time to
+        stop before it had started."""
+        comm, config, chain = self.comm, self.config, self.chain
+        found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
+        if found is not None:
+            resume.restore(comm, found, chain)
+        else:
+            try:
+                chain.start()
+            except Stopped:
+                if comm.rank == 0:
+                    why = self.clock.stop_reason() or "another rank"
+                    say(f"{self.folder}: stopped early ({why}) before its first cycle; run the same command again")
+                return False
+        cycle = self._saved_cycle = chain.cycles
+        self._began = self._last_checkpoint = self.clock.elapsed()  # a search takes its time
+
+        def open_writers():
+            self.guard()
+            with storing(self.folder):
+                if self.folder != self.home:
+                    make_directory(self.folder, within=self.home)
+                remove_left_overs(self.folder, self.guard)
+            run_directory.write_training_rows(self.folder, self.data.training_rows, self.guard)
+            self._before = status.ending(self.folder)
+            self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
+            if found is None:
+                run_directory.require_no_checkpoint_was_written(self.folder, self.number, config.run.chains)
+                run_directory.write_start(self.folder, chain.start_record, self.guard)
+            else:
+                run_directory.require_what_it_kept(self.folder, found, self._name)
+                run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.guard)
+            scalars = chain.scalars
+            self.trace = TraceWriter(
+                self.folder, [s.name for s in scalars], self._name, chain.axes, self.guard, kinds(scalars)
+            )
+            self.draws = chain.draws(self.folder, self._name, self.guard)
+            self.trace.truncate(cycle)
+            if self.draws is not None:
+                self.draws.truncate(cycle)
+            which = self.number + 1 if config.run.chains > 1 else None
+            last = {}
+            if found is not None:
+                with contextlib.suppress(MpibayesError):  # a convenience
+                    last = last_values(self.folder, cycle)
+            self.progress = Progress(
+                self.folder,
+                cycle,
+                config.run.cycles,
+                chain.n_rows,
+                scalars,
+                number=which,
+                values=last,
+                chains=config.run.chains,
+            )
+            for warning in found.warnings if found is not None else ():
+                self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
+            if chain.cycles < config.run.cycles:
+                for words in chain.in_words():
+                    self.progress.note(words if config.run.chains == 1 else f"{self.folder.name}: {words}")
+                self._write_status("running")
+
+        on_root(comm, open_writers, share=False, what=f"open {self.folder} for writing")
+        self.is_open = True
+        return True
