@@ -174,7 +174,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
             ChainRun(comm, clock, lock, config, data, family.chain(config, number), place, number)
             for number, place in enumerate(places)
         )
-        if config.run.until == "settled":
+        if config.run.judged:
             return 0 if rounds.until_settled(comm, config, list(chains)) else EXIT_STOPPED
         for chain in chains:
             if chain.number and any(comm.collect(clock.stop_reason() is not None)):
