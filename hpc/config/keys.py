@@ -74,11 +74,11 @@ class Run(Section):
     cycles: Cycles = key(
         1000, "length of the chain, at most; raise it to extend a finished run", CYCLES, may_change=True
     )
-    until: Literal["auto", "cycles", "settled"] = key(
+    until: Literal["auto", "cycles", "settled", "scores"] = key(
         "auto",
-        "when to end: after run.cycles, or sooner, once the chains agree; auto is settled for several chains on a "
-        "small table",
-        '"auto", "cycles" or "settled"',
+        "when to end: after run.cycles, or sooner, once the chains agree (scores: in their held-out scores, whatever "
+        "their clusters are); auto is settled for several chains on a small table",
+        '"auto", "cycles", "settled" or "scores"',
         decided_once=True,
         may_change=True,
     )
@@ -110,6 +110,11 @@ class Run(Section):
         LENGTH_OF_TIME,
         may_change=True,
     )
+
+    @property
+    def judged(self) -> bool:
+        """True if the run may end before run.cycles, by a judgement of its chains."""
+        return self.until in ("settled", "scores")
 
 
 class Output(Section):

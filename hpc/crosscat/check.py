@@ -247,7 +247,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
         pilot_rows=sample * at_once,
     )  # fmt: skip
-    if run.until == "settled":  # all chains of a group are in memory at once
+    if run.judged:  # all chains of a group are in memory at once
         parts |= {name: schedule.turns * parts[name] for name in OF_EVERY_CHAIN}
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)

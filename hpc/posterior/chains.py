@@ -263,7 +263,7 @@ def _is_short(config: Config, folder: Path, last: int) -> bool:
     try:
         return read_status(folder).get("state") != "finished"
     except MpibayesError:  # a run directory can be copied without its status
-        return config.run.until != "settled" and last + config.output.thin <= config.run.cycles
+        return not config.run.judged and last + config.output.thin <= config.run.cycles
 
 
 def _burn_in(config: Config, folder: Path) -> int:
@@ -272,7 +272,7 @@ def _burn_in(config: Config, folder: Path) -> int:
     segments = list_segments(folder / TRACE)
     last = segments[-1].last if segments else 0
     half = last // 2
-    whole = max(config.burn_in, half) if config.run.until == "settled" else config.burn_in
+    whole = max(config.burn_in, half) if config.run.judged else config.burn_in
     return min(whole, half) if _is_short(config, folder, last) else whole
 
 

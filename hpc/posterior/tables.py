@@ -86,7 +86,7 @@ def early_look(chains: Sequence[Chain]) -> str:
     """Say how far chains are that have not reached their end; "" where all have."""
     if not any(chain.early for chain in chains):
         return ""
-    most = "at most " if any(c.config.run.until == "settled" for c in chains) else ""
+    most = "at most " if any(c.config.run.judged for c in chains) else ""
     planned = span([c.config.run.cycles for c in chains], "cycle")
     return f"An early look: {span([c.last for c in chains])} of {most}{planned}."
 

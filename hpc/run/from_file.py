@@ -14,6 +14,7 @@ import shlex
 from pathlib import Path
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.settled import SMALL
 from mpibayes.io.files import is_there, make_directory, open_regular, reading, set_aside, sha256_of, write_text, writing
 from mpibayes.io.formats import kinds
 from mpibayes.io.packing import PACKED
@@ -35,7 +36,9 @@ family = "auto"  # "crosscat": views of the columns, each with clusters of its o
 
 [run]
 chains = 2      # from different starts, so that the report can tell whether they agree
-cycles = {cycles}    # at most; small tables end once the chains agree (run.until)
+cycles = {cycles}    # at most
+{until}"""
+UNTIL = """until = "scores"  # ends once the chains' held-out scores have settled; "settled": their clusters, too
 """
 CYCLES = ((30_000, 2000), (100_000, 800), (math.inf, 400))  # by cells, up to so many: a first answer within minutes
 
@@ -92,9 +95,12 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     named, found = table.absolute() if own else table.name, Table.open(table)
     cells = found.n_rows * len(found.columns)
     cycles = next(cycles for most, cycles in CYCLES if cells <= most)
+    until = UNTIL if cells <= SMALL else ""
     known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
     with writing(place):
-        write_text(place, TEXT.format(made=made, known=known, table=toml_string(str(named)), cycles=cycles))
+        write_text(
+            place, TEXT.format(made=made, known=known, table=toml_string(str(named)), cycles=cycles, until=until)
+        )
     _tell(f"{place}: the configuration; every key is in docs/configuration.md")
     return place
 

@@ -179,7 +179,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
             ChainRun(groups.comm, clock, guard, config, data, family.chain(config, i), places[i], i)
             for i in schedule.chains_of(groups.number)
         )
-        if config.run.until == "settled":
+        if config.run.judged:
             return 0 if rounds.until_settled(groups, config, chains) else EXIT_STOPPED
         done = groups.all_done(lambda: _in_turns(groups.comm, clock, chains), "end its chains", clock.stop_reason)
         return 0 if done else EXIT_STOPPED

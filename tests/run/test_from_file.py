@@ -194,6 +194,7 @@ def test_a_table_decides_whether_there_are_views(tmp_path, n_columns, n_rows, fa
     place = configuration(tmp_path / "wide.csv", tmp_path / "a", False)
     assert tomllib.loads(place.read_text())["model"] == {"family": "auto"}
     assert f"cycles = {2000 if n_rows <= 50 else 400} " in place.read_text()
+    assert ('until = "scores"' in place.read_text()) == (n_rows <= 50)
     assert examine(place).config.model.family == family
     fixed = ["model.concentration={gamma=[1.0, 1.0]}"]  # moves of views have no such prior
     assert examine(place, fixed).config.model.family == "mixture"

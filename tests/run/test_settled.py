@@ -1,13 +1,18 @@
 """When a run has settled: R-hat and ESS as ArviZ has them, the judgement of traces, and runs that end by it."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from mpibayes.hpc.config.load import load
 from mpibayes.hpc.convergence import bulk_ess, effective, r_hat
 from mpibayes.hpc.crosscat.scalars import SCALARS
-from mpibayes.hpc.settled import BURN_IN, SMALL, _unmixed, is_check, judge, next_check
+from mpibayes.hpc.run import rounds
+from mpibayes.hpc.scalar import SCORES
+from mpibayes.hpc.settled import BURN_IN, SMALL, Judgement, _unmixed, is_check, judge, next_check
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import exported, mpibayes, run, run_some
 
@@ -230,6 +235,28 @@ def test_at_run_cycles_it_says_what_has_not_settled(until_settled):
     assert done.returncode == 0 and cycles(place, "short") == [30, 30]
     last = done.stdout.strip().splitlines()[-1]
     assert "clusters not settled: too few draws" in last and "run.cycles = 30" in last
+
+
+def test_scores_alone_may_end_it(until_settled, monkeypatch):
+    """From ENOUGH cycles on; of a chain without others, or without held-out rows, it is run.cycles that does."""
+    place, *_ = until_settled
+    config = load(place / "run.toml", ["run.until=scores"])
+    scores = Judgement(484, {"clusters": ("R-hat 1.2 of the entropy",), SCORES: ()}, {SCORES: 309})
+    assert rounds._ends(config, scores) and not rounds._ends(config, replace(scores, cycle=387))
+    assert not rounds._ends(config.changed("run", until="settled"), scores)
+    assert not rounds._ends(config, replace(scores, after={}))
+    data, alone = SimpleNamespace(heldout=np.arange(4)), SimpleNamespace(heldout=None)
+    several = [(config, data, "scores"), (config, alone, "cycles"), (config.changed("run", chains=1), data, "cycles")]
+    assert [rounds.decided(of, SCALARS, rows).run.until for of, rows, _ in several] == [u for *_, u in several]
+
+
+def test_a_run_ends_by_its_scores(until_settled):
+    place, *_ = until_settled
+    done = run(place, "scores", "--set", "run.until=scores")
+    assert done.returncode == 0, done.stderr
+    one, two = cycles(place, "scores")
+    assert one == two <= cycles(place, "one")[0] and is_check(one)
+    assert "scores settled after" in done.stdout.strip().splitlines()[-1]
 
 
 def test_what_auto_is(until_settled):

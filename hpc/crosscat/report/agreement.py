@@ -23,8 +23,8 @@ from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.run.status import is_stopped
-from mpibayes.hpc.scalar import Scalar
-from mpibayes.hpc.settled import APART
+from mpibayes.hpc.scalar import SCORES, Scalar
+from mpibayes.hpc.settled import APART, Judgement
 
 SLACK = 0.02  # of the adjusted Rand index: chains this much farther from each other than from themselves still agree
 FARTHER = 1.02  # and if draws of two chains are this much farther from each other than from their own, on average
@@ -249,3 +249,9 @@ def contradicted(summaries: Sequence[ChainSummary], on: Sequence[Agreement]) -> 
     """True if chains contradict each other, or themselves, so that the result is not to be used yet. on: the columns
     and the rows of each view, or the rows of a mixture."""
     return any(c.climbed for c in summaries) or bool(on and worst(on) in ("different", "apart"))
+
+
+def predicts(summaries: Sequence[ChainSummary], settled: Judgement) -> bool:
+    """True if what several chains predict can be used, whichever clusters they have: their scores of held-out rows are
+    alike and have settled, and no chain climbs."""
+    return len(summaries) > 1 and settled.has(SCORES) and not any(c.climbed for c in summaries)

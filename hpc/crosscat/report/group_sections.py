@@ -16,6 +16,8 @@ VIEWS_SAID = 3  # views of which the verdict says the levels
 NAMES_SAID = 6  # groups of a level that the verdict names
 NAMED = 3  # columns of a view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
+PREDICTIONS = "Use the predictions; the groups of rows differ between the chains"
+VIEWS = "Use the views of the columns and the predictions; no groups of rows can be used"
 OF_GROUPS = (
     Field("#", "whole", "number, the largest first"), Field("group", "text", "what tells it from the others"),
     Field("rows", "whole"), Field("share", "share", "of the rows"),
@@ -31,8 +33,11 @@ def usable(p: RunSummary) -> bool:
 
 
 def sentences(p: RunSummary) -> list[str]:
-    """Say for the verdict which groups can be used; views with natural levels come first."""
+    """Say for the verdict which groups can be used; views with natural levels come first. Where there are none in any
+    view, a sentence says so of all."""
     views = [view for view in p.views if view.levels]
+    if len(views) > 1 and all(groups.judged(view.levels) for view in views) and not usable(p):
+        return [groups.NOWHERE]
     views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
     lines = []
     for view in views[:VIEWS_SAID]:

@@ -22,6 +22,7 @@ from mpibayes.text import counted, enumerated
 COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows
 DETAILED = 8  # groups of a level whose columns the page has
 SAID = 3  # levels in sentences, of a kind
+NOWHERE = "No natural groups of rows in any view: at every level another run would draw other lines."
 EVERY = "No natural groups: at every level another run would draw other lines."
 
 
@@ -127,6 +128,11 @@ def in_words(levels: Sequence[ShownLevel]) -> list[str]:
 
 def any_usable(levels: Sequence[ShownLevel]) -> bool:
     return any(shown.level.natural or shown.level.usable for shown in levels)
+
+
+def judged(levels: Sequence[ShownLevel]) -> bool:
+    """True if several chains have judged the levels."""
+    return levels[0].level.judged
 
 
 def _numbers_of(levels: Sequence[Level]) -> str:

@@ -28,6 +28,7 @@ from mpibayes.hpc.posterior.sections import (
     pictured,
 )
 from mpibayes.hpc.posterior.tables import head, plain_table, sentence, span, use_it, warned
+from mpibayes.hpc.settled import APART
 from mpibayes.text import counted, percent
 
 TOP = 12  # clusters on the terminal
@@ -56,9 +57,7 @@ def verdict(p: RunSummary) -> Verdict:
     """Findings, agreement of the chains, and what to do next."""
     several, headline = len(p.summaries) > 1, ""
     if agreement.contradicted(p.summaries, p.agreements):
-        climbing = any(c.climbed for c in p.summaries)  # to where groups may be others, whether chains agree or not
-        sound = DOUBT if group_sections.usable(p) and not climbing else BAD
-        headline = group_sections.HEADLINE if sound == DOUBT else ""
+        sound, headline = _of_use(p)
     else:
         sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
     chains, following = _chains(p, several), _next(p, sound)
@@ -66,11 +65,33 @@ def verdict(p: RunSummary) -> Verdict:
     return Verdict(_found(p), chains, following, sound, **more)
 
 
+def _of_use(p: RunSummary) -> tuple[str, str]:
+    """What can be used of chains that contradict each other, and the headline that says it."""
+    if any(c.climbed for c in p.summaries):  # to where groups may be others, whether chains agree or not
+        return BAD, ""
+    if group_sections.usable(p):
+        return DOUBT, group_sections.HEADLINE
+    if p.predicts:
+        return DOUBT, group_sections.VIEWS if p.same_views else group_sections.PREDICTIONS
+    return BAD, ""
+
+
+def _of_predictions(p: RunSummary) -> list[str]:
+    """Say what can be used where groups cannot."""
+    if not p.predicts or group_sections.usable(p) or not agreement.contradicted(p.summaries, p.agreements):
+        return []
+    said = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
+    if p.same_views:
+        said.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns.")
+    return said
+
+
 def _found(p: RunSummary) -> list[str]:
     run = p.run
     said = [] if run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
     if not p.views:
         return [*said, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
+    said += _of_predictions(p)
     said += group_sections.sentences(p)
     if p.run.several:
         telling = [view for view in p.views if not view.slight]
@@ -115,7 +136,8 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 
 def _next(p: RunSummary, sound: str) -> list[str]:
     use_groups = group_sections.use_them(p) if sound != BAD else []
-    return [*use_groups, *p.advice.steps, *use_it(p.run, sound)]
+    usable = GOOD if sound != BAD and p.predicts else sound
+    return [*use_groups, *use_it(p.run, usable), *p.advice.steps]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------

@@ -140,6 +140,17 @@ class RunSummary:
         """On all partitions: none is worse (`agreement.worst`)."""
         return agreement.worst(self.agreements) if self.agreements else "unknown"
 
+    @property
+    def predicts(self) -> bool:
+        """True if predictions can be used, whatever the clusters are."""
+        return agreement.predicts(self.summaries, self.settled)
+
+    @property
+    def same_views(self) -> bool:
+        """True if all chains have found the same views."""
+        a = self.of_columns
+        return a is not None and len(a.groups) == 1 and bool(a.between(a.ari).min(initial=1.0) >= agreement.ALIKE)
+
     @cached_property
     def advice(self) -> Advice:
         """Advice where the chains do not agree, have not settled, or where there is one."""
@@ -200,10 +211,13 @@ def _agreements(
 
 
 def contradicted(run: Posterior) -> bool:
-    """Judge a run as `agreement.contradicted` does, with no more of a report than that takes."""
+    """Judge a run as `agreement.contradicted` does, with no more of a report than that takes. Chains whose scores have
+    settled do not contradict each other in what answers are made of, which are averages over their draws."""
     run.read_traces()
     run.require_draws()
     summaries = [agreement.summarise_chain(c, run.scalars) for c in run.chains]
+    if agreement.predicts(summaries, _judged(run)):
+        return False
     r_hat = summary_of([c.later()["log_joint"] for c in run.chains]).r_hat
     kept = run.kept()
     if agreement.contradicted(summaries, []) or (kept and agreement.gap_of(summaries, r_hat)):

@@ -125,7 +125,7 @@ def burn_in(config: Config, n_rows: int, n_shards: int) -> int:
     if config.run.burn_in != "auto":
         return config.run.burn_in
     growth = growth_cycles(config, n_rows)
-    least = settled.BURN_IN if config.run.until == "settled" else cycles  # it may end long before run.cycles
+    least = settled.BURN_IN if config.run.judged else cycles  # it may end long before run.cycles
     if growth == 0:
         return min(cycles // 5, least)
     growth = cycles // 2 if growth is None else growth
@@ -209,5 +209,5 @@ def counting_in_words(config: Config) -> str:
     if config.burn_in >= config.run.cycles:
         return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
     later = ", once all rows are in" if config.of(Anneal).schedule == "seconds" else ""
-    ends = ", or fewer: it ends once it has settled" if config.run.until == "settled" else ""
+    ends = ", or fewer: it ends once it has settled" if config.run.judged else ""
     return f"draws count from cycle {config.burn_in + 1} of {config.run.cycles}{later}{ends}"

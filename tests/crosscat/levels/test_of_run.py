@@ -15,6 +15,7 @@ from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels import of_run
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
 from mpibayes.hpc.crosscat.report import distribution, group_sections, groups
+from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.sections import verdict
 from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.representative import representatives
@@ -22,6 +23,7 @@ from mpibayes.hpc.posterior.sections import BAD, DOUBT, Stops
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.settled import Judgement
 from tests.crosscat.report.runs import make_run, planted, write_planted
 
 
@@ -192,6 +194,38 @@ def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_d
     climbing = verdict(p)
     assert climbing.headline == "" and climbing.sound == BAD
     assert not any("--groups" in step for step in climbing.next)
+
+
+SETTLED = Judgement(200, {"clusters": ("R-hat 1.800 of the entropy",), "scores": ()}, {"scores": 157})
+
+
+def test_predictions_are_of_use_where_groups_are_not(run_dir):
+    """Chains whose scores have settled predict alike, whichever clusters they have; one that climbs does not."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    view.agreement = replace(view.agreement, gap=500.0)
+    view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
+    not_settled = verdict(p)
+    assert not_settled.sound == BAD and not any("Predictions can be used" in line for line in not_settled.found)
+    p.settled = SETTLED
+    found = verdict(p)
+    assert found.sound == DOUBT and found.headline == group_sections.PREDICTIONS
+    assert found.found[0].startswith("Predictions can be used") and found.next[0].startswith("Use it: mpibayes predict")
+    p.of_columns = Agreement(np.eye(2) * 0.01 + 0.99, np.zeros((2, 2)), 7, gap=500.0)
+    assert verdict(p).headline == group_sections.VIEWS and "same 1 view" in verdict(p).found[1]
+    p.of_columns = replace(p.of_columns, ari=np.eye(2))
+    assert verdict(p).headline == group_sections.PREDICTIONS, "views differ"
+    p.summaries[0] = replace(p.summaries[0], climbed=500.0)
+    assert verdict(p).sound == BAD
+
+
+def test_no_groups_in_any_view_are_said_once(run_dir):
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    p.views = [view, view]
+    natural = group_sections.sentences(p)
+    view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
+    assert len(natural) > 1 and group_sections.sentences(p) == [groups.NOWHERE]
 
 
 def test_levels_in_words():
