@@ -6,21 +6,13 @@ from scipy.stats import entropy
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.partitions import (
-    by_size,
-    contingency,
-    jaccard,
-    nearest,
-    ordered_sizes,
-    similarity,
-    typical,
-    variations,
-)
+from mpibayes.hpc.crosscat.partitions import by_size, contingency, jaccard, nearest, ordered_sizes, typical, variations
 from mpibayes.hpc.crosscat.report import profiles as summary
 from mpibayes.hpc.crosscat.report.telling import shared_of
 from mpibayes.hpc.crosscat.representative import Compared, _chosen
 from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT, mixing_warnings, r_hat_in_words, summary_of
+from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.text import number, percent, spread, took
