@@ -32,6 +32,8 @@ from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 
+MOST_KNOWN = 128  # sets of columns whose components are kept
+
 
 @dataclass
 class CycleInfo:
@@ -99,7 +101,7 @@ class Mixture:
                 strata = agree(comm, lambda: load_strata(self.shards, strata_of), "read the strata of its rows")
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
             self.growth = Growth(comm, settings.annealing, sizes, strata, settings.seed, chain)
-        self.cycles = 0
+        self.cycles, self.late = 0, moves.later(n_rows * len(columns))
         self.units = units(columns, settings.blocks)
         self.law = None
         if settings.view_concentration is not None:
@@ -109,6 +111,7 @@ class Mixture:
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
         looked_at = columns if settings.likelihood else ()
         self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
+        self._known: dict[frozenset[str], Components] = {}  # of sets of columns that moves ask for again and again
         names, self.views = [[column.name for column in columns]], []
         self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
         self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
@@ -164,12 +167,17 @@ class Mixture:
         return View(self.comm, names, *of)
 
     def _components(self, names: Collection[str]) -> Components:
-        s = self.settings
+        s, which = self.settings, frozenset(names)
         for view in self.views:
-            if set(view.columns) == set(names):
+            if which == set(view.columns):
                 return view.components
-        blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
-        return Components(renumbered(self._modelled(names)), self.priors, blocks) if s.likelihood else Components([])
+        if which not in self._known:
+            blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
+            columns = renumbered(self._modelled(which))  # none where cells are not looked at
+            if len(self._known) == MOST_KNOWN:
+                self._known.clear()
+            self._known[which] = Components(columns, self.priors, blocks if s.likelihood else {})
+        return self._known[which]
 
     def _cells(self, names: Collection[str], held: Sequence[Held]) -> Gather:
         return Gather(self._modelled(names), held, self.settings.blocks)
@@ -284,7 +292,7 @@ class Mixture:
     def _split_and_merge(self) -> Tally:
         tally, every = Tally(), self.settings.split_merge
         n_views = len(self.views)
-        due = [view for v, view in enumerate(self.views) if moves.due(every, self.cycles, v, n_views)]
+        due = [view for v, view in enumerate(self.views) if moves.due(every, self.cycles, v, n_views, late=self.late)]
         done = [view.split_and_merge(self.cycles) for view in due]
         changed = [view for view, (_, moved) in zip(due, done) if moved]
         if changed:
@@ -303,14 +311,15 @@ class Mixture:
         self.comm.broadcast(process)
         self.process = tuple(process.tolist())
         before, every, moved = self.view_of_unit, self.settings.column_moves, 0
-        if moves.due(every, self.cycles, often=scan.OFTEN):
+        if moves.due(every, self.cycles, often=scan.OFTEN, late=self.late):
             chosen, partitions = scan.scan(self.comm, self.views, self.units, self.process, self.cycles)
             moved = sum(a != b for a, b in zip(before, chosen))
             if moved:
                 self._regroup(chosen, partitions)
             del partitions  # of all rows
-        tried = self.settings.view_moves if self.settings.likelihood and moves.due(every, self.cycles) else 0
-        accepted = 0
+        accepted, tried = 0, self.settings.view_moves if self.settings.likelihood else 0
+        if not moves.due(every, self.cycles, late=self.late):
+            tried = 0
         for number in range(tried):
             try:
                 found = self.move_of_views(self, number).run()
