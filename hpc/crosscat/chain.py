@@ -101,7 +101,7 @@ class Mixture:
                 strata = agree(comm, lambda: load_strata(self.shards, strata_of), "read the strata of its rows")
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
             self.growth = Growth(comm, settings.annealing, sizes, strata, settings.seed, chain)
-        self.cycles, self.late = 0, moves.later(n_rows * len(columns))
+        self.cycles = 0
         self.units = units(columns, settings.blocks)
         self.law = None
         if settings.view_concentration is not None:
@@ -292,7 +292,7 @@ class Mixture:
     def _split_and_merge(self) -> Tally:
         tally, every = Tally(), self.settings.split_merge
         n_views = len(self.views)
-        due = [view for v, view in enumerate(self.views) if moves.due(every, self.cycles, v, n_views, late=self.late)]
+        due = [view for v, view in enumerate(self.views) if moves.due(every, self.cycles, v, n_views)]
         done = [view.split_and_merge(self.cycles) for view in due]
         changed = [view for view, (_, moved) in zip(due, done) if moved]
         if changed:
@@ -311,14 +311,14 @@ class Mixture:
         self.comm.broadcast(process)
         self.process = tuple(process.tolist())
         before, every, moved = self.view_of_unit, self.settings.column_moves, 0
-        if moves.due(every, self.cycles, often=scan.OFTEN, late=self.late):
+        if moves.due(every, self.cycles, often=scan.OFTEN):
             chosen, partitions = scan.scan(self.comm, self.views, self.units, self.process, self.cycles)
             moved = sum(a != b for a, b in zip(before, chosen))
             if moved:
                 self._regroup(chosen, partitions)
             del partitions  # of all rows
         accepted, tried = 0, self.settings.view_moves if self.settings.likelihood else 0
-        if not moves.due(every, self.cycles, late=self.late):
+        if not moves.due_for_views(every, self.cycles, self.n_rows * len(self.columns)):
             tried = 0
         for number in range(tried):
             try:

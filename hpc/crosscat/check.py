@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.given_priors import GammaPrior
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
-from mpibayes.hpc.crosscat.moves.round import OFTEN, later
+from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import strategy, views
@@ -252,7 +252,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {_in_views(n_clusters, timing)})"
 
-    speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config, data), timing)
+    speed = Speed.of(data.columns, data.n_rows, n_shards, _cycles_per_round(config), timing)
     cycle_s = speed.cycle_s(working)
     start_s = timing.start_s * data.n_rows / timing.n_rows
     start_s += timing.search_s * sample / timing.n_rows * -(-searches // max(at_once, min(ranks, searches)))
@@ -287,13 +287,13 @@ def _in_views(n_clusters: int, timing: Timing) -> str:
     return clusters if timing.n_views == 1 else f"{clusters} in each of {timing.n_views} views"
 
 
-def _cycles_per_round(config: Config, data: Data) -> float:
+def _cycles_per_round(config: Config) -> float:
     """Cycles of the run for each round of split and merge moves; 0: there is none."""
     moves, cycles = config.of(Sampler).split_merge, config.run.cycles
     if moves != "auto":
         return moves
     often = min(cycles, OFTEN)
-    return cycles / (often + (cycles - often) / later(data.n_rows * len(data.columns)))
+    return cycles / (often + (cycles - often) / EVERY)
 
 
 def _start(config: Config) -> tuple[str, int]:

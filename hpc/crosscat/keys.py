@@ -188,8 +188,7 @@ class Sampler(Section):
     )
     split_merge: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles between two rounds of split and merge moves; auto: every cycle at first, later every fourth, on small "
-        "tables every 16th; 0: none",
+        "cycles between two rounds of split and merge moves; auto: every cycle at first, later every fourth; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
     init: Literal["auto", "one", "random", "sequential", "prior", "overdispersed", "labels"] = key(

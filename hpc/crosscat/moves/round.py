@@ -14,23 +14,24 @@ from mpibayes.hpc.crosscat.moves.ledger import Ledger
 
 KINDS = [guided, informed, by_level, by_pattern]
 OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
-SMALL = 500_000  # cells of a table on which a round costs as much as many sweeps
-SELDOM = 16  # cycles between two there, once the partition has taken shape
+SMALL, SELDOM = 500_000, 16  # cells of a table where moves of views take as long as many sweeps; cycles between them
 AT_ONCE = 2  # views that have a round in one cycle, about
 
 
-def later(n_cells: int) -> int:
-    """Cycles between two rounds on a table of so many cells, once its partition has taken shape."""
-    return SELDOM if n_cells <= SMALL else EVERY
-
-
-def due(every: int | None, cycle: int, view: int = 0, n_views: int = 1, often: int = OFTEN, late: int = EVERY) -> bool:
-    """Whether a round of split and merge moves of a view ends a cycle; by its number alone, never by the state. None:
-    in every cycle at first, until `often`, then in every fourth, and after OFTEN in every `late`-th; several views take
-    turns, and have one in every fourth cycle at least until then."""
+def due(every: int | None, cycle: int, view: int = 0, n_views: int = 1, often: int = OFTEN) -> bool:
+    """Whether a round of split and merge moves of a view ends a cycle. None: in every cycle at first, until `often`,
+    then in every fourth; several views take turns, and have one in every fourth cycle at least."""
     if every is None:
-        every = min(EVERY, -(-n_views // AT_ONCE)) if cycle <= often else EVERY if cycle <= OFTEN else late
+        every = min(EVERY, -(-n_views // AT_ONCE)) if cycle <= often else EVERY
     return every > 0 and (cycle + (view if n_views > 1 else 0)) % every == 0
+
+
+def due_for_views(every: int | None, cycle: int, n_cells: int) -> bool:
+    """Whether splits and merges of views end a cycle; by its number and the table's size alone, never by the state.
+    None: as rounds do, but on a small table in every SELDOM-th cycle after OFTEN, when hardly any is accepted."""
+    if every is None and n_cells <= SMALL and cycle > OFTEN:
+        every = SELDOM
+    return due(every, cycle)
 
 
 def run(ledger: Ledger) -> None:

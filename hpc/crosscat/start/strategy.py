@@ -14,7 +14,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc import settled
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat.keys import Anneal, Model, Sampler, growing_schedule
-from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN, SELDOM
+from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
 from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
 
@@ -169,7 +169,7 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
     settings, every = annealing(config, n_rows), config.of(Sampler).split_merge
     rows = "all rows" if settings is None else f"{min(settings.start_rows, n_rows):,} of {n_rows:,} rows"
     if every == "auto":
-        moves = f"in every cycle until {OFTEN}, then every {EVERY} cycles, or on a small table every {SELDOM}"
+        moves = f"in every cycle until {OFTEN}, then every {EVERY} cycles"
     else:
         moves = "never" if every == 0 else "in every cycle" if every == 1 else f"every {every} cycles"
     if config.of(Model).has_views and how != "labels":
