@@ -7,6 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpibayes.errors import NumericalError
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.kernels.mixture import updates
+
+NO_WEIGHT = "a hyperparameter's weight on its grid is not a number"
 
 
 def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> np.ndarray:
@@ -20,7 +24,7 @@ def pick_on_grid(log_weight: np.ndarray, u: np.ndarray) -> np.ndarray:
     cumulative = weight.cumsum(axis=-1)
     total = cumulative[..., -1:]
     if not np.isfinite(total).all():
-        raise NumericalError("a hyperparameter's weight on its grid is not a number")
+        raise NumericalError(NO_WEIGHT)
     return (cumulative <= u[..., None] * total).sum(axis=-1)
 
 
@@ -38,11 +42,15 @@ class Grids:
         for row, grid in zip(self.points, grids):
             row[: len(grid)] = grid
 
-    def learned(self, first: int, last: int) -> np.ndarray:
-        """Those of the columns first..last-1 that have more than one point."""
-        return first + np.flatnonzero(self.length[first:last] > 1)
 
-    def draw(self, columns: np.ndarray, score: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """A value for each of `columns` (c,), by log weights score (G, c) and uniforms u (c,)."""
-        score = np.where(np.isnan(self.points[columns]), -np.inf, score.T)
-        return self.points[columns, pick_on_grid(score, u)]
+def draw_numbers(s: tuple, hyper: np.ndarray, columns: slice, grids: Sequence[Grids], stream: Stream) -> np.ndarray:
+    """The hyperparameters (columns, F) of some real or count columns, drawn from their grids one after another given
+    the others. s, hyper (C, F): of all columns of the kind; grids: of each of the F. The id of a draw is F times the
+    column's number among all, and which of the F it is."""
+    hyper, n_hyper = hyper.copy(), hyper.shape[1]
+    ids = np.arange(n_hyper * columns.start, n_hyper * columns.stop)
+    try:
+        updates.draw_numbers(s, hyper, columns.start, columns.stop, grids, stream.uniforms(ids).reshape(-1, n_hyper))
+    except FloatingPointError:
+        raise NumericalError(NO_WEIGHT) from None
+    return hyper[columns]

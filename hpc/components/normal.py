@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import gammaln, stdtrit
+from scipy.special import stdtrit
 
 from mpibayes.hpc.components.component import Array, PriorKey
-from mpibayes.hpc.components.grid import Grids, as_grid
+from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels.mixture import updates
 
 MEAN, KAPPA, NU, VARIANCE = range(4)
 NAMES = ("mean", "kappa", "nu", "variance")
@@ -26,32 +27,15 @@ MEAN_GRID = np.linspace(-2.0, 2.0, 9)
 KAPPA_GRID = np.geomspace(0.01, 1.0, 9)
 NU_GRID = 2.0 ** np.arange(7)  # powers of two exactly: the kernels score such columns together
 VARIANCE_GRID = np.geomspace(1e-4, 1.0, 13)  # bounded below: a density has no bound at a repeated value
-AT_ONCE = 2**18  # (grid point, column, cluster) cells that are scored together
 
 
 def posterior(normal: np.ndarray, n, mean, scatter):
     """(mean, kappa, nu, nu * variance) given moments, each shaped as `n`. normal is (R, 4) or broadcasts."""
-    return _posterior(*(normal[..., i, None] for i in range(4)), n, mean, scatter)
-
-
-def _posterior(m0, kappa0, nu0, variance0, n, mean, scatter):
+    m0, kappa0, nu0, variance0 = (normal[..., i, None] for i in range(4))
     kappa, nu = kappa0 + n, nu0 + n
     location = (kappa0 * m0 + n * mean) / kappa
     spread = nu0 * variance0 + scatter + n * kappa0 / kappa * (m0 - mean) ** 2
     return location, kappa, nu, spread
-
-
-def log_marginal_cells(normal, n, mean, scatter) -> np.ndarray:
-    """Log marginal likelihood of each column and cluster; normal (..., R, 4), moments (R, K)."""
-    return _log_marginal(*(normal[..., i, None] for i in range(4)), n, mean, scatter)
-
-
-def _log_marginal(m0, kappa0, nu0, variance0, n, mean, scatter):
-    """The hyperparameters may be of different shapes: what depends on few of them is computed for few."""
-    _, kappa, nu, spread = _posterior(m0, kappa0, nu0, variance0, n, mean, scatter)
-    by_nu = gammaln(0.5 * nu) - gammaln(0.5 * nu0) - 0.5 * n * np.log(np.pi)
-    by_kappa = 0.5 * np.log(kappa0 / kappa)
-    return by_nu + by_kappa + 0.5 * nu0 * np.log(nu0 * variance0) - 0.5 * nu * np.log(spread)
 
 
 def merge_moments(a: tuple, b: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -134,10 +118,10 @@ class Normal:
         return merge_moments(a, b)
 
     def log_marginal(self, normal: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
-        return log_marginal_cells(normal[columns], *(a[columns] for a in s)).sum(axis=-1)
+        return updates.number_marginals(s, normal, columns.start, columns.stop)[0]
 
     def log_marginal_clusters(self, normal: np.ndarray, s: tuple) -> np.ndarray:
-        return log_marginal_cells(normal, *s).sum(axis=0)
+        return updates.number_marginals(s, normal, 0, len(self))[1]
 
     def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return s
@@ -155,18 +139,7 @@ class Normal:
 
     def update(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""
-        (n, mean, scatter), normal, stream = s, normal.copy(), replace(stream, sub=self.substreams[0])
-        for i, grids in enumerate(self.grids):
-            learned = grids.learned(columns.start, columns.stop)
-            step = max(1, AT_ONCE // (grids.points.shape[1] * max(1, n.shape[1])))
-            for start in range(0, len(learned), step):
-                r = learned[start : start + step]
-                trial = [normal[r, j, None] for j in range(4)]
-                trial[i] = grids.points[r].T[:, :, None]
-                with np.errstate(invalid="ignore"):  # NaN stands where a shorter grid has no point
-                    score = _log_marginal(*trial, n[r], mean[r], scatter[r]).sum(axis=-1)
-                normal[r, i] = grids.draw(r, score, stream.uniforms(4 * r + i))
-        return normal[columns]
+        return draw_numbers(s, normal, columns, self.grids, replace(stream, sub=self.substreams[0]))
 
     def draw(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """location, half_precision, constant: log density = constant - half_precision (x - location)^2.

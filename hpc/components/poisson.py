@@ -13,23 +13,15 @@ import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc.components.component import Array, PriorKey
-from mpibayes.hpc.components.grid import Grids, as_grid
+from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels.mixture import updates
 
 NAMES = ("shape", "rate")
 SHAPE_GRID = np.geomspace(0.05, 50.0, 13)
 RATE_GRID = np.geomspace(0.01, 100.0, 17)  # in units of 1 / (mean of the column)
-
-
-def log_marginal_cells(gamma, n, total) -> np.ndarray:
-    """Log marginal likelihood, without 1 / x!, of each column and cluster; gamma (..., Q, 2), n and total (Q, K)."""
-    return _log_marginal(gamma[..., 0, None], gamma[..., 1, None], n, total)
-
-
-def _log_marginal(a, b, n, total):
-    return a * np.log(b) - gammaln(a) + gammaln(a + total) - (a + total) * np.log(b + n)
 
 
 class NegativeBinomial(Numbers):
@@ -101,11 +93,11 @@ class Poisson:
 
     def log_marginal(self, gamma: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         """Without the 1 / x!."""
-        return log_marginal_cells(gamma[columns], *(a[columns] for a in s)).sum(axis=-1)
+        return updates.number_marginals(s, gamma, columns.start, columns.stop)[0]
 
     def log_marginal_clusters(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
         """Without the 1 / x!."""
-        return log_marginal_cells(gamma, *s).sum(axis=0)
+        return updates.number_marginals(s, gamma, 0, len(self))[1]
 
     def cell_moments(self, s: tuple):
         raise NotImplementedError("the cells are counted as they are")
@@ -123,16 +115,7 @@ class Poisson:
 
     def update(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""
-        (n, total), gamma, stream = s, gamma.copy(), replace(stream, sub=self.substreams[0])
-        for i, grids in enumerate(self.grids):
-            r = grids.learned(columns.start, columns.stop)
-            if len(r):
-                trial = [gamma[r, j, None] for j in range(2)]
-                trial[i] = grids.points[r].T[:, :, None]
-                with np.errstate(invalid="ignore"):  # NaN stands where a shorter grid has no point
-                    score = _log_marginal(*trial, n[r], total[r]).sum(axis=-1)
-                gamma[r, i] = grids.draw(r, score, stream.uniforms(2 * r + i))
-        return gamma[columns]
+        return draw_numbers(s, gamma, columns, self.grids, replace(stream, sub=self.substreams[0]))
 
     def draw(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """(log_rate, rate): log probability = x log_rate - rate - log x!.

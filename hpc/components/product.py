@@ -12,7 +12,7 @@ import numpy as np
 from mpibayes.hpc.components.component import Component
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.kinds import KINDS
-from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.components.statistics import NAMES, Statistics
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import ARRAYS, Column
 
@@ -60,6 +60,7 @@ class Components:
             own = [c for stored in kind.stored for c in sorted(columns, key=lambda c: c.index) if c.block == stored]
             self.kinds.append(kind(own, priors or {}, joint or {}))
         vars(self).update({kind.name: kind for kind in self.kinds})
+        self._present = [(place, kind) for place, kind in enumerate(self.kinds) if len(kind)]
 
     @property
     def exact(self) -> bool:
@@ -94,8 +95,10 @@ class Components:
     def union(self, a: Statistics, b: Statistics) -> Statistics:
         """Statistics of clusters of `a` joined with those of `b`, pair by pair; one of them may have one cluster."""
         longer = a if len(a) >= len(b) else b
-        both = (kind.merge(a.of(kind), b.of(kind)) if len(kind) else longer.of(kind) for kind in self.kinds)
-        return Statistics(a.size + b.size, *(m for merged in both for m in merged))
+        arrays = {**vars(longer), "size": a.size + b.size}
+        for _, kind in self._present:
+            arrays.update(zip(NAMES[kind.name], kind.merge(a.of(kind), b.of(kind))))
+        return Statistics(**arrays)
 
     @property
     def everything(self) -> Part:
@@ -138,12 +141,19 @@ class Components:
         hyper and s are of all columns; of `hyper` only the part's rows matter. The result has the part's rows.
         """
         stream = Stream(purpose=Purpose.PARAMETERS, **key)
-        found = {array.name: np.zeros((0, len(s)), array.dtype) for kind in self.kinds for array in kind.parameters}
-        for kind, *of, own in self._each(hyper, s, part):
-            found.update(zip((array.name for array in kind.parameters), kind.draw(*of, own, stream)))
+        found = {}
+        for kind, own in zip(self.kinds, part):
+            for array in kind.parameters:
+                cut = kind.cuts[array.axis]
+                found[array.name] = np.zeros((int(cut[own.stop] - cut[own.start]), len(s)), array.dtype)
+        if len(s):  # there are none where one shard has all clusters
+            for kind, *of, own in self._each(hyper, s, part):
+                found.update(zip((array.name for array in kind.parameters), kind.draw(*of, own, stream)))
         return Parameters(**found)
 
     def _each(self, hyper: Hyper, s: Statistics, part: Part):
         """Every kind that has columns in the part, with its hyperparameters, its statistics, and these columns."""
-        pairs = ((kind, own) for kind, own in zip(self.kinds, part) if own.stop > own.start)
-        return ((kind, getattr(hyper, kind.hyper), s.of(kind), own) for kind, own in pairs)
+        for place, kind in self._present:
+            own = part[place]
+            if own.stop > own.start:
+                yield kind, getattr(hyper, kind.hyper), s.of(kind), own

@@ -10,6 +10,8 @@ import numpy as np
 from mpibayes.hpc.components.component import Component
 from mpibayes.hpc.components.kinds import KINDS
 
+NAMES = {kind.name: tuple(array.name for array in kind.statistics) for kind in KINDS}
+
 
 class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS for a in kind.statistics)])):
     """Sufficient statistics of K clusters for every column: the arrays that `kernels.accumulate` returns, in its order.
@@ -23,7 +25,8 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
 
     def of(self, kind: Component | type[Component]) -> tuple[np.ndarray, ...]:
         """Those of one kind, as its methods take them."""
-        return tuple(getattr(self, array.name) for array in kind.statistics)
+        arrays = vars(self)
+        return tuple([arrays[name] for name in NAMES[kind.name]])
 
     def take(self, clusters: Sequence[int]) -> Statistics:
         """The statistics of some clusters, in the order given."""

@@ -32,6 +32,8 @@ from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 
+MOST_KNOWN = 128  # sets of columns whose components are kept
+
 
 @dataclass
 class CycleInfo:
@@ -109,6 +111,7 @@ class Mixture:
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
         looked_at = columns if settings.likelihood else ()
         self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
+        self._known: dict[frozenset[str], Components] = {}  # of sets of columns that moves ask for again and again
         names, self.views = [[column.name for column in columns]], []
         self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
         self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
@@ -164,12 +167,17 @@ class Mixture:
         return View(self.comm, names, *of)
 
     def _components(self, names: Collection[str]) -> Components:
-        s = self.settings
+        s, which = self.settings, frozenset(names)
         for view in self.views:
-            if set(view.columns) == set(names):
+            if which == set(view.columns):
                 return view.components
-        blocks = {b: of for b, of in s.blocks.items() if set(of["columns"]) <= set(names)}
-        return Components(renumbered(self._modelled(names)), self.priors, blocks) if s.likelihood else Components([])
+        if which not in self._known:
+            blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
+            columns = renumbered(self._modelled(which))  # none where cells are not looked at
+            if len(self._known) == MOST_KNOWN:
+                self._known.clear()
+            self._known[which] = Components(columns, self.priors, blocks if s.likelihood else {})
+        return self._known[which]
 
     def _cells(self, names: Collection[str], held: Sequence[Held]) -> Gather:
         return Gather(self._modelled(names), held, self.settings.blocks)
@@ -309,8 +317,9 @@ class Mixture:
             if moved:
                 self._regroup(chosen, partitions)
             del partitions  # of all rows
-        tried = self.settings.view_moves if self.settings.likelihood and moves.due(every, self.cycles) else 0
-        accepted = 0
+        accepted, tried = 0, self.settings.view_moves if self.settings.likelihood else 0
+        if not moves.due_for_views(every, self.cycles, self.n_rows * len(self.columns)):
+            tried = 0
         for number in range(tried):
             try:
                 found = self.move_of_views(self, number).run()

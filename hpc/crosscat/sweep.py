@@ -97,8 +97,12 @@ class Step:
         """
         n_1, has_tail = len(self.kept), shard.index in self.opened
         free = self.owner[self.kept] == shard.index
-        order, draw = self.free_of_owners if not free.any() else (local_order(free, self.shared.anchor), None)
-        if draw is None:
+        if not n_1:  # one shard has all clusters
+            order, draw = np.zeros(0, np.int64), None
+        elif not free.any():
+            order, draw = self.free_of_owners
+        else:
+            order = local_order(free, self.shared.anchor)
             draw = instantiated(self.shared, order, int(free.sum()))
         base = padded(n_1)
         to_local = np.full(len(self.private), -1, np.int32)
@@ -131,7 +135,7 @@ class Step:
         tail.load(Statistics(*kernels.accumulate(shard.rows, z, len(mine), self.prior.offsets, relabel=slot)))
         return tail
 
-    def _sweep(self, shard: Shard, z: np.ndarray, draw: kernels.Instantiated, tail, steps) -> int:
+    def _sweep(self, shard: Shard, z: np.ndarray, draw: kernels.Instantiated | None, tail, steps) -> int:
         seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]
         rows = shard.rows, z, shard.start, seed, cycle
         if steps is not None:

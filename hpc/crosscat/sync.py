@@ -96,14 +96,16 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
     clusters = [len(owner) for owner in owners]
     owned, anchor = np.zeros(sum(clusters), np.int64), np.full(sum(clusters), kernels.UNANCHORED, np.uint64)
     own, least = apart(owned, clusters), apart(anchor, clusters)  # of each view, in these
-    for view, owner, *here in zip(views, owners, own, least):
-        _own(view, owner, cycle, *here)
-    comm.sum_everywhere(owned)
-    comm.least_everywhere(anchor)
-    moments = [Moments(view.components) for view in views]
-    merged = merge_moments_up(
-        comm, moments, [view.labelled() for view in views], clusters, views[0].n_shards, everywhere=True
-    )
+    if views[0].n_shards == 1:  # it owns all clusters, and none has an anchor
+        owned[:] = np.concatenate([view.counts.size for view in views])
+    else:
+        for view, owner, *here in zip(views, owners, own, least):
+            _own(view, owner, cycle, *here)
+        comm.sum_everywhere(owned)
+        comm.least_everywhere(anchor)
+    moments = [view.moments for view in views]
+    each = [[kind.of(rows, z, k) for rows, z in view.labelled()] for kind, view, k in zip(moments, views, clusters)]
+    merged = merge_moments_up(comm, moments, each, clusters, views[0].n_shards, everywhere=True)
     for v, view in enumerate(views):
         statistics = moments[v].statistics(view.counts, merged[v])
         view.partition = Partition(view.counts.size, owners[v], own[v], statistics, least[v])
@@ -124,11 +126,12 @@ def total_statistics(
 ) -> Statistics | None:
     """Statistics of clusters 0..k-1 over all shards, on root. Collective.
 
-    labelled: (rows, labels) of each of this rank's shards, in order, gone through twice; negative labels are skipped.
+    labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
     """
-    total, moments = counted(components, labelled, k), Moments(components)
+    moments = Moments(components)
+    total, each = accumulated(moments, labelled, k)
     add_up(comm, [total])
-    merged = merge_moments_up(comm, [moments], [labelled], [k], n_shards)
+    merged = merge_moments_up(comm, [moments], [each], [k], n_shards)
     return moments.statistics(total, merged[0]) if comm.rank == 0 else None
 
 
@@ -136,9 +139,10 @@ def statistics(
     comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Statistics:
     """The same on every rank. Collective."""
-    total, moments = counted(components, labelled, k), Moments(components)
+    moments = Moments(components)
+    total, each = accumulated(moments, labelled, k)
     add_up(comm, [total])
-    return moments.statistics(total, merge_moments_up(comm, [moments], [labelled], [k], n_shards, everywhere=True)[0])
+    return moments.statistics(total, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
 
 
 class Moments:
@@ -146,6 +150,7 @@ class Moments:
     array after another."""
 
     def __init__(self, components: Components):
+        self.components = components
         self._kinds = [kind for kind in components.kinds if not kind.exact]
         self._lengths = [int(kind.cuts[array.axis][-1]) for kind in self._kinds for array in kind.statistics]
         self.length = sum(self._lengths)
@@ -155,7 +160,12 @@ class Moments:
         if not self.length:
             return []
         measured = rows.only([stored for kind in INEXACT for stored in kind.stored])
-        part = Statistics(*kernels.accumulate(measured, z, k, np.zeros(1, np.int64)))
+        return self.within(Statistics(*kernels.accumulate(measured, z, k, np.zeros(1, np.int64))))
+
+    def within(self, part: Statistics) -> list[np.ndarray]:
+        """Of the statistics of one shard, flat."""
+        if not self.length:
+            return []
         return [array.astype(np.float64, copy=False).ravel() for kind in INEXACT for array in part.of(kind)]
 
     def merge(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -174,12 +184,12 @@ class Moments:
 
 
 def merge_moments_up(
-    comm: Communicator, kinds: Sequence[Moments], labelled: Sequence[Iterable], clusters: Sequence[int], n_shards: int,
-    everywhere: bool = False,
+    comm: Communicator, kinds: Sequence[Moments], each: Sequence[Sequence[list[np.ndarray]]], clusters: Sequence[int],
+    n_shards: int, everywhere: bool = False,
 ) -> list[np.ndarray]:  # fmt: skip
     """The moments of several views over all shards, end to end in one message: (length, K) of each, on root.
 
-    labelled: for each view (rows, labels) of each of this rank's shards, in order. Zeros off root, unless `everywhere`.
+    each: for each view the moments of each of this rank's shards, in order. Zeros off root, unless `everywhere`.
     """
     shapes = [(kind.length, k) for kind, k in zip(kinds, clusters)]
     lengths = [length * k for length, k in shapes]
@@ -194,13 +204,27 @@ def merge_moments_up(
     if not len(merged):
         return shaped(merged)
     parts = {}
-    for i, *views in zip(cut.of_rank(n_shards, comm.size, comm.rank), *labelled):
-        parts[i] = np.concatenate([a for kind, view, k in zip(kinds, views, clusters) for a in kind.of(*view, k)])
+    for i, *views in zip(cut.of_rank(n_shards, comm.size, comm.rank), *each):
+        parts[i] = np.concatenate([array for arrays in views for array in arrays])
     found = merge_up(comm, parts, n_shards, merge)
     merged = merged if found is None else found
     if everywhere:
         comm.broadcast(merged)
     return shaped(merged)
+
+
+def accumulated(
+    moments: Moments, labelled: Iterable[tuple[Rows, np.ndarray]], k: int
+) -> tuple[Counts, list[list[np.ndarray]]]:
+    """The counts of clusters 0..k-1 over this rank's shards, and the moments of each shard, by one pass over rows."""
+    components, each = moments.components, []
+    total, offsets = Counts.zeros(components, k), components.categorical.offsets
+    for rows, z in labelled:
+        part = Statistics(*kernels.accumulate(rows, z, k, offsets))
+        for name, array in total._asdict().items():
+            array += getattr(part, name)
+        each.append(moments.within(part))
+    return total, each
 
 
 def counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Counts:

@@ -75,7 +75,7 @@ class View:
         self.comm, self.columns, self.components, self.settings = comm, tuple(columns), components, settings
         self.shards, self.n_rows, self.n_shards = list(shards), n_rows, n_shards
         self.lane = in_lane(chain, lane)
-        self.law = PitmanYor.of(settings.concentration, settings.discount)
+        self.law, self.moments = PitmanYor.of(settings.concentration, settings.discount), sync.Moments(components)
         self.hyper = components.start(*self.law.start())
         self.z = [np.zeros(len(shard), np.int32) for shard in self.shards]
         self.n_labels = 1

@@ -86,6 +86,7 @@ _FIELDS = (
     ("v_location", "f8", 7), ("v_factor", "f8", 8), ("v_half", "f8", 6), ("v_constant", "f8", 6), ("v_without", "f8", 6),
 )
 _STATISTICS = tuple(name for name, _, _ in _FIELDS[:10])
+_FORM = {name: (dtype, kind) for name, dtype, kind in _FIELDS}
 
 
 cdef class Tail:
@@ -193,11 +194,21 @@ cdef class Tail:
         self.c.one_nu, self.c.by_power = False, NULL
         if not len(nu):
             return 0
-        powers = 2.0 ** np.arange(POWERS - 1, -1, -1)
-        self.c.one_nu = len(np.unique(nu)) == 1
-        if np.isin(nu, powers).all():
-            self.by_power = np.argsort(-nu, kind="stable").astype(np.int32)
-            self.power_ends = (nu[:, None] >= powers).sum(axis=0)
+        cdef const double[::1] each = np.ascontiguousarray(nu)
+        cdef int64_t r, p, n = each.shape[0], found = 0
+        cdef double power
+        self.c.one_nu = True
+        for r in range(n):
+            self.c.one_nu = self.c.one_nu and each[r] == each[0]
+        self.by_power, self.power_ends = np.empty(n, np.int32), np.empty(POWERS, np.int64)
+        for p in range(POWERS):  # columns by power, the greatest first, and in order within one
+            power = <double>(<int64_t>1 << (POWERS - 1 - p))
+            for r in range(n):
+                if each[r] == power:
+                    self.by_power[found] = <int32_t>r
+                    found += 1
+            self.power_ends[p] = found
+        if found == n:  # all of them are powers
             self.c.by_power, self.c.power_ends = &self.by_power[0], &self.power_ends[0]
         return 0
 
@@ -279,7 +290,7 @@ cdef class Tail:
         return 0
 
     def _field(self, name):
-        dtype, kind = next((d, k) for n, d, k in _FIELDS if n == name)
+        dtype, kind = _FORM[name]
         cdef int64_t start = self.starts[name], n_rows = self.items[<int>kind], capacity = self.c.capacity
         flat = self.buffer[start:start + n_rows * capacity * (4 if dtype[1] == "4" else 8)].view(dtype)
         if kind == 5:

@@ -71,6 +71,41 @@ def log_marginals(levels, beta, offsets, first, last):
     return cells.sum(axis=1), cells.sum(axis=0)
 
 
+def normal_marginal(hyper, n, mean, scatter):
+    """Normal with its conjugate prior: of one column's cells in one cluster (docs/math.md 1.5)."""
+    m0, kappa0, nu0, variance0 = hyper
+    kappa, nu = kappa0 + n, nu0 + n
+    spread = nu0 * variance0 + scatter + n * kappa0 / kappa * (m0 - mean) ** 2
+    of_nu = lgamma(0.5 * nu) - lgamma(0.5 * nu0) - 0.5 * n * log(pi) + 0.5 * log(kappa0 / kappa)
+    return of_nu + 0.5 * nu0 * log(nu0 * variance0) - 0.5 * nu * log(spread)
+
+
+def poisson_marginal(hyper, n, total):
+    """Poisson with a gamma prior, without the 1 / x! (docs/math.md 1.4)."""
+    a, b = hyper
+    return a * log(b) - lgamma(a) + lgamma(a + total) - (a + total) * log(b + n)
+
+
+def number_marginals(statistics, hyper, first, last):
+    """See updates.number_marginals."""
+    marginal, cells = (normal_marginal if len(statistics) == 3 else poisson_marginal), np.zeros(statistics[0].shape)
+    for c, k in np.ndindex(*cells.shape):
+        cells[c, k] = marginal(hyper[c].tolist(), *(float(array[c, k]) for array in statistics))
+    return cells[first:last].sum(axis=1), cells[first:last].sum(axis=0)
+
+
+def draw_numbers(statistics, hyper, first, last, grids, u):
+    """See updates.draw_numbers."""
+    for c in range(first, last):
+        for f, grid in enumerate(grids):
+            scores, points = [], grid.points[c, : grid.length[c]]
+            for point in points:
+                hyper[c, f] = point
+                scores.append(number_marginals(statistics, hyper, c, c + 1)[0][0])
+            below = np.cumsum(np.exp(np.array(scores) - max(scores)))
+            hyper[c, f] = points[np.searchsorted(below, u[c - first, f] * below[-1], side="right")]
+
+
 def log_shares(levels, offsets, label, spread):
     """See updates.log_shares."""
     out = np.zeros((len(offsets) - 1, levels.shape[1]))

@@ -7,6 +7,15 @@
 
 typedef struct { uint64_t seed, purpose, sub, cycle, chain; } stream_key; /* of a stream; sub < 2^32 */
 
+/* statistics of real columns, or without scatter of count columns, whose `mean` is the sum of their cells */
+typedef struct {
+    int64_t n_clusters;
+    const int64_t *n;
+    const double *mean, *scatter;
+} numbers_t;
+
+typedef struct { int64_t width; const int64_t *length; const double *points; } grid_t; /* of each column: [column][width] */
+
 #define LOOPS "updates_loops.h"
 #include "every_isa.h"
 
@@ -38,5 +47,13 @@ static inline void kernel_grid_scores_of_base(const int32_t *levels, int64_t fir
 static inline void kernel_shares(const int32_t *levels, const int64_t *offsets, int64_t n_columns, int64_t n_clusters,
                                  int64_t label, double spread, double *score) {
     DISPATCH(shares, levels, offsets, n_columns, n_clusters, label, spread, score);
+}
+static inline void kernel_number_marginals(const numbers_t *s, const double *hyper, int64_t n_hyper, int64_t first,
+                                           int64_t last, double *by_column, double *by_cluster) {
+    DISPATCH(number_marginals, s, hyper, n_hyper, first, last, by_column, by_cluster);
+}
+static inline int kernel_draw_numbers(const numbers_t *s, double *hyper, int64_t n_hyper, int64_t first, int64_t last,
+                                      const grid_t *grid, const double *u, double *scores) {
+    return DISPATCH(draw_numbers, s, hyper, n_hyper, first, last, grid, u, scores);
 }
 #endif

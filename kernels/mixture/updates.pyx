@@ -2,7 +2,7 @@
 
 Every draw has an id of its own within a stream, and its random numbers are those of Philox blocks (id, sub + attempt
 2^32, cycle, chain) under the key (seed, purpose). So draws can be dealt to ranks in any way. gammas.h has the draws,
-dirichlet.h the categorical columns; twin_updates.py is the same in plain Python. No result bit depends on the
+dirichlet.h the categorical columns, grids.h real and count ones; twin_updates.py is the same in plain Python. No result bit depends on the
 instruction set (MPIBAYES_ISA).
 """
 
@@ -28,6 +28,20 @@ cdef extern from "updates.h" nogil:
                             int64_t *, double *)
     void kernel_grid_scores_of_base(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *,
                                     int64_t *, double *)
+    ctypedef struct numbers_t:
+        int64_t n_clusters
+        const int64_t *n
+        const double *mean
+        const double *scatter
+
+    ctypedef struct grid_t:
+        int64_t width
+        const int64_t *length
+        const double *points
+
+    void kernel_number_marginals(const numbers_t *, const double *, int64_t, int64_t, int64_t, double *, double *)
+    int kernel_draw_numbers(const numbers_t *, double *, int64_t, int64_t, int64_t, const grid_t *, const double *,
+                            double *)
     void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, double *)
 
 
@@ -186,3 +200,75 @@ def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, column
                     kernel_grid_scores_of_base(&levels[0, 0], offsets[c], offsets[c + 1] - 1, n_clusters, &points[0],
                                                points.shape[0], &of_level[0], &observed[0], &view[i, 0])
     return out[:, :grid.n]
+
+
+cdef class _Numbers:
+    """Statistics of real columns (n, mean, scatter), or of count columns (n, sum), as the loops read them."""
+
+    cdef numbers_t c
+    cdef const int64_t[:, ::1] n
+    cdef const double[:, ::1] mean, scatter
+    cdef double[:, ::1] hyper
+    cdef int64_t n_columns, n_hyper
+
+    def __cinit__(self, statistics, hyper, int64_t first, int64_t last):
+        self.n, self.mean = map(np.ascontiguousarray, statistics[:2])
+        self.scatter = np.ascontiguousarray(statistics[2]) if len(statistics) == 3 else self.mean
+        self.hyper = hyper
+        self.n_columns, self.c.n_clusters, self.n_hyper = self.n.shape[0], self.n.shape[1], hyper.shape[1]
+        if np.shape(self.mean) != np.shape(self.n) or np.shape(self.scatter) != np.shape(self.n):
+            raise ValueError("the statistics have different forms")
+        if self.hyper.shape[0] != self.n_columns or self.n_hyper != (4 if len(statistics) == 3 else 2) \
+                or not 0 <= first <= last <= self.n_columns:
+            raise ValueError("statistics, hyperparameters and the range of columns do not fit together")
+        if self.n_columns and self.c.n_clusters:
+            self.c.n, self.c.mean = &self.n[0, 0], &self.mean[0, 0]
+        if len(statistics) == 3:  # some address, so that no cluster is still a real column's
+            self.c.scatter = &self.scatter[0, 0] if self.c.n else <const double *>1
+
+
+def number_marginals(statistics, hyper, int64_t first, int64_t last):
+    """Log marginal likelihood of the columns first..last-1 (docs/math.md 1.4, 1.5): summed over clusters
+    (last - first,), and over these columns (K,).
+
+    statistics: of real columns (n, mean, scatter), of count columns (n, sum), each (C, K), n int64, the others float64;
+    hyper: float64 (C, 4): mean, kappa, nu, variance, or (C, 2): shape, rate. Count cells go without their 1 / x!.
+    """
+    cdef _Numbers s = _Numbers(statistics, np.array(hyper, np.float64), first, last)
+    by_column, by_cluster = np.zeros(last - first), np.zeros(s.c.n_clusters)
+    cdef double[::1] column = by_column, cluster = by_cluster
+    if last > first and s.c.n_clusters:
+        with nogil:
+            kernel_number_marginals(&s.c, &s.hyper[0, 0], s.n_hyper, first, last, &column[0], &cluster[0])
+    return by_column, by_cluster
+
+
+def draw_numbers(statistics, double[:, ::1] hyper, int64_t first, int64_t last, grids, const double[:, ::1] u):
+    """Draw the hyperparameters of the columns first..last-1 from their grids, in place (docs/math.md 2.4): each one given
+    the others, in order.
+
+    statistics, hyper: as of `number_marginals`. grids: of each hyperparameter its `points`, float64 (C, G), and of each
+    column its `length`, int64 (C,), how many of them are its own; one point is kept as it is. u (last - first,
+    hyperparameters): uniforms. FloatingPointError where the weight of a point is not a number.
+    """
+    cdef _Numbers s = _Numbers(statistics, np.asarray(hyper), first, last)
+    cdef grid_t grid[4]
+    cdef const double[:, ::1] points
+    cdef const int64_t[::1] length
+    cdef int64_t f, most = 1
+    cdef int sound = True
+    if len(grids) != s.n_hyper or u.shape[0] != last - first or u.shape[1] != s.n_hyper:
+        raise ValueError("hyperparameters, grids and uniforms do not fit together")
+    if last == first:
+        return
+    for f in range(s.n_hyper):
+        points, length = grids[f].points, grids[f].length
+        if points.shape[0] != s.n_columns or length.shape[0] != s.n_columns or max(length) > points.shape[1]:
+            raise ValueError("grids and columns do not fit together")
+        grid[f].width, grid[f].points, grid[f].length = points.shape[1], &points[0, 0], &length[0]
+        most = max(most, points.shape[1])
+    cdef double[::1] scores = np.empty((most + 7) // 8 * 8)
+    with nogil:
+        sound = kernel_draw_numbers(&s.c, &hyper[0, 0], s.n_hyper, first, last, grid, &u[0, 0], &scores[0])
+    if not sound:
+        raise FloatingPointError("the weight of a point of a grid is not a number")

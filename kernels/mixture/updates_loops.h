@@ -3,4 +3,5 @@
 typedef uint64_t FN(vul_loose) __attribute__((vector_size(MB_BYTES), aligned(8), may_alias)); /* at any address */
 #include "gammas.h"
 #include "dirichlet.h"
+#include "grids.h"
 #include "lanes_end.h"

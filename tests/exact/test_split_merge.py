@@ -377,9 +377,9 @@ def test_steps_are_weighed_once_and_again_behind_a_change():
     mixture.start(np.array([0, 0, 1, 1, 2, 2]))
     ledger = cluster_book.Ledger(mixture.view, 1)
 
-    def weigh(ledger, step):
-        weighed.append((step, ledger.n_labels))
-        return (step, ledger.n_labels) if step in (2, 5) else None
+    def weigh(ledger, steps):
+        weighed.extend((step, ledger.n_labels) for step in steps)
+        return [(step, ledger.n_labels) if step in (2, 5) else None for step in steps]
 
     for step, numbers in ledger.steps(np.arange(8) == 4, weigh):
         found.append((step, *numbers[:2]))

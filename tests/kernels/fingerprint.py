@@ -4,6 +4,7 @@ import hashlib
 
 import numpy as np
 
+from mpibayes.hpc.components.grid import Grids
 from mpibayes.kernels import mixture
 from mpibayes.kernels.common.machine import ISA
 from mpibayes.kernels.mixture import scans, split, updates
@@ -32,6 +33,13 @@ def global_update(rng):
     yield updates.draw_levels(levels, beta, offsets, 0, 3, **key)
     yield from updates.log_marginals(levels, beta, offsets, 0, 3)
     yield updates.grid_scores(levels, offsets, [2, 0], updates.Grid([0.1, 0.7, 3.0]), np.exp(rng.normal(size=40)))
+    for f in (2, 4):
+        n, hyper = rng.integers(0, 30, size=(4, 13)), np.exp(rng.normal(size=(4, f)))
+        statistics = (n, rng.poisson(9.0 * n).astype(float)) if f == 2 else (n, *rng.gamma(2.0, size=(2, 4, 13)))
+        yield from updates.number_marginals(statistics, hyper, 0, 4)
+        grids = [Grids([np.exp(rng.normal(size=9 + c)) for c in range(4)]) for _ in range(f)]
+        updates.draw_numbers(statistics, hyper, 0, 4, grids, rng.random((4, f)))
+        yield hyper
     yield from (updates.log_shares(levels, offsets, 3, spread) for spread in (0.5, 0.05))
     yield updates.grid_scores(levels, offsets, [2, 0], updates.Grid([0.1, 0.7, 3.0]))
 

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import gammaln
 
+from mpibayes.hpc.components.grid import Grids
 from mpibayes.kernels.mixture import twin_updates as twin
 from mpibayes.kernels.mixture import updates
 
@@ -51,6 +52,64 @@ def test_sums_are_those_of_the_twin(top):
     for label, spread in ((0, 0.5), (10, 0.05), (20, 1.0)):  # cluster 10 is empty
         ours = updates.log_shares(levels, offsets, label, spread)
         np.testing.assert_allclose(ours, twin.log_shares(levels, offsets, label, spread), rtol=1e-11, atol=1e-7)
+
+
+def numbers(rng, n_columns, n_clusters, real):
+    """Statistics and hyperparameters of real or of count columns; a cluster is empty, and others have one cell."""
+    n = rng.integers(0, 30, size=(n_columns, n_clusters))
+    n[:, 0], n[:, -1] = 0, 1
+    scale = np.exp(rng.normal(0, 4, size=(n_columns, 1)))
+    if not real:
+        return (n, rng.poisson(scale * n).astype(float)), np.exp(rng.normal(0, 2, size=(n_columns, 2)))
+    hyper = np.exp(rng.normal(0, 2, size=(n_columns, 4)))
+    hyper[:, 0] = rng.normal(size=n_columns)
+    mean = np.where(n > 0, scale * rng.normal(size=n.shape), 0.0)
+    return (n, mean, np.where(n > 1, scale**2 * rng.gamma(1.0 + n), 0.0)), hyper
+
+
+@pytest.mark.parametrize("real", [True, False])
+@pytest.mark.parametrize("n_clusters", [2, 8, 21])
+def test_numbers_are_those_of_the_twin(real, n_clusters):
+    rng = np.random.default_rng(n_clusters)
+    statistics, hyper = numbers(rng, 5, n_clusters, real)
+    for first, last in ((0, 5), (1, 3), (2, 2)):
+        for ours, right in zip(
+            updates.number_marginals(statistics, hyper, first, last),
+            twin.number_marginals(statistics, hyper, first, last),
+            strict=True,
+        ):
+            np.testing.assert_allclose(ours, right, rtol=1e-11, atol=1e-9)
+    alone = statistics[0].copy(), *statistics[1:]
+    assert updates.number_marginals(alone, hyper, 0, 5)[1][0] == 0.0  # an empty cluster says nothing, to the bit
+    grids = [Grids([np.exp(rng.normal(size=2 + (c + f) % 12)) for c in range(5)]) for f in range(hyper.shape[1])]
+    u, right = rng.random((3, hyper.shape[1])), hyper.copy()
+    twin.draw_numbers(statistics, right, 1, 4, grids, u)
+    ours = hyper.copy()
+    updates.draw_numbers(statistics, ours, 1, 4, grids, u)
+    assert ours.tobytes() == right.tobytes() and (ours[1:4] != hyper[1:4]).all()
+    pieces = hyper.copy()
+    for c in (3, 1, 2):
+        updates.draw_numbers(statistics, pieces, c, c + 1, grids, u[c - 1 : c])
+    assert pieces.tobytes() == ours.tobytes()
+
+
+def test_numbers_at_the_ends_of_their_range():
+    """Tiny and huge variances, where logarithms of subnormal numbers are; weights that are no numbers are refused."""
+    n, mean, scatter = np.array([[3, 4]]), np.array([[1e-158, 3e-158]]), np.array([[1e-316, 0.0]])
+    hyper = np.array([[0.0, 0.1, 2.0, 1e-318]])
+    right = twin.number_marginals((n, mean, scatter), hyper, 0, 1)[1]
+    np.testing.assert_allclose(updates.number_marginals((n, mean, scatter), hyper, 0, 1)[1], right, rtol=1e-6)
+    grids = [Grids([np.array([1.0, 2.0])])] * 4
+    one = np.ones((1, 4))
+    for wrong in (np.nan, 1e200):
+        with pytest.raises(FloatingPointError, match="not a number"):
+            updates.draw_numbers((n, np.array([[wrong, 0.0]]), scatter), one.copy(), 0, 1, grids, 0.5 * one)
+    with pytest.raises(ValueError, match="different forms"):
+        updates.number_marginals((n, mean[:, :1], scatter), one, 0, 1)
+    with pytest.raises(ValueError, match="do not fit together"):
+        updates.number_marginals((n, mean, scatter), one, 0, 2)
+    with pytest.raises(ValueError, match="do not fit together"):
+        updates.draw_numbers((n, mean, scatter), one, 0, 1, grids[:3], 0.5 * one)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -22,7 +22,7 @@ import numpy as np
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.subject import Labelled, Subject
-from mpibayes.hpc.crosscat.columns.values import by_value
+from mpibayes.hpc.crosscat.columns.values import by_value, compact
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -155,7 +155,7 @@ class Proposal:
         order, names, slot_of = core.order, core.names, np.full(1, -1, np.int64)
         rows = core.rows.take(order)
         guide = self._launch(rows)
-        named = None if names is None else _compact(names[order])
+        named = None if names is None else compact(names[order])
         found, log_q = kernels.seat(rows, self._tail(), guide, BOOST, self._coins(len(rows), Purpose.SEATED), named)
         slots = np.empty(len(rows), np.int64)
         slots[order] = found
@@ -172,7 +172,7 @@ class Proposal:
         z, _ = kernels.seat(rows, tail, nobody, 0.0, np.zeros(len(rows)), labels)
         for sweep in range(SWEEPS):
             kernels.sweep(rows, z, 0, key["seed"], key["cycle"], sweep, key["chain"], None, tail, self._prior)
-        return np.unique(z, return_inverse=True)[1].astype(np.int32)
+        return compact(z)
 
     def _seat_late(self, z, given, n_core: int) -> tuple[int, float]:
         late = [np.flatnonzero(own == LATE) for own in z]
@@ -181,7 +181,7 @@ class Proposal:
         slots, log_q = None, 0.0
         if rows is not None:
             nobody = np.full(len(rows), -1, np.int32)
-            named = None if names is None else _compact(names)
+            named = None if names is None else compact(names)
             slots, log_q = kernels.seat(rows, self._tail(), nobody, 0.0, self._coins(len(rows), Purpose.LATE), named)
         slots = self._share(slots)
         self._put(z, late, n_core + slots)
@@ -236,7 +236,3 @@ class Proposal:
                 found[i] += log_q
                 own[at[i][some]] = np.where(pick == n_core, LATE, pick)
         return found
-
-
-def _compact(names: np.ndarray) -> np.ndarray:
-    return np.unique(names, return_inverse=True)[1].astype(np.int32)

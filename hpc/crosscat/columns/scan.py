@@ -112,11 +112,11 @@ def scores(
     """
     pairs = [(view, p) for view in views for p in partitions]
     labelled = [Cut(view.shards, p.z) for view, p in pairs]
-    counts = [sync.counted(view.components, rows, p.n_labels) for (view, p), rows in zip(pairs, labelled)]
-    sync.add_up(comm, counts)
     moments = [sync.Moments(view.components) for view, _ in pairs]
     clusters = [p.n_labels for _, p in pairs]
-    merged = sync.merge_moments_up(comm, moments, labelled, clusters, views[0].n_shards, everywhere=True)
+    counts, each = zip(*map(sync.accumulated, moments, labelled, clusters))
+    sync.add_up(comm, counts)
+    merged = sync.merge_moments_up(comm, moments, each, clusters, views[0].n_shards, everywhere=True)
     mine = []
     for i in range(comm.rank, len(pairs), comm.size):
         view, statistics = pairs[i][0], moments[i].statistics(counts[i], merged[i])

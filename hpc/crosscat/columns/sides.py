@@ -15,7 +15,7 @@ from scipy.special import expit
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.columns.values import by_value
+from mpibayes.hpc.crosscat.columns.values import by_value, compact
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
@@ -68,7 +68,7 @@ def _seated(part: Part, key: dict, sweep: int) -> np.ndarray:
     z = np.full(len(part.rows), -1, np.int32)
     tail = kernels.Tail(prior, 1.0, 0.0, 0.0)
     kernels.sweep(part.rows, z, 0, key["seed"], key["cycle"], sweep, key["chain"], None, tail, prior)
-    return np.unique(z, return_inverse=True)[1].astype(np.int32)
+    return compact(z)
 
 
 def _scores(whole: Part, unit_of: Sequence[int], z: np.ndarray) -> np.ndarray:

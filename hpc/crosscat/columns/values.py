@@ -14,6 +14,12 @@ TOLD = 2  # columns
 MOST = 16  # labels
 
 
+def compact(names: np.ndarray) -> np.ndarray:
+    """Names (n,), whole numbers from 0 on, as int32 labels 0, 1, ... in the order of the names, each with rows."""
+    taken = np.bincount(names) > 0
+    return (np.cumsum(taken) - 1).astype(np.int32)[names]
+
+
 def by_value(rows: Rows, stream: np.random.Generator) -> np.ndarray:
     """Labels (n,) int32 below MOST by the values of TOLD columns, drawn at random; missing is a value."""
     numbers = np.concatenate([rows.reals, rows.tallies, rows.vectors], axis=1)

@@ -7,6 +7,7 @@ drawn given these. Most merges are rejected on root at once; the few others pass
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,18 +41,23 @@ def _stream(ledger: Ledger, step: int) -> np.random.Generator:
     return generator(**ledger.stream(Purpose.INFORMED, 1 + step))
 
 
-def _weigh(ledger: Ledger, step: int) -> tuple[int, int, float, float] | None:
-    return _weighed(ledger, _stream(ledger, step))
+def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int, float, float] | None]:
+    return _weighed(ledger, [_stream(ledger, step) for step in steps])
 
 
-def _weighed(ledger: Ledger, stream: np.random.Generator) -> tuple[int, int, float, float] | None:
-    """Two clusters, the log of a uniform number, and what it has to be below, before their rows' sides are looked at,
-    for them to be joined; None if it is not."""
-    k, log_u = ledger.n_labels, np.log(stream.random())
-    if k < 2:
-        return None
-    a = int(stream.integers(k))
-    gains = ledger.gains(a)
+def _weighed(ledger: Ledger, streams: Sequence[np.random.Generator]) -> list[tuple[int, int, float, float] | None]:
+    """What `_judged` says of several steps; the gains of their clusters are worked out together."""
+    if ledger.n_labels < 2:
+        return [None] * len(streams)
+    begun = [(np.log(stream.random()), int(stream.integers(ledger.n_labels))) for stream in streams]
+    ledger.gains_of([a for _, a in begun])
+    return [_judged(ledger, *own, stream) for own, stream in zip(begun, streams)]
+
+
+def _judged(ledger: Ledger, log_u: float, a: int, stream: np.random.Generator) -> tuple[int, int, float, float] | None:
+    """Cluster `a` and another, the log of a uniform number, and what it has to be below, before their rows' sides are
+    looked at, for them to be joined; None if it is not."""
+    k, gains = ledger.n_labels, ledger.gains(a)
     b = int(draw_on_grid(gains.gain[None], stream)[0])
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
     choice = _log_choice(gains.gain, b)

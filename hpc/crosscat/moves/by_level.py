@@ -8,6 +8,8 @@ no pass over the rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.special import gammaln
 
@@ -42,17 +44,22 @@ def _stream(ledger: Ledger, step: int) -> np.random.Generator:
     return generator(**ledger.stream(Purpose.BY_LEVEL, 1 + step))
 
 
-def _weigh(ledger: Ledger, step: int) -> tuple[int, int] | None:
-    return _weighed(ledger, _stream(ledger, step))
+def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int] | None]:
+    return _weighed(ledger, [_stream(ledger, step) for step in steps])
 
 
-def _weighed(ledger: Ledger, stream: np.random.Generator) -> tuple[int, int] | None:
-    """Two clusters that are to be joined; None: a merge is rejected."""
-    k, log_u = ledger.n_labels, np.log(stream.random())
-    if k < 2:
-        return None
-    a = int(stream.integers(k))
-    gains, (log_sides, worth) = ledger.gains(a), ledger.once(_worth, a)
+def _weighed(ledger: Ledger, streams: Sequence[np.random.Generator]) -> list[tuple[int, int] | None]:
+    """What `_judged` says of several steps; the gains of their clusters are worked out together."""
+    if ledger.n_labels < 2:
+        return [None] * len(streams)
+    begun = [(np.log(stream.random()), int(stream.integers(ledger.n_labels))) for stream in streams]
+    ledger.gains_of([a for _, a in begun])
+    return [_judged(ledger, *own, stream) for own, stream in zip(begun, streams)]
+
+
+def _judged(ledger: Ledger, log_u: float, a: int, stream: np.random.Generator) -> tuple[int, int] | None:
+    """Cluster `a` and another that are to be joined; None: a merge is rejected."""
+    k, gains, (log_sides, worth) = ledger.n_labels, ledger.gains(a), ledger.once(_worth, a)
     b = int(draw_on_grid(worth[None], stream)[0])
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
     ratio = ledger.log_split(one, two, gains.cluster(b), k - 1)
@@ -113,7 +120,7 @@ def _worth(ledger: Ledger, label: int) -> tuple[np.ndarray, np.ndarray]:
     deals, and how likely the merge is to be accepted if both ways are proposed alike: a logarithm, but for a
     constant."""
     gains, log_sides, d = ledger.gains(label), _log_sides(ledger, ledger.column, label), ledger.hyper.discount
-    return log_sides, gains.gain + gammaln(gains.joined.size - d) - gammaln(ledger.sizes() - d) + log_sides
+    return log_sides, gains.gain + gammaln(gains.size - d) - gammaln(ledger.sizes() - d) + log_sides
 
 
 def _log_sides(ledger: Ledger, columns: list[int], of: int) -> np.ndarray:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 FOUND = 4  # numbers that are sent of a step, at most
+CELLS = 2**21  # numbers in the statistics of joined clusters that are worked out together, about
 
 
 @dataclass
@@ -52,15 +53,15 @@ class Cluster(NamedTuple):
 
 
 class Gains(NamedTuple):
-    """A cluster joined with each of the others, (K,): statistics, their log marginal likelihoods, and the log of what
-    that does to the likelihood, -inf for the cluster itself."""
+    """A cluster joined with each of the others, (K,): rows, their log marginal likelihoods, and the log of what that
+    does to the likelihood, -inf for the cluster itself."""
 
-    joined: Statistics
+    size: np.ndarray
     log_f: np.ndarray
     gain: np.ndarray
 
     def cluster(self, other: int) -> Cluster:
-        return Cluster(self.joined.size[other], self.log_f[other])
+        return Cluster(self.size[other], self.log_f[other])
 
 
 class Ledger:
@@ -122,7 +123,16 @@ class Ledger:
 
     def gains(self, label: int) -> Gains:
         """Not to be changed."""
-        return self.once(_gains, label)
+        return self.gains_of([label])[0]
+
+    def gains_of(self, labels: Sequence[int]) -> list[Gains]:
+        """Of several clusters; those that are not known yet are worked out together."""
+        known = self.once(_no_gains)
+        new = [label for label in dict.fromkeys(labels) if label not in known]
+        at_once = max(1, CELLS // (self.n_labels * sum(len(array) for array in vars(self.statistics).values())))
+        for start in range(0, len(new), at_once):
+            known.update(_gains(self, new[start : start + at_once]))
+        return [known[label] for label in labels]
 
     def join(self, one: int, two: int) -> None:
         """Give the rows of two clusters one label."""
@@ -155,20 +165,22 @@ class Ledger:
         self.comm.broadcast(message)
         return bool(message[0])
 
-    def steps(self, splits: np.ndarray, weigh: Callable[[Ledger, int], tuple | None]) -> Iterator[tuple[int, list]]:
+    def steps(
+        self, splits: np.ndarray, weigh: Callable[[Ledger, Sequence[int]], Sequence[tuple | None]]
+    ) -> Iterator[tuple[int, list]]:
         """Of steps in a row those that are not rejected at once: the number of each, and what was found of it.
 
-        splits: which of them propose a split; they are never rejected at once. weigh(ledger, step): up to `FOUND`
-        numbers of a step that proposes a merge of the clusters as they are, or None where it is rejected. Ranks weigh
-        some steps each, ahead, and again where one has changed the clusters. Collective.
+        splits: which of them propose a split; they are never rejected at once. weigh(ledger, steps): up to `FOUND`
+        numbers of each step that proposes a merge of the clusters as they are, or None where it is rejected. Ranks
+        weigh some steps each, ahead, and again where one has changed the clusters. Collective.
         """
         after = 0
         while after < len(splits):
             column, merges = list(self.column), after + np.flatnonzero(~splits[after:])
             cut = np.arange(self.comm.size + 1) * len(merges) // self.comm.size
             found = np.zeros((len(merges), 1 + FOUND))
-            for i in range(cut[self.comm.rank], cut[self.comm.rank + 1]):
-                numbers = weigh(self, int(merges[i]))
+            mine = range(cut[self.comm.rank], cut[self.comm.rank + 1])
+            for i, numbers in zip(mine, weigh(self, merges[mine.start : mine.stop].tolist())):
                 if numbers is not None:
                     found[i, : 1 + len(numbers)] = True, *numbers
             self.comm.share_rows(found, cut)
@@ -248,10 +260,19 @@ def _present(ledger: Ledger) -> Statistics:
     return ledger.statistics.take(ledger.column)
 
 
-def _gains(ledger: Ledger, label: int) -> Gains:
-    each, column = ledger.once(_present), ledger.column[label]
-    joined = ledger.components.union(each, each.take([label]))
+def _no_gains(ledger: Ledger) -> dict[int, Gains]:
+    """By label, as they become known."""
+    return {}
+
+
+def _gains(ledger: Ledger, labels: Sequence[int]) -> dict[int, Gains]:
+    each, alone = ledger.once(_present), ledger.log_f[ledger.column]
+    whole = each if len(labels) == 1 else each.take(np.tile(np.arange(len(each)), len(labels)))
+    joined = ledger.components.union(whole, each.take(np.repeat(labels, 1 if len(labels) == 1 else len(each))))
     log_f = ledger.components.log_marginal_clusters(ledger.hyper, joined)
-    gain = log_f - (ledger.log_f[ledger.column] + ledger.log_f[column])
-    gain[label] = -np.inf
-    return Gains(joined, log_f, gain)
+    found = {}
+    for label, size, log_f_of in zip(labels, joined.size.reshape(-1, len(each)), log_f.reshape(-1, len(each))):
+        gain = log_f_of - (alone + alone[label])
+        gain[label] = -np.inf
+        found[label] = Gains(size, log_f_of, gain)
+    return found

@@ -14,6 +14,7 @@ from mpibayes.hpc.crosscat.moves.ledger import Ledger
 
 KINDS = [guided, informed, by_level, by_pattern]
 OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
+SMALL, SELDOM = 500_000, 16  # cells of a table where moves of views take as long as many sweeps; cycles between them
 AT_ONCE = 2  # views that have a round in one cycle, about
 
 
@@ -23,6 +24,14 @@ def due(every: int | None, cycle: int, view: int = 0, n_views: int = 1, often: i
     if every is None:
         every = min(EVERY, -(-n_views // AT_ONCE)) if cycle <= often else EVERY
     return every > 0 and (cycle + (view if n_views > 1 else 0)) % every == 0
+
+
+def due_for_views(every: int | None, cycle: int, n_cells: int) -> bool:
+    """Whether splits and merges of views end a cycle; by its number and the table's size alone, never by the state.
+    None: as rounds do, but on a small table in every SELDOM-th cycle after OFTEN, when hardly any is accepted."""
+    if every is None and n_cells <= SMALL and cycle > OFTEN:
+        every = SELDOM
+    return due(every, cycle)
 
 
 def run(ledger: Ledger) -> None:
