@@ -21,6 +21,7 @@ from mpibayes.io.recode import stream_like
 from mpibayes.io.rows import ARRAYS, SLICE_ROWS, Column
 from mpibayes.io.source import TextSource, near
 from mpibayes.io.table import Table
+from mpibayes.io.tables import sources_near
 
 Texts = Iterator[list[str]]  # of consecutive rows, some at a time
 
@@ -81,12 +82,7 @@ class RowNames:
         """The source's files; None where they are not there."""
         if self._given:
             return self._given
-        table = self._table.path.absolute()
-        for folder in (table.parent, table.parent.parent, Path.cwd()):
-            paths = [folder / name for name in self._table.source.get("files", ())]
-            if paths and all(path.is_file() for path in paths):
-                return paths
-        return None
+        return sources_near(self._table.path, self._table.source)
 
     def _opened(self, column: str) -> TextSource:
         """The source, compared with the table."""

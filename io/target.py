@@ -1,7 +1,8 @@
 """Refuse to write where something would be lost that the command was not asked to replace.
 
-Never replaced, whatever the user says: a file that the command reads, a file of a run, what another command wrote for
-another purpose, and what is no file. The purpose of a file is known by its format or its first line.
+Never replaced, whatever the user says: a file that the command reads, what a run was made from, a file of a run, what
+another command wrote for another purpose, and what is no file. The purpose of a file is known by its format, its first
+line or, of a configuration, a section.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ FIRST_LINES = {
     TOPICS: r"topic,",
     FACTORS: r"of,id,bias",
     ANSWER: r"row,",
-    CONFIGURATION: r"# made by `mpibayes run` ",
     SETTINGS: r"# Every key and its value, as mpibayes understood ",
     SCHEMA: r"# What the columns of the table are\.",
     SCRIPT: r"#!.*\n# Written by mpibayes submit ",
+    CONFIGURATION: r"# made by `mpibayes run` |(?:.*\n)*?\[(data|model|run)\][ \t]*(#.*)?\n",
 }
 # What a run has in its directory, or in that of a chain.
 SETTINGS_OF_RUN = "config.resolved.toml"

@@ -23,7 +23,7 @@ from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.hpc.scalar import ACTIVE_ROWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
 from mpibayes.io.segments import list_segments
-from mpibayes.io.tables import AnyTable
+from mpibayes.io.tables import AnyTable, imported_from
 from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.io.trace import read_trace
 from mpibayes.text import counted
@@ -203,15 +203,16 @@ def by_model(run_dirs: Sequence[str | Path]) -> list[list[Path]]:
 
 
 def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
-    """The files that runs read: their tables, held-out rows and labels to start from. Raises ConfigError."""
-    files = []
+    """The files that runs read: their tables, held-out rows and labels to start from, and the files that these tables
+    were imported from, where they are near. Raises ConfigError."""
+    files: list[Path] = []
     for home in map(Path, run_dirs):
         chain_directories(home)
         config = load(_settings_in(home) / RESOLVED)
         for name, section in config.sections.items():
             named = (as_dict(config)[name].get(key) for key in marked(type(section), "path"))
             files += [Path(path) for path in named if isinstance(path, str)]
-    return files
+    return [*files, *(source for path in files for source in imported_from(path))]
 
 
 def home_of(run_dir: str | Path) -> Path:

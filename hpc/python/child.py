@@ -10,6 +10,7 @@ import contextlib
 import os
 import queue
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,8 @@ EXCEPTIONS: Mapping[int, type[MpibayesError]] = {
 }
 ERROR = "mpibayes: error: "
 ADVICE = ("warning: ", "note: ")  # beginnings of lines that may name options
+OF_THE_IMPORT = "give such options to "  # beginning of the way to give options that `run` does not have
+BEYOND_FIT = re.compile(r"--(?!kind\b|missing\b|schema\b|fresh\b)[a-z]")  # those that `fit` does not have either
 LOOK_S = 0.25  # between two looks at the run's status
 STATUS_S = "1"  # between two that the run writes
 PATIENCE_S = 10.0  # for a child that was told to end at once
@@ -186,11 +189,22 @@ def error_of(code: int, lines: Sequence[str]) -> MpibayesError:
         if not line.startswith("  - "):
             break
         problems.append(line.removeprefix("  - "))
+    if problems and problems[-1].startswith(OF_THE_IMPORT) and not BEYOND_FIT.search("\n".join(lines[first:])):
+        problems.pop()
     return kind(in_python(lines[first].removeprefix(ERROR)), [in_python(p) for p in problems])
 
 
 def _as_kinds(option: re.Match[str]) -> str:
     return f"kinds={ {option[1] or option[3]: option[2] or option[4]}!r}"
+
+
+def _as_text(option: re.Match[str]) -> str:
+    return f"{option[1] or option[3]}={(option[2] or option[4])!r}"
+
+
+def _as_import(command: re.Match[str]) -> str:
+    source, table = (shlex.split(word)[0] for word in command.groups())
+    return f"mpibayes.import_table({source!r}, {table!r}, ...)"
 
 
 def in_python(text: str) -> str:
@@ -200,8 +214,13 @@ def in_python(text: str) -> str:
     'choose another directory with directory=, or fresh=True, which renames this one; burn_in=5'
     >>> in_python("import it with --kind Freq=real")
     "import it with kinds={'Freq': 'real'}"
+    >>> in_python("say --encoding cp1252; give such options to mpibayes import a.csv runs/a.h5, then ...")
+    "say encoding='cp1252'; give such options to mpibayes.import_table('a.csv', 'runs/a.h5', ...), then ..."
     """
     text = re.sub(r"--kind (?:'([^']+)=(\w+)'|(\S+)=(\w+))", _as_kinds, text)
+    text = re.sub(r"--(encoding|dates) ([\w-]*\w)|--(decimal|thousands) (\S)(?=\s|$)", _as_text, text)
+    text = re.sub(r"mpibayes import (\S+|'[^']+') (\S+\.h5|'[^']+\.h5')(?=[ ,])", _as_import, text)
+    text = text.replace("run the same command again", "make the same call again")
     text = text.replace("--fresh", "fresh=True").replace("--set ", "config: ")
     text = re.sub(r"(?<![\w-])-o\b(?: (?=\S*/))?", "directory=", text)
     return re.sub(r"(?<![\w-])--([a-z][a-z-]*)(?![=a-z-])(?: (?=['\d]))?", lambda m: m[1].replace("-", "_") + "=", text)

@@ -126,6 +126,14 @@ def import_table(
     ordered: Sequence[str] = (),
     unordered: Sequence[str] = (),
     sheet: str | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    names: Sequence[str] | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
+    dates: str | None = None,
+    calendar: Sequence[str] = (),
     overwrite: bool = False,
     verbose: bool = False,
 ) -> Path:
@@ -135,7 +143,9 @@ def import_table(
     of all columns. missing: texts of missing cells besides the usual ones. keep, drop: columns that are, and are not,
     part of it whatever they look like. ordered, unordered: columns whose categories are in order, and are not, whatever
     they look like; ["none"]: none but those that are named. An ordered Categorical keeps its order. sheet: of an Excel
-    workbook, by default the first.
+    workbook, by default the first. encoding, delimiter, header, names (of the columns), decimal, thousands, dates
+    ("day-first" or "month-first"): how a text file is written, where that is not to be found out. calendar: columns of
+    dates whose weekday, month and hour become columns, too.
     Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest
@@ -154,6 +164,14 @@ def import_table(
             ordered=list(ordered),
             unordered=list(unordered),
             sheet=sheet,
+            encoding=encoding,
+            delimiter=delimiter,
+            header=header,
+            names=names,
+            decimal=decimal,
+            thousands=thousands,
+            dates=dates,
+            calendar=calendar,
             overwrite=overwrite,
         )
     print_summary(summary, output(), verbose)

@@ -24,6 +24,7 @@ from mpibayes.text import toml_string, visible
 
 TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), (sha256|fingerprint) [0-9a-f]{64}\n")
+OF_IMPORT = re.compile(r"(?<![\w-])--(?!fresh\b)[a-z]")  # options that `run` does not have
 ITS_TABLE = re.compile(r"^# its table: fingerprint ([0-9a-f]{64})$", re.MULTILINE)
 TEXT = """{made}{known}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
 
@@ -171,17 +172,27 @@ def _import(source: Path, table: Path, overwrite: bool) -> str:
     _tell(f"{source}: imports into {table}")
     try:
         summary = import_table(source, table, overwrite=overwrite, hashed=True)
-    except ConfigError:
-        if overwrite or not table.exists():
+    except (ConfigError, DataError) as error:
+        if isinstance(error, ConfigError) and table.exists() and not overwrite:
+            raise ConfigError(
+                f"{table}: is there by now, perhaps of another start, and is kept; run the same command again, or "
+                "choose another directory with -o"
+            ) from None
+        if not OF_IMPORT.search(str(error)):
             raise
-        raise ConfigError(
-            f"{table}: is there by now, perhaps of another start, and is kept; run the same command again, or choose "
-            "another directory with -o"
-        ) from None
+        way = f"give such options to {_import_command(source, table)}, then run the same command again"
+        raise type(error)(error.message, [*error.problems, way]) from None
     lines = summary_lines(summary)
-    _tell("\n".join([*lines[:2], *(line for line in lines if line.startswith(("note: ", "warning: ")))]))
-    _tell(f"what each column became, and why: {shlex.join(['mpibayes', 'import', str(source), '--dry-run'])}")
+    remarks = [line for line in lines if line.startswith(("note: ", "warning: "))]
+    _tell("\n".join([*lines[:2], *remarks]))
+    _tell(f"what each column became, and why: {_import_command(source, '--dry-run')}")
+    if any(map(OF_IMPORT.search, remarks)):
+        _tell(f"to have it otherwise: {_import_command(source, table, '--force')} OPTIONS, then this command --fresh")
     return summary.sha256[0]
+
+
+def _import_command(*words: str | Path) -> str:
+    return shlex.join(["mpibayes", "import", *map(str, words)])
 
 
 def _tell(words: str) -> None:

@@ -54,7 +54,8 @@ def look(path: Path, variant: str, asked: Asked) -> Typed:
     codes = {name: _labels(labels) for name, labels in about.variable_value_labels.items() if name in names and labels}
     kinds, without, seen = _first_pass(parts(names), names, codes)
     labels = {i: _as_texts(codes[name]) for i, name in enumerate(names) if name in codes}
-    types = [_type(kinds[name]) for name in names]
+    single = {name for name, stored in about.readstat_variable_types.items() if stored == "float"}
+    types = [_type(kinds[name], name in single) for name in names]
 
     def read(positions: Sequence[int]) -> Iterator[pa.RecordBatch]:
         selected = [names[i] for i in positions]
@@ -108,7 +109,9 @@ def _blank(cell: Any) -> bool:
     return cell is None or cell == "" or cell != cell
 
 
-def _type(kinds: set[type]) -> pa.DataType:
+def _type(kinds: set[type], single: bool) -> pa.DataType:
+    """The type of cells of these kinds. single: stored with 24 bits, as Stata does by default: 5.1 comes as
+    5.099999904632568, which float32 knows to be 5.1."""
     kinds = kinds - {type(None)}
     if datetime.datetime in kinds:
         return pa.timestamp("ms")
@@ -116,7 +119,9 @@ def _type(kinds: set[type]) -> pa.DataType:
         return pa.date32()
     if datetime.time in kinds:
         return pa.time64("us")
-    return pa.string() if str in kinds else pa.float64()
+    if str in kinds:
+        return pa.string()
+    return pa.float32() if single else pa.float64()
 
 
 def _plain(cells: Sequence[Any]) -> list[Any]:

@@ -102,6 +102,19 @@ def test_labels_are_in_the_order_of_their_codes_and_ask_about_missing(tmp_path):
     assert cells(imported(tmp_path, FIELD / "labelled.sav").table, "pet").count(None) == 27  # declared missing there
 
 
+def test_single_precision_of_stata_is_read_as_it_was_typed(tmp_path):
+    """Stata stores numbers with 24 bits by default: 5.1 comes back as 5.099999904632568."""
+    import pandas
+
+    typed = np.round(np.random.default_rng(3).normal(5, 1, 90), 1)
+    frame = pandas.DataFrame({"size": typed.astype(np.float32), "code": (1 + np.arange(90) % 3).astype(np.float32)})
+    frame.to_stata(tmp_path / "f.dta", write_index=False, value_labels={"code": {1: "a", 2: "b", 3: "c"}})
+    table = imported(tmp_path, tmp_path / "f.dta").table
+    size, code = table.columns
+    assert size.resolution == 0.1 and code.levels == ("a", "b", "c")
+    assert cells(table, "size") == typed.tolist() and cells(table, "code")[:3] == ["a", "b", "c"]
+
+
 def test_new_rows_are_read_as_the_table_was(tmp_path):
     """All satisfied cells of the new file happen to have labels, which those of the first had not."""
     import pandas

@@ -270,6 +270,20 @@ def test_what_a_child_said_becomes_an_exception():
     )
 
 
+def test_options_that_fit_does_not_have_are_those_of_import_table(tmp_path):
+    with pytest.raises(mb.DataError, match="say encoding='cp1252'") as caught:
+        mb.fit(FIELD / "european.csv", tmp_path / "a", **FEW, progress=False)
+    (way,) = caught.value.problems
+    place = str(tmp_path / "a.h5")
+    assert f"to mpibayes.import_table({str(FIELD / 'european.csv')!r}, {place!r}, ...), then make the same call" in way
+    mb.import_table(FIELD / "european.csv", place, encoding="cp1252")
+    run = mb.fit(FIELD / "european.csv", tmp_path / "a", **FEW, progress=False)
+    assert "Straße" in run.columns
+    with pytest.raises(mb.DataError) as caught:
+        mb.fit(FIELD / "freq.csv", tmp_path / "b", **FEW, progress=False)  # fit has `kinds`
+    assert len(caught.value.problems) == 3 and not any("import_table" in p for p in caught.value.problems)
+
+
 def test_a_notebook_shows_bars(monkeypatch):
     shown = []
 

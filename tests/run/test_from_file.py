@@ -2,7 +2,9 @@
 
 import gzip
 import os
+import shutil
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +13,10 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel import cores
 from mpibayes.hpc.run.examine import examine
 from mpibayes.hpc.run.from_file import configuration
+from mpibayes.io.table import Table
 from tests.run.conftest import mpibayes
 
+FIELD = Path(__file__).parents[1] / "io" / "field"
 SHORT = ("--set", "run.cycles=4")
 
 
@@ -52,6 +56,30 @@ def test_a_changed_file_is_noticed_and_fresh_takes_it(place):
     (place / "others.csv").write_text("a,b\n1,2\n")
     done = mpibayes(place, "run", "others.csv", "-o", "runs/people", *SHORT)
     assert done.returncode == 2 and "not others.csv" in done.stderr
+
+
+def test_options_of_the_import_are_given_to_the_import(place):
+    """`run` has none of them, so that a message which names one says where it goes; and going there helps."""
+    shutil.copy(FIELD / "european.csv", place)
+    done = mpibayes(place, "run", "european.csv", *SHORT)
+    way = "give such options to mpibayes import european.csv runs/european.h5, then run the same command again"
+    assert done.returncode == 3 and "say --encoding cp1252" in done.stderr and way in done.stderr, done.stderr
+    assert not (place / "runs" / "european.h5").exists() and not (place / "runs" / "european.toml").exists()
+    done = mpibayes(place, "import", "european.csv", "runs/european.h5", "--encoding", "cp1252")
+    assert done.returncode == 0, done.stderr
+    done = mpibayes(place, "run", "european.csv", *SHORT)
+    assert done.returncode == 0 and "european.h5: was imported from european.csv by itself and is kept" in done.stdout
+
+
+def test_a_column_is_imported_otherwise_after_a_warning(place):
+    shutil.copy(FIELD / "weights.csv", place)
+    done = mpibayes(place, "run", "weights.csv", *SHORT, "--set", "sampler.searches=1")
+    other = "mpibayes import weights.csv runs/weights.h5 --force"
+    assert f"to have it otherwise: {other} OPTIONS, then this command --fresh" in done.stdout, done.stdout
+    assert mpibayes(place, *other.split()[1:], "--kind", "pweight=real").returncode == 0
+    done = mpibayes(place, "run", "weights.csv", *SHORT, "--set", "sampler.searches=1", "--fresh")
+    assert done.returncode == 0 and "is kept" in done.stdout, done.stderr
+    assert "pweight" in {column.name for column in Table.open(place / "runs" / "weights.h5").columns}
 
 
 def test_a_start_that_was_cut_off_is_taken_up(place):
