@@ -87,11 +87,11 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
     if ranks is not None:
-        words = ["--out", str(out)] if out is not None else []
-        words += [word for change in overrides for word in ("--set", change)]
-        words += [] if max_time is None else ["--max-time", f"{max_time:.3f}"]
-        words += ["--until-settled"] * until_settled + ["--fresh"] * fresh
-        become_mpirun(ranks, ["run", *words, "--", str(config)])
+        given = ["--out", str(out)] if out is not None else []
+        given += [word for change in overrides for word in ("--set", change)]
+        given += [] if max_time is None else ["--max-time", f"{max_time:.3f}"]
+        given += ["--until-settled"] * until_settled + ["--fresh"] * fresh
+        become_mpirun(ranks, ["run", *given, "--", str(config)])
     if launcher_size() == 1:  # until the run watches signals; several processes note them meanwhile
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
