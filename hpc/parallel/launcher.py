@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
 from mpibayes.text import whole_number
@@ -50,6 +52,12 @@ def launcher_name() -> str:
     if "SLURM_STEP_NUM_TASKS" in os.environ:
         return f"{step} without PMI"
     return "a launcher" if launched() else "no launcher"
+
+
+def mpirun() -> str | None:
+    """The mpirun of this Python's environment, or else of the machine; None where there is none."""
+    beside = Path(sys.executable).parent
+    return shutil.which("mpirun", path=os.pathsep.join([str(beside), os.environ.get("PATH", "")]))
 
 
 def ranks_missing_here(pid: int) -> bool:

@@ -11,7 +11,6 @@ import os
 import queue
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from typing import IO
 
 import mpibayes
 from mpibayes.errors import CheckpointError, ConfigError, DataError, Interrupted, MpibayesError, NumericalError
-from mpibayes.hpc.parallel.launcher import MARKS
+from mpibayes.hpc.parallel.launcher import MARKS, mpirun
 from mpibayes.hpc.python.display import Display, statuses
 from mpibayes.io.files import reason
 
@@ -65,9 +64,7 @@ def start(words: Sequence[str], ranks: int, module: str = "mpibayes") -> subproc
 
 
 def _mpirun() -> str:
-    """The mpirun of this Python's environment, or of the machine."""
-    beside = Path(sys.executable).parent
-    found = shutil.which("mpirun", path=os.pathsep.join([str(beside), os.environ.get("PATH", "")]))
+    found = mpirun()
     if found is None:
         raise ConfigError("ranks: there is no mpirun here; pip install mpich, load an MPI module, or use ranks=1")
     return found

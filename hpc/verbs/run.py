@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import sys
@@ -11,9 +12,29 @@ from pathlib import Path
 import click
 
 from mpibayes.errors import EXIT_INTERNAL
-from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
+from mpibayes.hpc.parallel.launcher import launched, launcher_name, launcher_rank, launcher_size, mpirun
 from mpibayes.hpc.verbs.shared import PATH, SET, Duration
 from mpibayes.text import visible
+
+NO_MPIRUN = "there is no mpirun here: pip install 'mpibayes[mpich]', load an MPI module, or leave --ranks out"
+
+
+def become_mpirun(ranks: int, words: list[str]) -> None:
+    """Let mpirun take this process's place, its number and its terminal, and start so many ranks of `mpibayes WORDS`.
+
+    Its exit code is root's, and signals to it reach the ranks, as if it had been called. Returns where one rank is
+    asked for, which this process is. Raises UsageError where there is no mpirun, or a launcher is at work already.
+    """
+    if launched():
+        raise click.UsageError(f"--ranks {ranks}: {launcher_name()} has started this process; ask it for the ranks")
+    if ranks == 1:
+        return
+    program = mpirun()
+    if program is None:
+        raise click.UsageError(f"--ranks {ranks}: {NO_MPIRUN}")
+    print(f"{ranks} ranks, started by {visible(program)}", flush=True)
+    # -P: the folder where the user is has no say in which modules are loaded
+    os.execv(program, [program, "-n", str(ranks), sys.executable, "-P", "-m", "mpibayes", *words])
 
 
 @click.command(short_help="Run the sampler: start it, continue it or extend it.")
@@ -23,7 +44,8 @@ from mpibayes.text import visible
 @click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this is over: 3h50m, 90m, 1-02:00:00.")
 @click.option("--until-settled", is_flag=True, help="End once the chains agree, after run.cycles at the latest.")
 @click.option("--fresh", is_flag=True, help="Start over; an existing run directory is renamed, never deleted.")
-def run(config, out, overrides, max_time, until_settled, fresh):
+@click.option("--ranks", type=click.IntRange(min=1), help="Start so many ranks, by mpirun.  [default: this process]")
+def run(config, out, overrides, max_time, until_settled, fresh, ranks):
     """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
 
     CONFIG is a TOML file, or data as it is: a table, or whatever `mpibayes import` reads (CSV, Parquet, Excel, SPSS,
@@ -57,12 +79,19 @@ def run(config, out, overrides, max_time, until_settled, fresh):
     Examples:
       mpibayes run people.csv                                   import it, two chains, default settings
       mpibayes run run.toml                                     one process, no MPI needed
+      mpibayes run people.csv --ranks 2                         the same as mpirun -n 2 mpibayes run people.csv
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
+    if ranks is not None:
+        given = ["--out", str(out)] if out is not None else []
+        given += [word for change in overrides for word in ("--set", change)]
+        given += [] if max_time is None else ["--max-time", f"{max_time:.3f}"]
+        given += ["--until-settled"] * until_settled + ["--fresh"] * fresh
+        become_mpirun(ranks, ["run", *given, "--", str(config)])
     if launcher_size() == 1:  # until the run watches signals; several processes note them meanwhile
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

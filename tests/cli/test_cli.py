@@ -243,3 +243,41 @@ def test_a_rank_has_one_thread_unless_the_environment_says_otherwise():
             [sys.executable, "-m", "mpibayes", "doctor"], env=others | given, capture_output=True, text=True, timeout=60
         )
         assert f"OMP_NUM_THREADS {expected}, OPENBLAS_NUM_THREADS {expected}" in done.stdout, done.stdout
+
+
+# --- run --ranks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def replaced(monkeypatch):
+    """What this process would become."""
+    found = []
+    monkeypatch.setattr(os, "execv", lambda program, words: found.append(words))
+    return found
+
+
+def test_ranks_are_started_by_the_mpirun_of_this_environment(replaced, stand_in, monkeypatch, capsys):
+    stand_in("mpibayes.hpc.run.loop", "main", 0)
+    monkeypatch.setattr("mpibayes.hpc.verbs.run.mpirun", lambda: "/opt/bin/mpirun")
+    words = ["run", "a.toml", "-o", "out", "--set", "run.seed=3", "--max-time", "1h", "--fresh", "--ranks", "3"]
+    assert cli.main(words) == 0
+    assert replaced[0][:3] == ["/opt/bin/mpirun", "-n", "3"] and "3 ranks" in capsys.readouterr().out
+    again = replaced[0][replaced[0].index("run") :]
+    calls = stand_in("mpibayes.hpc.run.loop", "main", 0)
+    assert cli.main(again) == 0 and cli.main([w for w in words if w not in ("--ranks", "3")]) == 0
+    assert calls[0] == calls[1] and len(replaced) == 1
+
+
+def test_one_rank_is_this_process(replaced, stand_in):
+    calls = stand_in("mpibayes.hpc.run.loop", "main", 0)
+    assert cli.main(["run", "a.toml", "--ranks", "1"]) == 0 and len(calls) == 1 and not replaced
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_ranks_that_cannot_be_started(replaced, missing, monkeypatch, capsys):
+    monkeypatch.setattr("mpibayes.hpc.verbs.run.mpirun", lambda: None)
+    if not missing:
+        monkeypatch.setenv("PMI_RANK", "0")
+    assert cli.main(["run", "a.toml", "--ranks", "2"]) == 2 and not replaced
+    said = capsys.readouterr().err
+    assert ("there is no mpirun here" in said) if missing else ("has started this process" in said)

@@ -339,3 +339,20 @@ def test_a_signal_to_a_rank_that_waits_is_passed_on(place):
     states = [status(place / "out" / f"chain-{i}") for i in (1, 2)]
     assert [s["state"] for s in states] == ["finished", "stopped"], out
     assert states[1]["last_checkpoint"] == states[1]["cycle"] < 400
+
+
+def test_ranks_that_the_command_starts_itself(place):
+    """As if mpirun had been called: the process that was started is told to stop, and its exit code is the run's."""
+    words = ["run", "run.toml", "-o", "out", "--set", "run.chains=2", "--set", "run.cycles=100000", "--ranks", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mpibayes", *words], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, env={**os.environ, **FOR_RANKS}, start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + WITHIN
+    while not all((status(place / "out" / f"chain-{i}") or {}).get("last_checkpoint") for i in (1, 2)):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGUSR1)
+    out = finish(process)
+    assert process.returncode == 75 and out.startswith("2 ranks, started by "), out
+    assert "2 chains side by side, each on 1 rank of 2" in out and out.count("stopped early") == 2
