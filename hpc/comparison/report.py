@@ -36,7 +36,7 @@ def verdict(c: Comparison) -> Verdict:
     decided = c.scores is not None and c.scores.next.decided
     sound = GOOD if decided and not words.doubtful(c) and not c.scores.next.hangs_on_one_row else DOUBT
     found = [*words.of_scores(c), *(c.columns.notes if c.columns is not None else ()), *words.of_groupings(c)]
-    return Verdict(found, words.of_chains(c), steps, sound, commands=commands, headline=words.headline(c))
+    return Verdict(found, words.of_chains(c), steps, sound, words.approximations(c), commands, words.headline(c))
 
 
 # --- text -------------------------------------------------------------------------------------------------------------

@@ -121,6 +121,12 @@ def chain_spread(side: Side) -> float:
     return float(max(means) - min(means)) if len(means) > 1 else 0.0
 
 
+def approximations(c: Comparison) -> str:
+    """The runs that are approximations, and of what; "" where none is."""
+    said = [(s.name, s.made.verdict.approximation) for s in c.sides if s.made.verdict is not None]
+    return " ".join(f"{name}: {words}" for name, words in said if words)
+
+
 def doubtful(c: Comparison) -> bool:
     """True where a run is not to be used yet, or is short of its end."""
     return any(
@@ -230,7 +236,8 @@ def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
     if c.scores is None:
         return [step for step in [c.refused.step] if step], list(c.refused.commands)
     best, second, d = _first_two(c)
-    bad = [s for s in c.sides if s.made.verdict is not None and s.made.verdict.sound == BAD]
+    two = [c.sides[r] for r in c.scores.ranking[:2]]
+    bad = [s for s in two if s.made.verdict is not None and s.made.verdict.sound == BAD]
     steps = [f"First do what the page of {side.name} says, then compare again." for side in bad]
     commands = [(f"see what {s.name} says", shlex.join(["mpibayes", "report", *s.homes])) for s in bad]
     if not d.decided and not bad:
