@@ -98,7 +98,7 @@ def of_chains(c: Comparison) -> list[str]:
             line = str(verdict)
             words = [f"{side.name}: {line[:1].lower()}{line[1:]}.", *verdict.chains[:1], early]
             sentences.append(" ".join(filter(None, words)))
-    if c.scores is not None:
+    if c.scores is not None and c.scores.next.decided:
         difference = abs(c.scores.next.mean)
         for r in c.scores.ranking[:2]:
             spread = chain_spread(c.sides[r])
