@@ -148,6 +148,9 @@ class Family(Protocol):
 class Posterior(Protocol):
     """A run opened for reading. Raises ConfigError, DataError or CheckpointError where it cannot be."""
 
+    modelled: Sequence[str]  # the table's columns that it has a law of, or is given
+    response: str  # the only one it has a law of, given the others; "" where it has one of all
+
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None): ...
 
     def read_traces(self) -> None:

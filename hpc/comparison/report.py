@@ -17,6 +17,7 @@ from mpibayes.hpc.posterior.tables import Facts, Report, commands_in_words, fini
 from mpibayes.text import counted, enumerated, percent
 
 PICTURE = "differences.png"
+BROWSED = 20_000  # rows on the page
 PAIRS = 100  # pairs of columns in tables and summary.json
 
 
@@ -36,7 +37,7 @@ def verdict(c: Comparison) -> Verdict:
     decided = c.scores is not None and c.scores.next.decided
     sound = GOOD if decided and not words.doubtful(c) and not c.scores.next.hangs_on_one_row else DOUBT
     found = [*words.of_scores(c), *(c.columns.notes if c.columns is not None else ()), *words.of_groupings(c)]
-    return Verdict(found, words.of_chains(c), steps, sound, commands=commands, headline=words.headline(c))
+    return Verdict(found, words.of_chains(c), steps, sound, words.approximations(c), commands, words.headline(c))
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -163,10 +164,10 @@ def _said(side: Any) -> list[Any]:
 
 
 def _rows(c: Comparison) -> Browse:
-    """Every row, those furthest from the mean difference first."""
+    """The rows, those furthest from the mean difference first; of very many these."""
     s = c.scores
     d = s.values[s.ranking[0]] - s.values[s.ranking[1]]
-    order = np.argsort(-np.abs(d - d.mean()), kind="stable")
+    order = np.argsort(-np.abs(d - d.mean()), kind="stable")[:BROWSED]
     names = [c.sides[r].name for r in s.ranking]
     where = "of the table" if c.rows.path is None else "of the file"
     fields = [
@@ -174,7 +175,7 @@ def _rows(c: Comparison) -> Browse:
         *(Field(name, "number", "log score, nats") for name in names),
     ]  # fmt: skip
     rows = [[int(s.number[i]) + 1, float(d[i]), *(float(x) for x in s.values[s.ranking, i])] for i in order]
-    return Browse("row", fields, rows, caption="those furthest from the mean difference first")
+    return Browse("row", fields, rows, caption=f"of {len(d):,}, those furthest from the mean difference first")
 
 
 def _pictures(c: Comparison) -> dict[str, Picture]:

@@ -98,7 +98,7 @@ def of_chains(c: Comparison) -> list[str]:
             line = str(verdict)
             words = [f"{side.name}: {line[:1].lower()}{line[1:]}.", *verdict.chains[:1], early]
             sentences.append(" ".join(filter(None, words)))
-    if c.scores is not None:
+    if c.scores is not None and c.scores.next.decided:
         difference = abs(c.scores.next.mean)
         for r in c.scores.ranking[:2]:
             spread = chain_spread(c.sides[r])
@@ -119,6 +119,12 @@ def chain_spread(side: Side) -> float:
         if len(scores):
             means.append(scores.mean())
     return float(max(means) - min(means)) if len(means) > 1 else 0.0
+
+
+def approximations(c: Comparison) -> str:
+    """The runs that are approximations, and of what; "" where none is."""
+    said = [(s.name, s.made.verdict.approximation) for s in c.sides if s.made.verdict is not None]
+    return " ".join(f"{name}: {words}" for name, words in said if words)
 
 
 def doubtful(c: Comparison) -> bool:
@@ -230,7 +236,8 @@ def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
     if c.scores is None:
         return [step for step in [c.refused.step] if step], list(c.refused.commands)
     best, second, d = _first_two(c)
-    bad = [s for s in c.sides if s.made.verdict is not None and s.made.verdict.sound == BAD]
+    two = [c.sides[r] for r in c.scores.ranking[:2]]
+    bad = [s for s in two if s.made.verdict is not None and s.made.verdict.sound == BAD]
     steps = [f"First do what the page of {side.name} says, then compare again." for side in bad]
     commands = [(f"see what {s.name} says", shlex.join(["mpibayes", "report", *s.homes])) for s in bad]
     if not d.decided and not bad:

@@ -31,6 +31,10 @@ class Posterior(KeptChains):
         self.design = Design.of(self.settings, self.data.columns)
         self.response = self.design.response
 
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        return (self.response, *(term.column.name for term in self.design.terms))
+
     def coefficients(self) -> list[np.ndarray]:
         """Of each chain whose trace was read, every draw after burn-in, (n, K, D)."""
         return [self._as_classes(c.trace["theta"][c.trace["cycle"] > c.burn_in]) for c in self.chains]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.comparison.groupings import compared
@@ -121,6 +122,16 @@ def test_refusals(runs, tmp_path):
     with pytest.raises(DataError, match="on another table than"):
         report([runs["mixture"], elsewhere], out=tmp_path / "r")
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.thorough
+def test_the_same_from_python(runs, three):
+    _, _, summary = three
+    run, *others = (mb.open(runs[name]) for name in ("mixture", "views", "one"))
+    found = run.report(against=others)
+    assert found.document == summary
+    again = run.report(against=others[1])
+    assert [of["name"] for of in again.document["runs"]] == ["mixture", "one"]
 
 
 @pytest.mark.thorough
