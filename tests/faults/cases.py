@@ -35,14 +35,14 @@ def write_csv(path: Path, random: Random, n_rows: int) -> None:
 
 
 def config_text(random: Random, cycles: int) -> str:
-    """A configuration of the table `table.h5`: held-out rows, thinning, annealing and two chains in some."""
+    """A configuration of the table `table.h5`: held-out rows, thinning, annealing and two chains in many."""
     lines = ["[model]", 'family = "mixture"', "[data]", 'table = "table.h5"']
     if random.random() < 0.6:
         lines.append(f"heldout = {random.choice((0.05, 0.2))}")
     if random.random() < 0.4:
         schedule = random.choice(("linear", "geometric"))
         lines += ["[sampler]", 'strategy = "anneal"', "[anneal]", f'schedule = "{schedule}"', "passes = 5.0"]
-    n_chains = 2 if random.random() < 0.25 else 1
+    n_chains = 2 if random.random() < 0.5 else 1
     lines += [
         "[run]",
         f"seed = {random.randrange(1000)}",

@@ -24,7 +24,7 @@ MOMENTS = {
     "the start of the trace": "from mpibayes.hpc.run import chain_run as of; of.TraceWriter = moves(of.TraceWriter)",
     "the log": "from mpibayes.hpc.run import chain_run as of; of.Progress = moves(of.Progress)",
     "the last status": "from mpibayes.hpc.run import chain_run as of; of.merge = moves(of.merge)",
-    "an internal error": "from mpibayes.hpc.run import loop as of\n"
+    "an internal error": "from mpibayes.hpc.run import chain_run as of\n"
     "def wrong(*words): raise RuntimeError('boom')\nof.merge = moves(wrong)",
 }
 
