@@ -286,4 +286,5 @@ def summary_line(scores: Scores, r: int) -> tuple[str, str]:
 def model_in_words(side: Side) -> str:
     config = side.run.chains[0].config
     chains: Sequence[str] = [c.name for c in side.run.chains]
-    return f"{config.kind}, {counted(len(side.run.modelled), 'column')}, {counted(len(chains), 'chain')}"
+    columns = [counted(len(side.run.modelled), "column")] if side.run.modelled else []
+    return ", ".join([config.kind, *columns, counted(len(chains), "chain")])
