@@ -222,6 +222,8 @@ def _of_levels(names: tuple[str, str], v: Alike, several: bool) -> list[str]:
         both = f"The {kind[0]} of {names[0]} and the {kind[1]} of {names[1]}"
         return [f"{both} {_alike(v.groups)} (adjusted Rand index {v.groups:.2f})."]
     where = " there" * several
+    if not any(of is not None and of.judged for of in (v.first.level, v.second.level)):
+        return []
     if not any(usable):
         return [f"Neither has groups{where} that its chains agree on."]
     has, lacks = (0, 1) if usable[0] else (1, 0)
@@ -284,4 +286,5 @@ def summary_line(scores: Scores, r: int) -> tuple[str, str]:
 def model_in_words(side: Side) -> str:
     config = side.run.chains[0].config
     chains: Sequence[str] = [c.name for c in side.run.chains]
-    return f"{config.kind}, {counted(len(side.run.modelled), 'column')}, {counted(len(chains), 'chain')}"
+    columns = [counted(len(side.run.modelled), "column")] if side.run.modelled else []
+    return ", ".join([config.kind, *columns, counted(len(chains), "chain")])

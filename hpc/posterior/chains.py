@@ -90,8 +90,8 @@ class KeptChains:
 
     @property
     def modelled(self) -> tuple[str, ...]:
-        """Names of the table's columns that the model has a law of, or is given."""
-        return tuple(c.name for c in self.data.stored)
+        """Names of the table's columns that the model has a law of, or is given; of a sparse table none."""
+        return () if self.chains[0].config.model.sparse else tuple(c.name for c in self.data.stored)
 
     def refuse_groups(self, groups: int | None) -> None:
         """Raises ConfigError where groups of clusters are asked of a model that has none."""

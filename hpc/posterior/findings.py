@@ -11,13 +11,14 @@ import numpy as np
 @dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
 class GroupLevel:
     """A level of groups of clusters. labels (N,): the group of each training row, from 0. natural, usable: whether the
-    chains say so; neither of one chain. words: what the report says of it."""
+    chains say so; judged: False of one chain, which cannot say. words: what the report says of it."""
 
     n: int
     natural: bool
     usable: bool
     labels: np.ndarray
     words: str
+    judged: bool = True
 
 
 @dataclass(frozen=True, eq=False)

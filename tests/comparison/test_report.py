@@ -107,6 +107,7 @@ def test_chains_of_one_model_stay_one_report(runs, tmp_path):
     assert [run["below_best"] for run in summary["runs"]][1]["mean"] == 0.0
 
 
+@pytest.mark.thorough
 def test_rows_that_were_trained_on(runs, tmp_path):
     _, printed, summary = run_report([runs["mixture"], runs["all"]], out=tmp_path / "r")
     assert summary["not_comparable"].startswith("no row is left to score") and "ranking" not in summary

@@ -250,3 +250,17 @@ def test_coherence(tmp_path):
     words = np.array([[0, 1, 3], [0, 2, 1]])
     expected = [np.mean([npmi(a[i], a[j]) for i, j in ((0, 1), (0, 2), (1, 2))]) for a in words]
     np.testing.assert_allclose(coherences(SparseTable.open(tmp_path / "t.h5"), words), expected)
+
+
+@pytest.mark.thorough
+def test_topics_are_not_compared_row_by_row(place):
+    """Words are held out, not documents: the report of two models says so, and has what each says."""
+    for out, topics in (("few", 3), ("more", 6)):
+        ran(place, out, *sets(f"model.topics={topics}", "run.cycles=6"), config="plain.toml")
+    done = mpibayes(place, "report", "few", "more", "-o", "both")
+    assert done.returncode == 0, done.stderr
+    assert "Held-out scores of few and more cannot be compared" in " ".join(done.stdout.split())
+    summary = json.loads((place / "both" / "summary.json").read_text())
+    assert "single entries are held out" in summary["not_comparable"]
+    assert summary["settings"] == {"model.topics": ["3", "6"]} and all(run["found"] for run in summary["runs"])
+    assert problems((place / "both" / "report.html").read_text()) == []

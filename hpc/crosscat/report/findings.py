@@ -21,5 +21,5 @@ def _grouping(view: ViewSummary) -> Grouping:
     shown, level = groups.first(view.levels), None
     if shown is not None:
         of = shown.level
-        level = GroupLevel(of.n, of.natural, of.usable, shown.labels, str(of))
+        level = GroupLevel(of.n, of.natural, of.usable, shown.labels, str(of), of.judged)
     return Grouping(view.number, view.names, view.representative.labels, level, view.slight)

@@ -246,10 +246,10 @@ def test_runs_of_different_models_are_not_mixed(run_dir, table, tmp_path):
     text = "[model]\nfamily = 'mixture'\ndiscount = 0.5\n"
     other = make_run(tmp_path / "b", table, cycles=15, burn_in=3, heldout=0.1, text=text)
     with pytest.raises(ConfigError, match=r"model\.discount"):
-        report([run_dir, other])
+        Posterior([run_dir, other])
     rows = make_run(tmp_path / "c", table, cycles=15, burn_in=3)
     with pytest.raises(ConfigError, match="heldout"):
-        report([run_dir, rows])
+        Posterior([run_dir, rows])
 
 
 def test_without_likelihood_there_are_no_profiles(table, tmp_path, pictures):
