@@ -2,7 +2,7 @@
 
 Never replaced, whatever the user says: a file that the command reads, what a run was made from, a file of a run, what
 another command wrote for another purpose, and what is no file. The purpose of a file is known by its format, its first
-line or, of a configuration, a section.
+line or, of a configuration, its first section.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FIRST_LINES = {
     SETTINGS: r"# Every key and its value, as mpibayes understood ",
     SCHEMA: r"# What the columns of the table are\.",
     SCRIPT: r"#!.*\n# Written by mpibayes submit ",
-    CONFIGURATION: r"# made by `mpibayes run` |(?:.*\n)*?\[(data|model|run)\][ \t]*(#.*)?\n",
+    CONFIGURATION: r"(?:[ \t]*(#.*)?\n)*\[(data|model|run|sampler|output)\][ \t]*(#.*)?\n",  # its first section
 }
 # What a run has in its directory, or in that of a chain.
 SETTINGS_OF_RUN = "config.resolved.toml"

@@ -179,9 +179,18 @@ def begun(home: Path) -> list[Path]:
 
 def family_in(run_dir: str | Path) -> str:
     """The kind of a run's model. Raises ConfigError where there is no run."""
+    return _settings_of(run_dir).kind
+
+
+def of_pairs(run_dir: str | Path) -> bool:
+    """True if a run's table is a sparse one. Raises ConfigError where there is no run."""
+    return _settings_of(run_dir).model.sparse
+
+
+def _settings_of(run_dir: str | Path) -> Config:
     home = Path(run_dir)
     chain_directories(home)
-    return load(_settings_in(home) / RESOLVED).kind
+    return load(_settings_in(home) / RESOLVED)
 
 
 def by_model(run_dirs: Sequence[str | Path]) -> list[list[Path]]:
@@ -206,9 +215,7 @@ def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
     """The files that runs read: their tables, held-out rows and labels to start from, and the files that these tables
     were imported from, where they are near. Raises ConfigError."""
     files: list[Path] = []
-    for home in map(Path, run_dirs):
-        chain_directories(home)
-        config = load(_settings_in(home) / RESOLVED)
+    for config in map(_settings_of, run_dirs):
         for name, section in config.sections.items():
             named = (as_dict(config)[name].get(key) for key in marked(type(section), "path"))
             files += [Path(path) for path in named if isinstance(path, str)]
@@ -223,9 +230,7 @@ def home_of(run_dir: str | Path) -> Path:
 
 def burn_in_of(run_dir: str | Path) -> int:
     """run.burn_in of a run, in cycles. Raises ConfigError where there is no run."""
-    home = Path(run_dir)
-    chain_directories(home)
-    return load(_settings_in(home) / RESOLVED).burn_in
+    return _settings_of(run_dir).burn_in
 
 
 def evenly(items: Sequence, most: int) -> list:

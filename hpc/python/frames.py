@@ -128,6 +128,17 @@ def write_parquet(table: pa.Table, path: Path) -> None:
         pyarrow.parquet.write_table(table, file)
 
 
+def write_csv(table: pa.Table, path: Path) -> None:
+    """A CSV file, whole or not at all. Raises DataError."""
+    import pyarrow.csv
+
+    from mpibayes.io.files import replacing, writing
+
+    options = pyarrow.csv.WriteOptions(quoting_style="needed", quoting_header="needed")
+    with writing(path, DataError), replacing(path) as file:
+        pyarrow.csv.write_csv(table, file, options)
+
+
 def from_arrow(table: pa.Table, kind: Kind, index: Any = None) -> Any:
     """The table as one of `kind`. index: of a pandas DataFrame of as many rows."""
     if kind == "polars":

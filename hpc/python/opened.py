@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mpibayes.errors import ChainsDisagree, ConfigError, MpibayesWarning
 from mpibayes.hpc.posterior.advice import disagreement
-from mpibayes.hpc.posterior.chains import family_in
+from mpibayes.hpc.posterior.chains import family_in, of_pairs
 from mpibayes.hpc.python.ask import Asks, Received
 from mpibayes.hpc.python.frames import as_kind, from_arrow
 from mpibayes.hpc.python.index import kept_index
@@ -183,8 +183,8 @@ class Opened:
         from mpibayes.hpc.commands.predict import predict
         from mpibayes.terminal import Console
 
-        own = handed(rows, self._kind)
-        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python(), own.file() as source:
+        own, pairs = handed(rows, self._kind), of_pairs(self.directories[0])
+        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python(), own.file(pairs) as source:
             end = source.suffix if complete and source.suffix in (".csv", ".parquet") else ".parquet"
             out = Path(folder) / f"out{end}"
             target: dict[str, Any] = {"complete": out} if complete else {"out": out}
@@ -201,7 +201,7 @@ class Opened:
                     console=Console(file=nowhere),
                 )
             read = pyarrow.csv.read_csv if end == ".csv" else pyarrow.parquet.read_table
-            found = from_arrow(read(out), own.kind, own.index)
+            found = from_arrow(read(out), own.kind, None if pairs else own.index)
             for note in done.notes:
                 warnings.warn(note.replace(str(source), own.name), MpibayesWarning, stacklevel=4)
         return found

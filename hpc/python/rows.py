@@ -43,14 +43,16 @@ class Handed:
         return None if self.index is None else self.index[np.asarray(rows) - 1]
 
     @contextmanager
-    def file(self) -> Iterator[Path]:
-        """A file of them; errors about one that was made here are about the DataFrame."""
+    def file(self, text: bool = False) -> Iterator[Path]:
+        """A file of them; errors about one that was made here are about the DataFrame. text: make it CSV, which files
+        of pairs are read from."""
         if frames.is_path(self.data):
             yield Path(self.data).expanduser()
             return
         with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
-            place = Path(folder) / f"{frames.NAME}.parquet"
-            frames.write_parquet(frames.to_arrow(self.data), place)
+            place = Path(folder) / f"{frames.NAME}{'.csv' if text else '.parquet'}"
+            write = frames.write_csv if text else frames.write_parquet
+            write(frames.to_arrow(self.data), place)
             try:
                 yield place
             except MpibayesError as error:

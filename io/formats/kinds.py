@@ -71,6 +71,7 @@ MAGIC = {
     b"\x93NUMPY": Kind("", "a NumPy array", WRITE),
     b"\x80\x04\x95": Kind("", "a Python pickle", WRITE),
     b"\x80\x05\x95": Kind("", "a Python pickle", WRITE),
+    b"MATLAB 5.0 MAT-file": Kind("", "a MATLAB file", "write the table as CSV: writetable(data, 'data.csv')"),
     b"7z\xbc\xaf\x27\x1c": Kind("", "a 7z archive", "unpack it"),
     b"Rar!": Kind("", "a RAR archive", "unpack it"),
     b"%PDF": Kind("", "a PDF document", "expected a table"),

@@ -86,11 +86,18 @@ def truth(name):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name, index", [("multiselect", 0.9), ("weights_independent", 0.75)])
+@pytest.mark.parametrize("name, index", [("multiselect", 0.9), ("weights_independent", 0.8)])
 def test_the_groups_are_those_that_were_planted(tmp_path, name, index):
-    """On weights_independent, a classifier that is trained on the classes themselves has 0.835."""
-    _, found = groups(pd.read_csv(FIELD / f"{name}.csv"), tmp_path)
-    assert np.count_nonzero(np.bincount(found) > 10) == 2 and adjusted_rand_score(truth(name), found) >= index
+    """Two large clusters, and the groups of the level of two, which are votes of all draws, as good as can be.
+
+    On weights_independent, logistic regression and naive Bayes that are trained on the classes themselves have 0.835,
+    as latent classes by maximum likelihood; tables drawn with its shares of answers have 0.806 to 0.880 (90 %) under
+    the best rule there is. These 100 cycles have 0.817, and 1,480 of two chains 0.846. The representative partition
+    is one draw, in which rows between the classes are drawn.
+    """
+    run, found = groups(pd.read_csv(FIELD / f"{name}.csv"), tmp_path)
+    assert np.count_nonzero(np.bincount(found) > 10) == 2
+    assert adjusted_rand_score(truth(name), run.clusters(groups=2).frame["group"]) >= index
 
 
 @pytest.mark.thorough

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 
 import pytest
 
@@ -130,6 +131,18 @@ def test_what_is_no_file(place):
     (place / "full.csv").symlink_to("/dev/full")
     refused("export run --to csv -o full.csv", "not a regular file")
     assert (place / "full.csv").is_symlink()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("matplotlib") is None or importlib.util.find_spec("arviz") is None,
+    reason="the report needs matplotlib and arviz: pip install '.[report]'",
+)
+def test_a_report_is_made_again(place):
+    """The page shows the configuration, and is none."""
+    for _ in range(2):
+        ran("report run -o again --burn-in 2")
+    assert "[run]" in (place / "again" / "report.html").read_text()
+    shutil.rmtree(place / "again")
 
 
 @pytest.mark.skipif(

@@ -272,9 +272,8 @@ class Case:
 
     def check_words(self, start: Start, code: int, kind: str) -> None:
         said, number = start.said(), SIGNALS[kind]
-        early = (
-            number == signal.SIGINT and "KeyboardInterrupt" in said and "mpibayes/" not in said
-        )  # Python's own start
+        ours = re.findall(r'File ".*?mpibayes/(.*?)"', said)  # Python's own start, up to the first lines of the command
+        early = number == signal.SIGINT and "KeyboardInterrupt" in said and set(ours) <= {"__init__.py", "__main__.py"}
         if ("Traceback" in said and not early) or "internal error" in said:
             raise Wrong(f"a traceback: {said[-2500:]}")
         dead = {-number, number, 128 + number}

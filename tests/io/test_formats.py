@@ -434,6 +434,7 @@ def png():
         ("x.xls", b"<html><table><tr><td>1</td></tr></table></html>", "is an HTML page; open it in a spreadsheet"),
         ("x.xml", b"<?xml version='1.0'?><Workbook/>", "is an XML document"),
         ("x.pkl", b"\x80\x04\x95" + bytes(99), "is a Python pickle"),
+        ("x.mat", b"MATLAB 5.0 MAT-file, Platform: GLNXA64" + bytes(90), "is a MATLAB file"),
         ("x.pdf", b"%PDF-1.7\n" + bytes(range(256)), "is a PDF document"),
         ("x.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(2000), "cannot be read as an Excel workbook"),
         ("x.sav", b"$FL2@(#) SPSS" + bytes(500), "cannot be read as SPSS"),

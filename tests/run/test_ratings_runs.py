@@ -3,8 +3,10 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import mpibayes as mb
 from mpibayes.hpc.svi.factorization.draws import Posterior
 from mpibayes.hpc.svi.factorization.predictive import log_density, scored
 from mpibayes.io.draws import iterate_draws
@@ -127,6 +129,18 @@ def test_what_is_made_of_a_run(place):
     rated = set(run.data.at(np.array([4])).columns.tolist())
     wanted = [j for j in np.argsort(-shown[4]) if j not in rated][:4]
     assert [line[3] for line in lines] == [f"film, part {j}" for j in wanted] and {line[1] for line in lines} == {"u 4"}
+
+
+@pytest.mark.filterwarnings("ignore::mpibayes.MpibayesWarning")  # how near the ratings are
+def test_ratings_of_pairs_in_a_data_frame(place):
+    pairs = pd.DataFrame({"item": ["film, part 3", "film, part 9"], "user": ["u 4", "u 7"], "rating": [3.5, 1.0]})
+    done = mb.open(place / "plain").predict(pairs)
+    pairs.to_csv(place / "pairs.csv", index=False)
+    assert mpibayes(place, "predict", "plain", "pairs.csv", "-o", "pairs.parquet").returncode == 0
+    expected = pd.read_parquet(place / "pairs.parquet")
+    assert done["user"].tolist() == ["u 4", "u 7"] and done["mean"].tolist() == expected["mean"].tolist()
+    with pytest.raises(mb.ConfigError, match=r"^DataFrame: no column user and item"):
+        mb.open(place / "plain").predict(pd.DataFrame({"x": [1.0]}))
 
 
 def test_check_says_what_it_takes(place):

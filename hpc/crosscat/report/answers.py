@@ -22,11 +22,14 @@ VERDICTS = {  # on the rows of a view, in a table
     "unknown": "cannot be decided",
 }
 
+ON_VIEWS = "On the views, yes"  # where a bare Yes would be read as one on clusters, on which they do not agree
+
 
 def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
     """Say whether the chains found the same clustering; if not, which chain is best. rows: of the rows in
     each view, by its number, where `a` is of the columns."""
-    sentences = _found(a, summaries, "rows" if rows is None else "columns")
+    within = worst(rows.values()) if rows else "same"
+    sentences = _found(a, summaries, "rows" if rows is None else "columns", "Yes" if within == "same" else ON_VIEWS)
     if rows:
         sentences.append(_in_views(rows))
     if worst([a, *(rows or {}).values()]) in ("unknown", "same"):
@@ -85,8 +88,8 @@ def _index(between: np.ndarray, within: np.ndarray) -> str:
     return f"adjusted Rand index {_range(between)} between chains, {_range(within)} between the halves of one chain"
 
 
-def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str) -> list[str]:
-    """Say whether the chains found the same partition of the rows, or of the columns."""
+def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -> list[str]:
+    """Say whether the chains found the same partition of the rows, or of the columns. yes: first word if they did."""
     verdict = a.verdict
     measured = f"it takes at least {FEWEST} kept draws of each chain (output.labels)"
     if verdict == "unknown":
@@ -94,7 +97,7 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str) -> list[str
     if np.all(np.isfinite(a.ari)):
         measured = _index(a.between(a.ari), a.within(a.ari))
     if verdict == "same":
-        return [f"Yes: {measured}."]
+        return [f"{yes}: {measured}."]
     if verdict == "spread":
         return [
             f"As far as one chain agrees with itself: {measured}. The posterior is spread over many partitions, or the "

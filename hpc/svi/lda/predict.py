@@ -92,10 +92,10 @@ class Forecast:
             raise DataError(f"{self._source}: its values are not counts, but from {new.minimum:g} to {new.maximum:g}")
         table = self._run.table
         if table.has_column_ids != new.has_column_ids:
-            which = ("has", "has none") if table.has_column_ids else ("has none", "has")
+            which = ("has", "does not") if table.has_column_ids else ("has no", "does")
             raise DataError(
-                f"{self._source}: the run's table {which[0]} names of words, and this file {which[1]}, so that words "
-                "cannot be told apart; import both with --vocabulary, or both without"
+                f"{self._source}: the run's table {which[0]} names of words, this file {which[1]}: its words cannot be "
+                "told apart; import both with --vocabulary, or both without"
             )
         known = {word: i for i, word in enumerate(table.column_ids())}
         place = np.array([known.get(word, -1) for word in new.column_ids()], np.int64)

@@ -236,6 +236,8 @@ SAME, OTHER = [[0.99, 0.98], [0.98, 0.99]], [[0.99, 0.2], [0.2, 0.99]]
         ),
         (OTHER, {1: SAME}, "different", "No, there are 2 sets of views (a | b)"),
         (SAME, {1: OTHER}, "different", "They found the same clusters in none of the views for certain"),
+        (SAME, {1: OTHER}, "different", "On the views, yes: "),
+        (SAME, {1: SAME}, "same", "Yes: "),
         (SAME, {}, "same", "Yes: "),
     ],
 )
