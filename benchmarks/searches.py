@@ -1,6 +1,6 @@
 """Regret of choosing one of several searches for views by unseen rows, and by the log joint.
 
-    python benchmarks/searches.py TABLE.h5 [--searches 8] [--rows 3000] [--cycles 30]
+    python benchmarks/searches.py TABLE.h5 [--searches 8] [--rows 3000] [--cycles 30] [--no-probe]
 
 The table's rows are dealt to 80 % training, 10 % judges and 10 % verification. Each search goes on for some cycles on
 all training rows, and its state is scored on the verifying rows: nats a row, collapsed. Regret: the best such score
@@ -46,6 +46,7 @@ def main() -> None:
     words.add_argument("--searches", type=int, default=8)
     words.add_argument("--rows", type=int, default=strategy.ROWS_OF_EACH)
     words.add_argument("--cycles", type=int, default=30)
+    words.add_argument("--no-probe", action="store_true", help="judge trials by the evidence alone")
     given = words.parse_args()
 
     data = Data(Table.open(given.table), (), 0.1, latent=True)
@@ -56,9 +57,13 @@ def main() -> None:
     lines = []
     for number in range(given.searches):
         settings = Settings(seed=500 + number, shards=1, view_concentration="learn")
-        places = np.sort(np.random.default_rng(1000 + number).permutation(len(training))[: given.rows])
+        dealt, n_probe = np.random.default_rng(1000 + number).permutation(len(training)), 0
+        if not given.no_probe:
+            n_probe = strategy.n_probes(len(training), given.rows)
+        n_own = min(given.rows, len(training) - n_probe)
+        own, probed = training.take(np.sort(dealt[:n_own])), training.take(dealt[n_own : n_own + n_probe])
         began = time.process_time()
-        search = views.searched(data.columns, training.take(places), settings, 0, strategy.VIEWS)
+        search = views.searched(data.columns, own, settings, 0, strategy.VIEWS, probe=probed if n_probe else None)
         seconds = time.process_time() - began
         criteria = score(search, judges), sum(view.log_joint() for view in search.views)
         settings = replace(settings, shards=None)
@@ -76,6 +81,7 @@ def main() -> None:
     sizes = [2**i for i in range(10) if 2**i <= given.searches]
     for name, criterion in (("judges", by_judges), ("log joint", by_joint)):
         print(f"regret by {name}:", ", ".join(f"{size}: {regret(criterion, final, size):.3f}" for size in sizes))
+    print(f"end: mean {final.mean():.3f}, worst {final.min():.3f}, best {final.max():.3f}")
     print(f"{(final > final.max() - 0.05).sum()} of {len(final)} within 0.05 of the best")
 
 

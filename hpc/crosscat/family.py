@@ -77,7 +77,7 @@ class Family:
         if config.of(Model).has_views:
             rows = strategy.pilot_rows(config, n_training)
             said["sampler"] |= {"init_views": strategy.views_at_first(config), "init_rows": rows}
-            said["sampler"] |= {"searches": strategy.searches(config)}
+            said["sampler"] |= {"searches": strategy.searches(config, n_training)}
         if strategy.annealing(config, n_training) is not None:
             said["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
         return said
@@ -153,7 +153,7 @@ class ViewsChain:
             return
         n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)
         if self._several and sample:
-            n = strategy.searches(self.config)
+            n = strategy.searches(self.config, self.n_rows)
             if self.comm.rank == 0:
                 which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
                 say(which + searches.ahead_in_words(self.n_rows, sample, n))

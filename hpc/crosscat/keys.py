@@ -51,7 +51,7 @@ class Model(keys.Model):
     family: Literal["auto", "mixture", "crosscat"] = key(
         "auto",
         "mixture: clusters of the rows, their number learned; crosscat: columns find views too, each with clusters of "
-        "its own; auto: crosscat from 50 rows and 3 columns on",
+        "its own; auto: crosscat from 40 rows and 3 columns on",
         '"auto", "mixture" or "crosscat"',
         decided_once=True,
     )

@@ -8,7 +8,8 @@ import pytest
 from mpibayes.hpc.crosscat.chain import Settings
 from mpibayes.hpc.crosscat.start import dependence as start
 from mpibayes.hpc.crosscat.start import search, views
-from mpibayes.hpc.crosscat.start.dependence import dependence, grouped
+from mpibayes.hpc.crosscat.start.dependence import branches, dependence, linked
+from mpibayes.hpc.crosscat.start.dependence import grouped as grouped_by
 from mpibayes.io.table import table_from_arrays
 
 N = 3_000
@@ -28,6 +29,10 @@ def table(g):
     named = zip(["a1", "a2", "a3", "b1", "b2", "b3", "gap1", "gap2", "n1", "n2", "a4", "b4"],
                 [*of_one, *of_two, *gaps, *noise, *counts])  # fmt: skip
     return table_from_arrays([(name, *of) for name, of in named])
+
+
+def grouped(columns, rows, units, n_groups):
+    return grouped_by(linked(columns, rows, units), len(units), n_groups)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -59,6 +64,15 @@ def test_dependence_is_that_of_the_table_of_two_columns():
     assert dependence(columns, rows)[0, 1] == pytest.approx(told / least)
 
 
+def test_branches_are_what_has_been_joined():
+    columns, rows = table(np.random.default_rng(1))
+    names = [c.name for c in columns]
+    found = {frozenset(names[i] for i in of) for of in branches(linked(columns, rows, [(name,) for name in names]))}
+    assert {group for group in GROUPS if len(group) > 1} <= found
+    assert all(1 < len(of) < len(names) for of in found)
+    assert branches(linked(columns[:1], rows, [(names[0],)])) == []
+
+
 def test_few_units_are_each_a_group():
     columns, rows = table(np.random.default_rng(1))
     assert grouped(columns, rows, [(c.name,) for c in columns], 16).tolist() == list(range(12))
@@ -78,7 +92,7 @@ def test_a_search_starts_from_groups_whose_rows_settle_first():
         found = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
         assert {frozenset(of.columns) for of in found} == GROUPS
         assert all(len(of.statistics) > 1 for of in found if len(of.columns) == 4)
-        in_turn = lambda columns, rows, units, n: np.arange(len(units)) % n  # noqa: E731  the wrong one
+        in_turn = lambda tree, n_units, n: np.arange(n_units) % n  # noqa: E731  the wrong one
         with mock.patch.object(views, "grouped", in_turn):
             found = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
         assert {frozenset(of.columns) for of in found} != GROUPS

@@ -5,8 +5,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.chain import Settings
-from mpibayes.hpc.crosscat.start import searches, views
+from mpibayes.hpc.crosscat.start import searches, strategy, views
 from mpibayes.hpc.parallel.comm import serial
 from tests.crosscat.test_search import table
 
@@ -34,7 +35,7 @@ def stub(monkeypatch, scores):
     """Searches that take no time and score as given; returns the rows that they have seen."""
     seen, numbers = [], iter(scores)
 
-    def searched(columns, rows, settings, chain, n_views, alone):
+    def searched(columns, rows, settings, chain, n_views, alone, probe):
         seen.append(rows)
         return type("Search", (), {"views": [], "places": None, "score": next(numbers)})()
 
@@ -114,14 +115,22 @@ def test_the_same_on_any_number_of_ranks():
         assert np.array_equal(a.statistics.size, b.statistics.size)
 
 
+@pytest.mark.parametrize("n_rows, given, n", [(500, "auto", 3), (499, "auto", 1), (499, "4", 4), (500, "1", 1)])
+def test_few_rows_choose_by_chance(tmp_path, n_rows, given, n):
+    words = '"auto"' if given == "auto" else given
+    text = f'[data]\ntable = "t.h5"\n[model]\nfamily = "crosscat"\n[sampler]\nsearches = {words}\n'
+    (tmp_path / "run.toml").write_text(text)
+    assert strategy.searches(load(tmp_path / "run.toml"), n_rows) == n
+
+
 def test_in_words():
     assert "no other came within 0.05" in searches.in_words([-1.0, -1.2], 30)
     assert "2 others came within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
 
 
 def test_ahead_in_words():
-    assert searches.ahead_in_words(2520, 3000, 4).endswith("4, on 2,268 rows each")
-    assert searches.ahead_in_words(2520, 3000, 1).endswith("1, on 2,520 rows each")
+    assert searches.ahead_in_words(2520, 3000, 4).endswith("4, on 2,041 rows each")
+    assert searches.ahead_in_words(2520, 3000, 1).endswith("1, on 2,268 rows each")
     assert searches.ahead_in_words(9000, 3000, 4).endswith("4, on 3,000 rows each")
 
 

@@ -23,24 +23,40 @@ LEAST = 1_000
 DEVIATIONS = 2.0  # of what chance alone would give, by which information counts only if it is more
 
 
-def grouped(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]], n_groups: int) -> np.ndarray:
-    """The number of the group of each unit of columns, (U,), where there are n_groups at most.
+def linked(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]]) -> np.ndarray:
+    """Join units of columns two by two, the closest first: (U - 1, 4) float64, a linkage as scipy has it; (0, 4) of
+    more than MOST columns, or of a single unit.
 
     Average linkage of the units; the distance of two of them is that of their closest columns.
     """
-    from scipy.cluster.hierarchy import fcluster, linkage  # 14 MiB that a rank without a search has no use for
+    from scipy.cluster.hierarchy import linkage  # 14 MiB that a rank without a search has no use for
     from scipy.spatial.distance import squareform
 
-    if len(units) <= n_groups:
-        return np.arange(len(units))
-    if len(columns) > MOST:
-        return np.arange(len(units)) % n_groups
+    if len(columns) > MOST or len(units) < 2:
+        return np.zeros((0, 4))
     number = {name: i for i, names in enumerate(units) for name in names}
     unit_of = np.array([number[c.name] for c in columns])
     apart = np.ones((len(units), len(units)))
     np.minimum.at(apart, (unit_of[:, None], unit_of[None, :]), 1.0 - dependence(columns, rows))
     np.fill_diagonal(apart, 0.0)
-    return fcluster(linkage(squareform(apart, checks=False), "average"), n_groups, "maxclust") - 1
+    return linkage(squareform(apart, checks=False), "average")
+
+
+def grouped(tree: np.ndarray, n_units: int, n_groups: int) -> np.ndarray:
+    """The number of the group of each unit, (n_units,), where there are n_groups at most; in turn without a tree."""
+    from scipy.cluster.hierarchy import fcluster
+
+    if n_units <= n_groups:
+        return np.arange(n_units)
+    return fcluster(tree, n_groups, "maxclust") - 1 if len(tree) else np.arange(n_units) % n_groups
+
+
+def branches(tree: np.ndarray) -> list[frozenset[int]]:
+    """The units that each join of a tree has brought together, all units left out."""
+    sets = [frozenset([unit]) for unit in range(len(tree) + 1)]
+    for a, b in tree[:, :2].astype(int).tolist():
+        sets.append(sets[a] | sets[b])
+    return sets[len(tree) + 1 : -1]
 
 
 def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:

@@ -25,6 +25,7 @@ from mpibayes.hpc.crosscat.view import View
 from mpibayes.kernels import mixture as kernels
 
 DRAWS = 2  # of which the best counts
+FEWEST, LARGEST = 3, 200  # rows of a cluster of a product that rows are dealt to, and such clusters, at most
 FINER = 5.0  # clusters of a product of two partitions over those of either, at most
 
 
@@ -63,3 +64,15 @@ def product(a: Rowwise, b: Rowwise) -> Sequence[Rowwise]:
     if len(cells) > FINER * max(a.n_labels, b.n_labels):
         return []
     return [Rowwise([z.astype(np.int32)], len(cells), a.process)]
+
+
+def dealt(subject: Subject, a: Rowwise, b: Rowwise, u: np.ndarray) -> Rowwise:
+    """The largest clusters of the product of two partitions, to which all rows are dealt by uniforms u (N,), given what
+    these clusters say of some columns."""
+    cells, z, size = np.unique(a.z[0].astype(np.int64) * b.n_labels + b.z[0], return_inverse=True, return_counts=True)
+    largest = np.argsort(-size, kind="stable")[:LARGEST]
+    largest = largest[size[largest] >= min(FEWEST, size.max())]
+    label = np.full(len(cells), -1, np.int32)
+    label[largest] = np.arange(len(largest))
+    drawn = suited(subject, Rowwise([label[z]], len(largest), a.process), u)
+    return Rowwise(drawn.z, drawn.n_labels, a.process)

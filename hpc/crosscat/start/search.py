@@ -21,10 +21,12 @@ from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.crosscat.start.evidence import log_weight, product, suited
+from mpibayes.hpc.crosscat.start.probe import Probe
 from mpibayes.hpc.crosscat.start.trials import Trials
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 from mpibayes.hpc.parallel.tasks import Stopped
+from mpibayes.io.rows import Rows
 
 ROWS_ALONE = 10  # cycles at first, in which columns stay: they would follow whichever view has clusters first
 MOVES = 4  # of a cycle
@@ -143,7 +145,8 @@ class Better(Move):
 
 class Searching(Mixture):
     """A chain on one rank and one shard whose views split and merge by evidence. evidence, tries: of a view, by its
-    units, what is known, and how often it was to split."""
+    units, what is known, and how often it was to split. branches: units that are close to each other (dependence.py);
+    probe: rows that it does not see, if there are any."""
 
     move_of_views = Better
 
@@ -151,6 +154,8 @@ class Searching(Mixture):
         super().__init__(*args, **kwargs)
         self.evidence: dict[tuple[int, ...], Evidence] = {}
         self.tries: Counter[tuple[int, ...]] = Counter()
+        self.branches: Sequence[frozenset[int]] = ()
+        self.probe: Probe | None = None
 
     def cycle(self, word: Sequence[int] = ()) -> CycleInfo:
         """One cycle of a chain that may take its time. Raises Stopped where the program is to stop."""
@@ -193,6 +198,10 @@ class Searching(Mixture):
         for lane, view in enumerate(views):
             view.lane = in_lane(self.chain, lane)
         self.resume(self.cycles)
+
+    def cells_of(self, names: tuple[str, ...], rows: Rows) -> Rows:
+        """The cells of some columns of rows that have all."""
+        return self._cells(names, [self.held([column.name for column in self.columns], [rows])])(0)
 
     def names(self, units: np.ndarray) -> tuple[str, ...]:
         """Of the columns of some units, in the order of the table."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
-from mpibayes.hpc.crosscat.start.strategy import n_judges, rows_of_search
+from mpibayes.hpc.crosscat.start.strategy import n_judges, n_probes, rows_of_search
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.data.rows import Data
@@ -74,13 +74,16 @@ def _search(
     """Run one search on some of the `others`; its result, and its score: nats a judge."""
     stream = generator(settings.seed, Purpose.PILOT, sub=number, chain=chain)
     seed = int(stream.integers(2**63))  # the search's draws are not those of the chain
-    n = min(n_rows, len(others))
-    sample = others[np.sort(stream.choice(len(others), n, replace=False, shuffle=False))]
-    places = np.concatenate([sample, judges])
+    n_probe = n_probes(len(others), n_rows)
+    n = min(n_rows, len(others) - n_probe)
+    sample = others[stream.choice(len(others), n + n_probe, replace=False)]
+    places = np.concatenate([np.sort(sample[:n]), sample[n:], judges])
     order = np.argsort(places)
     rows = data.rows_at(places[order]).take(np.argsort(order))
-    own, unseen = rows.take(slice(n)), rows.take(slice(n, None))
-    mixture = searched(data.columns, own, replace(settings, seed=seed), chain, n_views, alone)
+    own, probed, unseen = (rows.take(part) for part in (slice(n), slice(n, n + n_probe), slice(n + n_probe, None)))
+    mixture = searched(
+        data.columns, own, replace(settings, seed=seed), chain, n_views, alone, probed if n_probe else None
+    )
     if not len(judges):
         return found_by(mixture), 0.0
     parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in mixture.views]

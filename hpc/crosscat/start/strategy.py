@@ -22,8 +22,9 @@ START_ROWS = 1000  # of the first subsample, or a quarter of the rows where ther
 VIEWS = 16  # that columns are in at first
 ROWS = 10_000  # of the sample of one search for views
 ROWS_OF_EACH = 3000  # of the sample of each of several: as good, and a third of the time
-SEARCHES = 4
+SEARCHES, JUDGED = 3, 500  # of a chain on so many training rows; of fewer one, since a few judges choose by chance
 JUDGES = 0.1, 3000  # share of the training rows that judge several searches, and their greatest number
+PROBES = 0.1, 50, 1500  # share of the rows of a search that it leaves out to judge its trials, and their bounds
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
 
 STARTS = {
@@ -86,15 +87,15 @@ def pilot_rows(config: Config, n_rows: int) -> int:
     """Rows of the sample on which views are searched for first; 0: there is no search."""
     sampler = config.of(Sampler)
     own = sampler.strategy == "auto" and sampler.init == "auto" and config.of(Model).has_views
-    most = ROWS if searches(config) == 1 else ROWS_OF_EACH
+    most = ROWS if searches(config, n_rows) == 1 else ROWS_OF_EACH
     rows = (most if own else 0) if sampler.init_rows == "auto" else sampler.init_rows
     return min(rows, n_rows) if config.of(Model).likelihood else 0
 
 
-def searches(config: Config) -> int:
-    """Return the number of searches for views that a chain makes, where it makes any."""
-    given = config.of(Sampler).searches
-    return SEARCHES if given == "auto" else given
+def searches(config: Config, n_rows: int) -> int:
+    """Return the number of searches for views that a chain makes on n_rows training rows, where it makes any."""
+    given, several = config.of(Sampler).searches, n_rows >= JUDGED
+    return (SEARCHES if several else 1) if given == "auto" else given
 
 
 def n_judges(n_rows: int, n_searches: int) -> int:
@@ -104,8 +105,18 @@ def n_judges(n_rows: int, n_searches: int) -> int:
 
 
 def rows_of_search(n_rows: int, most: int, n_searches: int) -> int:
-    """Return how many of the training rows each search has, `most` at most: those that judge are not among them."""
-    return min(most, n_rows - n_judges(n_rows, n_searches))
+    """Return how many of the training rows each search has, `most` at most: those that judge searches or trials are not
+    among them."""
+    left = n_rows - n_judges(n_rows, n_searches)
+    return min(most, left - n_probes(left, most))
+
+
+def n_probes(n_rows: int, most: int) -> int:
+    """Return how many of n_rows a search on `most` of them leaves out, to judge its trials: 0 where they would be too
+    few to tell."""
+    share, fewest, greatest = PROBES
+    n = min(greatest, most // 2, max(n_rows - most, round(share * n_rows)))
+    return n if n >= fewest else 0
 
 
 def labels_path(config: Config) -> Path:
@@ -179,7 +190,7 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
 
 def views_in_words(config: Config, n_rows: int) -> str:
     """The first views."""
-    sample, n_views, n = pilot_rows(config, n_rows), views_at_first(config), searches(config)
+    sample, n_views, n = pilot_rows(config, n_rows), views_at_first(config), searches(config, n_rows)
     if not sample:
         return f"in {counted(n_views, 'random view')}"
     by = "a search finds" if n == 1 else f"the best of {n} searches finds"

@@ -17,7 +17,8 @@ import numpy as np
 from mpibayes.hpc.crosscat.columns import alike
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views, scores
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
-from mpibayes.hpc.crosscat.start.evidence import log_evidence, log_weight, product, suited
+from mpibayes.hpc.crosscat.start import probe
+from mpibayes.hpc.crosscat.start.evidence import dealt, log_evidence, log_weight, product, suited
 from mpibayes.hpc.crosscat.view import View
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ CYCLES, LONGER = 5, 8  # of a trial, and then of one that is close
 TRIALS, FEW = 5, 2  # of a round, at most, and of those that are close
 TWICE = 2  # and of one change: it may be better off later
 PAIRS = 3  # of views that are looked at for a merge
+CUTS, MOST_CUTS = 32, 3  # branches of columns that are looked at for a view of their own, and that are tried
 TARGETS = 2  # views that a unit may go to, if fewer than LOOSE nats a row are told of it where it is; others have one
 # In nats a row:
 TELLING = 1.5e-3  # that a change has to be worth
 PATIENCE = 0.02  # by which a change may look worse
+OF_VIEWS = 0.1  # the same of whole views, whose rows have farther to go
 CLOSE = 0.01  # and may be worse off after a trial, to have more time
 LOOSE = 0.05
 DOUBT = 5e-3  # by which a unit comes later of which hardly anything is told, here or there
@@ -40,15 +43,17 @@ HOPE = 0.1  # share of what is told of a unit where it is, for the cycles that a
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """Units go to another view. moved: these; old: numbers of their view and of the other; new: units of the other, and
-    of theirs if it has any left, each with a partition of the rows; gain: by how much all of them look better off, in
-    nats; hope: what cycles may add to that."""
+    """Units go to another view. moved: these; old: numbers of their view and of the other, which may be a new one; new:
+    units of the other, and of theirs if it has any left, each with a partition of the rows; gain: by how much all of
+    them look better off, in nats; hope: what cycles may add to that; patience: by how much they may look worse, in nats
+    a row."""
 
     moved: np.ndarray
     old: tuple[int, int]
     new: Sequence[tuple[np.ndarray, Rowwise]]
     gain: float
     hope: float = 0.0
+    patience: float = PATIENCE
 
     @property
     def looks(self) -> float:
@@ -124,29 +129,40 @@ class Trials:
             for v, after in zip((there, home), of_views(trial.views)):
                 partition.setdefault(v, after)
         now = of_views(chain.views)
-        new = [(np.flatnonzero(where == v), partition.get(v, now[v])) for v in np.unique(where)]
+        new = [(np.flatnonzero(where == v), partition[v] if v in partition else now[v]) for v in np.unique(where)]
         chain.put(chain.beside(new).views)
 
     def _chosen(self) -> list[Change]:
         """What is tried in a round."""
         found = {change.name: change for change in self._changes() if self.tried[change.name] < TWICE}
-        fair = [change for change in found.values() if change.looks > -PATIENCE * self.chain.n_rows]
+        fair = [change for change in found.values() if change.looks > -change.patience * self.chain.n_rows]
         return sorted(fair, key=lambda change: -change.looks)[:TRIALS]
 
     def _worth(self, trials: Mapping[Change, Searching]) -> dict[Change, float]:
-        """By how much units are better off now, in nats a row."""
-        old = {v for change in trials for v in change.old}
-        before = {v: self._evidence(self.chain.views[v]) for v in sorted(old)}
+        """By how much units are better off now, in nats a row: by rows of the probe, where these tell, else by the
+        evidence."""
+        chain, old = self.chain, {v for change in trials for v in change.old if v < len(self.chain.views)}
+        before = {v: self._evidence(chain.views[v]) for v in sorted(old)}
         worth = {}
         for change, trial in trials.items():
-            gain = sum(map(self._evidence, trial.views)) - sum(before[v] for v in change.old)
-            worth[change] = (self._law(change) + gain) / self.chain.n_rows
+            home = [v for v in change.old if v < len(chain.views)]
+            gain = sum(map(self._evidence, trial.views)) - sum(before[v] for v in home)
+            worth[change] = self._predicts(trial, home) or (self._law(change) + gain) / chain.n_rows
         return worth
+
+    def _predicts(self, other: Searching, home: Sequence[int]) -> float:
+        """By how much the views of another chain predict the probe better than those which they replace, in nats a row;
+        0 without a probe, or where the difference may be chance."""
+        rows = self.chain.probe
+        if rows is None:
+            return 0.0
+        before = rows.log_density(self.chain, [self.chain.views[v] for v in home])
+        return probe.gain(rows.log_density(other, other.views), before)
 
     def _law(self, change: Change) -> float:
         """By how much more probable a change makes what columns are in which views."""
         sizes = np.bincount(self.chain.view_of_unit)
-        after = [*np.delete(sizes, change.old), *(len(units) for units, _ in change.new)]
+        after = [*np.delete(sizes, [v for v in change.old if v < len(sizes)]), *(len(units) for units, _ in change.new)]
         return float(log_eppf(np.array(after), *self.chain.process) - log_eppf(sizes, *self.chain.process))
 
     def _evidence(self, view: View) -> float:
@@ -157,11 +173,10 @@ class Trials:
     def _changes(self) -> Iterator[Change]:
         """Changes that may be worth a trial."""
         views = self.chain.views
-        if len(views) < 2:
-            return
         units = [np.array(own) for own in self.chain.units_of_views()]
         now = Present(units, of_views(views), [self._evidence(view) for view in views])
-        for change in [*self._singles(now), *self._merges(now)]:
+        of_two = [*self._singles(now), *self._merges(now)] if len(views) > 1 else []
+        for change in [*of_two, *self._cuts(now)]:
             yield replace(change, gain=change.gain + self._law(change))
 
     def _singles(self, now: Present) -> Iterator[Change]:
@@ -206,7 +221,38 @@ class Trials:
             one, two = now.partitions[i], now.partitions[j]
             both = np.sort(np.concatenate([now.units[i], now.units[j]]))
             partition, log = self._best(both, [one, two, *product(one, two)])
-            yield Change(now.units[i], (i, j), [(both, partition)], log - now.evidence[i] - now.evidence[j])
+            change = Change(
+                now.units[i], (i, j), [(both, partition)], log - now.evidence[i] - now.evidence[j], patience=OF_VIEWS
+            )
+            yield max(change, self._of_product(change, one, two), key=lambda change: change.gain)
+
+    def _of_product(self, change: Change, one: Rowwise, two: Rowwise) -> Change:
+        """A merge from the largest clusters of the product of two partitions, if it predicts the probe better at
+        once."""
+        if self.chain.probe is None:
+            return change
+        ((both, _),) = change.new
+        partition = dealt(self.chain.subject(self.chain.names(both)), one, two, self.stream.random(self.chain.n_rows))
+        merged = replace(change, new=[(both, partition)])
+        return replace(merged, gain=self.chain.n_rows * self._predicts(self.chain.beside(merged.new), change.old))
+
+    def _cuts(self, now: Present) -> Iterator[Change]:
+        """A column, or columns that are close to each other, have a view of their own, with the clusters that are
+        there or with none."""
+        chain, nothing = self.chain, Rowwise([np.zeros(self.chain.n_rows, np.int32)], 1, now.partitions[0].process)
+        of_view = [frozenset(units.tolist()) for units in now.units]
+        branches = [*chain.branches, *(frozenset([unit]) for unit in range(len(chain.units)))]
+        known = {of & own: v for v, own in enumerate(of_view) for of in branches if 0 < len(of & own) < len(own)}
+        cuts, found = [(np.array(sorted(of)), known[of]) for of in sorted(known, key=sorted)], []
+        for at in np.sort(self.stream.permutation(len(cuts))[:CUTS]).tolist():
+            out, v = cuts[at]
+            left, present = np.setdiff1d(now.units[v], out), now.partitions[v]
+            (one, of_out), (two, of_left) = self._best(out, [present, nothing]), self._best(left, [present])
+            new = [(out, one), (left, two)]
+            gain = max(of_out + of_left - now.evidence[v], chain.n_rows * self._predicts(chain.beside(new), [v]))
+            found.append(Change(out, (v, len(now.units)), new, gain, patience=OF_VIEWS))
+        best = sorted(found, key=lambda change: -change.gain)[:MOST_CUTS]
+        yield from (replace(change, old=(change.old[0], len(now.units) + i)) for i, change in enumerate(best))
 
     def _best(self, units: np.ndarray, partitions: Sequence[Rowwise]) -> tuple[Rowwise, float]:
         """The partition that suits some units best, and the log evidence by it."""

@@ -17,7 +17,8 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.start import search
-from mpibayes.hpc.crosscat.start.dependence import grouped
+from mpibayes.hpc.crosscat.start.dependence import branches, grouped, linked
+from mpibayes.hpc.crosscat.start.probe import Probe
 from mpibayes.hpc.crosscat.start.search import Searching
 from mpibayes.hpc.data.rows import PIECE
 from mpibayes.hpc.parallel.comm import Serial, serial
@@ -59,15 +60,20 @@ def arrange(mixture: Mixture, where: Sequence[int] | np.ndarray) -> None:
 
 
 def searched(
-    columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int, comm: Serial | None = None
-) -> Searching:
-    """Return a search that has ended, on all of some rows, from n_views groups of columns."""
+    columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int, comm: Serial | None = None,
+    probe: Rows | None = None,
+) -> Searching:  # fmt: skip
+    """Return a search that has ended, on all of some rows, from n_views groups of columns. probe: rows that it does not
+    see, by which it judges the views that it tries."""
     alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES)
     comm = comm or serial()
     mixture = Searching(comm, columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
+    mixture.probe = None if probe is None else Probe(probe)
     stream = generator(settings.seed, Purpose.DEALT_COLUMNS, chain=chain)
     some = np.sort(stream.permutation(len(rows))[: -(-len(rows) // 2)])  # chains do not all begin with the same groups
-    arrange(mixture, grouped(columns, rows.take(some), mixture.units, n_views))
+    tree = linked(columns, rows.take(some), mixture.units)
+    mixture.branches = branches(tree)
+    arrange(mixture, grouped(tree, len(mixture.units), n_views))
     mixture.start("one")
     mixture.search()
     return mixture

@@ -1,0 +1,45 @@
+"""Training rows that a search does not see, by which it judges the views that it tries.
+
+Evidence is the score of all rows as they come in one by one, the first few among them: on a sample it prefers views
+that are too small for the table that the sample stands for. On 3,000 of 8,000 rows of bird strikes, airports and
+airlines in two views have 0.25 nats a row more evidence than in one, and 0.6 nats a row less in predicting other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.predictive import ViewPredictive
+from mpibayes.hpc.crosscat.view import View
+from mpibayes.io.rows import Rows
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.start.search import Searching
+
+SURE = 1.0  # standard errors by which a mean difference counts
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Rows with all columns of a search."""
+
+    rows: Rows
+
+    def log_density(self, chain: Searching, views: Sequence[View]) -> np.ndarray:
+        """Log density of each row in some views of a chain, (n,) float64."""
+        found = np.zeros(len(self.rows))
+        for view in views:
+            predictive = ViewPredictive(view.components, view.hyper, view.partition.statistics, cells=False)
+            found += predictive.log_density(chain.cells_of(view.columns, self.rows))
+        return found
+
+
+def gain(after: np.ndarray, before: np.ndarray) -> float:
+    """Return by how much more probable rows are, in nats a row; 0 where that may be chance."""
+    more = after - before
+    mean, error = float(more.mean()), float(more.std(ddof=1)) / np.sqrt(len(more))
+    return mean if abs(mean) > SURE * error else 0.0
