@@ -83,7 +83,7 @@ def test_what_it_says_of_views(case, capsys):
     for words in (
         "exact: every cycle leaves the posterior of the views and of the rows' clusters in each invariant",
         "in the views that the best of 3 searches finds on 500 rows from 3 groups of columns, in one cluster",
-        "found on 2,000 rows from 3 groups of columns; each chain starts with 4 searches on 500 rows",
+        "found on 2,000 rows from 3 groups of columns; each chain starts with 3 searches on 500 rows",
         "columns that change views are in it", ", columns ", ", pilot ",
     ):  # fmt: skip
         assert words in text, (words, text)

@@ -175,7 +175,7 @@ OF_A_MIXTURE = {
     "blocks.columns": [BLOCK],
     "blocks.prior": [("blocks.body.prior={kappa = 0.2, nu = [3, 6], variance = 0.5, mean = [0, 1]}", *BLOCK)],
 }
-ONE_VIEW = OF_A_MIXTURE | {"run.until": [("run.until=cycles",), SETTLED]}
+ONE_VIEW = OF_A_MIXTURE | {"run.until": [("run.until=cycles",), SETTLED, ("run.until=scores", "run.chains=2")]}
 SEVERAL_VIEWS = {
     # a case of keys that say how a chain starts, which is as in a mixture
     **{key: of[:1] if key.startswith(("sampler.", "anneal.")) else of for key, of in OF_A_MIXTURE.items()},

@@ -110,7 +110,8 @@ def _more_searches(chains: Sequence[Chain]) -> list[Command]:
     n = strategy.SEARCHES if sampler.searches == "auto" else sampler.searches
     if sampler.init_rows == 0 or n >= MOST_SEARCHES:
         return []
-    return [advice.anew(chains, f"make {2 * n} searches for views in each chain, in a new run", sampler_searches=2 * n)]
+    more = min(2 * n, MOST_SEARCHES)
+    return [advice.anew(chains, f"make {more} searches for views in each chain, in a new run", sampler_searches=more)]
 
 
 def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], several: bool) -> str:

@@ -318,13 +318,13 @@ def test_more_cycles_are_not_advised_where_nothing_is_accepted():
     words = "More cycles will not help: no column has changed its view in any chain in the 396 cycles after burn-in."
     more = "Make 6 searches for views in each chain, in a new run, or compare 4 chains, in a new run."
     assert text.startswith(f"{words} {more}")
-    assert "sampler.searches=8" in commands[0] and "run.chains=4" in commands[1] and len(commands) == 2
+    assert "sampler.searches=6" in commands[0] and "run.chains=4" in commands[1] and len(commands) == 2
     assert told(APART, several=True, stopped=True, **views)[0].startswith(words)  # nor to go on with a stopped one
     assert told(APART, several=True, **{**views, "columns_moved": 1.0})[0].startswith("Go on for longer")
     assert told(APART, several=True, cycles=90, **views)[0].startswith("Go on for longer")  # too early to say
     text, _ = told(APART, splits=0.0, n_clusters=np.array([3.0]))
     assert text.startswith("More cycles will not help: no chain has split or merged a cluster in the 396 cycles")
-    assert ["sampler.searches=8" in command for command in told(APART * 4, several=True, **views)[1]] == [True]
+    assert ["sampler.searches=6" in command for command in told(APART * 4, several=True, **views)[1]] == [True]
     for sampler in ({"searches": remedies.MOST_SEARCHES}, {"init_rows": 0}):
         assert told(APART * 4, several=True, **views, sampler=sampler)[1] == []
     same, _ = told([[TRUTH] * 8] * 2, several=True, **views)
