@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.errors import DataError
 from mpibayes.io import recording
+from mpibayes.io.shape import Shape
 
 CODES = {"codes8": np.uint8, "codes16": np.uint16}  # of levels, and last the code of a missing cell
 BLOCKS = {**CODES, "reals": np.float64, "tallies": np.float64}  # on disk
@@ -31,7 +32,8 @@ class Column:
     A real column was recorded in steps of `resolution` (0: as it is), and some of its values, the `atoms`, are not
     measurements but values of their own; on a log scale (`log`) all others are positive. `rest_center` and `rest_scale`
     are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`). `part_of`: the
-    column of the table that one is made from which says only which atom a cell is. `unit`: of dates (`clock`).
+    column of the table that one is made from which says only which atom a cell is. `unit`: of dates (`clock`). `shape`:
+    the coordinates that a run models the column in, where it has fitted some.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Column:
     rest_scale: float = 1.0
     part_of: str = ""
     unit: str = ""
+    shape: Shape | None = None
 
 
 @dataclass

@@ -38,7 +38,7 @@ from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock, this_process
 from mpibayes.hpc.run.progress import Progress, say
-from mpibayes.hpc.run.table import data_of, opened, with_family
+from mpibayes.hpc.run.table import data_of, opened, with_family, with_shapes
 from mpibayes.hpc.scalar import kinds
 from mpibayes.io.files import make_directory, open_regular, remove_left_overs, storing
 from mpibayes.io.inference import merge
@@ -153,6 +153,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     config, about_family = with_family(config, table, data)
     if about_family and comm.rank == 0:
         print(visible(about_family), flush=True)
+    config, table, data = with_shapes(comm, config, table, data)
     # all that can be wrong with the input is found before the run directory is made
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
