@@ -14,9 +14,17 @@ from mpibayes.io.shape import Shape
 from tests.run.conftest import exported, mpibayes
 
 N = 300
-BARE = (
-    '[data]\ntable = "t.h5"\nheldout = 0.1\n[model]\nfamily = "mixture"\nshapes = "auto"\n[run]\ncycles = 12\nburn_in = 2\nshards = 3\n'
-)
+BARE = """[data]
+table = "t.h5"
+heldout = 0.1
+[model]
+family = "mixture"
+shapes = "auto"
+[run]
+cycles = 12
+burn_in = 2
+shards = 3
+"""
 
 
 @pytest.fixture(scope="module")
