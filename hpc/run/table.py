@@ -7,11 +7,13 @@ from pathlib import Path
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc import registry
+from mpibayes.hpc.config.against_table import some
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.shapes import fit_shapes
 from mpibayes.hpc.data.sparse import SparseData
 from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.run.progress import say
 from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable, is_sparse, open_table
@@ -57,6 +59,8 @@ def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data 
     if config.model.fits_shapes:
         given = {name for name, column in config.columns.items() if column.prior is not None}
         shapes = on_root(comm, lambda: fit_shapes(data, given), what="fit the shapes of its real columns")
+        if comm.rank == 0:
+            say(f"shapes: {some(list(shapes))} (model.shapes)" if shapes else "shapes: no real column needs one")
         config = config.changed("model", shapes={name: tuple(shape) for name, shape in shapes.items()} or "none")
     if not config.model.shaped:
         return config, table, data

@@ -115,7 +115,8 @@ def test_predictions_and_answers_are_in_the_columns_own_units(place):
     made = np.array(pc.read_csv(place / "made.csv")["wait"])
     shares = np.quantile(made, [0.25, 0.5, 0.75, 0.95]) / np.quantile(wait, [0.25, 0.5, 0.75, 0.95])
     assert np.abs(shares - 1.0).max() < 0.25  # standard errors of 270 rows are below 0.08
-    ended(mpibayes(place, "report", "run", "-o", "page"))
+    report = ended(mpibayes(place, "report", "run", "--full")).stdout
+    assert "shapes   wait, score: in coordinates" in report
 
 
 @pytest.mark.parametrize(
