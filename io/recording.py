@@ -2,8 +2,8 @@
 
 Nobody records a density. A value stands for a cell of width `resolution` about it; a value that comes again and again,
 as 0 does among dividends, is an atom of its own; and what spans orders of magnitude is close to normal only in its
-logarithm. So a column is modelled in two parts: *which* of its atoms a cell is, or none, and the *rest*, a number on
-the model's scale where it is none.
+logarithm, or in coordinates that a run has fitted (`io.shape`). So a column is modelled in two parts: *which* of its
+atoms a cell is, or none, and the *rest*, a number on the model's scale where it is none.
 """
 
 from __future__ import annotations
@@ -39,13 +39,35 @@ def rest(column: Column, x: np.ndarray, shift: np.ndarray | float = 0.0) -> np.n
     lacks = np.isin(x, column.atoms) if column.atoms else np.zeros(len(x), bool)
     if column.log:
         lacks |= ~(x > 0.5 * column.resolution)
-    y = np.where(lacks, np.nan, x + shift)
-    return np.log(y) if column.log else y
+    return coordinate(column, np.where(lacks, np.nan, x + shift))
+
+
+def coordinate(column: Column, x: np.ndarray) -> np.ndarray:
+    """Numbers, positive ones if the scale is logarithmic, on the model's scale."""
+    t = np.log(x) if column.log else x
+    return t if column.shape is None else column.shape.coordinate(t)
+
+
+def unshaped(column: Column, y: np.ndarray) -> np.ndarray:
+    """Numbers on the model's scale on the column's: themselves, or their logarithms."""
+    return y if column.shape is None else column.shape.number(y)
+
+
+def number(column: Column, y: np.ndarray) -> np.ndarray:
+    """The inverse of `coordinate`."""
+    t = unshaped(column, y)
+    return np.exp(t) if column.log else t
+
+
+def log_slope(column: Column, y: np.ndarray) -> np.ndarray | float:
+    """Log of the derivative of `coordinate`, at y: it makes a density on the model's scale one of numbers."""
+    slope = 0.0 if column.shape is None else column.shape.log_slope(y)
+    return slope - unshaped(column, y) if column.log else slope
 
 
 def recorded(column: Column, code: np.ndarray | None, y: np.ndarray) -> np.ndarray:
     """The values that `which` and `rest` are of, at the column's resolution; code: None for a column without atoms."""
-    x = np.exp(y) if column.log else y
+    x = number(column, y)
     if column.resolution:
         x = np.round(x / column.resolution) * column.resolution + 0.0  # no -0
         if column.log:
@@ -62,8 +84,8 @@ def log_cells(columns: Iterable[Column], rows: Rows) -> np.ndarray:
     has no resolution it stays a density."""
     total = np.zeros(len(rows))
     for c in columns:
-        if c.resolution or c.log:
+        if c.resolution or c.log or c.shape is not None:
             y = getattr(rows, c.block)[:, c.index]
             width = np.log(c.resolution) if c.resolution else 0.0
-            total += np.where(np.isnan(y), 0.0, width - y if c.log else width)
+            total += np.where(np.isnan(y), 0.0, width + log_slope(c, y))
     return total

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.errors import DataError
 from mpibayes.io import recording
+from mpibayes.io.shape import Shape
 
 CODES = {"codes8": np.uint8, "codes16": np.uint16}  # of levels, and last the code of a missing cell
 BLOCKS = {**CODES, "reals": np.float64, "tallies": np.float64}  # on disk
@@ -32,7 +33,8 @@ class Column:
     measurements but values of their own; on a log scale (`log`) all others are positive. `rest_center` and `rest_scale`
     are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`). `part_of`: the
     column of the table that one is made from which says only which atom a cell is. `unit`: of dates (`clock`).
-    `ordered`: the levels are a scale, the least first (`order.order_of`); None where the table does not say.
+    `ordered`: the levels are a scale, the least first (`order.order_of`); None where the table does not say. `shape`:
+    the coordinates that a run models the column in, where it has fitted some.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Column:
     part_of: str = ""
     unit: str = ""
     ordered: bool | None = None
+    shape: Shape | None = None
 
 
 @dataclass

@@ -53,7 +53,7 @@ from mpibayes.io.rows import (
     summarise,
 )
 from mpibayes.io.seal import Seal, append_seal
-from mpibayes.io.table_header import column_of, dataset, impossible, problems_of, source_of, text
+from mpibayes.io.table_header import OF_A_RUN, column_of, dataset, impossible, problems_of, source_of, text
 from mpibayes.io.target import TABLE as TYPED
 from mpibayes.io.target import check_target
 
@@ -325,6 +325,8 @@ class TableWriter:
         columns = summarise(self.columns, self._read_back(digests))
         entries = [asdict(c) | {"n_levels": len(c.levels)} for c in columns]
         for number, entry in enumerate(entries):
+            for name in OF_A_RUN:
+                del entry[name]
             levels, ordered = entry.pop("levels"), entry.pop("ordered")
             if levels:
                 texts = {"data": list(levels), "dtype": h5py.string_dtype("utf-8")}

@@ -21,6 +21,7 @@ from mpibayes.hpc.config.section import (
     tuples,
     whole,
 )
+from mpibayes.io.shape import Shape
 
 MOST_JOINT = 64  # columns of a block
 MOST_SHARDS = 65_536
@@ -60,6 +61,16 @@ class Model(Section):
     @property
     def plain(self) -> bool:
         """True if real columns have no steps, atoms and logarithms, whatever the import found."""
+        return False
+
+    @property
+    def shaped(self) -> Mapping[str, Shape]:
+        """By column the coordinates that real columns are modelled in."""
+        return {}
+
+    @property
+    def fits_shapes(self) -> bool:
+        """True if the first start of a run is to fit them."""
         return False
 
 

@@ -44,7 +44,7 @@ def continued(config: Config, old: dict[str, Any]) -> Config:
     """
     for name, section in config.sections.items():
         for key in marked(type(section), "decided_once"):
-            before = table(old.get(name)).get(key)
+            before = table(old.get(name)).get(key, _marks(type(section), key)["formerly"])
             if getattr(section, key) == "auto" and before not in (None, "auto"):
                 try:
                     value = parsed(type(section), key, before)
@@ -107,6 +107,8 @@ def _flat(document: dict[str, Any]) -> dict[str, tuple[Any, dict[str, Any]]]:
     for name, section in keys.SECTIONS.items():
         for key, info in section.model_fields.items():
             default = None if info.is_required() else info.default
+            formerly = _marks(section, key)["formerly"]
+            default = default if formerly is None else formerly
             flat[f"{name}.{key}"] = _plain(table(document.get(name)).get(key, default)), _marks(section, key)
     for kind, section in keys.NAMED.items():
         for name, given in table(document.get(kind)).items():

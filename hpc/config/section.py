@@ -37,6 +37,7 @@ def key(
     path: bool = False,
     decided_once: bool = False,
     may_change: bool = False,
+    formerly: Any = None,
     of_the_model: bool = False,
     **bounds: Any,
 ) -> Any:
@@ -44,13 +45,15 @@ def key(
 
     path: a text is a path, relative to the configuration file. decided_once: what "auto" came to at the first start
     holds when the run is continued. may_change: it says how long or how often, not what is sampled, and may differ when
-    the run is continued. of_the_model: see `Section`.
+    the run is continued. formerly: the value for runs of versions that did not have the key; by default its own.
+    of_the_model: see `Section`.
     """
     marks = {
         "expected": expected,
         "path": path,
         "decided_once": decided_once,
         "may_change": may_change,
+        "formerly": formerly,
         "of_the_model": of_the_model,
     }
     return Field(default, description=about, json_schema_extra=marks, **bounds)

@@ -43,6 +43,12 @@ from mpibayes.hpc.crosscat.given_priors import (
     prior_words,
     table_kinds,
 )
+from mpibayes.io.shape import Shape
+
+Skew = Annotated[float, Field(ge=-100, le=100)]
+ShapesByColumn = Annotated[
+    dict[Name, tuple[Annotated[float, Field(ge=-1e150, le=1e150)], Positive, Skew, Positive]], Field(min_length=1)
+]
 
 
 class Model(keys.Model):
@@ -79,6 +85,14 @@ class Model(keys.Model):
         "normal ones",
         '"recorded" or "as is"',
     )
+    shapes: Annotated[Literal["auto", "none"] | ShapesByColumn, BeforeValidator(tuples)] = key(
+        "none",
+        "coordinates of real columns that are skew or have long tails, in which one normal describes one population; "
+        "auto: fitted to the training rows at the first start, for columns that pass a gate; or by column its numbers",
+        '"auto", "none", or {COLUMN = [center, scale, skew, tail], ...} with scale and tail above 0',
+        decided_once=True,
+        formerly="none",
+    )
     likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
 
     @property
@@ -94,6 +108,14 @@ class Model(keys.Model):
     @property
     def plain(self) -> bool:
         return self.real == "as is"
+
+    @property
+    def shaped(self) -> Mapping[str, Shape]:
+        return {} if isinstance(self.shapes, str) or self.plain else {n: Shape(*s) for n, s in self.shapes.items()}
+
+    @property
+    def fits_shapes(self) -> bool:
+        return self.shapes == "auto" and self.likelihood and not self.plain
 
     @property
     def has_views(self) -> bool:

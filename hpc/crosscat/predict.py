@@ -39,6 +39,7 @@ from mpibayes.hpc.crosscat.representative import Representative, representatives
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.family import Predictions
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.io.recording import number as number_at
 from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Column, Rows
 from mpibayes.io.table import Table
@@ -309,14 +310,16 @@ def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.nd
     """Of numbers with averages (m, 2): of x - center and its square; of those with atoms (m, 2 + atoms + 1), where
     these are of the rest alone, times its probability, which comes last, behind those of the atoms.
 
-    On a log scale, on which a t has no mean: the geometric mean of the rest, and how far one deviation goes beyond it.
+    On a log scale or in coordinates, in which a t has no mean: the number at the mean of the rest, which is the
+    geometric mean of logarithms, and how far one deviation goes beyond it.
     """
     mean, square, *p = average.T
-    if column.log:
+    if column.log or column.shape is not None:
         share = np.maximum(p[-1], 1e-300) if p else 1.0
         y = mean / share
-        value = np.exp(y + column.center)
-        step = value * np.expm1(np.sqrt(np.maximum(square / share - y**2, 0.0)))
+        sd = np.sqrt(np.maximum(square / share - y**2, 0.0))
+        value = number_at(column, y + column.center)
+        step = number_at(column, y + column.center + sd) - value if column.shape is not None else value * np.expm1(sd)
         mean, square = (value - column.center) * share, ((value - column.center) ** 2 + step**2) * share
     for atom, of_atom in zip(column.atoms if p else (), p):
         mean, square = mean + (atom - column.center) * of_atom, square + (atom - column.center) ** 2 * of_atom
@@ -325,7 +328,7 @@ def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _as_recorded(column: Column, average: np.ndarray) -> np.ndarray:
     """Of the same averages: the atom that is more probable than every other value, else the mean of the rest, on a log
-    scale the geometric one; at the column's resolution."""
+    scale the geometric one, in coordinates the number at their mean; at the column's resolution."""
     mean, _, *p = average.T
     code = np.argmax(p, axis=0) if p else None
     y = (mean / np.maximum(p[-1], 1e-300) if p else mean) + column.center

@@ -32,6 +32,8 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     """Keys that have no effect, each with the setting that makes it so."""
     unused = _unused(sections["sampler"], sections["anneal"])
     model, idle = sections["model"], {("anneal", key): because for key, because in unused.items()}
+    if model.plain or not model.likelihood:
+        idle["model", "shapes"] = 'model.real = "as is"' if model.plain else "model.likelihood = false"
     if not model.has_views:
         because = f"model.family = {shown(model.family)}"
         idle |= {(section, key): because for section, keys in OF_VIEWS.items() for key in keys}
@@ -43,6 +45,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
     _check_priors(config, columns, report)
     _check_blocks(config, columns, report)
     _check_strata(config, columns, report)
+    _check_shapes(config, columns, report)
 
 
 # --- between keys -----------------------------------------------------------------------------------------------------
@@ -189,6 +192,25 @@ def _check_blocks(config: Config, by_name: Mapping[str, table.Column], report: R
             elif by_name[c].kind != "real":
                 what = f"column {shown(c)} is {by_name[c].kind}, expected real ones: {some(fit) or 'there are none'}"
                 report.add(key, f"{what}; if it has numbers, {import_again(c, 'real')}")
+
+
+def _check_shapes(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
+    joint = {c for block in config.blocks.values() for c in block.columns}
+    for name in config.model.shaped:
+        column, settings = by_name.get(name), config.columns.get(name)
+        if column is None:
+            what = f"the table has no column {shown(name)}; {nearest_column(name, list(by_name))}"
+        elif column.kind != "real":
+            what = f"column {shown(name)} is {column.kind}; expected real ones, take it out"
+        elif name in joint:
+            what = f"column {shown(name)} is in a block, whose columns are modelled as they are; take it out of one"
+        elif settings is not None and settings.prior is not None:
+            what = (
+                f"column {shown(name)} has a prior in its own units in [columns.{bare(name)}]; take one of the two out"
+            )
+        else:
+            continue
+        report.add(("model", "shapes"), what)
 
 
 def _check_strata(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:

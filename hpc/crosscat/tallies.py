@@ -10,6 +10,7 @@ import numpy as np
 from mpibayes.hpc.components.normal import Normal, merge_moments
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.io.recording import unshaped
 from mpibayes.io.rows import Column, Rows
 
 
@@ -56,7 +57,7 @@ class Tallies:
 
     def moments(self, z: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """Mean and sum of squares about it, (K,) each, of the observed cells of real and count columns in each
-        cluster of z."""
+        cluster of z; of logarithms where these are the column's scale."""
         from mpibayes.kernels import mixture as kernels
 
         # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to
@@ -65,7 +66,7 @@ class Tallies:
         k, total = int(z.max()) + 1, None
         for start, rows in self.slices() if numeric else ():
             n = len(rows)
-            x = np.column_stack([getattr(rows, c.block)[:, c.index] for c in numeric])
+            x = np.column_stack([unshaped(c, getattr(rows, c.block)[:, c.index]) for c in numeric])
             plain = replace(Rows.empty((), n), reals=np.ascontiguousarray(x))
             part_z = np.ascontiguousarray(z[start : start + n], np.int32)
             part = Statistics(*kernels.accumulate(plain, part_z, k, np.zeros(1, np.int64))).of(Normal)

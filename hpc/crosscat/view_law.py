@@ -243,9 +243,10 @@ class ViewLaw:
 def log_real(column: Column, location, scale, nu, low, high) -> np.ndarray:
     """Log probability that a recorded number of a column is from low to high under t distributions of the model's
     scale; where low == high, its density. Arguments broadcast."""
-    if not column.log:
+    if not column.log and column.shape is None:
         return log_t(location, scale, nu, low, high)
     with np.errstate(divide="ignore", invalid="ignore"):
-        first, last = np.log(np.maximum(low, 0.0)), np.log(high)
+        low_, high_ = (np.maximum(low, 0.0), high) if column.log else (low, high)
+        first, last = recording.coordinate(column, low_), recording.coordinate(column, high_)
         found = log_t(location, scale, nu, first, last)
-        return np.where(low == high, found - last, found)
+        return np.where(low == high, found + recording.log_slope(column, last), found)

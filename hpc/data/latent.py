@@ -26,6 +26,13 @@ def key_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
 
 
+def _on_its_scale(column: Column) -> Column:
+    """A real column with the mean and deviation of its cells on the model's scale; those of a shape are about 0 and
+    1."""
+    center, scale = (column.rest_center, column.rest_scale) if column.shape is None else (0.0, 1.0)
+    return replace(column, center=center, scale=scale)
+
+
 class AsRecorded:
     """Rows as they are recorded."""
 
@@ -49,8 +56,9 @@ class Latent:
 
     def __init__(self, stored: Sequence[Column], fingerprint: str, joint: Collection[str] = ()):
         self.stored, self._seed = tuple(stored), int(fingerprint[:15] or "0", 16)
-        reals = [replace(c, atoms=(), log=False) if c.name in joint else c for c in stored if c.kind == "real"]
-        self._reals = [c for c in reals if c.resolution or c.atoms or c.log]
+        plain = {"atoms": (), "log": False, "shape": None}
+        reals = [replace(c, **plain) if c.name in joint else c for c in stored if c.kind == "real"]
+        self._reals = [c for c in reals if c.resolution or c.atoms or c.log or c.shape is not None]
         self._first = sum(c.block == "codes8" for c in stored)
         taken, added = {c.name for c in stored}, []
         for i, c in enumerate(c for c in self._reals if c.atoms):
@@ -62,9 +70,7 @@ class Latent:
         self.widths = {c.name: c.resolution for c in self._reals if c.resolution}  # of cells that have a probability
         # by a column's name, the one of which atom it is
         self.which = {c.name: own for c, own in zip((c for c in self._reals if c.atoms), added)}
-        latent = {
-            c.name: replace(c, center=c.rest_center, scale=c.rest_scale) for c in self._reals if c.name not in joint
-        } | {c.name: c for c in self._reals if c.name in joint}
+        latent = {c.name: c if c.name in joint else _on_its_scale(c) for c in self._reals}
         self.columns = (*(latent.get(c.name, c) for c in stored), *added)
 
     def __call__(self, rows: Rows, numbers: np.ndarray, of: int = OF_TABLE) -> Rows:

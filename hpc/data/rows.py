@@ -175,7 +175,8 @@ class Data:
 
     def rows_of(self, start: int, stop: int) -> Rows:
         """Training rows start..stop-1, used columns only."""
-        whole = len(self.stored) == len(self.table.columns) and self.columns == self.stored
+        shaped = any(c.shape is not None for c in self.columns)
+        whole = len(self.stored) == len(self.table.columns) and self.columns == self.stored and not shaped
         if whole and self.training_rows is None:
             return self.table.read(start, stop)
         return self._chosen(self.numbers_of(start, stop))

@@ -36,7 +36,7 @@ from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.plan import idle_in_words, schedule_of
 from mpibayes.hpc.run.progress import say
-from mpibayes.hpc.run.table import data_of, opened, with_family
+from mpibayes.hpc.run.table import data_of, opened, with_family, with_shapes
 from mpibayes.io.files import open_regular
 from mpibayes.io.tables import AnyTable
 from mpibayes.memory import lack_of_memory
@@ -143,6 +143,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     config, about_family = with_family(config, table, data)
     if about_family and comm.rank == 0:
         print(visible(about_family), flush=True)
+    config, table, data = with_shapes(comm, config, table, data)
     # all that can be wrong with the input is found before the run directory is made
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)

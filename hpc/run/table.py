@@ -7,9 +7,14 @@ from pathlib import Path
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc import registry
+from mpibayes.hpc.config.against_table import some
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.data.shapes import fit_shapes
 from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.hpc.parallel.comm import Communicator, on_root
+from mpibayes.hpc.run.progress import say
+from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable, is_sparse, open_table
 
@@ -31,10 +36,36 @@ def opened(config: Config, path: Path | None = None) -> AnyTable:
             "another model (model.family, model.likelihood)"
         )
     table = open_table(path, wanted)
-    if not config.model.plain:
+    return as_modelled(config, table)
+
+
+def as_modelled(config: Config, table: AnyTable) -> AnyTable:
+    """The table with its real columns as the model takes them: plain ones, or in coordinates."""
+    plain, shaped = config.model.plain, config.model.shaped
+    if not plain and not shaped:
         return table
-    columns = tuple(replace(column, resolution=0.0, atoms=(), log=False) for column in table.columns)
-    return Table(table.path, table.n_rows, columns, table.fingerprint, table.source)
+
+    def of(column: Column) -> Column:
+        if plain:
+            return replace(column, resolution=0.0, atoms=(), log=False)
+        return replace(column, shape=shaped.get(column.name))
+
+    return Table(table.path, table.n_rows, tuple(map(of, table.columns)), table.fingerprint, table.source)
+
+
+def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
+    """Return configuration, table and rows with the coordinates of real columns: those of an earlier start, or what a
+    first one fits to the training rows. Root fits, so that they do not depend on the number of ranks. Collective."""
+    if config.model.fits_shapes:
+        given = {name for name, column in config.columns.items() if column.prior is not None}
+        shapes = on_root(comm, lambda: fit_shapes(data, given), what="fit the shapes of its real columns")
+        if comm.rank == 0:
+            say(f"shapes: {some(list(shapes))} (model.shapes)" if shapes else "shapes: no real column needs one")
+        config = config.changed("model", shapes={name: tuple(shape) for name, shape in shapes.items()} or "none")
+    if not config.model.shaped:
+        return config, table, data
+    table = as_modelled(config, table)
+    return config, table, data_of(config, table)
 
 
 def data_of(config: Config, table: AnyTable) -> Data | SparseData:

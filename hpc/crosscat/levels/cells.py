@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import OfColumns
+from mpibayes.io.recording import unshaped
 from mpibayes.io.rows import Column, Rows
 
 MOST_LEVELS = 40  # of a column that a tree tells apart; the rarer ones count as one
@@ -69,7 +70,7 @@ def _add(t: Tally, rows: Rows, labels: Sequence[tuple[int, np.ndarray]], cuts: M
     """labels: of each draw the number of clusters, and these rows' (n,)."""
     x = getattr(rows, t.column.block)[:, t.column.index]
     code = x.astype(np.int64) if t.column.levels else in_intervals(x, cuts[t.column.name])
-    off = None if t.column.levels else np.where(np.isnan(x), 0.0, x - t.centre)
+    off = None if t.column.levels else np.where(np.isnan(x), 0.0, unshaped(t.column, x) - t.centre)
     first = 0
     for k, z in labels:
         at = slice(first, first + k)

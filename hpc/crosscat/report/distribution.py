@@ -8,6 +8,7 @@ import numpy as np
 
 from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
+from mpibayes.io.recording import unshaped
 from mpibayes.io.rows import Column
 from mpibayes.text import factor, number, percent, spread
 
@@ -34,7 +35,7 @@ def _levels(c: Column, codes: np.ndarray) -> str:
 
 def _numbers(c: Column, x: np.ndarray) -> str:
     """Mean and deviation, a histogram between the 1 and 99 % points, and the 5, 50 and 95 % points."""
-    x = x[~np.isnan(x)]
+    x = unshaped(c, x[~np.isnan(x)])
     if not len(x):
         return "all cells are missing"
     mean, sd = float(x.mean()), float(x.std())

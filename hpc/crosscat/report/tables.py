@@ -67,6 +67,9 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
     if not run.likelihood:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
     lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]
+    shaped = [c.name for c in run.data.stored if c.shape is not None]
+    if shaped:
+        lines.append(("shapes", f"{', '.join(map(cut, shaped))}: in coordinates in which one population is normal"))
     for name, of in data.carve.blocks.items():
         lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(map(cut, of))}"))
     used = {c.name for c in data.stored}

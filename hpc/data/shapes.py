@@ -1,0 +1,136 @@
+"""Fit coordinates of real columns (`io.shape`) to the training rows at the first start of a run, by maximum likelihood,
+as if the rows were one population, and decide which columns keep them (docs/math.md 1.8).
+
+A mixture of normals cuts one population that is skew or has long tails into clusters. Coordinates in which it is normal
+prevent that; they do harm where several populations make the shape. So they are taken only where
+
+* they draw tails in: tail <= MOST_TAIL;
+* they gain more than log(n)/n nats a cell over the better of one normal and one log-normal;
+* their BIC is at most SLACK nats a cell worse than that of the best of one to three normals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from mpibayes.hpc.data.rows import Data
+from mpibayes.io.shape import Shape
+
+MOST_TAIL = 1.3  # of simulated single normal populations 95 % stay below
+SLACK = 0.03
+NORMALS = (1, 2, 3)
+FEWEST_CELLS = 50
+MOST_ROWS = 20_000  # that are looked at, evenly spaced
+MOST_CELLS = 1_000  # by which mixtures of normals are compared, evenly spaced in order
+DIGITS = 12  # of what is recorded
+ROUNDS, ENOUGH = 300, 1e-7  # of EM, and the gain in nats a cell at which it ends
+LEAST_DEVIATION = 1e-3  # of a normal in a mixture, in deviations of all cells
+BOUNDS = ((-10.0, 10.0), (-7.0, 5.0), (-8.0, 8.0), (-3.0, 3.0))  # of center, log scale, skew and log tail
+LOG_2_PI = float(np.log(2.0 * np.pi))
+
+
+def fit_shapes(data: Data, left_out: Collection[str] = ()) -> dict[str, Shape]:
+    """By name the coordinates of the real columns that pass. left_out: columns that are modelled as they are; those in
+    blocks are too. The same for any number of ranks, since one of them fits."""
+    columns = [c for c in data.columns if c.block == "reals" and c.name not in left_out]
+    if not columns or data.n_rows < FEWEST_CELLS:
+        return {}
+    places = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, MOST_ROWS)).astype(np.int64))
+    rows = data.rows_at(places)
+    fitted = {c.name: shape_of(rows.reals[:, c.index], c.log) for c in columns}
+    return {name: shape for name, shape in fitted.items() if shape is not None}
+
+
+def shape_of(t: np.ndarray, log: bool = False) -> Shape | None:
+    """The coordinates of a column with the cells t (n,) on its scale; NaN is missing. None if they do not pass.
+
+    log: whether t are logarithms.
+    """
+    t = np.sort(t[~np.isnan(t)])
+    n = len(t)
+    if n < FEWEST_CELLS or not t[-1] > t[0]:
+        return None
+    shape = maximum_likelihood(t)
+    if shape.tail > MOST_TAIL or log_density(shape, t).mean() - _best_of_one(t, log) <= np.log(n) / n:
+        return None
+    sample = t[np.unique(np.linspace(0, n - 1, min(n, MOST_CELLS)).astype(np.int64))]
+    penalty = 0.5 * np.log(n) / n  # a parameter
+    best = max(log_normals(sample, k) - (3 * k - 1) * penalty for k in NORMALS)
+    return shape if log_density(shape, sample).mean() - 4 * penalty >= best - SLACK else None
+
+
+def _best_of_one(t: np.ndarray, log: bool) -> float:
+    """Mean log density of t under the better of one normal and one log-normal of the column's numbers."""
+    x = np.exp(t) if log else t
+    jacobian = float(t.mean()) if log else 0.0
+    scores = [_log_normal(x) + jacobian]
+    if x[0] > 0.0:
+        scores.append(_log_normal(np.log(x)) - float(np.log(x).mean()) + jacobian)
+    return max(scores)
+
+
+def _log_normal(t: np.ndarray) -> float:
+    """Mean log density of t under the normal that is most likely."""
+    return float(-0.5 * (LOG_2_PI + 1.0) - np.log(t.std()))
+
+
+def log_density(shape: Shape, t: np.ndarray) -> np.ndarray:
+    """Log density of t (n,) where its coordinate is standard normal."""
+    y = shape.coordinate(t)
+    return shape.log_slope(y) - 0.5 * (y * y + LOG_2_PI)
+
+
+def maximum_likelihood(t: np.ndarray) -> Shape:
+    """The coordinates in which t (n,) is closest to standard normal, its numbers rounded to DIGITS."""
+    from scipy.optimize import minimize
+
+    middle, spread = float(t.mean()), float(t.std())
+    start = np.zeros(4)  # y = (t - mean) / deviation, where tail is 1 and skew 0
+    found = minimize(_loss, start, args=((t - middle) / spread,), jac=True, method="L-BFGS-B", bounds=BOUNDS)
+    m, log_s, skew, log_tail = found.x
+    numbers = middle + spread * m, spread * np.exp(log_s), skew, np.exp(log_tail)
+    return Shape(*(float(f"{number:.{DIGITS}g}") for number in numbers))
+
+
+def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:
+    """Minus the mean log density of x but for a constant, and its gradient by center, log scale, skew and log tail."""
+    m, log_s, skew, log_tail = parameters
+    s, tail = np.exp(log_s), np.exp(log_tail)
+    z = (x - m) / s
+    a, root = np.arcsinh(z), np.hypot(1.0, z)
+    u = np.clip(tail * a - skew, -300.0, 300.0)
+    y, slope = np.sinh(u), np.cosh(u)
+    score = np.log(slope) - 0.5 * y * y + log_tail - log_s - np.log(root)
+    by_u = np.tanh(u) - y * slope
+    by_z = by_u * tail / root - z / (root * root)
+    gradient = by_z.mean() / s, (z * by_z).mean() + 1.0, by_u.mean(), -(by_u * tail * a).mean() - 1.0
+    return -float(score.mean()), np.array(gradient)
+
+
+def log_normals(t: np.ndarray, k: int) -> float:
+    """Mean log density of t, ascending, under the best mixture of k normals that EM finds from two starts: from equal
+    parts in order, and from a wide normal around narrower ones."""
+    if k == 1:
+        return _log_normal(t)
+    parts = np.array_split(t, k)
+    around = [t, *np.array_split(t[len(t) // 10 : -(len(t) // 10)], k - 1)]
+    return max(_expectation_maximisation(t, of) for of in (parts, around))
+
+
+def _expectation_maximisation(t: np.ndarray, parts: list[np.ndarray]) -> float:
+    least = LEAST_DEVIATION * t.std()
+    mean, sd = np.array([p.mean() for p in parts]), np.array([max(p.std(), least) for p in parts])
+    weight, score = np.full(len(parts), 1.0 / len(parts)), -np.inf
+    for _ in range(ROUNDS):
+        log = np.log(weight / sd) - 0.5 * (((t[:, None] - mean) / sd) ** 2 + LOG_2_PI)
+        total = np.logaddexp.reduce(log, axis=1)
+        last, score = score, float(total.mean())
+        if score - last < ENOUGH:
+            break
+        share = np.exp(log - total[:, None])
+        n = np.maximum(share.sum(axis=0), 1e-12)
+        weight, mean = n / len(t), (share * t[:, None]).sum(axis=0) / n
+        sd = np.maximum(np.sqrt((share * (t[:, None] - mean) ** 2).sum(axis=0) / n), least)
+    return score
