@@ -25,7 +25,7 @@ from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel import cores
 from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, serial, world
 from mpibayes.hpc.parallel.groups import Groups
-from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
+from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size, mpirun
 from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import directory as run_directory
@@ -175,7 +175,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         on_root(comm, lambda: run_directory.record_start(folder, hosts, lock.check))
         guard = on_root(comm, lambda: lock.hold).check
         if comm.rank == 0:
-            _say_who_does_what(schedule, config.run.shards)
+            _say_who_does_what(comm, schedule, config.run.shards)
         chains = (
             ChainRun(groups.comm, clock, guard, config, data, family.chain(config, i), places[i], i)
             for i in schedule.chains_of(groups.number)
@@ -195,7 +195,10 @@ def _without_words() -> Iterator[None]:
         yield
 
 
-def _say_who_does_what(schedule: Schedule, n_shards: int) -> None:
+def _say_who_does_what(comm: Communicator, schedule: Schedule, n_shards: int) -> None:
+    n = min(cores.program_cores(), schedule.n_chains) if comm.alone else 1
+    if n > 1 and mpirun():
+        say(f"{schedule.n_chains} chains in turns on one core; --ranks {n} runs them side by side on {n}")
     if words := schedule.in_words():
         say(words)
     if idle := idle_in_words(schedule, n_shards):
