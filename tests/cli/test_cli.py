@@ -106,6 +106,7 @@ def test_other_commands_pass_everything_on(stand_in):
         "burn_in": 5,
         "table": None,
         "full": False,
+        "compare": False,
     } | {"console": calls[0][1]["console"]}
     calls = stand_in("mpibayes.hpc.commands.predict", "predict")
     assert cli.main(["predict", "a", "new.csv", "-o", "p.csv", "--unseen", "missing"]) == 0
