@@ -129,6 +129,10 @@ class Family(Protocol):
     def __init__(self, comm: Communicator, config: Config, data: Data): ...
 
     @staticmethod
+    def default_shards(n_rows: int) -> int:
+        """The number of shards of so many training rows where run.shards = "auto"."""
+
+    @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         """What "auto" means at the first start, by section and key."""
 

@@ -62,6 +62,8 @@ class Family:
         self._config = config
         self._labels = self.heldout_file = None
 
+    default_shards = staticmethod(default_count)
+
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards

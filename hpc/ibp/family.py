@@ -84,6 +84,8 @@ class Family:
         self.cells = cells_of(config, data)
         self.heldout_file = None
 
+    default_shards = staticmethod(default_count)
+
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards

@@ -93,6 +93,8 @@ class Family:
         self.heldout_file: Rows | None = None
         self._choice: Choice | None = None
 
+    default_shards = staticmethod(default_shards)
+
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         n_shards = default_shards(n_training) if config.run.shards == "auto" else config.run.shards

@@ -15,7 +15,8 @@ CELL_BYTES, ENTRY_BYTES = 8, 16  # at most, of a cell and of an entry of a spars
 def schedule_of(config: Config, data: Data | SparseData, n_ranks: int) -> Schedule:
     """The schedule of so many ranks. config: with its family decided."""
     run = config.run
-    n_shards = family_of(config.kind).decided(config, data.n_rows)["run"]["shards"]
+    n_shards = family_of(config.kind).default_shards(data.n_rows) if run.shards == "auto" else run.shards
+    n_shards = min(n_shards, data.n_rows)
     cells, n_bytes = data.n_rows * len(data.columns), CELL_BYTES
     if isinstance(data, SparseData):
         cells, n_bytes = data.table.n_entries, ENTRY_BYTES

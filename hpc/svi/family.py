@@ -95,6 +95,8 @@ class Family:
         self.cells = Cells(data.columns, config.of(keys.Model).standardise)
         self.heldout_file = None
 
+    default_shards = staticmethod(default_count)
+
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         return decided(config, n_training, PARTS)

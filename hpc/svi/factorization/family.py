@@ -12,6 +12,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.sparse import SparseData
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.hpc.svi import family as svi
 from mpibayes.hpc.svi.factorization import keys
 from mpibayes.hpc.svi.factorization.chain import Kind, RatingsAscent
@@ -43,6 +44,8 @@ class Family:
     def __init__(self, comm: Communicator, config: Config, data: SparseData):
         self.comm, self.data, self._config = comm, data, config
         self.heldout_file = None
+
+    default_shards = staticmethod(default_count)
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:

@@ -101,6 +101,10 @@ class Family:
         self.comm, self.data, self._config = comm, data, config
         self.heldout_file = None
 
+    @staticmethod
+    def default_shards(n_rows: int) -> int:
+        return min(MOST_SHARDS, max(1, n_rows // DOCUMENTS))
+
     def decided(self, config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         step, run, kept = config.of(keys.Step), config.run, config.of(keys.Output).kept
         of, table = config.of(keys.Model), self.data.table
@@ -118,7 +122,7 @@ class Family:
             cycles = sampled_cycles(n_training, batch) if sampled else max(CYCLES, -(-PASSES * n_training // batch))
         elif cycles == "auto":
             cycles = cycles_of(length)
-        shards = min(MOST_SHARDS, max(1, n_training // DOCUMENTS)) if run.shards == "auto" else run.shards
+        shards = self.default_shards(n_training) if run.shards == "auto" else run.shards
         half = cycles // 2
         # about half of the cycles start vb anew, whose steps take most of the time
         end = cycles if batch != "all" else half if local == "vb" else cycles * 9 // 10
