@@ -80,14 +80,9 @@ def mixing_warnings(
         means = f" (> {MOST_R_HAT:.0f}: it hardly changes within a chain, but differs between them)" if still else ""
         found.append(f"R-hat above {most_r_hat}: {', '.join(apart)}{means}")
     if found:
-        found.append(
-            "the figures are rough: the run is too short"
-            + (
-                ", or its chains disagree. Look at trace.png and chains.png; raise run.cycles"
-                if n_chains > 1 and apart
-                else ". Look at trace.png; raise run.cycles"
-            )
-        )
+        disagree = n_chains > 1 and apart  # then more cycles may not help: the report says what may
+        why, then = (", or its chains disagree", " and chains.png") if disagree else ("", "; raise run.cycles")
+        found.append(f"the figures are rough: the run is too short{why}. Look at trace.png{then}")
     return found
 
 
