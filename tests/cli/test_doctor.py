@@ -188,6 +188,7 @@ class Several:
     """Stands in for a communicator: this rank's word is everyone's, but for what `other` makes of it."""
 
     rank, size = 0, 3
+    numbers = range(3)
 
     def __init__(self, other):
         self.hosts, self._other = ["a", "a", "b"], other
