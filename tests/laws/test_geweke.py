@@ -121,15 +121,14 @@ def geweke(n_shards, n_replicates, steps, default_seed, opening="one", draw=draw
     return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
 
 
-def one_degree_short():
-    """The classical slip of a variance draw: nu + n - 1 degrees of freedom."""
-    right = normal._posterior
+def hyperparameters_of_scattered_rows():
+    """Hyperparameters of real columns that are drawn as if rows scattered twice as far."""
+    right = normal.draw_numbers
 
-    def posterior(m0, kappa0, nu0, variance0, n, mean, scatter):
-        location, kappa, nu, spread = right(m0, kappa0, nu0, variance0, n, mean, scatter)
-        return location, kappa, np.where(np.asarray(n) > 0, nu - 1, nu), spread
+    def draw_numbers(s, hyper, columns, grids, stream):
+        return right((s[0], s[1], 4.0 * s[2]), hyper, columns, grids, stream)
 
-    return mock.patch.object(normal, "_posterior", posterior)
+    return mock.patch.object(normal, "draw_numbers", draw_numbers)
 
 
 def missing_counted_as_seen():
@@ -155,7 +154,7 @@ def test_joint_prior_comes_back(n_shards):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("wrong", [one_degree_short, missing_counted_as_seen, production.no_anchors])
+@pytest.mark.parametrize("wrong", [hyperparameters_of_scattered_rows, missing_counted_as_seen, production.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
         p, worst, z = geweke(4, 40, 12, 51)
