@@ -33,6 +33,14 @@ burn_in = 4
 [output]
 labels = 3
 """
+# python -c FAULTY CODE OUT WORDS...: the command `mpibayes run`, after CODE, which knows `rank`
+FAULTY = """
+import os, sys, time
+rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
+exec(sys.argv[1])
+from mpibayes.hpc import cli
+sys.exit(cli.main(["run", "run.toml", "-o", *sys.argv[2:]]))
+"""
 
 
 def config_text(shards: int = 7, cycles: int = 24) -> str:

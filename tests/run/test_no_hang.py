@@ -14,20 +14,11 @@ import time
 import pytest
 
 from tests.conftest import FOR_RANKS, launch
-from tests.run.conftest import run
+from tests.run.conftest import FAULTY, run
 
 HOST = re.escape(f"({socket.gethostname()})")
 KILLED = (9, 137)  # what mpirun of MPICH and of Open MPI make of kill -9
 WITHIN = 45  # seconds: alone a case takes 2 to 8, most of it to start
-
-# python -c FAULTY CODE OUT WORDS...: the command `mpibayes run`, after CODE, which knows `rank`
-FAULTY = """
-import os, sys, time
-rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
-exec(sys.argv[1])
-from mpibayes.hpc import cli
-sys.exit(cli.main(["run", "run.toml", "-o", *sys.argv[2:]]))
-"""
 
 IN_A_CYCLE = """
 from mpibayes.hpc.crosscat.chain import Mixture

@@ -15,7 +15,7 @@ from mpibayes.hpc.parallel.comm import Serial
 from mpibayes.hpc.parallel.schedule import MOST_BYTES, decided, grouped
 from mpibayes.hpc.run import loop
 from tests.conftest import FOR_RANKS, launch
-from tests.run.conftest import command, config_text, exported, mixed_table, run, run_some
+from tests.run.conftest import FAULTY, command, config_text, exported, mixed_table, run, run_some
 
 WITHIN = 60  # seconds: alone a case takes 3 to 6
 SHORT = ("--set", "run.cycles=8", "--set", "run.burn_in=2", "--set", "run.until=cycles")
@@ -156,14 +156,6 @@ def test_chains_that_lost_their_checkpoints_are_refused_on_all_ranks(folder):
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
-# python -c FAULTY CODE OUT WORDS...: the command `mpibayes run`, after CODE, which knows `rank`
-FAULTY = """
-import os, sys, time
-rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
-exec(sys.argv[1])
-from mpibayes.hpc import cli
-sys.exit(cli.main(["run", "run.toml", "-o", *sys.argv[2:]]))
-"""
 # Chain 2 goes wrong on some rank in its fourth cycle; others take as long as a test would wait.
 IN_A_CYCLE = """
 from mpibayes.hpc.crosscat.chain import Mixture
