@@ -122,11 +122,12 @@ def open_run(
     comes to at a first start, by section and key.
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
     """
-    started = holds_run(folder)
+    started, made = holds_run(folder), False
     try:
         if not started:
             require_no_strangers(folder)
         place = Path(os.path.realpath(folder))
+        made = not is_there(place)
         make_directory(place)
         lock.take(folder)
         started = holds_run(folder)
@@ -146,6 +147,8 @@ def open_run(
             records.write_resolved(folder, resolved_toml(config), lock.check)
             return config
     except OSError as error:
+        if made:
+            _unmake(folder, lock)
         raise cannot_write(error.filename or folder, error, CheckpointError if started else ConfigError) from None
     before, old = records.read_provenance(folder), records.read_resolved(folder)
     config = continued(config, old)
@@ -165,6 +168,17 @@ def open_run(
         )
     records.write_resolved(folder, resolved_toml(config), lock.check)
     return config
+
+
+def _unmake(folder: Path, lock: Lock) -> None:
+    """Remove a directory that this start has made, and what it has written there, unless another start is in it."""
+    with contextlib.suppress(OSError, CheckpointError):
+        lock.check()
+        for name in ("config.toml", PROVENANCE):
+            (folder / name).unlink(missing_ok=True)
+    lock.release()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def holds_run(folder: Path) -> bool:
