@@ -4,7 +4,7 @@ of the rows. No code in common with the program but what enumerates mixtures (te
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
+from functools import cached_property, reduce
 
 import numpy as np
 from scipy.special import logsumexp
@@ -42,16 +42,15 @@ class Posterior:
         likelihood = np.array([logsumexp(own, axis=1) - np.log(own.shape[1]) for own in self._scores])
         log_p, views, rows = [], [], []
         for view in of_views:
-            n_views, members = view.max() + 1, [np.flatnonzero(view == v) for v in range(view.max() + 1)]
-            weight = [prior + likelihood[own].sum(axis=0) for own in members]
-            for choice in product(range(len(self.partitions)), repeat=int(n_views)):
-                log_p.append(law(view, cross.views) + sum(w[b] for w, b in zip(weight, choice)))
-                views.append(view)
-                rows.append(np.array(choice)[view])
-        self.views, self.rows = np.array(views), np.array(rows)
-        self.log_evidence = float(logsumexp(log_p))
-        self.p = np.exp(np.array(log_p) - self.log_evidence)
-        self._number = {self._key(v, r): s for s, (v, r) in enumerate(zip(self.views, self.rows))}
+            weight = [prior + likelihood[view == v].sum(axis=0) for v in range(view.max() + 1)]
+            choices = np.indices([len(w) for w in weight]).reshape(len(weight), -1)
+            log_p.append(law(view, cross.views) + reduce(np.add.outer, weight).ravel())
+            views.append(np.tile(view, (choices.shape[1], 1)))
+            rows.append(choices[view].T)
+        self.views, self.rows = np.concatenate(views), np.concatenate(rows)
+        every = np.concatenate(log_p)
+        self.log_evidence = float(logsumexp(every))
+        self.p = np.exp(every - self.log_evidence)
         self._partition = {tuple(z): b for b, z in enumerate(self.partitions.tolist())}
 
     @staticmethod
@@ -61,6 +60,10 @@ class Posterior:
         if column[1] == "vector":
             priors = [with_spread(values, prior) for prior in priors]
         return [sum(log_marginal(column[1], values[z == k], prior) for k in range(z.max() + 1)) for prior in priors]
+
+    @cached_property
+    def _number(self):
+        return {self._key(v, r): s for s, (v, r) in enumerate(zip(self.views, self.rows))}
 
     @staticmethod
     def _key(views, rows):
