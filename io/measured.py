@@ -244,8 +244,9 @@ def _is_log(values: np.ndarray, cells: np.ndarray, step: float) -> bool:
     y = np.log(values)
     mean = np.average(y, weights=cells)
     spread = np.sqrt(np.average((y - mean) ** 2, weights=cells))
-    plain = np.sqrt(np.average((values - np.average(values, weights=cells)) ** 2, weights=cells))
-    return bool(np.log(plain) - np.log(spread) - mean > LOG_GAIN)
+    x = np.exp(y - mean)  # the numbers in a unit in which no square is 0 or infinite
+    plain = np.sqrt(np.average((x - np.average(x, weights=cells)) ** 2, weights=cells))
+    return bool(np.log(plain) - np.log(spread) > LOG_GAIN)
 
 
 # --- codes ------------------------------------------------------------------------------------------------------------

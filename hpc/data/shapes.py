@@ -26,6 +26,7 @@ MOST_ROWS = 20_000  # that are looked at, evenly spaced
 MOST_CELLS = 1_000  # by which mixtures of normals are compared, evenly spaced in order
 DIGITS = 12  # of what is recorded
 ROUNDS, ENOUGH = 300, 1e-7  # of EM, and the gain in nats a cell at which it ends
+SPREADS = (1e-140, 1e140)  # from the least to the largest number: squares of others are 0 or infinite
 LEAST_DEVIATION = 1e-3  # of a normal in a mixture, in deviations of all cells
 BOUNDS = ((-10.0, 10.0), (-7.0, 5.0), (-8.0, 8.0), (-3.0, 3.0))  # of center, log scale, skew and log tail
 LOG_2_PI = float(np.log(2.0 * np.pi))
@@ -50,7 +51,7 @@ def shape_of(t: np.ndarray, log: bool = False) -> Shape | None:
     """
     t = np.sort(t[~np.isnan(t)])
     n = len(t)
-    if n < FEWEST_CELLS or not t[-1] > t[0]:
+    if n < FEWEST_CELLS or not SPREADS[0] < float(t[-1]) - float(t[0]) < SPREADS[1]:
         return None
     shape = maximum_likelihood(t)
     if shape.tail > MOST_TAIL or log_density(shape, t).mean() - _best_of_one(t, log) <= np.log(n) / n:
@@ -63,11 +64,11 @@ def shape_of(t: np.ndarray, log: bool = False) -> Shape | None:
 
 def _best_of_one(t: np.ndarray, log: bool) -> float:
     """Mean log density of t under the better of one normal and one log-normal of the column's numbers."""
-    x = np.exp(t) if log else t
-    jacobian = float(t.mean()) if log else 0.0
-    scores = [_log_normal(x) + jacobian]
-    if x[0] > 0.0:
-        scores.append(_log_normal(np.log(x)) - float(np.log(x).mean()) + jacobian)
+    if log:
+        return max(_log_normal(np.exp(t - t.mean())), _log_normal(t))  # in a unit in which no square is 0 or infinite
+    scores = [_log_normal(t)]
+    if t[0] > 0.0:
+        scores.append(_log_normal(np.log(t)) - float(np.log(t).mean()))
     return max(scores)
 
 

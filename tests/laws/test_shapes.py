@@ -181,6 +181,20 @@ def test_one_population_gets_coordinates_and_others_do_not(n):
         assert (shapes.shape_of(t) is not None) == expected, name
 
 
+@pytest.mark.parametrize("scale", [1e-310, 1e-200, 1e200, 1e307])
+def test_numbers_whose_squares_are_none_get_no_coordinates(scale):
+    """They are 0 or infinite, and with them deviations. Warnings are errors here."""
+    assert shapes.shape_of(scale * np.random.default_rng(3).gamma(2.0, size=400)) is None
+
+
+def test_the_unit_of_a_logarithmic_column_does_not_matter():
+    t = np.log(np.random.default_rng(5).gamma(0.5, size=400))
+    near = shapes.shape_of(t, log=True)
+    for unit in (-460.0, 460.0):
+        far = shapes.shape_of(t + unit, log=True)
+        assert far.center == pytest.approx(near.center + unit) and far[1:] == pytest.approx(near[1:], rel=1e-3)
+
+
 def table_of(path, x):
     return write_table(path, *recorded.recorded_table(x))
 
