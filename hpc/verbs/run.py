@@ -14,6 +14,7 @@ import click
 from mpibayes.errors import EXIT_INTERNAL
 from mpibayes.hpc.parallel.launcher import launched, launcher_name, launcher_rank, launcher_size, mpirun
 from mpibayes.hpc.verbs.shared import PATH, SET, Duration
+from mpibayes.io.files import reason
 from mpibayes.text import visible
 
 NO_MPIRUN = "there is no mpirun here: pip install 'mpibayes[mpich]', load an MPI module, or leave --ranks out"
@@ -23,7 +24,7 @@ def become_mpirun(ranks: int, words: list[str]) -> None:
     """Let mpirun take this process's place, its number and its terminal, and start so many ranks of `mpibayes WORDS`.
 
     Its exit code is root's, and signals to it reach the ranks, as if it had been called. Returns where one rank is
-    asked for, which this process is. Raises UsageError where there is no mpirun, or a launcher is at work already.
+    asked for, which this process is. Raises UsageError where no mpirun starts, or a launcher is at work already.
     """
     if launched():
         raise click.UsageError(f"--ranks {ranks}: {launcher_name()} has started this process; ask it for the ranks")
@@ -34,7 +35,10 @@ def become_mpirun(ranks: int, words: list[str]) -> None:
         raise click.UsageError(f"--ranks {ranks}: {NO_MPIRUN}")
     print(f"{ranks} ranks, started by {visible(program)}", flush=True)
     # -P: the folder where the user is has no say in which modules are loaded
-    os.execv(program, [program, "-n", str(ranks), sys.executable, "-P", "-m", "mpibayes", *words])
+    try:
+        os.execv(program, [program, "-n", str(ranks), sys.executable, "-P", "-m", "mpibayes", *words])
+    except OSError as error:
+        raise click.UsageError(f"--ranks {ranks}: {visible(program)} cannot be started: {reason(error)}") from None
 
 
 @click.command(short_help="Run the sampler: start it, continue it or extend it.")
@@ -87,9 +91,9 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
     if ranks is not None:
-        given = ["--out", str(out)] if out is not None else []
-        given += [word for change in overrides for word in ("--set", change)]
-        given += [] if max_time is None else ["--max-time", f"{max_time:.3f}"]
+        given = [f"--out={out}"] if out is not None else []  # a word of its own, ":" ends a program for mpirun
+        given += [f"--set={change}" for change in overrides]
+        given += [] if max_time is None else [f"--max-time={max_time:.9f}"]
         given += ["--until-settled"] * until_settled + ["--fresh"] * fresh
         become_mpirun(ranks, ["run", *given, "--", str(config)])
     if launcher_size() == 1:  # until the run watches signals; several processes note them meanwhile

@@ -260,12 +260,13 @@ def replaced(monkeypatch):
 def test_ranks_are_started_by_the_mpirun_of_this_environment(replaced, stand_in, monkeypatch, capsys):
     stand_in("mpibayes.hpc.run.loop", "main", 0)
     monkeypatch.setattr("mpibayes.hpc.verbs.run.mpirun", lambda: "/opt/bin/mpirun")
-    words = ["run", "a.toml", "-o", "out", "--set", "run.seed=3", "--max-time", "1h", "--fresh", "--ranks", "3"]
-    assert cli.main(words) == 0
+    words = ["run", "a.toml", "-o", ":", "--set", "run.seed=3", "--set", "-", "--max-time", "0.0001", "--fresh"]
+    assert cli.main([*words, "--ranks", "3"]) == 0
+    assert ":" not in replaced[0]  # after which mpirun looks for another program
     assert replaced[0][:3] == ["/opt/bin/mpirun", "-n", "3"] and "3 ranks" in capsys.readouterr().out
     again = replaced[0][replaced[0].index("run") :]
     calls = stand_in("mpibayes.hpc.run.loop", "main", 0)
-    assert cli.main(again) == 0 and cli.main([w for w in words if w not in ("--ranks", "3")]) == 0
+    assert cli.main(again) == 0 and cli.main(words) == 0
     assert calls[0] == calls[1] and len(replaced) == 1
 
 
@@ -282,3 +283,11 @@ def test_ranks_that_cannot_be_started(replaced, missing, monkeypatch, capsys):
     assert cli.main(["run", "a.toml", "--ranks", "2"]) == 2 and not replaced
     said = capsys.readouterr().err
     assert ("there is no mpirun here" in said) if missing else ("has started this process" in said)
+
+
+def test_an_mpirun_that_is_no_program_is_named(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mpirun").write_text("words\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    monkeypatch.setattr("mpibayes.hpc.verbs.run.mpirun", lambda: str(tmp_path / "mpirun"))
+    assert cli.main(["run", "a.toml", "--ranks", "2"]) == 2
+    assert f"{tmp_path}/mpirun cannot be started: Exec format error" in capsys.readouterr().err
