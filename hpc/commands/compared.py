@@ -13,7 +13,7 @@ from mpibayes.hpc.posterior.chains import family_in, home_of
 from mpibayes.hpc.posterior.tables import Report
 from mpibayes.hpc.registry import posterior_of, report_of
 
-LETTERS = 100  # of a folder's name
+LETTERS = 60  # of a folder's name, which may have 255 bytes, and letters 4
 
 
 def compared(sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | Path | None) -> Report:

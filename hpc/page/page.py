@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from importlib.resources import files
@@ -104,7 +105,7 @@ def _part(part: Any, section: Section, data: list[dict[str, Any]]) -> str:
     if isinstance(part, Shown):
         return _figure(part)
     if isinstance(part, Link):
-        return f'<p><a href="{quote(part.path)}">{escaped(part.words)}</a></p>'
+        return f'<p><a href="{quote(os.fsencode(part.path))}">{escaped(part.words)}</a></p>'
     if isinstance(part, _Raw):
         return part
     return markup(part)

@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +13,7 @@ from rich.console import Console
 
 import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.commands.compared import default_folder
 from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.comparison.groupings import compared
 from mpibayes.hpc.comparison.paired import mean_of
@@ -137,14 +140,21 @@ def test_the_same_from_python(runs, three):
 
 @pytest.mark.thorough
 def test_names_do_no_harm(runs, tmp_path):
-    """A directory's name is text, on the page and in links."""
-    places = [tmp_path / "<b>&x", tmp_path / "a 'b' #%"]
-    for place, run in zip(places, (runs["mixture"], runs["one"])):
+    """A directory's name is text, on the page and in links, or bytes that are none."""
+    places = [tmp_path / "<b>&x", tmp_path / "a 'b' #%", tmp_path / os.fsdecode(b"\xff")]
+    for place, run in zip(places, (runs["mixture"], runs["one"], runs["one"])):
         shutil.copytree(run, place, ignore=shutil.ignore_patterns("against-*", "report"))
     folder, _, _ = run_report(places, out=tmp_path / "r")
     page = (folder / "report.html").read_text()
     assert problems(page) == [] and "<b>" not in page
     assert 'href="%3Cb%3E%26x/report.html"' in page and (folder / "<b>&x" / "report.html").exists()
+    assert 'href="%FF/report.html"' in page
+
+
+def test_long_names_are_cut():
+    """A name may have 255 bytes, and its letters four each."""
+    far = [Path("a") / ("\U0001f9ed" * 63) / name for name in "pq"]
+    assert len(os.fsencode(default_folder([[Path("a/r")], *([place] for place in far)]).name)) <= 255
 
 
 def of(rows):
