@@ -92,7 +92,7 @@ class Mixture:
             raise DataError(f"{n_rows:,} rows: a chain can have {2**31 - 1:,} at most")
         if settings.opening == "all" and np.any(PitmanYor.of(settings.concentration, settings.discount).discounts != 0):
             raise ValueError('opening "all" is exact for discount 0 alone')
-        self.n_shards = min(settings.shards or shards.default_count(n_rows), n_rows)
+        self.n_shards = shards.count(settings.shards, n_rows)
         self.shards = agree(comm, lambda: self._load(rows_of), "read its rows of the table")
         self.growth = None
         if settings.annealing is not None:
