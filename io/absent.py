@@ -152,5 +152,4 @@ class Absences:
 
 
 def _missing(column: Column, rows: Rows, part: slice) -> np.ndarray:
-    cells = getattr(rows, column.block)[part, column.index]
-    return cells == len(column.levels) if column.levels else np.isnan(cells)
+    return column.is_missing(getattr(rows, column.block)[part, column.index])

@@ -326,7 +326,7 @@ class _TypedFile:
             arrays, gaps = {}, {}
             for i, c in enumerate(self._table.columns):
                 cells = getattr(rows, c.block)[:, c.index]
-                blank = cells == len(c.levels) if c.levels else np.isnan(cells)
+                blank = c.is_missing(cells)
                 if c.levels:
                     arrays[i] = pa.array(c.levels, pa.string()).take(pa.array(cells.astype(np.int32), mask=blank))
                 elif c.unit:

@@ -57,6 +57,15 @@ class Column:
     ordered: bool | None = None
     shape: Shape | None = None
 
+    @property
+    def blank(self) -> float:
+        """A missing cell in memory: the code behind the last level, or NaN."""
+        return len(self.levels) if self.levels else np.nan
+
+    def is_missing(self, cells: np.ndarray) -> np.ndarray:
+        """Which cells of the column (n,) are missing, bool (n,)."""
+        return cells == self.blank if self.levels else np.isnan(cells)
+
 
 @dataclass
 class Rows:
@@ -104,7 +113,7 @@ class Rows:
         """`n` rows of `columns`, all cells of which are missing."""
         rows = cls.empty(columns, n)
         for column in columns:
-            getattr(rows, column.block)[:, column.index] = len(column.levels) if column.levels else np.nan
+            getattr(rows, column.block)[:, column.index] = column.blank
         return rows
 
     @classmethod

@@ -35,7 +35,7 @@ def columns_in(words: Sequence[str], names: Sequence[str]) -> list[str]:
 def asked(
     ordered: Sequence[str], unordered: Sequence[str], schema: Mapping[str, bool], names: Sequence[str]
 ) -> dict[str, bool]:
-    """What the user says of columns, True: in order; what is said at the command line counts before the schema."""
+    """By column, True where the user says that it is in order, False where not. Options count before the schema."""
     others = {} if NONE not in ordered or NONE in names else dict.fromkeys(names, False)
     return others | schema | dict.fromkeys(unordered, False) | dict.fromkeys(ordered, True)
 

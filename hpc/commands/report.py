@@ -68,7 +68,7 @@ def report(
     check_folder(folder)
     made = compared(sides, burn_in, table) if len(sides) > 1 else report_of_one(run_dirs, burn_in, table)
     write(folder, made)
-    _print(console, made.parts() if full or made.verdict is None else _opening(made))
+    _print(console, made.parts() if full else _opening(made))
     names = ", ".join(["summary.json", *made.files, *made.pictures])
     console.print()
     console.print(Text(f"{folder / PAGE}: the page, to look at in a browser"), soft_wrap=True)

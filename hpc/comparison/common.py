@@ -85,7 +85,7 @@ def rows_of(runs: Sequence[Any], names: Sequence[str]) -> HeldOutRows:
 
 
 def _fraction(runs: Sequence[Any]) -> float:
-    """That of a run which has one: its held-out rows are then the others' too."""
+    """The held-out share of a run that has one: its held-out rows are then the others' too."""
     given = [run.chains[0].config.heldout_fraction for run in runs]
     return next((fraction for fraction in given if fraction is not None), HELD_OUT)
 

@@ -52,6 +52,12 @@ class Scores:
         self.below = [None if r == best else difference(self.values[best], v) for r, v in enumerate(self.values)]
 
     @property
+    def gaps(self) -> np.ndarray:
+        """Scores of the rows under the best run less those under the second, (n,) nats."""
+        best, second = self.ranking[:2]
+        return self.values[best] - self.values[second]
+
+    @property
     def next(self) -> Difference:
         """The best run against the second."""
         return self.below[self.ranking[1]]
@@ -64,7 +70,7 @@ class Comparison:
 
     sides: Sequence[Side]
     rows: HeldOutRows | None = None
-    columns: Columns | None = None
+    columns: Columns = field(default_factory=lambda: Columns(()))
     scores: Scores | None = None
     refused: NotComparable | None = None
     settings: Sequence[tuple[str, Sequence[Any]]] = ()

@@ -1,4 +1,4 @@
-"""What one run says of rows and columns that another does not: clusters, groups and views of both, side by side."""
+"""Clusters, groups and views of two runs side by side: how alike they are, and what one alone has."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.comparison import words
-from mpibayes.hpc.comparison.comparison import Comparison
+from mpibayes.hpc.comparison.comparison import Comparison, Side
 from mpibayes.hpc.comparison.paired import Difference
 from mpibayes.hpc.config.resolved import or_unset
 from mpibayes.hpc.posterior.drawing import Picture
@@ -36,7 +36,7 @@ def verdict(c: Comparison) -> Verdict:
     steps, commands = words.next_steps(c)
     decided = c.scores is not None and c.scores.next.decided
     sound = GOOD if decided and not words.doubtful(c) and not c.scores.next.hangs_on_one_row else DOUBT
-    found = [*words.of_scores(c), *(c.columns.notes if c.columns is not None else ()), *words.of_groupings(c)]
+    found = [*words.of_scores(c), *c.columns.notes, *words.of_groupings(c)]
     return Verdict(found, words.of_chains(c), steps, sound, words.approximations(c), commands, words.headline(c))
 
 
@@ -60,8 +60,7 @@ def parts(c: Comparison) -> list[Any]:
     ):
         shown += [part for table in tables if table.row_count for part in ("", Text(title, style="bold"), table)]
     for side in c.sides:
-        if side.made.verdict is not None:
-            shown += ["", Text(f"{side.name} says", style="bold"), *map(Text, side.made.verdict.found)]
+        shown += ["", Text(f"{side.name} says", style="bold"), *map(Text, side.made.verdict.found)]
     return shown
 
 
@@ -146,9 +145,7 @@ def sections(c: Comparison, pages: Sequence[str], pictures: dict[str, Picture]) 
     alike = [table for table in (*_views(c), *_columns(c)) if table.row_count]
     if alike:
         made.append(Section("groups", "Views, clusters and groups", alike))
-    said = [part for side in c.sides for part in _said(side)]
-    if said:
-        made.append(Section("each", "What each says by itself", said))
+    made.append(Section("each", "What each says by itself", [part for side in c.sides for part in _by_itself(side)]))
     return [*made, Section("settings", "Settings that differ", [_settings(c)])]
 
 
@@ -156,17 +153,16 @@ def _links(c: Comparison, pages: Sequence[str]) -> list[Link]:
     return [Link(f"{side.name}: its own page", path) for side, path in zip(c.sides, pages)]
 
 
-def _said(side: Any) -> list[Any]:
+def _by_itself(side: Side) -> list[Any]:
     from mpibayes.terminal import Text
 
-    found = side.made.verdict.found if side.made.verdict is not None else []
+    found = side.made.verdict.found
     return [Text(side.name, style="bold"), *found] if found else []
 
 
 def _rows(c: Comparison) -> Browse:
     """The rows, those furthest from the mean difference first; of very many these."""
-    s = c.scores
-    d = s.values[s.ranking[0]] - s.values[s.ranking[1]]
+    s, d = c.scores, c.scores.gaps
     order = np.argsort(-np.abs(d - d.mean()), kind="stable")[:BROWSED]
     names = [c.sides[r].name for r in s.ranking]
     where = "of the table" if c.rows.path is None else "of the file"
@@ -183,9 +179,8 @@ def _pictures(c: Comparison) -> dict[str, Picture]:
         return {}
     from mpibayes.hpc.comparison.figures import differences
 
-    best, second = c.scores.ranking[:2]
-    d = c.scores.values[best] - c.scores.values[second]
-    return {PICTURE: differences(d, c.scores.next, c.sides[best].name, c.sides[second].name)}
+    best, second = (c.sides[r].name for r in c.scores.ranking[:2])
+    return {PICTURE: differences(c.scores.gaps, c.scores.next, best, second)}
 
 
 # --- summary.json -----------------------------------------------------------------------------------------------------
@@ -201,9 +196,9 @@ def _machine(c: Comparison, pages: Sequence[str], pictures: list[str]) -> dict[s
         "headline": words.headline(c),
         "runs": [_machine_run(c, r, page) for r, page in enumerate(pages)],
         "settings": {key: [or_unset(value) for value in values] for key, values in c.settings},
-        "columns": list(c.columns.names) if c.columns is not None else [],
-        "response": c.columns.response if c.columns is not None else "",
-        "notes": list(c.columns.notes) if c.columns is not None else [],
+        "columns": list(c.columns.names),
+        "response": c.columns.response,
+        "notes": list(c.columns.notes),
         "not_comparable": c.refused.why if c.refused is not None else None,
         "pairs": [
             {
@@ -236,20 +231,20 @@ def _machine(c: Comparison, pages: Sequence[str], pictures: list[str]) -> dict[s
 def _machine_run(c: Comparison, r: int, page: str) -> dict[str, Any]:
     side, f = c.sides[r], c.findings[r]
     v = side.made.verdict
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "name": side.name,
         "directories": list(side.homes),
         "chains": [str(chain.folder) for chain in side.run.chains],
         "family": side.model,
         "page": page,
-        "verdict": None if v is None else str(v),
-        "found": [] if v is None else list(v.found),
+        "verdict": str(v),
+        "found": list(v.found),
     }
     if c.scores is not None:
-        found["heldout"] = float(c.scores.values[r].mean())
-        found["below_best"] = _machine_difference(c.scores.below[r])
+        document["heldout"] = float(c.scores.values[r].mean())
+        document["below_best"] = _machine_difference(c.scores.below[r])
     if f is not None:
-        found["views"] = [
+        document["views"] = [
             {
                 "view": g.number, "columns": list(g.columns), "clusters": g.n_clusters,
                 "level": None if g.level is None else {
@@ -258,7 +253,7 @@ def _machine_run(c: Comparison, r: int, page: str) -> dict[str, Any]:
             }
             for g in f.groupings
         ]  # fmt: skip
-    return found
+    return document
 
 
 def _machine_difference(d: Difference | None) -> dict[str, Any] | None:

@@ -77,7 +77,7 @@ def shown(rows: Rows, columns: Sequence[Column], names: Collection[str]) -> Rows
         return rows
     seen = rows.take(slice(None))
     for c in hidden:
-        getattr(seen, c.block)[:, c.index] = len(c.levels) if c.levels else np.nan
+        getattr(seen, c.block)[:, c.index] = c.blank
     return seen
 
 
@@ -86,13 +86,12 @@ def _missing(rows: Rows, columns: Sequence[Column], name: str) -> np.ndarray:
     lacks = np.ones(len(rows), bool)
     for c in columns:
         if name in (c.part_of, c.name):
-            x = getattr(rows, c.block)[:, c.index]
-            lacks &= x == len(c.levels) if c.levels else np.isnan(x)
+            lacks &= c.is_missing(getattr(rows, c.block)[:, c.index])
     return lacks
 
 
 def _widths(rows: Rows, columns: Sequence[Column], log_width: Mapping[str, float]) -> np.ndarray:
-    """What turns densities of cells into probabilities, (n,)."""
+    """The sum of log_width over the observed cells of each row, (n,): densities become probabilities."""
     total = np.zeros(len(rows))
     for c in columns:
         if c.name in log_width:

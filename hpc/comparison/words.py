@@ -55,7 +55,7 @@ def plus_minus(mean: float, error: float) -> str:
 
 
 def of_scores(c: Comparison) -> list[str]:
-    """What the difference is worth, or why there is none."""
+    """Say what the difference is worth, or why there is none."""
     if c.scores is None:
         why = c.refused.why
         return [f"{why[:1].upper()}{why[1:]}."]
@@ -89,15 +89,13 @@ def _behind(c: Comparison, r: int) -> str:
 
 
 def of_chains(c: Comparison) -> list[str]:
-    """How far each run can be trusted, by its own report; and whether chains differ more than the runs."""
+    """Say how far each run can be trusted, by its own report, and whose chains differ more than the runs do."""
     sentences = []
     for side in c.sides:
-        verdict = side.made.verdict
-        early = early_look(side.run.chains)
-        if verdict is not None:
-            line = str(verdict)
-            words = [f"{side.name}: {line[:1].lower()}{line[1:]}.", *verdict.chains[:1], early]
-            sentences.append(" ".join(filter(None, words)))
+        verdict, early = side.made.verdict, early_look(side.run.chains)
+        line = str(verdict)
+        words = [f"{side.name}: {line[:1].lower()}{line[1:]}.", *verdict.chains[:1], early]
+        sentences.append(" ".join(filter(None, words)))
     if c.scores is not None and c.scores.next.decided:
         difference = abs(c.scores.next.mean)
         for r in c.scores.ranking[:2]:
@@ -123,15 +121,13 @@ def chain_spread(side: Side) -> float:
 
 def approximations(c: Comparison) -> str:
     """The runs that are approximations, and of what; "" where none is."""
-    said = [(s.name, s.made.verdict.approximation) for s in c.sides if s.made.verdict is not None]
-    return " ".join(f"{name}: {words}" for name, words in said if words)
+    each = [(side.name, side.made.verdict.approximation) for side in c.sides]
+    return " ".join(f"{name}: {words}" for name, words in each if words)
 
 
 def doubtful(c: Comparison) -> bool:
     """True where a run is not to be used yet, or is short of its end."""
-    return any(
-        (s.made.verdict is not None and s.made.verdict.sound == BAD) or early_look(s.run.chains) for s in c.sides
-    )
+    return any(side.made.verdict.sound == BAD or early_look(side.run.chains) for side in c.sides)
 
 
 # --- what each says ---------------------------------------------------------------------------------------------------
@@ -215,7 +211,7 @@ def _alike(index: float) -> str:
 
 
 def _of_levels(names: tuple[str, str], v: Alike, several: bool) -> list[str]:
-    """Which of the two has groups that can be used, and whether they are the same."""
+    """Say which of the two has groups that can be used; if both have, how alike these are."""
     usable = [v.first.usable_level, v.second.usable_level]
     kind = ["" if of is None else counted(of.n, "natural group" if of.natural else "group") for of in usable]
     if all(usable):
@@ -239,7 +235,7 @@ def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
         return [step for step in [c.refused.step] if step], list(c.refused.commands)
     best, second, d = _first_two(c)
     two = [c.sides[r] for r in c.scores.ranking[:2]]
-    bad = [s for s in two if s.made.verdict is not None and s.made.verdict.sound == BAD]
+    bad = [side for side in two if side.made.verdict.sound == BAD]
     steps = [f"First do what the page of {side.name} says, then compare again." for side in bad]
     commands = [(f"see what {s.name} says", shlex.join(["mpibayes", "report", *s.homes])) for s in bad]
     if not d.decided and not bad:

@@ -8,7 +8,7 @@ of their own: then every cycle ends with a scan in which columns change views (c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ from mpibayes.hpc.crosscat.columns import scan
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, places, renumbered, units
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.columns.subject import Subject
+from mpibayes.hpc.crosscat.cycle_info import CycleInfo
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
@@ -33,34 +34,6 @@ from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 
 MOST_KNOWN = 128  # sets of columns whose components are kept
-
-
-@dataclass
-class CycleInfo:
-    """Scalars of the state at the end of a cycle; those of the views are summed. Known on root, unless it says so.
-
-    concentration, discount: of a chain of one view. columns_moved: units that the scan gave another view.
-    """
-
-    cycle: int  # on every rank,
-    n_clusters: int  # as are these
-    moved_fraction: float
-    log_joint: float = np.nan
-    entropy: float = np.nan
-    concentration: float = np.nan
-    discount: float = np.nan
-    active_rows: int = 0  # and this
-    splits_tried: int = 0
-    splits: int = 0
-    merges_tried: int = 0
-    merges: int = 0
-    n_views: int = 1  # on every rank, as are these
-    view_concentration: float = np.nan
-    view_discount: float = np.nan
-    columns_moved: int = 0
-    view_moves_tried: int = 0
-    view_moves: int = 0
-    word: Sequence[int] = ()
 
 
 class Mixture:
@@ -92,7 +65,7 @@ class Mixture:
             raise DataError(f"{n_rows:,} rows: a chain can have {2**31 - 1:,} at most")
         if settings.opening == "all" and np.any(PitmanYor.of(settings.concentration, settings.discount).discounts != 0):
             raise ValueError('opening "all" is exact for discount 0 alone')
-        self.n_shards = min(settings.shards or shards.default_count(n_rows), n_rows)
+        self.n_shards = shards.count(settings.shards, n_rows)
         self.shards = agree(comm, lambda: self._load(rows_of), "read its rows of the table")
         self.growth = None
         if settings.annealing is not None:

@@ -23,7 +23,7 @@ from mpibayes.hpc.crosscat.start.labels import given_labels
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel.comm import Communicator, on_root
-from mpibayes.hpc.parallel.shards import default_count
+from mpibayes.hpc.parallel.shards import count, default_count
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run.progress import say
 from mpibayes.io.draws import DrawWriter
@@ -66,11 +66,10 @@ class Family:
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
-        shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
+        shards = count(config.run.shards, n_training)
         opening = config.of(Sampler).opening
         if opening == "auto":  # cheaper cycles, and effective draws a second no worse: benchmarks/opening.py
             opening = "one"
-        shards = min(shards, n_training)
         said = {
             "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
             "sampler": {"opening": opening, "init": strategy.initial(config)},

@@ -64,8 +64,7 @@ def patterns(components: Components, rows: Rows, partly: bool = False) -> Iterat
 
 def is_missing(rows: Rows, column: Column) -> np.ndarray:
     """Which cells of a column are missing, bool (n,)."""
-    x = getattr(rows, column.block)[:, column.index]
-    return x == len(column.levels) if column.levels else np.isnan(x)
+    return column.is_missing(getattr(rows, column.block)[:, column.index])
 
 
 class ViewPredictive:

@@ -163,7 +163,7 @@ class Moments:
         return self.within(Statistics(*kernels.accumulate(measured, z, k, np.zeros(1, np.int64))))
 
     def within(self, part: Statistics) -> list[np.ndarray]:
-        """Of the statistics of one shard, flat."""
+        """The parts of one shard's statistics, each flat."""
         if not self.length:
             return []
         return [array.astype(np.float64, copy=False).ravel() for kind in INEXACT for array in part.of(kind)]

@@ -89,17 +89,12 @@ class Known:
         return Known(n, {name: (events, np.repeat(which, n)) for name, (events, which) in self.of.items()})
 
 
-def missing(column: Column, x: np.ndarray) -> np.ndarray:
-    """Which recorded cells are missing, bool (n,)."""
-    return x == len(column.levels) if column.levels else np.isnan(x)
-
-
 def known_of(rows: Rows, columns: Sequence[Column]) -> Known:
     """What recorded rows say of some of their columns."""
     of = {}
     for column in columns:
         x = getattr(rows, column.block)[:, column.index]
-        seen = ~missing(column, x)
+        seen = ~column.is_missing(x)
         values, which = np.unique(x[seen], return_inverse=True)
         place = np.full(len(x), len(values), np.intp)
         place[seen] = which

@@ -64,7 +64,7 @@ class Buffet:
     ):
         self.comm, self.settings, self.chain = comm, settings, chain
         self.n_rows, self.n_columns = n_rows, n_columns if settings.likelihood else 0
-        self.n_shards = min(settings.shards or cut.default_count(n_rows), n_rows)
+        self.n_shards = cut.count(settings.shards, n_rows)
         self.cycles = 0
         self.slots = np.zeros(0, np.int64)  # of the features that there are
         self.starts = cut.bounds(n_rows, self.n_shards)

@@ -23,7 +23,7 @@ from mpibayes.hpc.ibp.start.strategy import start
 from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings
 from mpibayes.hpc.ibp.update import harmonic
 from mpibayes.hpc.parallel.comm import Communicator, on_root
-from mpibayes.hpc.parallel.shards import default_count
+from mpibayes.hpc.parallel.shards import count, default_count
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
 from mpibayes.kernels.ibp.features import Rows as Bits
@@ -88,10 +88,9 @@ class Family:
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
-        shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
         opening = config.of(keys.Sampler).opening
         return {
-            "run": {"shards": min(shards, n_training), "burn_in": config.burn_in},
+            "run": {"shards": count(config.run.shards, n_training), "burn_in": config.burn_in},
             "sampler": {"opening": "one" if opening == "auto" else opening},
         }
 

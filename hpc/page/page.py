@@ -59,7 +59,7 @@ def page(report: Report) -> str:
     return Template(_own("page.html")).substitute(
         title=escaped(title), style=style, script=script, version=escaped(__version__),
         hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        verdict=_verdict(report.verdict) if report.verdict else "",
+        verdict=_verdict(report.verdict),
         links="".join(f'<a href="#{s.name}">{escaped(s.title.split(":")[0])}</a>' for s in sections if s.parts),
         body=body, data=as_json(data),
     )  # fmt: skip

@@ -70,7 +70,7 @@ class Groups:
         return value
 
     def all_done(self, step: Callable[[], bool], what: str, why: Callable[[], str | None] = _nobody) -> bool:
-        """Whether `step()` is true in all groups; one where it is not has the others stop. why: the reason, in words.
+        """True if `step()` is true in all groups; one where it is not has the others stop. why: the reason, in words.
         Errors as of `agree`."""
 
         def done() -> bool:

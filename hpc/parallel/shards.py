@@ -6,6 +6,7 @@ ranks happen to run it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,12 @@ def default_count(n_rows: int) -> int:
     if n_rows <= 200_000:
         return 4
     return max(4, round(n_rows / 50_000))
+
+
+def count(given: int | str | None, n_rows: int, default: Callable[[int], int] = default_count) -> int:
+    """The number of shards of so many rows: as given, or by `default` where that is "auto" or None; one a row at
+    most."""
+    return min(default(n_rows) if given in ("auto", None) else int(given), n_rows)
 
 
 def bounds(n_rows: int, n_shards: int) -> np.ndarray:

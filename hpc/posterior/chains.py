@@ -265,7 +265,7 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
 
 
 def _is_short(config: Config, folder: Path, last: int) -> bool:
-    """Whether a chain is short of its end; last: the last cycle in its trace."""
+    """True if a chain is short of its end; last: the last cycle in its trace."""
     try:
         return read_status(folder).get("state") != "finished"
     except MpibayesError:  # a run directory can be copied without its status

@@ -39,7 +39,7 @@ class Report:
     document: dict[str, Any]
     pictures: dict[str, Picture]
     files: dict[str, str] = field(default_factory=dict)
-    verdict: Verdict | None = None
+    verdict: Verdict = field(kw_only=True)
     top: Callable[[], Sequence[Any]] = tuple
     sections: Callable[[], Sequence[Section]] = tuple
     chains: Sequence[Chain] = ()
@@ -52,8 +52,7 @@ class Report:
         if words:
             later = self.parts
             self.parts = lambda: [_bold(words), "", *later()]
-            if self.verdict is not None:
-                self.verdict = replace(self.verdict, found=[words, *self.verdict.found])
+            self.verdict = replace(self.verdict, found=[words, *self.verdict.found])
 
 
 @dataclass(frozen=True)

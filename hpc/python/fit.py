@@ -293,7 +293,8 @@ def _same_rows(a: Path, b: Path) -> bool:
 
 
 def _same_table(new: Path, place: Path) -> bool:
-    """Whether two tables hold the same, whatever they say is in order: that is put right in the one that is there."""
+    """True if two tables hold the same cells. Where they differ in which columns are in order, the new one replaces the
+    one that is there."""
     from mpibayes.io.table import Table
 
     try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.data.events import Known, missing
+from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query import histogram
 from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
@@ -155,7 +155,7 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
         known = asking.known(batch.rows)
         asking.draws(known.of)
         for column in asking.named(names):
-            blank = np.flatnonzero(missing(column, getattr(batch.rows, column.block)[:, column.index]))
+            blank = np.flatnonzero(column.is_missing(getattr(batch.rows, column.block)[:, column.index]))
             never.look([column.name], known, blank)
             some = known.without([column.name]).take(blank)
             parts += asking.of_distributions(

@@ -243,7 +243,7 @@ class Design:
 def blank_cells(rows: Rows, column: Column) -> np.ndarray:
     """Which cells of a column are missing, (n,) bool."""
     cells = _cells_of(rows, column)
-    return np.isnan(cells) if column.kind in NUMERIC else cells == len(column.levels)
+    return column.is_missing(cells)
 
 
 def _cells_of(rows: Rows, column: Column) -> np.ndarray:

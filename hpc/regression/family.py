@@ -97,8 +97,8 @@ class Family:
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
-        n_shards = default_shards(n_training) if config.run.shards == "auto" else config.run.shards
-        return {"run": {"shards": min(n_shards, n_training), "burn_in": config.burn_in}}
+        n_shards = shards.count(config.run.shards, n_training, default_shards)
+        return {"run": {"shards": n_shards, "burn_in": config.burn_in}}
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         comm, config, data = self.comm, self._config, self.data

@@ -230,6 +230,5 @@ def rows_of(known: Known, columns: Sequence[Column], design: Design) -> Rows:
     for name, (events, which) in known.of.items():
         single(events)
         column = by_name[name]
-        blank = len(column.levels) if column.levels else np.nan
-        getattr(rows, column.block)[:, column.index] = np.append(_values(events), blank)[which]
+        getattr(rows, column.block)[:, column.index] = np.append(_values(events), column.blank)[which]
     return rows

@@ -174,7 +174,7 @@ class ChainRun:
         return early or since > 60.0 * self.config.run.checkpoint_minutes
 
     def _heed(self, word: Sequence[int]) -> tuple[bool, bool]:
-        """What all ranks do after hearing everyone's word: (stop, checkpoint)."""
+        """Decide for all ranks, by the sum of their words: (stop, checkpoint)."""
         stop, save, failed = word
         if failed:
             error = self.comm.share(self._failure)

@@ -85,7 +85,7 @@ def note_checkpoint(place: Path, number: int, n_chains: int, guard: Guard = ungu
 
 
 def _is_noted(place: Path, number: int, n_chains: int) -> bool:
-    """Whether this chain had a checkpoint. Runs of earlier versions have all notes in provenance.json."""
+    """True if this chain had a checkpoint. Runs of earlier versions have all notes in provenance.json."""
     noted = records.read_provenance(_home(place, n_chains)).get(CHECKPOINTS, [])
     return number in noted or _read(place / NOTE).get("run") == name_of_chain(place, number, n_chains)
 

@@ -16,7 +16,7 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import rounds
-from mpibayes.hpc.run.plan import schedule_of
+from mpibayes.hpc.run.plan import idle_in_words, schedule_of
 from mpibayes.hpc.run.table import data_of, opened, with_family
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
@@ -41,7 +41,7 @@ class Found:
     family: Family
 
     def schedule(self, ranks: int) -> Schedule:
-        """Which of so many ranks would run which chains."""
+        """The groups of so many ranks, and the chains that each would run."""
         return schedule_of(self.config, self.data, ranks)
 
 
@@ -63,7 +63,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
 
 
 def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:
-    """What there is to say of the configuration and the table, whatever the model; (title, text) pairs."""
+    """Describe the configuration and the table, whatever the model; (title, text) pairs."""
     yield "configuration", f"{config.path}: valid"
     yield "table", f"{table.path}: {counted(table.n_rows, 'row')}, fingerprint {table.fingerprint[:12]}"
     kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in KINDS]
@@ -78,12 +78,11 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
 
 
 def about_ranks(schedule: Schedule, n_shards: int) -> Iterator[tuple[str, str]]:
-    """What there is to say of the ranks; (title, text) pairs."""
-    ranks, idle = sum(schedule.sizes), schedule.idle(n_shards)
+    """Describe who does what, and warn of idle ranks; (title, text) pairs."""
     if words := schedule.in_words():
         yield "chains", words
-    if idle:
-        yield "", f"warning: {idle} of {ranks} ranks would have no shard and idle; see run.shards"
+    if idle := idle_in_words(schedule, n_shards):
+        yield "", f"warning: {idle}"
 
 
 def with_mpi(parts: Mapping[str, int], ranks: int, each: int) -> dict[str, int]:

@@ -221,7 +221,7 @@ class Lock:
 
     @property
     def hold(self) -> Hold:
-        """What other processes of this run check, once the directory is taken."""
+        """The hold that other processes of this run check, once the directory is taken."""
         assert self.path is not None
         return Hold(self.path, self._mine["token"])
 

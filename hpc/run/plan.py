@@ -6,6 +6,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.sparse import SparseData
 from mpibayes.hpc.parallel.schedule import Schedule, decided
+from mpibayes.hpc.parallel.shards import count
 from mpibayes.hpc.registry import family_of
 from mpibayes.text import counted
 
@@ -15,8 +16,7 @@ CELL_BYTES, ENTRY_BYTES = 8, 16  # at most, of a cell and of an entry of a spars
 def schedule_of(config: Config, data: Data | SparseData, n_ranks: int) -> Schedule:
     """The schedule of so many ranks. config: with its family decided."""
     run = config.run
-    n_shards = family_of(config.kind).default_shards(data.n_rows) if run.shards == "auto" else run.shards
-    n_shards = min(n_shards, data.n_rows)
+    n_shards = count(run.shards, data.n_rows, family_of(config.kind).default_shards)
     cells, n_bytes = data.n_rows * len(data.columns), CELL_BYTES
     if isinstance(data, SparseData):
         cells, n_bytes = data.table.n_entries, ENTRY_BYTES

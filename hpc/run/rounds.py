@@ -145,7 +145,8 @@ def _end(found: Judgement, chain: ChainRun) -> str:
 
 
 def _judged(groups: Groups, config: Config, mine: Sequence[ChainRun], cycle: int) -> Judgement | None:
-    """What the traces on disk say at a check, and at the end. Each group reads its own, which it has just written."""
+    """The judgement of the traces on disk, at a check and at the end. Each group reads its own, which it has just
+    written."""
     if not is_check(cycle) and cycle < config.run.cycles:
         return None
     chain, comm = mine[0].chain, groups.comm

@@ -79,7 +79,7 @@ class Ascent:
     ):
         self.comm, self.model, self.settings, self.chain = comm, model, settings, chain
         self.n_rows, self._sample_of = n_rows, sample_of
-        self.n_shards = min(settings.shards or cut.default_count(n_rows), n_rows)
+        self.n_shards = cut.count(settings.shards, n_rows)
         self.cycles = self.guarded = 0  # guarded: parts in the last cycle
         self.starts = cut.bounds(n_rows, self.n_shards)
         self.shards = cut.of_rank(self.n_shards, comm.size, comm.rank)

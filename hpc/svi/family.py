@@ -16,7 +16,6 @@ from mpibayes.hpc.data.rows import Data, HeldOutRows, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.chain import Ascent, Settings
 from mpibayes.hpc.svi.likelihood import arrays_of, likelihood_of
@@ -29,8 +28,6 @@ from mpibayes.io.files import Guard
 from mpibayes.text import counted, visible
 
 PARTS = 20  # states that are kept, where output.kept does not say
-
-
 APPROXIMATION = "an approximation: its bound is below the log of p(table), by how much is not known"
 
 
@@ -58,10 +55,9 @@ def schedule_of(given: Any) -> Schedule:
 
 def decided(config: Config, n_training: int, parts: int) -> dict[str, dict[str, Any]]:
     """What "auto" means at the first start. parts: states that are kept."""
-    shards = default_count(n_training) if config.run.shards == "auto" else config.run.shards
     kept = config.of(keys.Output).kept
     return {
-        "run": {"shards": min(shards, n_training), "burn_in": 0},
+        "run": {"shards": cut.count(config.run.shards, n_training), "burn_in": 0},
         "output": {"kept": max(1, config.run.cycles // parts) if kept == "auto" else kept},
     }
 
@@ -95,7 +91,7 @@ class Family:
         self.cells = Cells(data.columns, config.of(keys.Model).standardise)
         self.heldout_file = None
 
-    default_shards = staticmethod(default_count)
+    default_shards = staticmethod(cut.default_count)
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:

@@ -106,7 +106,7 @@ def with_labels(codes: pa.Array, labels: Mapping[str, str]) -> pa.Array:
 
 
 def has_order(of: pa.DataType) -> bool:
-    """Whether a column of this type has categories in order, as those of pandas can be."""
+    """True if a column of this type has categories in order, as those of pandas can be."""
     return pa.types.is_dictionary(of) and of.ordered
 
 

@@ -34,7 +34,7 @@ def test_what_it_says(case, capsys):
     text = capsys.readouterr().out
     for words in (
         "2,000 rows", "3 categorical, 2 real, 1 count", "1,800 trained on, 200 held out",
-        "4 of about 450 rows", "4 of 12 ranks would have no shard",
+        "4 of about 450 rows", "12 ranks, but 4 shards and 2 chains: 4 ranks have nothing to do",
         "2 chains side by side, each on 6 ranks of 12", "exact: every cycle leaves the posterior invariant",
         "busiest of 12 ranks", "s a cycle on 4 ranks", "ranks:          1: ",
         "seconds a cycle (efficiency)", "messages of", "x 2 chains", "two checkpoints",

@@ -176,7 +176,7 @@ def informed(ledger: Ledger, tape: Tape) -> None:
     split = tape.choose([1.0 - splits, splits])
     if split:
         informed_moves._split(ledger, 0, Stream(tape))
-    elif (found := informed_moves._weighed(ledger, [Stream(tape)])[0]) is not None:
+    elif (found := ledger.judged([Stream(tape)], informed_moves._judged)[0]) is not None:
         informed_moves._merge(ledger, 0, *found)
 
 
@@ -185,7 +185,7 @@ def by_level(ledger: Ledger, tape: Tape) -> None:
     splits = level_moves._splits(ledger)
     if tape.choose([1.0 - splits, splits]):
         level_moves._split(ledger, 0, Stream(tape))
-    elif (found := level_moves._weighed(ledger, [Stream(tape)])[0]) is not None:
+    elif (found := ledger.judged([Stream(tape)], level_moves._judged)[0]) is not None:
         level_moves._merge(ledger, *found)
 
 

@@ -105,7 +105,7 @@ def test_500_clusters_of_500_columns():
 
 def test_a_family_without_sections_has_its_text():
     made = report()
-    plain = Report(made.parts, {}, {})
+    plain = Report(made.parts, {}, {}, verdict=made.verdict)
     text = page(plain)
     assert problems(text) == [] and "plain cluster of 0" in text and "Heading" in text
 
@@ -125,12 +125,13 @@ def test_a_picture_is_part_of_the_file(tmp_path):
         return figure
 
     pictures = [Shown("a.png", draw(50), "one <b>"), Shown("b.png", draw(50), "two")]
-    made = Report(tuple, {}, {}, sections=lambda: [Section("pictures", "Pictures", pictures)])
+    verdict = report().verdict
+    made = Report(tuple, {}, {}, verdict=verdict, sections=lambda: [Section("pictures", "Pictures", pictures)])
     text = page(made)
     assert problems(text) == [] and text.count("<svg") == 2 and "&lt;script&gt;" in text and "clip" in text
     large = draw(50)
     large.svg = "<svg>" + " " * 700_000
-    made = Report(tuple, {}, {}, sections=lambda: [Section("pictures", "Pictures", [Shown("a.png", large, "one")])])
+    pictures[:] = [Shown("a.png", large, "one")]
     assert problems(page(made)) == [] and "data:image/png;base64," in page(made)
 
 

@@ -42,16 +42,7 @@ def _stream(ledger: Ledger, step: int) -> np.random.Generator:
 
 
 def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int, float, float] | None]:
-    return _weighed(ledger, [_stream(ledger, step) for step in steps])
-
-
-def _weighed(ledger: Ledger, streams: Sequence[np.random.Generator]) -> list[tuple[int, int, float, float] | None]:
-    """What `_judged` says of several steps; the gains of their clusters are worked out together."""
-    if ledger.n_labels < 2:
-        return [None] * len(streams)
-    begun = [(np.log(stream.random()), int(stream.integers(ledger.n_labels))) for stream in streams]
-    ledger.gains_of([a for _, a in begun])
-    return [_judged(ledger, *own, stream) for own, stream in zip(begun, streams)]
+    return ledger.judged([_stream(ledger, step) for step in steps], _judged)
 
 
 def _judged(ledger: Ledger, log_u: float, a: int, stream: np.random.Generator) -> tuple[int, int, float, float] | None:

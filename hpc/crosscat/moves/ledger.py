@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -19,7 +19,7 @@ from mpibayes.kernels.mixture import split as kernels
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.view import View
 
-
+T = TypeVar("T")
 FOUND = 4  # numbers that are sent of a step, at most
 CELLS = 2**21  # numbers in the statistics of joined clusters that are worked out together, about
 
@@ -125,8 +125,17 @@ class Ledger:
         """Not to be changed."""
         return self.gains_of([label])[0]
 
+    def judged(self, streams: Sequence[np.random.Generator], judge: Callable[..., T | None]) -> list[T | None]:
+        """Judge a merge for each stream: judge(ledger, log of a uniform number, cluster, stream). The gains of the
+        clusters are worked out together."""
+        if self.n_labels < 2:
+            return [None] * len(streams)
+        begun = [(np.log(stream.random()), int(stream.integers(self.n_labels))) for stream in streams]
+        self.gains_of([cluster for _, cluster in begun])
+        return [judge(self, *start, stream) for start, stream in zip(begun, streams)]
+
     def gains_of(self, labels: Sequence[int]) -> list[Gains]:
-        """Of several clusters; those that are not known yet are worked out together."""
+        """Gains of several clusters, not to be changed; those that are not known yet are worked out together."""
         known = self.once(_no_gains)
         new = [label for label in dict.fromkeys(labels) if label not in known]
         at_once = max(1, CELLS // (self.n_labels * sum(len(array) for array in vars(self.statistics).values())))

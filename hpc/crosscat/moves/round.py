@@ -27,7 +27,7 @@ def due(every: int | None, cycle: int, view: int = 0, n_views: int = 1, often: i
 
 
 def due_for_views(every: int | None, cycle: int, n_cells: int) -> bool:
-    """Whether splits and merges of views end a cycle; by its number and the table's size alone, never by the state.
+    """True if splits and merges of views end a cycle: by its number and the table's size alone, never by the state.
     None: as rounds do, but on a small table in every SELDOM-th cycle after OFTEN, when hardly any is accepted."""
     if every is None and n_cells <= SMALL and cycle > OFTEN:
         every = SELDOM

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import xlogy
 
-from mpibayes.hpc.data.events import missing
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
 
@@ -91,7 +90,7 @@ def _told(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 def _coarse(column: Column, x: np.ndarray) -> np.ndarray:
     """Few codes for the cells of a column, int32 (n,); -1 where one is missing."""
-    gone = missing(column, x)
+    gone = column.is_missing(x)
     if column.levels:
         count = np.bincount(x[~gone], minlength=len(column.levels))
         rank = np.argsort(np.argsort(-count, kind="stable"))

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.chain import CycleInfo, Mixture
+from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.columns.proposal import Drawn
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.columns.split_merge import Move
+from mpibayes.hpc.crosscat.cycle_info import CycleInfo
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.crosscat.start.evidence import log_weight, product, suited
 from mpibayes.hpc.crosscat.start.probe import Probe

@@ -93,7 +93,7 @@ class Ascent:
     ):
         self.comm, self.settings, self.chain = comm, settings, chain
         self.n_rows, self.n_words, self.n_tokens = n_rows, n_words, n_tokens
-        self.n_shards = min(settings.shards or cut.default_count(n_rows), n_rows)
+        self.n_shards = cut.count(settings.shards, n_rows)
         self.cycles = self.guarded = 0
         self.starts = cut.bounds(n_rows, self.n_shards)
         self.shards = cut.of_rank(self.n_shards, comm.size, comm.rank)

@@ -13,6 +13,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.sparse import SparseData
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.shards import count
 from mpibayes.hpc.scalar import LOOKED_ROWS
 from mpibayes.hpc.svi import family as svi
 from mpibayes.hpc.svi.lda import keys, model
@@ -122,7 +123,6 @@ class Family:
             cycles = sampled_cycles(n_training, batch) if sampled else max(CYCLES, -(-PASSES * n_training // batch))
         elif cycles == "auto":
             cycles = cycles_of(length)
-        shards = self.default_shards(n_training) if run.shards == "auto" else run.shards
         half = cycles // 2
         # about half of the cycles start vb anew, whose steps take most of the time
         end = cycles if batch != "all" else half if local == "vb" else cycles * 9 // 10
@@ -133,7 +133,7 @@ class Family:
                 "switch": half if step.switch == "auto" else step.switch,
                 "warm": end if step.warm == "auto" else step.warm,
             },
-            "run": {"shards": min(shards, n_training), "burn_in": 0, "cycles": cycles},
+            "run": {"shards": count(run.shards, n_training, self.default_shards), "burn_in": 0, "cycles": cycles},
             "output": {"kept": max(1, cycles // PARTS) if kept == "auto" else kept},
         }  # fmt: skip
 

@@ -53,7 +53,7 @@ def test_without_an_order_levels_are_as_they_were():
 
 
 def test_many_levels_in_order_stay_in_it():
-    """Of more levels than are kept, those are that differ most."""
+    """A profile keeps those levels that differ most."""
     levels = tuple(str(v) for v in range(40))
     overall = np.full(40, 1 / 40)
     p = np.where(np.arange(40) < 30, 0.0, 0.1)
