@@ -119,6 +119,16 @@ def test_probabilities_of_recorded_values_add_up(wrong):
     assert (abs(total - 1.0) < 0.02) == (wrong is nullcontext)
 
 
+def test_coordinates_have_priors_about_0_in_units_of_1():
+    """Whatever mean and deviation the column's own numbers have (docs/math.md 1.8)."""
+    x = 50.0 + 9.0 * np.random.default_rng(5).standard_t(3, 400)
+    columns, _ = recorded.recorded_table(x)
+    (plain,) = Latent(columns, recorded.PRINT).columns
+    shaped = Latent([replace(c, shape=Shape(50.0, 9.0, 0.0, 0.7)) for c in columns], recorded.PRINT).columns[0]
+    assert abs(plain.center - 50.0) < 3.0 and plain.scale > 5.0
+    assert (shaped.center, shaped.scale) == (0.0, 1.0)
+
+
 SHAPE_OF_X = Shape(0.3, 1.2, 0.5, 0.8)
 
 

@@ -10,10 +10,12 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
+from mpibayes.hpc.crosscat.moves import ledger
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.parallel import reduce, shards
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
+from mpibayes.kernels import mixture as kernels
 
 OPENINGS = {
     "one": {},
@@ -75,6 +77,19 @@ def test_carried_counts_are_a_full_count_on_ranks(opening):
     for carried, fresh in counts_of_every_cycle(chain(world(), **OPENINGS[opening])):
         for a, b in zip(carried, fresh, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_one_shard_owns_every_row_and_has_no_anchor():
+    """What is known without a pass over the rows is what the pass gives."""
+    mixture = chain(serial(), 1)
+    mixture.start("random", 6)
+    (view,) = mixture.views
+    k = len(view.partition.size)
+    owned, anchor = np.zeros(k, np.int64), np.full(k, kernels.UNANCHORED, np.uint64)
+    sync._own(view, view.partition.owner, mixture.cycles + 1, owned, anchor)
+    assert k == 6 and owned.sum() == 160
+    np.testing.assert_array_equal(view.partition.owned, owned)
+    np.testing.assert_array_equal(view.partition.anchor, anchor)
 
 
 def moments(n_shards):
@@ -140,3 +155,27 @@ def test_launches_in_batches_are_those_at_once(seed, monkeypatch):
     monkeypatch.setattr(guided_moves, "_batches", lambda *a: cut.append(batches(*a)) or cut[-1])
     assert labels() == at_once
     assert max(len(slices) for slices in cut) > 3
+
+
+def test_gains_of_several_clusters_are_those_of_each(monkeypatch):
+    """To the bit, since ranks work out the gains of other clusters together; the naive union has them, too."""
+    mixture = chain(serial())
+    mixture.start("random", 7)
+    (view,) = mixture.views
+
+    def gains(batches):
+        opened = ledger.Ledger(view, 1)
+        return [np.array(g).tobytes() for batch in batches for g in opened.gains_of(batch)]
+
+    labels = [3, 0, 6, 3, 1]
+    together = gains([labels])
+    assert together == gains([[label] for label in labels]) == gains([[3, 0], [6, 3, 1]])
+    monkeypatch.setattr(ledger, "CELLS", 1)
+    assert together == gains([labels])
+    opened = ledger.Ledger(view, 1)
+    both, size = opened.gains(3), opened.sizes()
+    union = opened.components.union(opened.statistics.take([5]), opened.statistics.take([3]))
+    log_f = float(opened.components.log_marginal_clusters(opened.hyper, union)[0])
+    assert both.size[5] == size[5] + size[3] and both.log_f[5] == pytest.approx(log_f, rel=1e-12)
+    assert both.gain[5] == pytest.approx(log_f - opened.log_f[5] - opened.log_f[3], abs=1e-9)
+    assert both.gain[3] == -np.inf
