@@ -268,7 +268,8 @@ class ChainRun:
             except Stopped:
                 if comm.rank == 0:
                     why = self.clock.stop_reason() or "another rank"
-                    say(f"{self.folder}: stopped early ({why}) before its first cycle; run the same command again")
+                    then = "give it more time" if self.clock.out_of_time() else "run the same command again"
+                    say(f"{self.folder}: stopped early ({why}) before its first cycle; {then}")
                 return False
         cycle = self._saved_cycle = chain.cycles
         self._began = self._last_checkpoint = self.clock.elapsed()  # a search takes its time

@@ -234,8 +234,8 @@ def test_a_second_interrupt_ends_the_run_at_once(tmp_path):
 def test_a_time_limit_is_no_error(tmp_path, capfd):
     write_csv(tmp_path / "people.csv", people(60))
     run = mb.fit(
-        tmp_path / "people.csv", tmp_path / "a", cycles=10**6, chains=1, until_settled=False, max_time=3.0,
-        config={"output.labels": 1000},
+        tmp_path / "people.csv", tmp_path / "a", cycles=10**6, chains=1, until_settled=False, max_time=8.0,
+        config={"output.labels": 1000, "model.family": "mixture"},
     )  # fmt: skip
     assert run.status[0]["state"] == "stopped" and "run the same command again" in capfd.readouterr().out
 
