@@ -1,7 +1,7 @@
-"""What is kept of chains of variational inference.
+"""Kept states of chains of variational inference.
 
-A kept state holds the arrays of q by name (`gaussian.State`), and its bound over all rows. They are stages of a search,
-not draws: what a run says is its best chain's last one.
+A kept state holds the arrays of q by name (`gaussian.State`) and its bound over all rows. These are stages of a search,
+not draws: the result of a run is the last state of its best chain.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Posterior(KeptChains):
         return [self._kept(*found) for found in last_of(self.chains)]
 
     def best(self) -> Kept:
-        """That of the highest bound, the first of equals."""
+        """The kept state with the highest bound; the first one on ties."""
         return max(self.last(), key=lambda kept: kept.bound)
 
     def states(self, chain: int) -> Iterator[Kept]:

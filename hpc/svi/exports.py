@@ -42,7 +42,7 @@ def clusters_of(
 
 
 def assigned(run: Posterior, law: Law) -> tuple[np.ndarray, np.ndarray]:
-    """Of each training row its most probable component, int64 (N,), from 0, and how probable that is, (N,)."""
+    """Most probable component of each training row, int64 (N,), from 0, and its probability, (N,)."""
     return _assigned(run, law, run.data.rows_of, run.n_rows)
 
 

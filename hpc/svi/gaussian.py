@@ -43,7 +43,7 @@ class State:
 
     @cached_property
     def covariance(self) -> np.ndarray:
-        """Of the means, (K, D, D)."""
+        """Covariance of the component means under q, (K, D, D)."""
         return np.linalg.inv(self.precision)
 
     @cached_property
@@ -70,7 +70,7 @@ class State:
         return digamma(halves).sum(axis=1) + d * np.log(2.0) - log_det_scatter
 
     def sound(self) -> bool:
-        """Whether all of it lies in its domain."""
+        """True if every parameter lies in its domain."""
         d = self.linear.shape[1]
         matrices = np.concatenate([self.precision, self.scatter])
         if not (np.isfinite(matrices).all() and np.isfinite(self.linear).all()):
@@ -117,7 +117,7 @@ class Gaussian:
 
     @property
     def form(self) -> tuple[int, int]:
-        """Of the sums over rows that `accumulate` fills."""
+        """Shape of the sums over rows that `accumulate` fills."""
         d = self.n_columns
         return self.n_components, 1 + d + d * (d + 1) // 2
 
@@ -228,7 +228,7 @@ class Gaussian:
 
 @dataclass
 class Held:
-    """How many parts the guard has held back. Without a guard it lets all noise through."""
+    """The guard, which counts the parts of a step it held back. Without a guard it lets all noise through."""
 
     guard: bool
     count: int = 0
@@ -242,7 +242,7 @@ class Held:
 
 
 def _share_of_wishart(sure: tuple[np.ndarray, np.ndarray], noise: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Of scatters and of degrees beyond D - 1, together."""
+    """Share of the noise that leaves both the scatters and the degrees beyond D - 1 in their domains."""
     return np.minimum(share_of_matrices(sure[0], noise[0]), share_of_numbers(sure[1], noise[1]))
 
 

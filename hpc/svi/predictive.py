@@ -57,8 +57,10 @@ class Law:
         return constant - 0.5 * (nu + d) * np.log1p(square / nu), square
 
     def given(self, k: int, x: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of component k, the other columns given those `there`, of which rows have x (n, d): (columns (u,), means
-        (n, u), scale (u, u), factors (n,)); a row's are Student t with degrees + d and scale times its factor."""
+        """Conditional law of the other columns in component k given the columns `there`, whose values are x (n, d):
+        (columns (u,), means (n, u), scale (u, u), factors (n,)). A row is Student t with degrees + d and scale times
+        its factor.
+        """
         rest = np.setdiff1d(np.arange(self.mean.shape[1]), there)
         s, nu = self.scale[k], self.degrees[k]
         across = np.linalg.solve(s[np.ix_(there, there)], s[np.ix_(there, rest)])

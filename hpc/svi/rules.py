@@ -1,4 +1,4 @@
-"""What holds between the keys of the configuration of variational inference, and with the table."""
+"""Rules between the keys of the configuration of variational inference, and between keys and table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
 
 
 def common_rules(sections: Mapping[str, Section], report: Report) -> None:
-    """What holds for all likelihoods."""
+    """Report violations of the rules that hold for all likelihoods."""
     if "run" in sections and sections["run"].until == "settled":
         what = '"settled" compares chains, but restarts of an approximation end in different places'
         report.add(("run", "until"), f'{what}; set run.until = "cycles"')
@@ -42,7 +42,7 @@ def common_rules(sections: Mapping[str, Section], report: Report) -> None:
 
 
 def keys_expected(name: str) -> str:
-    """What the value of a key of [step] has to be."""
+    """Expected values of a key of [step], in words."""
     return keys.Step.model_fields[name].json_schema_extra["expected"]
 
 

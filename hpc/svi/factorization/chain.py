@@ -21,9 +21,9 @@ from mpibayes.hpc.svi.factorization.ratings import Numbers, Ratings, Stepped
 
 @dataclass(frozen=True)
 class Kind:
-    """What is modelled. center: whether ratings are less their mean. variance, spread: see `model.Fixed`; None for half
-    the ratings' own, and for `Fixed.of_shares`. own_count: whether noise is as of so many ratings of each user and
-    item, not of all. stepped: whether users take steps, and are not solved from the items."""
+    """Form of the model. center: subtract the mean of the ratings. variance, spread: see `model.Fixed`; None for half
+    the variance of the ratings, and for `Fixed.of_shares`. own_count: the effective batch counts each user's and item's
+    ratings, not all of them. stepped: users take steps and are not solved from the items."""
 
     rank: int
     biased: bool = True
@@ -78,7 +78,7 @@ class RatingsAscent(Ascent):
         return ratings_of(int(self.starts[i]), int(self.starts[i + 1]))
 
     def _mean_and_variance(self) -> tuple[float, float]:
-        """Of the training ratings, the same on any number of ranks."""
+        """Mean and variance of the training ratings, the same on any number of ranks."""
         values = [x.values.astype(np.float64) for x in self.rows]
         first = shard_sum_everywhere(self.comm, [v.sum(keepdims=True) for v in values], (1,), self.n_shards)
         mean = float(first[0]) / max(1, self.n_ratings)
@@ -109,7 +109,8 @@ class RatingsAscent(Ascent):
     # --- noise --------------------------------------------------------------------------------------------------------
 
     def _numbers(self, chosen: list[np.ndarray | None], n_batch: int, t: int) -> list[Numbers] | None:
-        """Of each rating; those of all ratings by the size of the batch in ratings."""
+        """Random numbers of each rating for the noise; in a batch of all ratings they depend on the batch size in
+        ratings."""
         settings, effective = self.settings, self.settings.effective.at(t) if self.settings.effective else np.inf
         if settings.noise.kind == "none":
             return None

@@ -26,7 +26,7 @@ PARTS = 10  # states that are kept, where output.kept does not say
 
 
 def kind_of(config: Config) -> Kind:
-    """What a configuration says of the model."""
+    """Form of the model that a configuration asks for."""
     model, step = config.of(keys.Model), config.of(keys.Step)
     given = model.prior_variance != "auto"
     fixed = 0.5 if given and not model.learn else None  # as Paisley, Fazelnia & Barr have it
@@ -127,7 +127,7 @@ class FactorizationChain(svi.Ascending):
 
 
 def model_in_words(config: Config, n_items: int, n_users: int, n_ratings: int | None = None) -> str:
-    """What is modelled, in a line."""
+    """Describe the model in one line."""
     model = config.of(keys.Model)
     ratings = "" if n_ratings is None else f"{counted(n_ratings, 'rating')} of "
     words = f"factorization of rank {model.rank}{' with biases' if model.biases else ''}, {ratings}"
@@ -136,7 +136,7 @@ def model_in_words(config: Config, n_items: int, n_users: int, n_ratings: int | 
 
 
 def step_in_words(config: Config) -> str:
-    """What a cycle does, in a line."""
+    """Describe a cycle in one line."""
     step = config.of(keys.Step)
     words = svi.step_in_words(config, "users", "ratings")
     if step.noise != "none":

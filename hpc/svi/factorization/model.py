@@ -39,7 +39,7 @@ class State:
     held: np.ndarray
 
     def sound(self) -> bool:
-        """Whether all of it lies in its domain."""
+        """True if every parameter lies in its domain."""
         d = len(self.user_mean)
         t = d * (d + 1) // 2
         if not (np.isfinite(self.natural).all() and self.variance[0] > 0):
@@ -49,7 +49,7 @@ class State:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the items under q: mean (J, D), covariance (J, T), and log determinants of the precisions (J,)."""
+    """Moments of the items under q: mean (J, D), covariance (J, T), and log determinants of the precisions (J,)."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -108,7 +108,7 @@ class Factorization:
 
     @property
     def form(self) -> tuple[int, int]:
-        """Of the sums over users: a row an item, and two for what is not of one item."""
+        """Shape of the sums over users: one row per item, and two for quantities that belong to no single item."""
         return self.n_items + 2, sum(widths(self.d, self.biased)[1])
 
     @property
@@ -138,7 +138,7 @@ class Factorization:
     # --- items --------------------------------------------------------------------------------------------------------
 
     def moments(self, q: State) -> Moments:
-        """Of the items."""
+        """Moments of the items under q."""
         return self._of(q)[0]
 
     def _of(self, q: State) -> tuple[Moments, np.ndarray]:
@@ -193,8 +193,8 @@ class Factorization:
     # --- a step -------------------------------------------------------------------------------------------------------
 
     def own_deviation(self, sums: np.ndarray, effective: float) -> np.ndarray:
-        """What noise adds to the items' sums where each item's is as of `effective` of its own ratings, about the mean
-        of its own numbers. sums (2, *form); numbers are standard normals."""
+        """Noise to add to each item's sums when its effective batch is `effective` of its ratings, about the mean of
+        the item's random numbers. sums (2, *form); the random numbers are standard normals."""
         total, weighted = sums
         at = self.t - 1 if self.biased else self.t
         count = np.maximum(total[:, at], 1.0)

@@ -1,4 +1,4 @@
-"""What a factorization predicts: ratings of (user, item) pairs, and the items that users would rate highest.
+"""Predictions of a factorization: ratings of (user, item) pairs, and the items that users would rate highest.
 
 Columns written:
 
@@ -53,11 +53,11 @@ class Forecast:
         return f"an approximation of rank {run.model.rank}: {where}"
 
     def blocks(self) -> Iterator[dict[str, Any]]:
-        """What is written, by name, some lines at a time."""
+        """Blocks of output lines, as columns by name."""
         yield from self._pairs() if self._top is None else self._recommended()
 
     def notes(self) -> list[str]:
-        """What the user should know, at the end."""
+        """Notes for the user, printed at the end."""
         said = []
         for name, found in self._unknown.items():
             if found:

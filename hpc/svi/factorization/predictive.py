@@ -59,7 +59,7 @@ class Law:
 
 
 def log_density(value: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Of ratings, (n,)."""
+    """Normal log densities of ratings, (n,)."""
     return -0.5 * (LOG_TWO_PI + np.log(variance) + (value - mean) ** 2 / variance)
 
 

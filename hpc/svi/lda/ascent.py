@@ -31,9 +31,9 @@ EXACTLY = Local("vb", True, 1e-3, 300)  # how documents are looked at for a boun
 
 @dataclass(frozen=True)
 class Settings:
-    """What the course of a chain depends on, besides the data. batch, effective: None for all documents, and for no
-    noise. first, then: local steps up to cycle `switch`, and after it. warm: cycles in
-    which that of vb starts anew; others go on from what a document's topics were, but for batches and gibbs."""
+    """Settings of a chain, besides the data. batch, effective: None for all documents, and for no noise. first, then:
+    local steps up to cycle `switch`, and after it. warm: cycles in which the local step vb starts afresh; later ones
+    continue from a document's topics, except with batches and with gibbs."""
 
     topics: int
     alpha: float
@@ -64,8 +64,8 @@ class Settings:
 
 @dataclass
 class Found:
-    """What a pass over a batch came to, on every rank. total (V, K): expected counts. noise: what noise adds to them,
-    None for nothing. log_theta (K,): mean E log theta, None where alpha is not learned. iterations: a document."""
+    """Results of a pass over a batch, on every rank. total (V, K): expected counts. noise: the noise to add to them,
+    None for no noise. log_theta (K,): mean E log theta, None where alpha is not learned. iterations: per document."""
 
     n_batch: int
     total: np.ndarray
@@ -139,7 +139,7 @@ class Ascent:
 
     @property
     def iterations(self) -> float:
-        """Of a document's local step in the last pass, on average."""
+        """Mean number of iterations of a document's local step in the last pass."""
         return self._found.iterations
 
     @property
@@ -190,7 +190,7 @@ class Ascent:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """What the documents of the next step's batch come to under the present state."""
+        """Pass over the documents of the next step's batch under the present state."""
         s, t, documents = self.settings, self.cycles + 1, self.documents
         key = {"seed": s.seed, "cycle": t, "chain": self.chain}
         n_batch = self.n_rows if s.batch is None else int(np.clip(s.batch.at(t), 1, self.n_rows))

@@ -94,7 +94,7 @@ def time_of_bound(found: Found) -> float:
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text) pairs."""
+    """Findings of `check` as (title, text) pairs."""
     schedule = found.schedule(ranks)
     each = schedule.sizes[-1]
     config, table, run, step = found.config, found.table, found.config.run, found.config.of(keys.Step)

@@ -18,7 +18,7 @@ MOST_BITS = 50  # of a sum in units: sums of numbers below 2^53 are exact
 
 
 def unit_of(n_tokens: float) -> float:
-    """What expected counts are rounded to multiples of, so that their sums over documents do not depend on an order."""
+    """Unit to which expected counts are rounded, so that their sums over documents do not depend on the order."""
     return 2.0 ** (int(np.ceil(np.log2(max(2.0, n_tokens)))) - MOST_BITS)
 
 

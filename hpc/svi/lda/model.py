@@ -60,7 +60,7 @@ def stepped(q: State, eta: float, total: np.ndarray, noise: np.ndarray | None, s
 
 
 def sound(q: State) -> bool:
-    """Whether all of it lies in its domain."""
+    """True if every parameter lies in its domain."""
     return bool(np.isfinite(q.lam).all() and q.lam.min() > 0 and q.alpha.min() > 0)
 
 

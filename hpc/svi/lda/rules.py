@@ -1,4 +1,4 @@
-"""What holds between the keys of the configuration of latent Dirichlet allocation, and with its sparse table."""
+"""Rules between the keys of the configuration of latent Dirichlet allocation, and between keys and sparse table."""
 
 from __future__ import annotations
 

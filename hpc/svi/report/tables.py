@@ -18,7 +18,7 @@ SHOWN_COLUMNS = 60  # of the table of means; of more columns components.csv
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     return [*shared.parts(p, about(p), [_components(p)], chain_lines(p)), "", *_means(p)]
 
 

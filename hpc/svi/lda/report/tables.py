@@ -17,7 +17,7 @@ WORDS = 8
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     return shared.parts(p, about(p), [_topics(p)], chain_lines(p))
 
 
