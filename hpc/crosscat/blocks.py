@@ -101,7 +101,7 @@ class BlockLaw:
 
 
 def _ranges(events: Events) -> np.ndarray:
-    """Which events are wider than a recorded value."""
+    """Mask of the events wider than one recorded value."""
     step = events.column.resolution
     return events.high - events.low > step * (1.0 + 1e-9) + 1e-300
 

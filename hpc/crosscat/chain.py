@@ -177,7 +177,7 @@ class Mixture:
 
     @property
     def places(self) -> list[dict[str, np.ndarray]] | None:
-        """Of each view, where its columns are in rows that have all; None of one view (see `Predictive`)."""
+        """Places of each view's columns in rows of all columns; None for a single view (see `Predictive`)."""
         if len(self.views) == 1:
             return None
         return [places(self._modelled(view.columns), self.settings.blocks) for view in self.views]
@@ -254,7 +254,7 @@ class Mixture:
         sync.carry(self.comm, before, [step.kept for step in steps], changes, max(int(part[-1]) for part in news))
 
     def _summarise(self, views: Sequence[View] | None = None) -> None:
-        """What the coming cycle needs of the labels."""
+        """Compute the summaries of the labels for the coming cycle."""
         sync.summarise(self.comm, views or self.views, self.cycles + 1)
 
     def _count(self) -> None:
@@ -355,7 +355,7 @@ class Mixture:
 
     @property
     def growing(self) -> bool:
-        """Whether some rows are idle, so that what the chain has is no draw of the posterior."""
+        """True while some rows are idle, so that the chain's state is not a draw from the posterior."""
         return self.n_active < self.n_rows
 
     @property

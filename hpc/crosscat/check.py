@@ -202,7 +202,7 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text) pairs."""
+    """Findings of `check` as (title, text) pairs."""
     schedule = found.schedule(ranks)
     fewest = schedule.sizes[-1]
     config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
@@ -298,13 +298,13 @@ def _cycles_per_round(config: Config) -> float:
 
 
 def _start(config: Config) -> tuple[str, int]:
-    """How the sample is started; labels that are given fit the whole table, not a sample of it."""
+    """Initial state of the sample: (init, init_clusters). Labels from a file fit the whole table, not a sample."""
     init = strategy.initial(config)
     return ("sequential" if init == "labels" else init), config.of(Sampler).init_clusters
 
 
 def _exactness(config: Config) -> str:
-    """What the sampler leaves invariant, in words."""
+    """Name the distribution that the sampler leaves invariant."""
     law = "the prior on partitions (model.likelihood = false)" if not config.of(Model).likelihood else "the posterior"
     model = config.of(Model)
     of_gamma = isinstance(model.concentration, GammaPrior)

@@ -1,4 +1,4 @@
-"""What a cycle costs: seconds by phase, bytes on the wire, from rows, columns, levels, clusters, shards and ranks.
+"""Cost of a cycle: seconds by phase, bytes on the wire, from rows, columns, levels, clusters, shards and ranks.
 
 Compute is linear in a few counts (rows x columns x lanes for the sweep, levels x clusters for the draws, ...); its
 coefficients are in `cost_constants.py`, fitted to measured cycles by `benchmarks/scaling.py fit`. Messages follow the
@@ -129,9 +129,9 @@ def _allgather(n, p, latency, rate):
 def features(
     phase: str, problem: Problem, rows: float, shards: float, design: Design = Design(), ranks: int = 1
 ) -> dict[str, float]:
-    """What a phase's time on one rank is linear in. rows, shards: those of the rank; all of them for a root phase.
+    """Regressors of a phase's time on one rank. rows, shards: of the rank; for a root phase, all of them.
 
-    The phase "crowd" is what the interpreter does on each of many ranks about all the others.
+    The phase "crowd" is the interpreter's work on each rank for all the other ranks.
     """
     p = problem
     cells, table = p.level_rows * p.clusters, 4 * p.level_rows * p.lanes

@@ -1,5 +1,5 @@
-"""What a run of a mixture or a cross-categorization left behind, opened for reading: its chains, its training rows and
-its kept draws.
+"""A finished or running mixture or cross-categorization, opened for reading: its chains, its training rows and its kept
+draws.
 
 A kept draw is the labels of the training rows and the hyperparameters they were drawn under, as `io/draws.py` stores
 it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in the order of the table.
@@ -77,7 +77,7 @@ def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawW
 
 
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
-    """What is kept of the state of a chain, on root. several: there may be several views. Collective."""
+    """Arrays of a kept draw of the chain's state, on root. several: there may be several views. Collective."""
     if not several:
         labels = mixture.view.labels()
         return {} if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
@@ -274,7 +274,7 @@ class OfColumns(Tallies):
         }
 
     def take(self, rows: Rows) -> Rows:
-        """Of rows of all the run's columns."""
+        """Take these columns from rows of all the run's columns."""
         return rows if self.all else take_columns(rows, self.places)
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
@@ -300,7 +300,7 @@ class OfColumns(Tallies):
 
 
 def _names(kind) -> list[str]:
-    """What stands for each of a kind's columns, or blocks of them."""
+    """Names of a kind's columns, or of the first column of each of its blocks."""
     return [kind.members(c)[0].name for c in range(len(kind))]
 
 

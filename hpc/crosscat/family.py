@@ -32,7 +32,7 @@ from mpibayes.text import visible
 
 
 def settings_of(config: Config, n_rows: int) -> Settings:
-    """What the sampler needs of a configuration in which "auto" has been decided. n_rows: training rows."""
+    """Settings of the sampler, from a configuration in which "auto" has been resolved. n_rows: training rows."""
     model, sampler = config.of(Model), config.of(Sampler)
     return Settings(
         seed=config.run.seed,

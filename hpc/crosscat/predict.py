@@ -1,4 +1,4 @@
-"""What a mixture, or a cross-categorization, predicts of new rows: log density, clusters and missing cells, averaged
+"""Predictions of a mixture, or a cross-categorization, for new rows: log density, clusters and missing cells, averaged
 over kept draws.
 
 Of draw d, with its clusters k (docs/math.md 2.6), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and
@@ -8,15 +8,15 @@ for a new one, over the observed cells of x. Averages weigh the draws as the pos
     P(c | x)     sum_d p_d(x) P_d(c | x) / sum_d p_d(x)        P_d(r | x) = sum_k p_d(k | x) n_rk / n_k
     P(v | x)     sum_d sum_k p_d(x, k) f(v | rows of k) / sum_d p_d(x)
 
-Clusters c are those of the representative partition r (as in `report`), or a new one. n_rk of the n_k training rows
-in cluster k of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not
+Clusters c are those of the representative partition r (as in `report`), or a new one. n_rk of the n_k training rows in
+cluster k of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not
 matter.
 
-A block of columns that are modelled jointly may be partly missing in a new row: its cells that are there are scored by
-their joint marginal, and those that are not are predicted given them.
+A block of columns that are modelled jointly may be partly missing in a new row: its observed cells are scored by their
+joint marginal, and the missing ones are predicted given them.
 
-Of several views p_d(x) is the product over them, and the rest holds in each: a representative view stands for that of
-a draw that has most of its columns.
+With several views p_d(x) is the product over them, and the rest holds in each: a representative view stands for the
+view of a draw that has most of its columns.
 
 The statistics of all draws are built once; new rows then stream through in batches.
 """
@@ -135,7 +135,8 @@ class Imputed:
 
 @dataclass
 class InView:
-    """Of n rows: p_new (n,), p (n, R) probability of each representative cluster of a view; see the module."""
+    """Clusters of n rows in one view: p_new (n,) of a new cluster, p (n, R) of each representative cluster; see the
+    module."""
 
     p_new: np.ndarray
     p: np.ndarray
@@ -150,7 +151,7 @@ class InView:
 
 @dataclass
 class Result:
-    """Of n rows: log_density, log_density_sd (n,); see the module."""
+    """Predictions for n rows: log_density, log_density_sd (n,); see the module."""
 
     log_density: np.ndarray
     log_density_sd: np.ndarray
@@ -160,8 +161,8 @@ class Result:
 
 @dataclass
 class Cells:
-    """Of some rows, those of a view's columns; where blocks of them are partly missing, and what is to be predicted:
-    with the column of which atom it is, where only the rest is."""
+    """Cells of some rows in a view's columns: rows, partly missing blocks, and missing cells to predict, each with the
+    column of its atoms where only the rest is predicted."""
 
     rows: Rows
     partly: list[Pattern]
@@ -307,11 +308,12 @@ def _membership(r: Representative, draw: Draw) -> tuple[int, np.ndarray]:
 
 
 def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of numbers with averages (m, 2): of x - center and its square; of those with atoms (m, 2 + atoms + 1), where
-    these are of the rest alone, times its probability, which comes last, behind those of the atoms.
+    """Means and standard deviations of numbers from averages (m, 2) of x - center and its square. With atoms the
+    averages are (m, 2 + atoms + 1): the first two are of the rest alone, times its probability, which comes last, after
+    the atoms'.
 
-    On a log scale or in coordinates, in which a t has no mean: the number at the mean of the rest, which is the
-    geometric mean of logarithms, and how far one deviation goes beyond it.
+    On a log scale or in transformed coordinates, where a t has no mean: the number at the mean of the rest (on a log
+    scale the geometric mean), and the distance from it to one deviation beyond.
     """
     mean, square, *p = average.T
     if column.log or column.shape is not None:
@@ -327,8 +329,8 @@ def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _as_recorded(column: Column, average: np.ndarray) -> np.ndarray:
-    """Of the same averages: the atom that is more probable than every other value, else the mean of the rest, on a log
-    scale the geometric one, in coordinates the number at their mean; at the column's resolution."""
+    """Point predictions from the same averages: the atom that is more probable than every other value, else the mean of
+    the rest (geometric on a log scale; in coordinates the number at their mean), at the column's resolution."""
     mean, _, *p = average.T
     code = np.argmax(p, axis=0) if p else None
     y = (mean / np.maximum(p[-1], 1e-300) if p else mean) + column.center
@@ -370,7 +372,7 @@ def _columns(
 
 
 def _numbers(result: Result) -> list[str]:
-    """What the names of a view's columns end with."""
+    """Suffixes of the output columns of each view."""
     return [f"_{v}" for v in range(1, 1 + len(result.views))] if len(result.views) > 1 else [""]
 
 

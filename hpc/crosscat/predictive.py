@@ -63,7 +63,7 @@ def patterns(components: Components, rows: Rows, partly: bool = False) -> Iterat
 
 
 def is_missing(rows: Rows, column: Column) -> np.ndarray:
-    """Which cells of a column are missing, bool (n,)."""
+    """Mask of the missing cells of a column, bool (n,)."""
     return column.is_missing(getattr(rows, column.block)[:, column.index])
 
 
@@ -106,7 +106,7 @@ class ViewPredictive:
         return terms
 
     def averages(self, p: Pattern, weight: np.ndarray) -> list[np.ndarray]:
-        """Of each cell that the rows of `p` lack, sums over the clusters, weighted by (m, K + 1): of the probabilities
+        """Sums over the clusters, weighted by (m, K + 1), for each cell that the rows of `p` lack: of the probabilities
         of its levels (m, V), or of the first two moments about the column's center (m, 2)."""
         return self._laws[p.kind.name].averages(p.column, p.x, p.seen, p.lacking, weight)
 
@@ -174,7 +174,7 @@ class Predictive:
         return sum(view.together(self.rows_of(v, rows)) for v, view in enumerate(self.views)) / len(self.views)
 
     def dependent(self, columns: Sequence[Column]) -> np.ndarray:
-        """Whether two columns are in one view, so that one can tell something about the other; bool (C, C)."""
+        """True for pairs of columns in one view, where either is informative about the other; bool (C, C)."""
         home = {c.name: v for v, view in enumerate(self.views) for kind in view.components.kinds for c in kind.columns}
         at = np.array([home[column.name] for column in columns], np.intp)
         return at[:, None] == at

@@ -56,12 +56,12 @@ class Representative:
 
     @property
     def slight(self) -> bool:
-        """Whether its view groups no columns, or no rows."""
+        """True if its view groups no columns, or no rows."""
         return len(self.of.names) == 1 or len(self.sizes) == 1
 
     @property
     def losses(self) -> np.ndarray:
-        """Of all draws compared, (D',)."""
+        """Expected loss of each draw compared, (D',)."""
         return self.compared.distances.mean(axis=1)
 
 
@@ -79,9 +79,11 @@ class Representatives:
 
 
 def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Representatives:
-    """Of at most COMPARED kept draws, evenly spaced in each chain, those with the least expected variation of
-    information to them all among those of a typical number of clusters: of the columns, and of the rows of each view.
-    Ties go to the earlier draw. The traces have to be read."""
+    """Representative draws of a run: of at most COMPARED kept draws, evenly spaced in each chain, the one with the
+    least expected variation of information to them all among those with a typical number of clusters.
+
+    There is one for the columns, and one for the rows of each view. Ties go to the earlier draw. The traces have to be
+    read."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), FEWEST)
     wanted = [pair for some in by_chain for pair in evenly(some, share)]

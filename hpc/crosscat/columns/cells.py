@@ -1,4 +1,4 @@
-"""Which cells a view has: those of its columns, and of no other's."""
+"""Cells of a view: those of its own columns."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Gather:
         self._last: tuple[int, Rows] | None = None
 
     def __call__(self, i: int, at: np.ndarray | None = None) -> Rows:
-        """Of the rows at these places of this rank's i-th shard; None: of all."""
+        """Cells of the rows `at` of this rank's i-th shard; None: of all its rows."""
         if self._as_they_are:
             rows = self.held[0].rows[i]
             return rows if at is None else rows.take(at)

@@ -99,7 +99,7 @@ class Proposal:
             self._core.append(core[np.argsort(u[core], kind="stable")])
 
     def _uniforms(self, i: int, purpose: Purpose, at: np.ndarray | None = None) -> np.ndarray:
-        """Of the rows at these places of a shard; None: of all."""
+        """Uniform numbers keyed by row, for the rows `at` of a shard; None: for all its rows."""
         shard = self.subject.shards[i]
         ids = shard.start + (np.arange(len(shard)) if at is None else at).astype(np.int64)
         return (split.words(ids, purpose=purpose, sub=self._sub, **self._key) >> np.uint64(11)) * 2.0**-53

@@ -122,7 +122,7 @@ class Recalled(NamedTuple):
     log_urn: float
 
     def placed(self, ledger: Ledger, i: int, side: np.ndarray) -> np.ndarray:
-        """Of the rows of the i-th shard, int32: the members' `side`, and -1 for the others."""
+        """Sides of the rows of the i-th shard, int32: the members' `side`, -1 for other rows."""
         out = np.full(len(ledger.shards[i]), -1, np.int32)
         out[self.member[i]] = side
         return out

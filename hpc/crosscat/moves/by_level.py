@@ -107,9 +107,8 @@ def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, 
 
 
 def _worth(ledger: Ledger, label: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of a cluster joined with each of the others: log probability of the sides that a split of it into these two
-    deals, and how likely the merge is to be accepted if both ways are proposed alike: a logarithm, but for a
-    constant."""
+    """For a cluster merged with each other cluster: log probability that a split of the union deals these two sides,
+    and the unnormalised log acceptance of the merge if both directions were proposed equally often."""
     gains, log_sides, d = ledger.gains(label), _log_sides(ledger, ledger.column, label), ledger.hyper.discount
     return log_sides, gains.gain + gammaln(gains.size - d) - gammaln(ledger.sizes() - d) + log_sides
 

@@ -109,9 +109,11 @@ def _changed(ledger: Ledger, counts: np.ndarray, known: np.ndarray, stream: np.r
 
 
 def deal(counts: np.ndarray, held: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """How many rows of each pattern every shard has in each cluster, at random given the table (P, K) and what the
-    shards hold, (S, P): the cluster of each entry of the table that is not 0, (E,) int32, pattern by pattern, and the
-    rows of it in each shard, (S, E) int64."""
+    """Deal the rows of each pattern in each cluster to the shards, at random given the table (P, K) and the shards' row
+    counts, (S, P).
+
+    Returns the cluster of each nonzero entry of the table, (E,) int32, pattern by pattern, and the entry's rows in each
+    shard, (S, E) int64."""
     pattern, label = np.nonzero(counts)
     dealt, left = np.zeros((len(held), len(label)), np.int64), counts[pattern, label]
     entries = [np.flatnonzero(label == k) for k in range(counts.shape[1])]
@@ -301,7 +303,7 @@ class Table:
         return float(np.log((rows.T * alike).sum()))
 
     def _kept(self, counts: np.ndarray) -> bool:
-        """Whether all of these clusters have rows."""
+        """True if all of these clusters have rows."""
         return bool(counts.sum(axis=0).all())
 
 

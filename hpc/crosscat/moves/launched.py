@@ -180,7 +180,7 @@ def _group_sizes(ledger: Ledger, groups) -> np.ndarray:
 
 
 def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> np.ndarray:
-    """Of every group, log odds of the first scans, and how many rows the sides are shrunk by; from root."""
+    """Log odds of the first scans for each group, and the number of rows that its sides are shrunk by; from root."""
     u, out = stream.random((2, len(groups))), np.zeros((2, len(groups)))
     if ledger.comm.rank == 0:  # not everywhere: the last bit of a logarithm may differ between processors
         n_chosen = np.minimum(_group_sizes(ledger, groups), SUBSET)

@@ -1,4 +1,4 @@
-"""What the moves of a round share: the ledger of clusters, and the sides of rows on all ranks."""
+"""State shared by the moves of a round: the ledger of clusters, and the sides of rows on all ranks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Labelled:
 
 
 class Cluster(NamedTuple):
-    """What a cluster adds to the posterior: `size` rows, and the log marginal likelihood of their cells."""
+    """Terms of a cluster in the posterior: `size` rows, and the log marginal likelihood of their cells."""
 
     size: float
     log_f: float
@@ -177,11 +177,11 @@ class Ledger:
     def steps(
         self, splits: np.ndarray, weigh: Callable[[Ledger, Sequence[int]], Sequence[tuple | None]]
     ) -> Iterator[tuple[int, list]]:
-        """Of steps in a row those that are not rejected at once: the number of each, and what was found of it.
+        """Yield the steps that are not rejected at once: the number of each, and its weights.
 
-        splits: which of them propose a split; they are never rejected at once. weigh(ledger, steps): up to `FOUND`
-        numbers of each step that proposes a merge of the clusters as they are, or None where it is rejected. Ranks
-        weigh some steps each, ahead, and again where one has changed the clusters. Collective.
+        splits: mask of the steps that propose a split; they are never rejected at once. weigh(ledger, steps): up to
+        `FOUND` numbers for each step that proposes a merge of the clusters as they are, or None where it is rejected.
+        Ranks weigh some steps each, ahead, and again where one has changed the clusters. Collective.
         """
         after = 0
         while after < len(splits):
@@ -265,7 +265,7 @@ class Ledger:
 
 
 def _present(ledger: Ledger) -> Statistics:
-    """Of the clusters, by label."""
+    """Statistics of the clusters, by label."""
     return ledger.statistics.take(ledger.column)
 
 

@@ -66,7 +66,7 @@ def verdict(p: RunSummary) -> Verdict:
 
 
 def _of_use(p: RunSummary) -> tuple[str, str]:
-    """How sound chains that contradict each other are, and the headline that says what of them can be used."""
+    """Soundness of a result whose chains contradict each other, and the headline that names its usable part."""
     if any(c.climbed for c in p.summaries):  # to where groups may be others, whether chains agree or not
         return BAD, ""
     if group_sections.usable(p):

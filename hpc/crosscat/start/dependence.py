@@ -59,8 +59,8 @@ def branches(tree: np.ndarray) -> list[frozenset[int]]:
 
 
 def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
-    """Of each pair of columns, (C, C) symmetric: mutual information over the lesser of the two entropies, in 0..1, of
-    rows where neither cell is missing."""
+    """Dependence of each pair of columns, (C, C) symmetric: mutual information over the lesser of the two entropies, in
+    0..1, from rows where neither cell is missing."""
     every = -(-len(rows) // max(WORK // len(columns) ** 2, LEAST))
     rows = rows.take(slice(None, None, every))
     codes = np.column_stack([_coarse(c, getattr(rows, c.block)[:, c.index]) for c in columns])
@@ -73,7 +73,7 @@ def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
 
 
 def _told(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """What one column tells of each, (C,), by counts (levels of all columns, levels of the one)."""
+    """Information of one column about each, (C,), from counts (levels of all columns, levels of the one)."""
     counts = counts.astype(float)
     counts[ends[1:] - 1] = 0.0
     both = np.add.reduceat(xlogy(counts, counts).sum(axis=1), ends[:-1])

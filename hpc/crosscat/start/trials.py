@@ -95,8 +95,8 @@ class Trials:
         self.chain.settings = settings
 
     def _round(self) -> bool:
-        """Whether views have changed. Changes are tried from where all views are now; these go on as well. Where none
-        is better off, those that are not far worse have more time."""
+        """Try changes from the present views, while the chain itself continues; return True if the views changed. If no
+        change is better, those that are not far worse get more time."""
         trials = {change: self.chain.beside(change.new) for change in self._chosen()}
         self.tried.update(change.name for change in trials)
         for cycles in (CYCLES, LONGER):
@@ -133,7 +133,7 @@ class Trials:
         chain.put(chain.beside(new).views)
 
     def _chosen(self) -> list[Change]:
-        """What is tried in a round."""
+        """Changes to try in a round."""
         found = {change.name: change for change in self._changes() if self.tried[change.name] < TWICE}
         fair = [change for change in found.values() if change.looks > -change.patience * self.chain.n_rows]
         return sorted(fair, key=lambda change: -change.looks)[:TRIALS]

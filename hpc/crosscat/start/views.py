@@ -38,7 +38,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a pilot found; process: concentration and discount of the views."""
+    """Result of a pilot; process: concentration and discount of the views."""
 
     views: Sequence[Found]
     process: tuple[float, float]
