@@ -1,4 +1,4 @@
-"""What a regression's run left behind, opened for reading: its chains, its coefficients, and rows as it sees them."""
+"""The run of a regression, opened for reading: its chains, its coefficients, and rows as the model sees them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Posterior(KeptChains):
         return (self.response, *(term.column.name for term in self.design.terms))
 
     def coefficients(self) -> list[np.ndarray]:
-        """Of each chain whose trace was read, every draw after burn-in, (n, K, D)."""
+        """Draws after burn-in of each chain whose trace was read, (n, K, D)."""
         return [self._as_classes(c.trace["theta"][c.trace["cycle"] > c.burn_in]) for c in self.chains]
 
     def contradicted(self) -> bool:
@@ -67,14 +67,15 @@ class Posterior(KeptChains):
 
     @cached_property
     def state(self) -> dict[str, Any]:
-        """What the newest checkpoint of the first chain holds: the mode, the scales that data chose; {} without one."""
+        """State in the newest checkpoint of the first chain: the mode, the scales chosen from data; {} without a
+        checkpoint."""
         found = checkpoint.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
         return {} if found is None else found.shared()
 
     @property
     def prior_scale(self) -> float:
-        """Of every coefficient but intercepts; inf: flat. Raises CheckpointError where it is in a checkpoint that is
-        gone."""
+        """Prior scale of every coefficient but intercepts; inf: flat. Raises CheckpointError if it is stored in a
+        checkpoint that is gone."""
         s = self.settings
         if s.prior == "flat":
             return np.inf

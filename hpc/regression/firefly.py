@@ -45,12 +45,12 @@ OUTPUTS = {  # of `advance`, and the kernels' names for them
 
 @dataclass(frozen=True)
 class Settings:
-    """What the law of the chain depends on, besides the problem; section [firefly] of a configuration.
+    """Settings of a chain, besides the problem; section [firefly] of a configuration.
 
     burn_in: cycles in which step sizes and q are adapted. posterior_every: cycles between two sums over all rows for
     log_posterior, refresh: cycles between two steps on all rows; 0: none, None: chosen by cost. gather_limit: most
-    bright rows that are sent to root. wide: how much wider than Laplace's approximation the first theta is drawn.
-    thin: log_posterior is found in multiples of so many cycles.
+    bright rows that are sent to root. wide: factor by which the first theta is drawn wider than Laplace's
+    approximation. thin: log_posterior is computed in cycles that are multiples of it.
     """
 
     seed: int = 0
@@ -85,7 +85,7 @@ class Firefly:
 
     @property
     def firefly(self) -> bool:
-        """Whether there are bounds at all; else every row is looked at."""
+        """True if there are bounds; without them every row is evaluated."""
         return self.settings.bounds != "none"
 
     # --- how a chain starts -------------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class Firefly:
         return float(asked[n + 1]), int(asked[n + 2])
 
     def _sum(self, target, sources, theta: np.ndarray, gradient: np.ndarray | None) -> float:
-        """Of log L~ or log L over the rows of all shards; on root."""
+        """Sum of log L~ or log L over the rows of all shards; on root."""
         p, comm = self.problem, self.comm
         width = 1 if gradient is None else 1 + len(theta)
         parts = np.zeros((len(sources), width))

@@ -1,4 +1,4 @@
-"""What a chain will cost, before it starts: bright rows, likelihoods a cycle, and whether Firefly pays."""
+"""Cost of a chain before it starts: bright rows, likelihoods per cycle, and whether Firefly pays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a regression predicts of new rows, averaged over draws of its coefficients.
+"""Predictions of a regression for new rows, averaged over draws of its coefficients.
 
 Columns written, empty where a row cannot be predicted (missing predictors under missing = "drop"):
 
@@ -89,7 +89,7 @@ class Forecast:
         return Predictions(columns, log_density, {design.response: (places[at], value)}, {name: beside})
 
     def _filled(self, predictions: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, str]:
-        """What fills in the response, how sure that is, and the name of this."""
+        """Filled-in response: values, a measure of their certainty, and the name of that measure."""
         column = self._design.response_column
         if "class" in predictions:
             number = {level: i for i, level in enumerate(column.levels)}

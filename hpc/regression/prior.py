@@ -26,7 +26,8 @@ class Prior:
 
     @classmethod
     def of(cls, kind: str | int, scale, n_parameters: int) -> Prior:
-        """Of a name or the kernels' number, and one scale or one for each coefficient; no intercepts."""
+        """Make a prior without intercepts from its name or the kernels' number, and one scale or one for each
+        coefficient."""
         kind = kind if isinstance(kind, str) else KINDS[kind]
         scale = np.inf if kind == "flat" else scale
         scale = np.array(np.broadcast_to(np.asarray(scale, np.float64), n_parameters))
@@ -53,7 +54,7 @@ class Prior:
 
     @property
     def gaussian(self) -> np.ndarray:
-        """Which coefficients have a Gaussian prior, (P,) bool, where they have one."""
+        """Mask of the coefficients whose prior, if any, is Gaussian, (P,) bool."""
         return self.intercepts | (self.kind == "gaussian")
 
     @property

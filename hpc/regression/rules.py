@@ -1,4 +1,4 @@
-"""What holds between the keys of a regression's configuration."""
+"""Rules between the keys of a regression's configuration."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ROUNDS = 60
 
 
 class StudentT(Likelihood):
-    """Of a number. Its predictive distribution is an equal mixture of t distributions, one a draw."""
+    """Robust regression on a number. Its predictive distribution is an equal mixture of t distributions, one a draw."""
 
     name, title = "student-t", "Student t"
     code = kernels.STUDENT

@@ -1,4 +1,4 @@
-"""What is fixed before a chain starts: scales that data choose, and the mode under them."""
+"""Quantities fixed before a chain starts: scales chosen from data, and the mode under them."""
 
 from __future__ import annotations
 

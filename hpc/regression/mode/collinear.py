@@ -1,4 +1,4 @@
-"""Which predictors are linear combinations of others, from their pooled matrix of products."""
+"""Predictors that are linear combinations of others, found from their pooled matrix of products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the training rows say about a design: what has no estimate, and what the prior alone decides.
+"""Identifiability of a design on the training rows: coefficients without an estimate, or decided by the prior alone.
 
 With a flat prior each of these is an error; with a proper prior the posterior is proper whatever the rows are, and all
 but an absent class of the response are warnings.
@@ -48,7 +48,8 @@ def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat
 
 
 def _survey(design: Design, rows: Sequence) -> dict:
-    """Of this rank's rows: how many, extremes and counts of 1 of each predictor, counts of classes, extremes of y."""
+    """Survey of this rank's rows: how many, extremes and counts of 1 of each predictor, counts of classes, extremes of
+    y."""
     d = design.n_predictors
     filled = [r for r in rows if len(r.y)]
     nothing = np.full(d, np.inf)

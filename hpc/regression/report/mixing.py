@@ -1,4 +1,4 @@
-"""How well a regression's chains mixed: in numbers, and what to warn of."""
+"""Mixing of a regression's chains: its measures, and warnings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ChainSummary:
 
 
 def summarise_chain(chain: Chain) -> ChainSummary:
-    """Of a chain whose trace was read."""
+    """Summary of a chain whose trace was read."""
     thin = chain.config.output.thin  # a line of the trace has the queries of this many cycles
     cycles, later = int(chain.trace["cycle"][-1]), chain.later()
     seconds = chain.seconds
@@ -71,7 +71,7 @@ class Efficiency:
 
 
 def contradicted(n_chains: int, r_hat: np.ndarray) -> bool:
-    """Whether chains contradict each other, by R-hat of each coefficient, NaN where there is none."""
+    """True if chains contradict each other, by R-hat of each coefficient, NaN where there is none."""
     return n_chains > 1 and bool(np.isfinite(r_hat).any()) and float(np.nanmax(r_hat)) > APART
 
 

@@ -29,7 +29,7 @@ PICTURES = {
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the chains agree, and what to do next."""
+    """Verdict: the result, whether the chains agree, and what to do next."""
     ess, r_hat = p.shown.ess_bulk, p.shown.r_hat
     known = np.isfinite(r_hat).any() and np.isfinite(ess).any()
     several = len(p.chains) > 1
@@ -100,7 +100,7 @@ def top(p: RunSummary) -> list[Any]:
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """Sections of the page below the verdict, in order."""
     made = [
         Section(
             "coefficients",

@@ -34,7 +34,7 @@ ENOUGH = 20  # looks at the log posterior that show where a chain is
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     shown = [head(p.run.chains, about(p)), "", scalar_lines(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
