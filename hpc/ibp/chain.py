@@ -212,7 +212,7 @@ class Buffet:
             shard.rows.x[row, column] = mean + stream.normals(ids) * self.hyper.noise_sd[column]
 
     def _owned_by(self, owner: np.ndarray) -> np.ndarray:
-        """How many rows of its owner have each feature."""
+        """Number of rows of each feature's owner that have the feature."""
         owned = np.zeros(len(owner), np.int64)
         for shard in self.shards:
             here = owner == shard.index
@@ -238,7 +238,8 @@ class Buffet:
         return at, weights
 
     def _anchors(self, key: dict[str, int], at: np.ndarray, owner: np.ndarray) -> dict[int, np.ndarray]:
-        """Of each shard, the priority of each feature's anchor, up to which its rows keep the feature as it is."""
+        """Priority of each feature's anchor, by shard: rows of the shard with priorities up to it keep the feature as
+        it is."""
         least = np.full(len(at), 2**64 - 1, np.uint64)
         for shard in self.shards:
             found = shard.rows.least_priorities(self.slots[at], key["seed"], key["cycle"], key["chain"])

@@ -1,4 +1,4 @@
-"""What a run of an Indian buffet process left behind, opened for reading: its chains and its kept draws.
+"""The run of an Indian buffet process, opened for reading: its chains and its kept draws.
 
 A kept draw, as `io/draws.py` stores it: features (R, B) uint8, of each feature its rows as bits, the first row the
 highest bit of the first byte; count K of them, and zeros beyond, to leave room; n_rows N; alpha, c, feature_sd,
@@ -59,7 +59,7 @@ class Draw:
         return np.diag(self.together)
 
     def rows(self) -> np.ndarray:
-        """Which rows have which feature, bool (N, K)."""
+        """Features of each row, bool (N, K)."""
         return np.unpackbits(self.features, axis=1, count=self.n_rows).astype(bool).T
 
     def law(self) -> Law:
@@ -85,7 +85,7 @@ def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawW
 
 
 def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
-    """What is kept of the state of a chain, on root. Collective."""
+    """Arrays of a kept draw of the chain's state, on root. Collective."""
     there = np.flatnonzero(buffet.totals.owned > 0)
     packed = _gathered(buffet, buffet.slots[there])
     if buffet.comm.rank != 0:

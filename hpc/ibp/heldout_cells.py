@@ -52,7 +52,7 @@ class HeldOutCells:
         return np.where(hidden, np.nan, x)
 
     def count(self) -> None:
-        """How many there are on all ranks. Collective."""
+        """Count the held-out cells on all ranks. Collective."""
         total = np.array([sum(len(part.value) for part in self.parts)])
         self.comm.sum_everywhere(total)
         self.n_cells = int(total[0])
@@ -82,7 +82,7 @@ class HeldOutCells:
 
 
 def mask(data: Data, cells: Cells, fraction: float, start: int, x: np.ndarray) -> np.ndarray:
-    """Which cells of training rows start.. are withheld of those that are there, bool (n, D)."""
+    """Mask of the withheld cells among the observed ones of training rows start.., bool (n, D)."""
     numbers = data.numbers_of(start, start + len(x))
     return heldout_cells([c.name for c in cells.columns], numbers, fraction) & ~np.isnan(x)
 

@@ -23,8 +23,8 @@ ALIKE = 0.5  # of the rows that have one of two features or the other, those tha
 
 @dataclass(frozen=True)
 class Match:
-    """Of each feature of one draw: place (K,) of its match in the other, -1 for none; alike (K,): of the rows that
-    have either, the share that have both."""
+    """Match of each feature of one draw to another draw's: place (K,), -1 for none; alike (K,): rows that have both, as
+    a share of those that have either."""
 
     place: np.ndarray
     alike: np.ndarray

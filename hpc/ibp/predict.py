@@ -1,7 +1,7 @@
-"""What an Indian buffet process predicts of new rows: log density, features and missing cells.
+"""Predictions of an Indian buffet process for new rows: log density, features and missing cells.
 
-Averages over kept draws d weigh them as the posterior does once a row x is known, by p_d(x). Features are those of
-the representative draw, as in the report; in another draw they are its features that match (`matching.py`).
+Averages over kept draws d weigh them as the posterior does once a row x is known, by p_d(x). Features are those of the
+representative draw, as in the report; in another draw they are its features that match (`matching.py`).
 
 Columns written:
 

@@ -66,14 +66,14 @@ class Found:
             yield own, at, np.exp(log - log_density[at][:, None])
 
     def pairs(self, probability: np.ndarray) -> np.ndarray:
-        """How much of `probability` (m, P) combinations with two of the features in `free` have, (m, u, u)."""
+        """Part of `probability` (m, P) on combinations with both features of each pair in `free`, (m, u, u)."""
         u = self.free.shape[1]
         bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
         both = (bits[:, :, None] * bits[:, None, :]).reshape(len(bits), u * u)
         return np.einsum("np,pq->nq", probability, both).reshape(len(probability), u, u)
 
     def shares(self, probability: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """How much of `probability` (m, P), of rows `at` (m,), combinations with each feature have, (m, K)."""
+        """Part of `probability` (m, P), of rows `at` (m,), on combinations with each feature, (m, K)."""
         u = self.free.shape[1]
         bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
         found = self.base[at] * probability.sum(axis=1)[:, None]
@@ -313,8 +313,8 @@ class Predictive:
         return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p
 
     def moments(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What `features` returns; and of every cell, had it not been seen, mean and mean square given the cells that
-        were, (n, D) each, as the model has cells."""
+        """The results of `features`; and the mean and mean square of every cell as if unseen, given the observed cells,
+        (n, D) each, in the model's units."""
         x, law = self.cells.of(rows), self.law
         k = len(law.probability)
         density, p = np.empty(len(x)), np.zeros((len(x), k))

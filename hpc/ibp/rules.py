@@ -1,4 +1,4 @@
-"""What holds between the keys of the configuration of an Indian buffet process, and with the table."""
+"""Rules between the keys of the configuration of an Indian buffet process, and between keys and table."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ MOST_LOGIT = 15.0  # no row is surer than this of what it is dealt
 
 @dataclass
 class Scored:
-    """How rows are dealt a proposal. On every rank: the score of row n for vector j is x_n . vectors[j] less
-    offsets[j, k] for each feature of `slots` that it has; biases (J,) are added to these."""
+    """Scores by which rows are dealt a proposal. On every rank: the score of row n for vector j is x_n . vectors[j]
+    less offsets[j, k] for each feature of `slots` that it has; biases (J,) are added to these."""
 
     slots: np.ndarray
     vectors: np.ndarray  # (J, D)
@@ -55,7 +55,7 @@ def spread(
 
 
 def keyed_rows(ledger: Ledger, move: int) -> list[np.ndarray]:
-    """Of each shard here, numbers within the shard of the rows that shape a launch: about ROWS, in table order."""
+    """Rows that shape a launch, about ROWS in all, as numbers within each shard here, in table order."""
     n = ledger.n_rows
     drawn = np.arange(n)
     if n > ROWS:
@@ -76,7 +76,7 @@ def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -
 
 
 def residuals(ledger: Ledger, rest: Columns, rows: list[np.ndarray]) -> np.ndarray | None:
-    """What the features of `rest` leave of these rows, float64 (M, D) in units of the noise, on root."""
+    """Residuals of these rows after the features of `rest`, float64 (M, D) in units of the noise, on root."""
     d, k = ledger.n_columns, len(rest)
     lengths = [sum(n) for n in ledger.comm.collect([len(r) for r in rows])]
     mine = np.zeros((sum(len(r) for r in rows), d + k), np.float32)

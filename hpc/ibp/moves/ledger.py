@@ -1,8 +1,8 @@
-"""What the moves of a round share: sums over the features that there are, and the rows' bits on all ranks.
+"""State shared by the moves of a round: sums over the present features, and the rows' bits on all ranks.
 
-Features are kept in the order of their prints (kernels/ibp/moves.pyx), which are functions of who owns them. So what is
-computed for a state has the same bits whichever way the state was reached, as both ways of a move ask for
-(docs/math.md 7.5).
+Features are kept in the order of their prints (kernels/ibp/moves.pyx), which are functions of their owners. So any
+quantity computed for a state has the same bits whichever way the state was reached, as both directions of a move
+require (docs/math.md 7.5).
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Ledger:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def patterns(self, slots: Sequence[int]) -> list[np.ndarray]:
-        """Of each shard here, uint8 (n,): bit j of a row says whether it has slots[j]."""
+        """Bit patterns of the rows of each shard here, uint8 (n,): bit j is set if the row has slots[j]."""
         return [kernels.patterns(shard.rows.z, np.asarray(slots, np.int64)) for shard in self.shards]
 
     def write(self, slots: Sequence[int], patterns: Sequence[np.ndarray]) -> None:
@@ -183,7 +183,7 @@ class Ledger:
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     def decide(self, kind: str, log_ratio: float, stream: np.random.Generator) -> bool:
-        """Whether root's ratio is accepted; the same on every rank."""
+        """Accept or reject by root's ratio; the same on every rank."""
         answer = np.array([self.root and bool(np.log(stream.random()) < log_ratio)], np.int64)
         self.comm.broadcast(answer)
         self.tried[kind] += 1

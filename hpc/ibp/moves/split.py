@@ -82,8 +82,8 @@ def _merge(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
 
 
 def odds(ledger: Ledger, rest: Columns, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
-    """Of each shard here, the log probabilities with which each owner of the feature that is split is dealt 10, 01 and
-    11, (owners, 3) float64."""
+    """Log probabilities with which each owner of the split feature is dealt 10, 01 and 11, for each shard here,
+    (owners, 3) float64."""
     left = launch.residuals(ledger, rest, launch.keyed_owners(ledger, move, owns, size))
     loadings = log_weights = None
     if ledger.root:

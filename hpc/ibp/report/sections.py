@@ -46,7 +46,7 @@ OF_FEATURES = (
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the chains agree, and what to do next."""
+    """Verdict: the result, whether the chains agree, and what to do next."""
     several, joint = len(p.chains) > 1, p.scalars.get("log_joint")
     r_hat = joint.r_hat if joint is not None else np.nan
     if contradicted(len(p.chains), r_hat):
@@ -65,7 +65,7 @@ def verdict(p: RunSummary) -> Verdict:
 
 
 def contradicted(n_chains: int, r_hat: float) -> bool:
-    """Whether chains contradict each other, by R-hat of the log joint."""
+    """True if chains contradict each other, by R-hat of the log joint."""
     return n_chains > 1 and r_hat > APART
 
 
@@ -105,7 +105,7 @@ def top(p: RunSummary) -> list[Any]:
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """Sections of the page below the verdict, in order."""
     made = (
         [Section("features", "Features", [*_features(p), *pictured(pictures, PICTURES, "features.png")])]
         if p.features

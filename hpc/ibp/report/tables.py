@@ -38,7 +38,7 @@ AVERAGES = {
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     shown = [head(p.run.chains, about(p)), "", scalar_lines(p), "", counts(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
@@ -87,7 +87,7 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
 
 
 def verdict(p: RunSummary) -> str:
-    """How many features there are, apart from those that come and go."""
+    """Number of features, in words, apart from those that come and go."""
     mode, share = most_likely(p.common)
     if p.common_rows == 1:
         return f"{mode} in {percent(share)} of the draws"
@@ -198,7 +198,7 @@ def together(p: RunSummary) -> list[Any]:
 
 
 def _as_pictures(p: RunSummary) -> bool:
-    """Whether the columns are pixels, whose names say little."""
+    """True if the columns are pixels, whose names say little."""
     return p.run.chains[0].config.of(Report).image is not None
 
 

@@ -143,8 +143,8 @@ def _fit(rows: np.ndarray, loadings: np.ndarray, log_weights: np.ndarray, prior_
 
 
 def kept_if_better(chain: Buffet, change: Callable[[], None], attempt: int, support: float) -> bool:
-    """Whether the log posterior, after the change and some sweeps, is not lower than before by more than `support`; the
-    chain is as it was if it is."""
+    """Apply the change and some sweeps; return True unless the log posterior is lower than before by more than
+    `support`, and restore the chain otherwise."""
     before, slots = chain.log_joint(), chain.slots
     z = [shard.rows.z.copy() for shard in chain.shards]
     change()
