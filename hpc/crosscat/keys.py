@@ -229,8 +229,8 @@ class Sampler(Section):
     )
     init_views: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = key(
         "auto",
-        "views that columns are in at first, from which a search starts: groups of columns that tell of each other, or "
-        "random ones where init_rows is 0; auto: 16, or fewer where there are fewer columns",
+        "views that columns are in at first, from which a search starts: groups of columns that depend on each other, "
+        "or random ones where init_rows is 0; auto: 16, or fewer where there are fewer columns",
         f'"auto" or {whole(1, MOST_CLUSTERS)}',
         decided_once=True,
     )

@@ -251,11 +251,11 @@ class Run(Opened):
         self, rows: Any, *, probabilities: bool = False, impute: bool = False, groups: int | None = None,
         unseen: str = "missing",
     ) -> Any:  # fmt: skip
-        """What the run predicts of `rows`, a DataFrame (n, ...): of a mixture log_density, the cluster (0: a new one)
-        and its probability; of a regression class probabilities, or mean, sd and quantiles of the response.
+        """Predict `rows`, a DataFrame (n, ...): for a mixture log_density, the cluster (0: a new one) and its
+        probability; for a regression class probabilities, or mean, sd and quantiles of the response.
 
-        probabilities: a column for each cluster. impute: the missing cells, with how sure each is. groups: the group of
-        each row, of so many groups of clusters, and its probability.
+        probabilities: add a column for each cluster. impute: add the missing cells, with a measure of their certainty.
+        groups: add the group of each row, of so many groups of clusters, and its probability.
         """
         return self._predicted(rows, unseen, probabilities=probabilities, impute=impute, groups=groups)
 
@@ -281,8 +281,9 @@ class Run(Opened):
 
     @shared
     def novelty(self, rows: Any, *, columns: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
-        """How unlike the training rows each of `rows` is, the most novel first: `novelty`, the share of training rows
-        that are less surprising; surprisal in nats; p_new, the probability of a cluster of its own in some view."""
+        """Novelty of each of `rows` compared to the training rows, the most novel first: `novelty`, the share of
+        training rows that are less surprising; surprisal in nats; p_new, the probability of a new cluster in some
+        view."""
         from mpibayes.hpc.query.surprisal import novelty
 
         return self._ask(lambda asking, new: novelty(asking, names(columns), 20, _there(new)), rows, unseen)
@@ -307,8 +308,8 @@ class Run(Opened):
 
     @shared
     def dependence(self, columns: Names = None, *, ranks: int = 1) -> Result:
-        """Which columns tell of each other: mutual information of each two in nats, and the share of draws in which
-        they share a view. Its .plot() is a heat map."""
+        """Dependence between columns: mutual information of each pair in nats, and the share of draws in which the two
+        share a view. Its .plot() is a heat map."""
         from mpibayes.hpc.query.dependence import dependence
 
         return Result(self._answer(lambda asking, _: dependence(asking, names(columns), 20), None, ""), self._kind)

@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Distributions:
-    """Of n rows: p (n, U) probability of each cell of a column, error (n, U), effective (n,) draws; sums: what they
-    come from."""
+    """Distributions of a column in n rows: p (n, U) probability of each cell, error (n, U), effective (n,) draws; sums:
+    the sums that they are computed from."""
 
     support: Support
     p: np.ndarray
@@ -77,7 +77,7 @@ class Asking:
 
     @property
     def columns(self) -> list[Column]:
-        """Those that can be asked about."""
+        """Columns that can be asked about."""
         return [c for c in self.asked.columns if c.name not in self.asked.refused]
 
     @property
@@ -96,7 +96,7 @@ class Asking:
         return [self.conditions.column(name) for name in names]
 
     def known(self, rows: Rows, names: Collection[str] | None = None) -> Known:
-        """What recorded rows, of all columns of the table that are used, say of some of them, of all by default."""
+        """Known cells of recorded rows of all used columns of the table, restricted to `names` if given."""
         return known_of(rows, [c for c in self.columns if names is None or c.name in names])
 
     def draws(self, names: Collection[str]) -> Sequence[DrawLaw]:
@@ -157,7 +157,8 @@ class Asking:
     def of_distributions(
         self, name: str, given: Known, most: int, made: Callable[[slice, Distributions], T]
     ) -> list[T]:
-        """What is made of them, block by block of rows, in order; shared by ranks. Collective."""
+        """Apply `made` to the distributions of each block of rows and return the results in order; ranks share the
+        work. Collective."""
         self.draws({name, *given.of})
         blocks, work = self._distributions(name, given, most)
         return dealt(self.comm, len(blocks), lambda i: made(blocks[i], work(blocks[i])))

@@ -49,7 +49,8 @@ class Averages:
 
     @staticmethod
     def error_of_sums(*sums: np.ndarray) -> np.ndarray:
-        """Of residuals added up over batches (b, ...), and over chains."""
+        """Jackknife standard error from residuals summed over batches (b, ...), one array per chain: the largest over
+        chains."""
         if len(sums[0]) < 2:
             return np.full(sums[0].shape[1:], np.nan)
         each = [len(s) / (len(s) - 1) * (s**2).sum(axis=0) for s in sums if len(s) > 1]
@@ -65,7 +66,7 @@ def weights(log_p: np.ndarray) -> np.ndarray:
 
 
 def effective(w: np.ndarray) -> np.ndarray:
-    """How many draws (n,) weigh as much as these, (D, n) with sum 1, if each had the same weight."""
+    """Effective number of draws, (n,), with weights (D, n) that sum to 1."""
     return 1.0 / (w**2).sum(axis=0)
 
 

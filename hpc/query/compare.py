@@ -112,7 +112,7 @@ def _names(asking: Asking, columns: Sequence[str]) -> list[str]:
 
 
 def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support]) -> Group:
-    """Of what is known of one row."""
+    """Group of rows with these known cells."""
     draws = asking.draws({*cells, *known.of})
 
     def work(d: int) -> tuple[float, dict[str, np.ndarray]]:
@@ -124,7 +124,7 @@ def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support
 
 
 def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
-    """Of the rows of a file: every draw counts alike, since no one draw can be chosen by thousands of rows."""
+    """Group of the rows of a file: every draw counts alike, since thousands of rows would select a single draw."""
     draws = asking.draws(new.there(asking))
     sums = [{n: np.zeros(len(c)) for n, c in cells.items()} for _ in draws]
     n_rows = 0
@@ -279,7 +279,7 @@ def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
 
 
 def _those(asking: Asking, known: Known) -> np.ndarray:
-    """Which training rows have what is known of one, bool (N,)."""
+    """Mask of the training rows that have the known cells of one row, bool (N,)."""
     numbers = asking.asked.training_numbers()
     here = np.ones(len(numbers), bool)
     for rows in average.in_blocks(len(numbers), 65_536):
@@ -290,7 +290,7 @@ def _those(asking: Asking, known: Known) -> np.ndarray:
 
 
 def _has(events: Events, rows) -> np.ndarray:
-    """Which recorded rows have the only event."""
+    """Mask of the recorded rows that have the only event."""
     c = events.column
     x = getattr(rows, c.block)[:, c.index]
     if c.levels:

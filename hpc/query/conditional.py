@@ -182,7 +182,7 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
 
 
 def _low(asking: Asking, columns: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Of columns that have never been negative the share of imputed cells whose interval begins below 0."""
+    """Share of imputed cells whose interval begins below 0, for each column that is never negative in the table."""
     found = {}
     for column in asking.columns:
         if never_negative(column) and (here := columns["column"] == column.name).any():
@@ -191,7 +191,7 @@ def _low(asking: Asking, columns: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:
-    """What is said of a column's missing cells in some rows; d: their distributions, None where there are none."""
+    """Output columns for a column's missing cells in some rows; d: their distributions, None where there are none."""
     if d is not None and np.isnan(d.p[:, 0]).any():
         there = ~np.isnan(d.p[:, 0])
         rows, d = rows[there], replace(d, p=d.p[there], error=d.error[there], effective=d.effective[there])

@@ -70,7 +70,7 @@ class Conditions:
         return found
 
     def is_condition(self, item: Item) -> bool:
-        """Whether an item is a condition, and not names of columns."""
+        """True if an item is a condition, not names of columns."""
         return isinstance(item, Said) or ("=" in item and item not in self._columns)
 
     def split(self, item: str, option: str) -> tuple[str, str]:
@@ -83,7 +83,7 @@ class Conditions:
         return item[:cut].strip(), item[cut + 1 :].strip()
 
     def event(self, column: Column, text: str) -> Events:
-        """What a text says of a column. Raises ConfigError where it says nothing that a cell can be."""
+        """Event of a column that a text describes. Raises ConfigError if no cell can have it."""
         if column.levels:
             return self._of_levels(column, text)
         first, dots, last = text.partition("..")
@@ -99,8 +99,8 @@ class Conditions:
             raise ConfigError(f"'{column.name}={text}': {error}") from None
 
     def of_value(self, column: Column, value: Any) -> Events:
-        """What a value of Python says of a column: a text as people write it; a number, a bool, a date; a pair (low,
-        high) of these, None for an open end; a list or set of levels. Raises ConfigError."""
+        """Event of a column that a Python value describes: a text as on the command line; a number, a bool, a date; a
+        pair (low, high) of these, None for an open end; a list or set of levels. Raises ConfigError."""
         if isinstance(value, str):
             return self.event(column, value)
         if column.levels and isinstance(value, list | set | frozenset | tuple):
@@ -182,7 +182,7 @@ class Conditions:
 
 
 def _near(name: str, there: Collection[str]) -> str:
-    """What a wrong name may have been meant for."""
+    """Hint at the column that a wrong name may stand for."""
     near = difflib.get_close_matches(name, list(there), 1, 0.5)
     if near:
         return f"; did you mean '{near[0]}'?"

@@ -1,8 +1,8 @@
-"""Which columns tell of each other: mutual information in the posterior predictive distribution, and shared views.
+"""Dependence between columns: mutual information in the posterior predictive distribution, and shared views.
 
-Of two columns cut into cells the joint table is the average over draws of sum_k w_k p_k(a) p_k(b), or of the product
-of the columns' own where they are in two views. Mutual information is that of this table: no simulation adds to its
-error, which is a jackknife's over batches of draws. Numbers are in a few cells, so that theirs is a lower bound.
+The joint table of two columns cut into cells is the average over draws of sum_k w_k p_k(a) p_k(b), or of the product of
+the columns' own tables where they are in two views. Mutual information is that of this table: no simulation adds to its
+error, which is a jackknife's over batches of draws. Numbers are cut into a few cells, so theirs is a lower bound.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Information:
-    """Of columns a (A,) and b (B,): information and error (A, B) in nats, together (A, B), the share of draws in which
-    they share a view; entropy (A,) of the first in their cells."""
+    """Information between columns a (A,) and b (B,): information and error (A, B) in nats; together (A, B), the share
+    of draws in which they share a view; entropy (A,) of a in its cells."""
 
     information: np.ndarray
     error: np.ndarray
@@ -36,7 +36,7 @@ class Information:
 
 
 def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
-    """Of every pair of columns, those that tell most of each other first."""
+    """Mutual information of every pair of columns, the most dependent pairs first."""
     asking.require("dependence")
     names = asking.conditions.names(columns) or [c.name for c in asking.columns]
     if len(names) < 2:
@@ -58,7 +58,7 @@ def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
 
         return pairs(names, found.information, asking.averages.n_draws)
 
-    return Answer("Columns that tell of each other", lines, _remarks(asking), shown=top, picture=picture)
+    return Answer("Columns that depend on each other", lines, _remarks(asking), shown=top, picture=picture)
 
 
 def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
@@ -74,7 +74,7 @@ def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> A
         "one_view": found.together[0, order],
     }
     remarks = [f"share: of the {found.entropy[0]:.3f} nats that there are to know of '{name}'", *_remarks(asking)]
-    return Answer(f"What tells {name} best, each column by itself", lines, remarks, shown=top, bars="information")
+    return Answer(f"Best predictors of {name}, each column by itself", lines, remarks, shown=top, bars="information")
 
 
 def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
@@ -97,7 +97,7 @@ def _remarks(asking: Asking) -> list[str]:
 
 
 def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Information:
-    """Of each column of a with each of b; of one with itself its entropy."""
+    """Mutual information of each column of a with each of b; of a column with itself, its entropy."""
     names = list(dict.fromkeys([*a, *b]))
     supports, draws = asking.supports(names, CELLS), asking.draws(names)
     wide = 8 * sum(len(s) for s in supports.values()) * sum(draw.width for draw in draws) > HELD
@@ -203,7 +203,8 @@ def _where(names: list[str], some: list[str], mass: dict[str, np.ndarray]) -> np
 
 
 def _mutual(joint: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Of each block of a table of joint probabilities, whose rows and columns begin there."""
+    """Mutual information of each block of a table of joint probabilities; `rows` and `columns` are the blocks' first
+    places."""
     p = np.maximum(joint, TINY)
     by_block = [np.add.reduceat(p, columns, axis=1), np.add.reduceat(p, rows, axis=0)]
     n_rows, n_columns = (np.diff([*cut, n]) for cut, n in zip((rows, columns), p.shape))

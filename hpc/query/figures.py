@@ -67,7 +67,7 @@ def pairs(names: Sequence[str], information: np.ndarray, n_draws: int):
     axes.set_yticks(ticks, labels, fontsize=7)
     axes.set_xticks(ticks, labels, fontsize=7, rotation=90)
     figure.colorbar(image, shrink=0.6, label="correlation of two normals with this information")
-    axes.set_title(f"Columns that tell of each other, {counted(n_draws, 'draw')}")
+    axes.set_title(f"Columns that depend on each other, {counted(n_draws, 'draw')}")
     return figure
 
 

@@ -1,4 +1,4 @@
-"""How probable values are, given others: of one described row, or of each row of a file."""
+"""Probability of values given others: of one described row, or of each row of a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpibayes.text import counted
 
 
 def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows | None) -> Known:
-    """What --of or --given says: conditions, which hold for every row, and names of columns of the file."""
+    """Read --of or --given: conditions, which hold for every row, and names of columns of the file."""
     conditions = [i for i in items if asking.conditions.is_condition(i)]
     said = everyone(asking.conditions.read(conditions, option))
     names = asking.conditions.names([i for i in items if i not in conditions])
@@ -46,8 +46,8 @@ def apart(wanted: Known, given: Known) -> None:
 
 
 def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> tuple[Known, Known]:
-    """What is asked for and what is given. Of the rows of a file all columns are asked for where none is named, and
-    with columns asked for but none given the others are."""
+    """The two sides of log p(of | given). For the rows of a file, all columns are asked for if none is named, and the
+    others are given if some are asked for and none are given."""
     wanted = described(asking, of, "--of", rows)
     if rows is not None and not of:
         on_them = described(asking, given, "--given", rows)
@@ -101,7 +101,7 @@ def _has_density(e: Events) -> bool:
 
 
 def about(with_density: Collection[str]) -> list[str]:
-    """What a number that is no probability is."""
+    """Note on values that are densities, not probabilities."""
     names = ", ".join(f"'{name}'" for name in with_density)
     return [f"a density: {names} was recorded without a step, so that log p is per unit of it"] if names else []
 
@@ -120,7 +120,7 @@ def few(effective: np.ndarray, asking: Asking) -> list[str]:
 
 
 def words(known: Known, most: int = 6) -> str:
-    """What is known, in words."""
+    """Describe the known cells."""
     parts = []
     for name, (e, _) in known.of.items():
         parts.append(f"{name}={in_words(e)}" if known.n_rows == 1 and len(e) == 1 else name)

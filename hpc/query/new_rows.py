@@ -127,7 +127,7 @@ def others(asking: Asking, numbers: np.ndarray) -> NewRows:
 
 
 def called(numbers: np.ndarray) -> str:
-    """What a group of rows is called."""
+    """Name of a group of rows."""
     return f"row {numbers[0]}" if len(numbers) == 1 else f"{counted(len(numbers), 'row')} of the table"
 
 

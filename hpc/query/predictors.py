@@ -31,8 +31,8 @@ LEAST = 2.0  # of its errors that a column has to add
 
 @dataclass(frozen=True)
 class Entropies:
-    """Of the column asked about given some others: of each simulated row (M,), and their mean without each batch of
-    draws (b,)."""
+    """Entropy of the column asked about given some others: of each simulated row (M,), and the mean without each batch
+    of draws (b,)."""
 
     rows: np.ndarray
     without: np.ndarray
@@ -87,7 +87,7 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
     ]
     if len(lines) < size and tried:
         remarks.append(f"no other column adds more than {LEAST:.0f} errors")
-    return Answer(f"A set of columns that tells {name} best, found one by one", found, remarks, bars="information")
+    return Answer(f"Best set of predictors of {name}, found one by one", found, remarks, bars="information")
 
 
 def _entropies(asking: Asking, name: str, known: Known) -> Entropies:
@@ -105,7 +105,7 @@ def _entropy(p: np.ndarray) -> np.ndarray:
 
 
 def _error(before: Entropies, after: Entropies) -> float:
-    """Of the mean fall of the entropy: of the simulation, and of the draws."""
+    """Standard error of the mean fall of the entropy, from the simulation and from the draws."""
     fall, without = before.rows - after.rows, before.without - after.without
     b = len(without)
     draws = np.sqrt((b - 1) / b * ((without - without.mean()) ** 2).sum()) if b > 1 else np.nan

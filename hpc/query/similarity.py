@@ -57,7 +57,7 @@ def _cells(rows, column) -> np.ndarray:
 
 
 def _place(numbers: np.ndarray, number: int, option: str) -> int:
-    """Of a row of the table among the training rows. Raises ConfigError."""
+    """Place of a row of the table among the training rows. Raises ConfigError if it is not one."""
     at = int(np.searchsorted(numbers, number - 1))
     if at == len(numbers) or numbers[at] != number - 1:
         raise ConfigError(f"{option} {number}: no training row; expected the number of one in the table, from 1")

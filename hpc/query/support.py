@@ -23,12 +23,12 @@ TAILS = (0.1, 0.3, 1.0, 3.0)  # ends of those beyond the others, in units of the
 
 
 def never_negative(column: Column) -> bool:
-    """Whether no training cell of a column that is modelled by normals is below 0; their tails are, though."""
+    """True if no training cell of a column modelled by normals is below 0, where their tails do reach."""
     return column.kind == "real" and not column.log and not column.unit and column.minimum >= 0.0
 
 
 def tails(shares: Mapping[str, float], what: str) -> list[str]:
-    """What is said of `what` that is below 0 in such columns, by name its share."""
+    """Note on the share of `what` that is below 0 in such columns, by column name."""
     found = [f"{percent(share)} of {name}" for name, share in shares.items() if share >= LEAST_TAIL]
     if not found:
         return []
@@ -67,7 +67,7 @@ class Support:
         return np.where(np.isnan(e.low), atoms[e.codes], _stepped(column, middle))
 
     def place(self, x: np.ndarray) -> np.ndarray:
-        """Which cell each recorded value is in, (n,) intp; the last where it is missing or in none."""
+        """Cell of each recorded value, (n,) intp; the last cell if the value is missing or in none."""
         column, e = self.column, self.events
         if column.levels:
             return np.minimum(x, len(e) - 1).astype(np.intp)
@@ -174,6 +174,6 @@ def _stepped(column: Column, x: np.ndarray) -> np.ndarray:
 
 
 def supports(columns: Sequence[Column], rows, most: int = CELLS) -> dict[str, Support]:
-    """Of each column, by recorded rows, which columns with levels do not need."""
+    """Support of each column, from recorded rows, which columns with levels do not need."""
     cells = {c.name: np.zeros(0) if c.levels else getattr(rows, c.block)[:, c.index] for c in columns}
     return {c.name: support(c, x[~np.isnan(x)], most) for c, x in zip(columns, cells.values())}

@@ -1,7 +1,7 @@
-"""Which cells and rows are odd: surprisal, -log p, of cells given the rest of their row, and of rows.
+"""Surprising cells and rows: surprisal, -log p, of cells given the rest of their row, and of rows.
 
-A training row is left out of the draws that know it (docs/math.md 2.12): 1 / p is the average of 1 / p_d. A new row's
-draws are weighted by p_d(row), under which the average of 1 / p_d(cell | rest) is 1 / p(cell | rest), too.
+A training row is left out of the draws that were made with it (docs/math.md 2.12): 1 / p is the average of 1 / p_d. A
+new row's draws are weighted by p_d(row), under which the average of 1 / p_d(cell | rest) is 1 / p(cell | rest), too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Surprise:
         self._asking, self.known, self.numbers, self._places = asking, known, numbers, places
 
     def passes(self, rows: np.ndarray | slice) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Of each draw: log p_d of some rows, (m,), and 1 / p_d of their cells given the others, (m, C)."""
+        """Yield for each draw: log p_d of some rows, (m,), and 1 / p_d of their cells given the others, (m, C)."""
         known = self.known.block(rows)
         if self._places is not None:
             yield from self._asking.asked.left_out(known, self._places[rows])
@@ -63,7 +63,7 @@ class Surprise:
         return of_rows, np.log(mean) + self._units(), row_error, error, effective
 
     def _units(self) -> np.ndarray:
-        """What makes densities comparable: they are per deviation of the column, (C,)."""
+        """Log units that make densities comparable, per deviation of the column, (C,)."""
         columns = [e.column for e, _ in self.known.of.values()]
         plain = [c.kind == "real" and not c.resolution for c in columns]
         return np.array([-np.log(c.rest_scale if c.log else c.scale) if p else 0.0 for c, p in zip(columns, plain)])
@@ -163,8 +163,8 @@ def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
 
 
 def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> Answer:
-    """How unlike the training rows each row of a file is: its surprisal, the share of training rows that are less
-    surprising in the same columns, and the probability that it opens a new cluster in some view."""
+    """Novelty of each row of a file: its surprisal, the share of training rows that are less surprising in the same
+    columns, and the probability that it opens a new cluster in some view."""
     asking.require("novelty")
     compared = "surprisal of the table" not in asking.asked.cannot
     names = [n for n in asking.conditions.names(columns) or rows.there(asking) if n not in rows.lacking]

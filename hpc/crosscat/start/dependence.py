@@ -1,7 +1,7 @@
-"""The views that a search starts from: columns in groups, by how much they tell of each other.
+"""Initial views of a search: columns in groups, by how much they depend on each other.
 
-Rows that are clustered by columns which have nothing to do with each other have clusters that say little, and columns
-follow the few that say something. In groups whose columns belong together, clusters mean something from the start.
+Clusters of rows by unrelated columns are hardly informative, and other columns follow the few that are. In groups of
+related columns, clusters are informative from the start.
 """
 
 from __future__ import annotations

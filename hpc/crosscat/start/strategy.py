@@ -77,7 +77,7 @@ def initial(config: Config) -> str:
 
 
 def views_at_first(config: Config) -> int:
-    """Views that columns are dealt to at first: at random, or before a search by how much they tell of each other."""
+    """Views that columns are dealt to at first: at random, or before a search by how much they depend on each other."""
     given = config.of(Sampler).init_views
     if not config.of(Model).has_views:
         return 1
