@@ -66,7 +66,7 @@ def cholesky(matrix: np.ndarray, least: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Posterior:
-    """Of K clusters: location (K, D), kappa and nu (K,), and the lower triangle L of S_n = L L' (K, D, D)."""
+    """Posterior of K clusters: location (K, D), kappa and nu (K,), and the lower triangle L of S_n = L L' (K, D, D)."""
 
     location: np.ndarray
     kappa: np.ndarray
@@ -178,14 +178,15 @@ class Block:
         return Posterior(location, kappa, nu, cholesky(matrix, np.broadcast_to(spread, matrix.shape[:-1])))
 
     def predictive(self, wishart: np.ndarray, n, mean, scatter) -> Predictive:
-        """Of the next row in each cluster, and last in a new one."""
+        """Predictive law of the next row in each cluster, and last in a new one."""
         blank = (np.append(a, np.zeros((*a.shape[:-1], 1), a.dtype), axis=-1) for a in (n, mean, scatter))
         p = self.posterior(wishart, *blank)
         matrix = (p.lower @ p.lower.swapaxes(-1, -2)) * ((p.kappa + 1.0) / p.kappa)[:, None, None]
         return Predictive(p.location, matrix, p.nu - self.width + 1.0)
 
     def side_odds(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
-        """Of K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 1 + 2 (D + pairs))."""
+        """Coefficients for K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 1 + 2 (D +
+        pairs))."""
         p = self.posterior(wishart, n, mean, scatter)
         widen = np.sqrt((p.kappa + 1.0) / (p.kappa * (p.nu - self.width + 1.0)))
         lower = p.lower * widen[:, None, None]

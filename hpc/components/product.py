@@ -31,8 +31,8 @@ class Parameters(make_dataclass("Arrays", [array.name for kind in KINDS for arra
 
 
 class Dealing:
-    """Which rank updates which columns. `starts`: of each kind, in the order of KINDS and by axis, rank r has the rows
-    from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64."""
+    """Assignment of columns to the ranks that update them. `starts`: for each kind, in the order of KINDS, and each
+    axis, rank r has the rows from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64."""
 
     def __init__(self, kinds: Sequence[Component], columns: Sequence[np.ndarray]):
         pairs = zip(kinds, columns)
@@ -64,12 +64,12 @@ class Components:
 
     @property
     def exact(self) -> bool:
-        """Whether all statistics are whole numbers, so that those of a part can be subtracted from the whole."""
+        """True if all statistics are whole numbers, so that those of a part can be subtracted from the whole."""
         return all(kind.exact for kind in self.kinds if len(kind))
 
     @property
     def row_bytes(self) -> int:
-        """Of a row that is copied, about: its cells and 80 bytes of labels, ids and random words."""
+        """Approximate bytes of a copied row: its cells and 80 bytes of labels, ids and random words."""
         return 80 + sum(np.dtype(ARRAYS[c.block]).itemsize for kind in self.kinds for c in kind.columns)
 
     def start(self, concentration: float, discount: float) -> Hyper:
@@ -81,7 +81,7 @@ class Components:
         return {kind.members(c)[0].name: array[c] for kind, array in arrays for c in range(len(kind))}
 
     def hyper(self, concentration: float, discount: float, of_column: Mapping[str, np.ndarray]) -> Hyper:
-        """What `by_column` took apart."""
+        """Assemble the hyperparameters from the columns' own; the inverse of `by_column`."""
         arrays = {}
         for kind in self.kinds:
             own = [of_column[kind.members(c)[0].name] for c in range(len(kind))]

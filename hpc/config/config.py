@@ -45,7 +45,7 @@ class Config:
 
     @property
     def kind(self) -> str:
-        """Of the model (`registry.kind_of`)."""
+        """Kind of the model (`registry.kind_of`)."""
         return kind_of(self.model.model_dump(include={"family", "likelihood"}))
 
     @property

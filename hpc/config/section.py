@@ -1,7 +1,7 @@
-"""What a section of the configuration is, how one of its keys is declared, and the types that sections share.
+"""Sections of the configuration: declaration of their keys, and the types that sections share.
 
-A key has a type, a default, a line of explanation, which `config.resolved.toml` shows, and what is expected of it,
-which a message about a wrong value says. Unknown keys are refused; `load.py` names the near misses.
+A key has a type, a default, a line of explanation, which `config.resolved.toml` shows, and a description of the
+expected value, which a message about a wrong value quotes. Unknown keys are refused; `load.py` names the near misses.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def section_in(info: FieldInfo) -> type[Section] | None:
 
 
 def expected(section: type[Section], *within: str) -> str:
-    """What the value of a key has to be, in words. within: the key, and the key in the section that it holds."""
+    """Expected value of a key, in words. within: the key, and the key in the section that it holds."""
     info = section.model_fields[within[0]]
     return expected(section_in(info), *within[1:]) if within[1:] else info.json_schema_extra["expected"]
 

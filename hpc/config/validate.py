@@ -54,7 +54,7 @@ def _family(document: dict[str, Any], report: Report) -> str | None:
 
 
 def _fits(section: type[Section], key: str, value: Any) -> bool:
-    """Whether a key of a section takes this value."""
+    """True if a key of a section takes this value."""
     try:
         section.model_validate({key: value})
     except ValidationError as error:
@@ -191,7 +191,7 @@ class _Check:
 
 
 def _sections(family: str) -> Mapping[str, type[Section]]:
-    """Of a family, by name and by kind of named sections."""
+    """Sections of a family, by name and by kind of named sections."""
     keys = registry.keys_of(family)
     return {**keys.SECTIONS, **keys.NAMED}
 
@@ -203,13 +203,13 @@ def _families_with(section: str, key: str | None = None) -> list[str]:
 
 
 def _setting(kind: str) -> str:
-    """What chooses a kind of model, in words."""
+    """Setting that chooses a kind of model, in words."""
     family, _, likelihood = kind.partition(" ")
     return f'model.family = "{family}"' + (f', model.likelihood = "{likelihood}"' if likelihood else "")
 
 
 def _one(others: Sequence[str], kind: str) -> str:
-    """What chooses one of other kinds: a likelihood of the same family, where one will do."""
+    """Setting that chooses one of other kinds: a likelihood of the same family, where one will do."""
     family = kind.partition(" ")[0]
     same = [other for other in others if other.partition(" ")[0] == family]
     if same:
@@ -228,7 +228,7 @@ def _elsewhere(key: Key, value: Any) -> str:
 
 
 def _place(section: type[Section], loc: Sequence[str | int]) -> tuple[tuple[str, ...], type[Section]]:
-    """Of a problem: the key, or the two where a key holds a section; and the section that the last of them is in."""
+    """Locate an error: its key path (two keys where a key holds a section), and the section declaring the last key."""
     first = str(loc[0])
     inner = section_in(section.model_fields[first]) if first in section.model_fields else None
     return ((first, str(loc[1])), inner) if inner is not None and len(loc) > 1 else ((first,), section)
