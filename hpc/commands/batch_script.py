@@ -19,7 +19,7 @@ WARNING_S = 300  # how long before the time limit the signal comes; a quarter of
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of SLURM."""
+    """Request to SLURM."""
 
     nodes: int = 1
     ntasks_per_node: int | None = None  # None: a rank for every shard

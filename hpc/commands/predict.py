@@ -24,7 +24,7 @@ LISTED = 8  # columns that are named, at most
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a prediction wrote, and what the user should know."""
+    """Outcome of a prediction: its file, and notes for the user."""
 
     path: Path | None
     n_rows: int
@@ -138,7 +138,7 @@ def predict(
 
 
 def _of_sparse(forecast: SparseForecast, out: Path, console: Any) -> Predicted:
-    """What a model of a sparse table writes."""
+    """Write the predictions of a model of a sparse table."""
     _say(console, forecast.prepare())
     n_lines = 0
     with _writer(out) as write:

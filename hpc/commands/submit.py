@@ -148,7 +148,7 @@ def _places(folder: Path, job: Job) -> list[tuple[Path, list[str]]]:
 
 
 def _refuse_another_run(folder: Path, config: Config) -> None:
-    """What `mpibayes run` would refuse after hours in the queue."""
+    """Refuse now a directory that `mpibayes run` would refuse after hours in the queue."""
     if not run_directory.holds_run(folder):
         run_directory.require_no_strangers(folder)
         return

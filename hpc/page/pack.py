@@ -32,7 +32,7 @@ NATS = 1000.0  # to one
 
 
 def packed(part: Browse | Matrix | Stops | Traces) -> dict[str, Any]:
-    """What the script shows of a part, of plain types; numbers that do not exist are None."""
+    """Data of a part for the page's script, in plain types; numbers that do not exist are None."""
     return {Browse: _browse, Matrix: _matrix, Stops: _stops, Traces: _traces}[type(part)](part)
 
 

@@ -44,7 +44,7 @@ class Received:
 
 
 class Asks(Exception):
-    """What a method of `Run` asks: raised instead of asking it."""
+    """Question of a method of `Run`: raised instead of asking it."""
 
     def __init__(self, verb: Callable[..., Any], rows: Any, unseen: str):
         super().__init__()

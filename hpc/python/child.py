@@ -175,7 +175,7 @@ def _reader(stream: IO[str] | None, heard: Callable[[str], None]) -> threading.T
 
 
 def error_of(code: int, lines: Sequence[str]) -> MpibayesError:
-    """What a child that ended with this code said on standard error, as an exception of the same kind."""
+    """Exception for a child that ended with this code, with its message on standard error."""
     kind = EXCEPTIONS.get(code)
     first = next((i for i, line in enumerate(lines) if line.startswith(ERROR)), None)
     if kind is None or first is None:

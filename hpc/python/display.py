@@ -1,4 +1,4 @@
-"""How far a run is, while `fit` waits for it: lines, a display on a terminal, or one in a notebook."""
+"""Progress of a run while `fit` waits for it: lines, a display on a terminal, or one in a notebook."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Display(Protocol):
 
 
 def display_for(progress: bool) -> Display:
-    """What suits where the program runs. progress: False for none."""
+    """Display that suits the place where the program runs. progress: False for none."""
     if not progress:
         return Silent()
     if _in_notebook():
@@ -43,7 +43,7 @@ def display_for(progress: bool) -> Display:
 
 
 def _in_notebook() -> bool:
-    """Whether this is the kernel of a notebook, which shows more than text."""
+    """True in the kernel of a notebook, which shows more than text."""
     if "IPython" not in sys.modules:
         return False
     shell = sys.modules["IPython"].get_ipython()

@@ -27,7 +27,7 @@ NAME = "DataFrame"  # what rows that are no file are called in messages
 
 
 def is_path(data: object) -> bool:
-    """Whether what was given is the name of a file."""
+    """True if the data are given as the name of a file."""
     return isinstance(data, str | os.PathLike)
 
 

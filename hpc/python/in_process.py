@@ -110,8 +110,8 @@ class Fitted:
         return forecast
 
     def predict(self, cells: Mapping[str, np.ndarray], n: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Of n rows the columns of `mpibayes predict`, (n,) each, and the log densities of those that have one. cells:
-        by column, as in Columns; those that lack are missing."""
+        """Columns of `mpibayes predict` for n rows, (n,) each, and the log densities of the rows that have one. cells:
+        by column, as in Columns; columns that are not there are missing."""
         rows = self._rows(cells, n)
         parts, density = [], []
         for start in range(0, n, self._forecast.batch):

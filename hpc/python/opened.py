@@ -60,7 +60,7 @@ class Opened:
 
     @property
     def options(self) -> dict[str, Any]:
-        """How it was opened: draws, burn_in, table."""
+        """Options it was opened with: draws, burn_in, table."""
         return {"draws": self._draws, "burn_in": self._burn_in, "table": self._table}
 
     def for_ranks(self) -> Self:
@@ -71,7 +71,7 @@ class Opened:
 
     @property
     def directory(self) -> Path:
-        """Of the run, the first of several."""
+        """Directory of the run, the first of several."""
         return self.directories[0]
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class Opened:
             return verb(asking, new), list(new.notes) if new is not None else []
 
     def _picture(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
-        """Of a question that ranks have answered: it is asked here once more."""
+        """Picture of a question that ranks have answered: it is asked here once more."""
         found, _ = self._here(verb, rows, unseen)
         return found.picture and found.picture()
 

@@ -1,4 +1,4 @@
-"""What a question from Python is about: rows in memory, read as a file of them is; and conditions as values."""
+"""Arguments of a question from Python: rows in memory, read as from a file; and conditions as values."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def handed(data: Any, kind: frames.Kind) -> Handed:
 
 
 def conditions(given: Given) -> list[Item]:
-    """What `hpc/query` takes for `given`: {"age": (40, 50)}, or as on the command line, "age=40..50" or ["age"]."""
+    """Conditions of `given` for `hpc/query`: {"age": (40, 50)}, or as on the command line, "age=40..50" or ["age"]."""
     if given is None:
         return []
     if isinstance(given, str):

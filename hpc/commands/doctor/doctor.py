@@ -27,7 +27,7 @@ SETUP, DIRECTORY = 2, 4  # exit codes
 
 @dataclass
 class Finding:
-    """What a check found: its level, what is, and what to do about it; `code` is the exit code of a problem."""
+    """Finding of a check: its level, the fact, and advice; `code` is the exit code of a problem."""
 
     check: str
     level: str
@@ -85,7 +85,7 @@ def _both(alone: Sequence[Check], together: Sequence[Check]) -> Iterator[Finding
 
 
 def examine(checks: Sequence[Check], go_on: bool = True) -> Iterator[Finding]:
-    """What each check finds, in order. After one that hangs or dies the others go on, if they can without it."""
+    """Yield the findings of the checks, in order. After a check that hangs or dies the others continue, if they can."""
     start = 0
     while start < len(checks):
         child = _Child(checks[start:])

@@ -1,4 +1,4 @@
-"""What `mpibayes doctor` looks at without MPI: the program, the launcher, the batch job and the directory."""
+"""Checks of `mpibayes doctor` without MPI: the program, the launcher, the batch job and the directory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def checks(directory: Path) -> list[Check]:
 
 
 def version(package: str) -> str | None:
-    """Of an installed package, without importing it."""
+    """Version of an installed package, without importing it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -142,7 +142,8 @@ def unusable(check: str, directory: Path, error: OSError) -> Finding:
 
 
 def written(directory: Path) -> Finding:
-    """What checkpoints need: write, flush, rename over, flush the directory; also speed and free space."""
+    """Check the operations that checkpoints need: write, flush, rename over, flush the directory; also speed and free
+    space."""
     place = existing(directory)
     if not place.is_dir():
         return Finding("directory", PROBLEM, f"{place}: is a file", "choose another with -o", DIRECTORY)

@@ -1,4 +1,4 @@
-"""What `mpibayes doctor` looks at with all ranks: MPI, processors and threads, the shared directory, and latency."""
+"""Checks of `mpibayes doctor` on all ranks: MPI, processors and threads, the shared directory, and latency."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class Ranks:
         return Finding("shared", OK, f"all ranks see what root wrote, after at most {max(everyone):.2g} s")
 
     def allreduce(self) -> Finding:
-        """What every cycle waits for."""
+        """Time allreduce, for which every cycle waits."""
         medians, texts = [], []
         for name, size in SIZES.items():
             times = self._time(np.zeros(size // 8, np.int64), self.seconds / len(SIZES))
