@@ -1,8 +1,8 @@
-"""What is known of the cells of some rows: of each column a few different events, and which of them each row has.
+"""Known cells of some rows: a few different events for each column, and the event of each row.
 
-An event is about a value as it was recorded: one of some levels, one of some atoms, or a number between two bounds. A
-number that was recorded in steps stands for its cell, so that events have probabilities; where a column has no step, a
-single number is an event of no width, and what it has is a density.
+An event is about a recorded value: one of some levels, one of some atoms, or a number between two bounds. A number that
+was recorded in steps stands for its cell, so that events have probabilities; in a column without a step, a single
+number is an event of no width, which has a density.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Events:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of n rows: by the name of a column its events, and which of them each row has, (n,) intp; the
-    number of events stands for nothing."""
+    """Known cells of n rows: by the name of a column its events, and the event of each row, (n,) intp; the number of
+    events stands for an unknown cell."""
 
     n_rows: int
     of: Mapping[str, tuple[Events, np.ndarray]]
@@ -78,7 +78,7 @@ class Known:
         return Known(self.n_rows, {name: of for name, of in self.of.items() if name not in set(names)})
 
     def join(self, other: Known) -> Known:
-        """What is known of other columns of the same rows; of one row it holds for all."""
+        """Add the known cells of other columns of the same rows; those of a single row hold for all."""
         n = max(self.n_rows, other.n_rows)
         return Known(n, {**self.repeat(n).of, **other.repeat(n).of})
 
@@ -90,7 +90,7 @@ class Known:
 
 
 def known_of(rows: Rows, columns: Sequence[Column]) -> Known:
-    """What recorded rows say of some of their columns."""
+    """Known cells of recorded rows in some of their columns."""
     of = {}
     for column in columns:
         x = getattr(rows, column.block)[:, column.index]

@@ -86,7 +86,7 @@ class Latent:
         return Rows(np.column_stack([rows.codes8, codes]), rows.codes16, reals, rows.tallies)
 
     def _shift(self, column: Column, numbers: np.ndarray, of: int) -> np.ndarray:
-        """Of the latent numbers, from the middle of their cells."""
+        """Shifts of the latent numbers from the middle of their cells."""
         u = Stream(self._seed, Purpose.RECORDED, cycle=0, chain=of, sub=key_of(column.name)).uniforms(numbers)
         return column.resolution * (u - 0.5)
 

@@ -123,15 +123,16 @@ def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path,
 
 
 def heldout_rows(n_rows: int, fraction: float) -> np.ndarray:
-    """Which rows a fraction keeps out of training, ascending int64; whatever the seed, so that runs compare."""
+    """Row numbers that a fraction keeps out of training, ascending int64; the same for every seed, so that runs
+    compare."""
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
     order = generator(0, Purpose.HELDOUT).permutation(n_rows)
     return np.sort(order[:n])
 
 
 def heldout_cells(names: Sequence[str], numbers: np.ndarray, fraction: float) -> np.ndarray:
-    """Which cells of these columns and rows, by their numbers in the table, a fraction keeps out of training, bool
-    (n, D); each by itself, whatever the seed, the other columns and the other rows, so that runs compare."""
+    """Mask of the cells that a fraction keeps out of training, for these columns and rows (numbers in the table), bool
+    (n, D); each cell independently of the seed, the other columns and the other rows, so that runs compare."""
     chosen = [Stream(0, Purpose.HELDOUT, 0, sub=key_of(name)).uniforms(numbers) < fraction for name in names]
     return np.stack(chosen, axis=1) if chosen else np.zeros((len(numbers), 0), bool)
 

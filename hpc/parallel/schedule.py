@@ -1,4 +1,4 @@
-"""Which chains run where: ranks in groups side by side, each with chains of its own, which it takes in turns.
+"""Schedule of chains on ranks: groups of ranks side by side, each of which runs its own chains in turns.
 
 A chain on more ranks waits for messages, and shards that do not divide by the ranks let some of them wait; chains side
 by side wait for nobody, but each group holds all rows of the table. No bit of a chain depends on any of this.

@@ -145,8 +145,8 @@ class KeptChains:
             self.chains[i] = replace(chain, trace=trace, growth=growth, burn_in=max(chain.burn_in, growth))
 
     def contradicted(self) -> bool:
-        """Whether the report says not to use the result yet, since its chains contradict each other; a family has its
-        own. Reads the traces."""
+        """True if the report advises against using the result yet, since its chains contradict each other; families
+        override it. Reads the traces."""
         return False
 
     def require_draws(self) -> None:

@@ -65,7 +65,7 @@ def quiet_arviz():
 def mixing_warnings(
     scalars: Mapping[str, ScalarSummary], n_chains: int = 1, most_r_hat: float = ENOUGH_R_HAT
 ) -> list[str]:
-    """What some quantities, by what they are called, say against the chains: a line for each kind of trouble."""
+    """Warnings about the mixing of named quantities: a line for each kind of trouble."""
     moving = {name: s for name, s in scalars.items() if not s.fixed}
     unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
     short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]

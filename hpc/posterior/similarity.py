@@ -1,4 +1,4 @@
-"""How alike two partitions of some rows are."""
+"""Similarity of two partitions of some rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reports of all models have: a head, warnings, numbers as text and as JSON."""
+"""Common parts of reports of all models: a head, warnings, numbers as text and as JSON."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
 
 
 def states(chains: Sequence[Chain]) -> str:
-    """Whether the chains have finished, and how many ranks they were last on."""
+    """Describe whether the chains have finished, and on how many ranks they last ran."""
     found, ranks = [], set()
     for chain in chains:
         try:
@@ -180,12 +180,12 @@ def _cells(scalar: Scalar, s: ScalarSummary, judged: bool) -> list[str]:
 
 
 def means(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:
-    """Of each chain, for a column of `chain_table`."""
+    """Mean in each chain, for a column of `chain_table`."""
     return [fixed(c[scalar.name].mean, scalar.form.digits) for c in chains]
 
 
 def sds(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:
-    """Of each chain, for a column of `chain_table`."""
+    """Standard deviation in each chain, for a column of `chain_table`."""
     return [fixed(c[scalar.name].sd, scalar.form.digits) for c in chains]
 
 
@@ -223,7 +223,7 @@ def warned(warnings: Sequence[str]) -> list[str]:
 
 
 def use_it(run: Any, sound: str) -> list[str]:
-    """What a sound result is good for."""
+    """Next steps with a sound result; none with another."""
     home = run.chains[0].home
     return [f"Use it: mpibayes predict {home} NEW.csv -o OUT.csv scores new rows."] if sound == GOOD else []
 
