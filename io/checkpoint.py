@@ -258,12 +258,12 @@ class Generation:
         return sum(len(part["shards"]) for part in self.manifest["parts"])
 
     def kept(self, folder: str) -> Kept | None:
-        """What was in a folder of segments when this generation was written; None where the run keeps none."""
+        """Contents of a folder of segments when this generation was written; None if the run keeps none."""
         said = self.manifest["kept"]
         return Kept(said[folder], said["run"]) if folder in said else None
 
     def shared(self) -> dict[str, Any]:
-        """What `commit` was given. Raises CheckpointError when the file is damaged."""
+        """Shared state that was passed to `commit`. Raises CheckpointError if the file is damaged."""
         with self._open(self.manifest["shared"]) as file:
             return json_value(file["json"].asstr()[()]) | _load(file["arrays"])
 
@@ -276,11 +276,11 @@ class Generation:
             return _load(file[f"shard-{index}"])
 
     def verify_part(self, index: int) -> str | None:
-        """What is wrong with the file that holds shard `index`, or None. A part is verified once a process."""
+        """Problem with the file that holds shard `index`, or None. A part is verified once a process."""
         return self._verify(self._part(index))
 
     def verify(self) -> str | None:
-        """What is wrong with any file, by size and checksum, or None."""
+        """Problem with any file, by size and checksum, or None."""
         entries = [self.manifest["shared"], *self.manifest["parts"]]
         return next(filter(None, map(self._verify, entries)), None)
 
@@ -337,7 +337,7 @@ def latest(folder: str | Path, deep: bool = True) -> Generation | None:
 
 
 def kept(run_dir: str | Path, folder: str) -> Kept | None:
-    """What the newest generation that is whole says of a folder of segments; None where it says nothing."""
+    """Record of a folder of segments in the newest intact generation; None if there is no record."""
     for cycle, path in _candidates(Path(run_dir) / "checkpoints"):
         generation, _ = _read_manifest(path, cycle)
         if generation is not None and not (
@@ -434,7 +434,7 @@ def _read_manifest(directory: Path, cycle: int) -> tuple[Generation | None, str 
 
 
 def _advice(version: object) -> str:
-    """What to do about a checkpoint of an older program, whose chain this one would not continue with the same law."""
+    """Advice on a checkpoint of an older program, whose chain this one would not continue with the same law."""
     if not (isinstance(version, int) and 0 < version < VERSION):
         return ""
     return ". An older mpibayes wrote it: finish the run with that, or start it anew with --fresh"

@@ -61,7 +61,7 @@ class Dates:
         return pc.fill_null(pc.cast(pa.array(days, from_pandas=True), pa.string()), "")
 
     def labels(self, texts: pa.StringArray) -> pa.StringArray:
-        """Which of PARTS[part] each text is, by the clock on its wall; "" for what is no date."""
+        """Label among PARTS[part] of each text, in local time; "" for a text that is not a date."""
         days, _ = self._read(texts)
         day = np.floor(np.nan_to_num(days))
         if self.part == "weekday":
@@ -149,7 +149,7 @@ class DatesLike(Dates):
 
 
 def type_of(unit: str, step: float) -> pa.DataType:
-    """Of a column of days in Arrow. step: of the days, 0.0: none."""
+    """Arrow type of a column of days. step: of the days, 0.0: none."""
     if unit == DAYS:
         return pa.time32("ms")
     return pa.date32() if step and step == round(step) else pa.timestamp("ms")
@@ -164,21 +164,21 @@ def as_times(days: np.ndarray, missing: np.ndarray, kind: pa.DataType) -> pa.Arr
 
 
 def in_milliseconds(times: pa.Array) -> pa.Array:
-    """What `as_times` makes, as whole numbers: since 1970-01-01, or since midnight."""
+    """Milliseconds since 1970-01-01, or since midnight, of the result of `as_times`."""
     if pa.types.is_time(times.type):
         return times.cast(pa.int32()).cast(pa.int64())
     return times.cast(pa.timestamp("ms")).cast(pa.int64())
 
 
 def of_times(kind: pa.DataType) -> DatesLike:
-    """How a column of dates, timestamps or times is written that has no text of its own."""
+    """Form in which to write a column of dates, timestamps or times that has no text of its own."""
     if pa.types.is_time(kind):
         return DatesLike("clock", "", "12:30:00")
     return DatesLike("ymd", "", "2024-05-01" if pa.types.is_date(kind) else "2024-05-01 12:30:00")
 
 
 def _ahead(zone: str) -> float:
-    """How far the clock of a zone is ahead of UTC, in days."""
+    """Offset of a zone's clock from UTC, in days."""
     digits = zone.replace(":", "")
     if digits[0] not in "+-":
         return 0.0
@@ -223,7 +223,7 @@ def dates_of(texts: pa.StringArray, said: str | None = None) -> tuple[Dates, ...
 
 
 def is_date(form: Dates, texts: pa.StringArray) -> np.ndarray:
-    """Which texts are dates in this form, bool."""
+    """Mask of the texts that are dates in this form, bool."""
     return ~np.isnan(form._read(texts)[0])
 
 

@@ -1,4 +1,4 @@
-"""How a file is written: packing, encoding, delimiter, header and column names, from a look at its beginning."""
+"""Dialect of a file: packing, encoding, delimiter, header and column names, from its beginning."""
 
 from __future__ import annotations
 

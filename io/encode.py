@@ -200,7 +200,7 @@ class Encoder:
         return rows
 
     def gaps(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Which cells of the batch are missing, by column, bool (n,)."""
+        """Masks of the missing cells of the batch, by column, bool (n,)."""
         each = zip(self.columns, self._places, self._markers, self._forms, strict=True)
         cells = ((c, batch.columns[place], markers, form) for c, place, markers, form in each if place is not None)
         return {c.name: markers.among(of.texts, form)[of.codes] for c, of, markers, form in cells}
@@ -221,7 +221,7 @@ class Markers:
         self._values = _within_range(values[~np.isnan(values)])
 
     def among(self, texts: pa.StringArray, form: Form | None = None, values: np.ndarray | None = None) -> np.ndarray:
-        """Which texts mean missing, bool (n,). values: their numbers, if known."""
+        """Mask of the texts that mean missing, bool (n,). values: their numbers, if known."""
         found = pc.is_in(texts, value_set=self._texts).to_numpy(zero_copy_only=False)
         if len(self._values):
             values = numbers(texts, form) if values is None else values
@@ -236,5 +236,5 @@ def _markers(texts: tuple[str, ...]) -> Markers:
 
 
 def _within_range(values: np.ndarray) -> np.ndarray:
-    """What is beyond MAX_REAL as infinite."""
+    """Replace values beyond MAX_REAL by infinite ones."""
     return np.where(np.abs(values) > MAX_REAL, np.copysign(np.inf, values), values)

@@ -1,5 +1,5 @@
-"""How the numbers and dates of each column are written, from its first cells; where these leave a doubt, from the other
-columns of the file, or from the cells below.
+"""Forms of the numbers and dates in each column, from its first cells; in doubt, from the other columns of the file, or
+from the cells below.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpibayes.io.source import TextSource
 
 @dataclass(frozen=True)
 class Written:
-    """What the user says of a file's numbers and dates; None: to be found out."""
+    """Forms of a file's numbers and dates as given by the user; None: to be inferred."""
 
     decimal: str | None = None
     thousands: str | None = None
@@ -93,7 +93,7 @@ def _settle_dates(source: TextSource, profiles: Sequence[Profile], found: dict[i
 
 
 def as_found(profiles: Sequence[Profile], said: Written) -> Written:
-    """What was said, and what can be said of all columns after the first pass, for a schema."""
+    """The given forms, completed by those that all columns share after the first pass, for a schema."""
     forms = [p.form for p in profiles if isinstance(p.form, Form)]
     plain = any(p.form is None and p.n_numbers and not p.all_integer for p in profiles)
     decimals, groups = {form.decimal for form in forms}, {form.thousands for form in forms} - {""}

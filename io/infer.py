@@ -1,6 +1,6 @@
-"""What a column is, decided from all its text: the first pass of the import.
+"""Kind of a column, decided from all its text: the first pass of the import.
 
-Rules, in order (cells that are missing are set aside first; a *number* is a decimal number with or without exponent):
+Rules, in order (missing cells are set aside first; a *number* is a decimal number with or without exponent):
 
 1.  No cell left: ignored. One level: ignored (constant); boolean where the other cells are blank (`yes_no`).
 2.  The index that pandas or R write: ignored (`index_column`).
@@ -13,18 +13,18 @@ Rules, in order (cells that are missing are set aside first; a *number* is a dec
        id, key ... (in at least 100 cells also number, index ...); else real;
     b. at most 5 different ones, or at most 20 that lie close together (range below 5 a level, two cells a level):
        categorical; so are at most 1,000 where the name ends in code, type, class, zip, id, key ..., and above 1,000 a
-       column named id, key ... is ignored (identifier of something that comes again);
+       column named id, key ... is ignored (identifier of something that occurs repeatedly);
     c. non-negative, none above 10^6, mean at most 20 and variance at most twice the mean: count. Larger means and wider
        spreads are served better by a normal component, whose variance is free, with atoms where values pile up: real;
     d. any other: real.
 5.  Other numbers: real. Among numbers, infinite ones are missing cells.
 6.  Everything else: categorical.
 
-Afterwards weights of rows are left out (`weights`), categories in order are put in it (`scales`), and counts of cases
-are asked about (`patterns`).
+Afterwards weights of rows are left out (`weights`), ordered categories are sorted (`scales`), and counts of cases are
+asked about (`patterns`).
 
 Levels without another order are sorted by their value where all are numbers and by their text (code points) otherwise,
-so they depend on what is in the column and not on the order of its rows.
+so they depend on the contents of the column and not on the order of its rows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ LOOK_ALIKE = {
 
 @dataclass(frozen=True)
 class Decision:
-    """What a column becomes: kind "ignored" or one of the table's kinds, and why."""
+    """Decision on a column: kind "ignored" or one of the table's kinds, and why."""
 
     kind: str
     levels: tuple[str, ...] = ()
@@ -248,7 +248,7 @@ def _identifier(p: Profile, what: str) -> Decision:
 
 
 def _too_many(p: Profile) -> bool:
-    """Whether text has more levels than a categorical column can have, or than its cells can tell anything of."""
+    """True if text has more levels than a categorical column can have, or than its cells can estimate."""
     return p.n_distinct > MAX_LEVELS or (p.n_distinct > MANY_LEVELS and p.n_observed < CELLS_OF_MANY * p.n_distinct)
 
 
@@ -264,7 +264,7 @@ def _left_out(p: Profile) -> Decision:
 
 
 def _stray(p: Profile) -> str:
-    """What to do where few cells keep a column from being one of numbers."""
+    """Advice where a few cells keep a column from being numeric."""
     if p.example_text is None or p.n_numbers <= 0.5 * p.n_observed:
         return ""
     text = p.example_text[0][:40]

@@ -74,7 +74,7 @@ def inference_image(
 
 
 def _says_something(traces: Draws, name: str, burn_in: int) -> bool:
-    """Whether a variable has values after burn-in, and more than one; where there is no such draw yet, it may have."""
+    """True if a variable has values after burn-in, and more than one; without a draw after burn-in it may have."""
     later = traces[0]["cycle"] > burn_in
     if not later.any():
         return True

@@ -161,7 +161,7 @@ def import_table(
 
 
 def look_at(sources: str | os.PathLike | Sequence[str | os.PathLike], **options) -> ImportSummary:
-    """What an import says, with the same options: the table is made in a temporary folder, and gone."""
+    """Summary of an import with the same options: the table is made in a temporary folder, and deleted."""
     with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
         return replace(import_table(sources, Path(folder) / "look.h5", **options), written=False)
 

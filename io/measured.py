@@ -1,4 +1,4 @@
-"""How a real column was recorded, found from all its values: their step, their atoms, their scale.
+"""Recording of a real column, found from all its values: their step, their atoms, their scale.
 
 The rules, and where they come from (docs/tables.md has them for users):
 
@@ -7,9 +7,9 @@ The rules, and where they come from (docs/tables.md has them for users):
   agree. Values of more than 7.5 digits have one only if their differences have a common one.
 * An atom is a value of 2 % of the cells or more, at least 20, and at least five times the commonest of its four
   neighbours a side. A sentinel is the least or the greatest value, far from the others and more common than the next.
-* Of few integers, as of answers, -99 or 9 are codes of missing ones if they are further from the others than these from
-  each other.
-* Values whose normal logarithm describes them much better are modelled on a log scale.
+* Of few integers, such as answers, -99 or 9 are codes of missing ones if they are further from the others than these
+  from each other.
+* Values whose logarithms fit a normal much better are modelled on a log scale.
 * At most 20 values, each ten times or more, are categories; so are at most 200 that have no step, half of them ten
   times or more: they recur exactly, as ratios of small numbers do, and a density would have a peak at each.
 """
@@ -104,7 +104,7 @@ AS_IT_IS = Recording()
 
 
 def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bool | None = None) -> Recording:
-    """How the column of a histogram was recorded; what is given is not asked."""
+    """Recording of a column, from its histogram; arguments that are given are not inferred."""
     values, cells = h.merge().values, h.cells
     if not len(values):
         return Recording(resolution or 0.0, tuple(atoms or ()), bool(log))
@@ -127,7 +127,7 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
 
 
 def in_words(r: Recording, unit: str = "") -> str:
-    """What was found, for people: "in steps of 0.1; 0 and 99 are values of their own; log scale". unit: of dates."""
+    """Describe a recording: "in steps of 0.1; 0 and 99 are values of their own; log scale". unit: of dates."""
     parts = [step_in_words(r.resolution) if unit else f"in steps of {r.resolution:.6g}"] if r.resolution else []
     if r.atoms:
         named = [as_text(atom, unit) if unit else f"{atom:.10g}" for atom in r.atoms[:4]]

@@ -99,7 +99,7 @@ def stream_like(
 
 
 def lacking_columns(like: Table, path: str | os.PathLike, may_lack: Collection[str]) -> list[str]:
-    """Which columns of `may_lack` a file does not have. Raises DataError as `stream_like` does, for the others."""
+    """Columns of `may_lack` that a file does not have. Raises DataError as `stream_like` does, for the others."""
     return opened_like(like, path, may_lack).lacking
 
 

@@ -63,7 +63,7 @@ class Column:
         return len(self.levels) if self.levels else np.nan
 
     def is_missing(self, cells: np.ndarray) -> np.ndarray:
-        """Which cells of the column (n,) are missing, bool (n,)."""
+        """Mask of the missing cells of the column (n,), bool (n,)."""
         return cells == self.blank if self.levels else np.isnan(cells)
 
 

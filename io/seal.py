@@ -44,7 +44,7 @@ def _seal(size: int, sums: list[int], apart: Sequence[tuple[int, int]]) -> bytes
 
 @dataclass
 class Seal:
-    """What a file's seal says, and which pieces this process has found to be right."""
+    """Contents of a file's seal, and the pieces that this process has found intact."""
 
     path: Path
     about: dict[str, Any] | None  # None: the file has no seal

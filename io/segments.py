@@ -60,7 +60,7 @@ def list_segments(folder: str | Path) -> list[Segment]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a checkpoint says of a folder of segments: the last cycle in it (-1: none), and the run that it is of."""
+    """Record of a folder of segments in a checkpoint: the last cycle in it (-1: none), and its run."""
 
     last: int
     run: str = ""

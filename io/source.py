@@ -404,7 +404,7 @@ def _ragged(path: Path, dialect: Dialect, found: list[tuple[int, int, str]]) -> 
 
 
 def _advice(dialect: Dialect, found: list[tuple[int, int, str]]) -> str:
-    """What may be the matter where rows of another number of fields are alike."""
+    """Advice where rows with a wrong number of fields are alike."""
     widths = {n for _, n, _ in found}
     if dialect.delimiter == " ":
         return "; if its columns are lined up by several blanks, make them one: tr -s ' '"

@@ -271,7 +271,7 @@ def in_words(table: SparseTable) -> list[tuple[str, str]]:
 
 @dataclass
 class Entries:
-    """What a sparse table is written of. pieces: all rows, in order. row_ids, column_ids: None for "1", "2", ..."""
+    """Contents of a sparse table to write. pieces: all rows, in order. row_ids, column_ids: None for "1", "2", ..."""
 
     n_rows: int
     n_columns: int
@@ -360,7 +360,7 @@ def write_sparse(
 
 
 class _Statistics:
-    """Of values that come in pieces."""
+    """Statistics of values that come in pieces."""
 
     def __init__(self) -> None:
         self.n, self.total, self.least, self.most, self.whole = 0, 0.0, np.inf, -np.inf, True

@@ -37,7 +37,7 @@ FIELDS = ("columns", "values", "times")
 
 @dataclass(frozen=True)
 class SparseSummary:
-    """What an import came to. format: in words. warnings: what a user should know."""
+    """Summary of an import. format: in words. warnings: for the user."""
 
     table: SparseTable
     format: str
@@ -288,7 +288,7 @@ def _warnings(spool: _Spool, table: SparseTable, twice: int) -> Iterator[str]:
 
 
 def print_sparse(summary: SparseSummary) -> None:
-    """What was imported, on standard output."""
+    """Print the summary of an import on standard output."""
     from mpibayes.text import visible
 
     for title, text in [*in_words(summary.table), ("read as", summary.format), ("time", f"{summary.seconds:.1f} s")]:

@@ -1,4 +1,4 @@
-"""What an import says: what each column became and why, and what its owner should look at."""
+"""Summary of an import: the kind of each column and why, and warnings for its owner."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _head(summary: ImportSummary) -> tuple[str, str]:
 
 
 def is_wide(summary: ImportSummary, verbose: bool) -> bool:
-    """Whether the columns are told of by kind."""
+    """True if the columns are summarised by kind."""
     return len(summary.columns) > WIDE and not verbose
 
 
@@ -102,7 +102,7 @@ def by_kind(summary: ImportSummary) -> Iterator[str]:
 
 
 def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
-    """What columns of one kind have in common, and how many of them."""
+    """Common properties of the columns of one kind, and their number."""
     levels = sorted(c.n_levels for c in columns)
     if levels[-1]:
         yield counted(levels[0], "level") if levels[0] == levels[-1] else f"{levels[0]} to {levels[-1]:,} levels"

@@ -345,7 +345,7 @@ class TableWriter:
         return columns, fingerprint, [_extent(data, 0, len(data)) for data in blocks]
 
     def _read_back(self, digests: dict) -> Iterator[Rows]:
-        """What was written, in slices of our own: fingerprint and statistics do not depend on the batches."""
+        """Read back the written rows, in slices of our own: fingerprint and statistics do not depend on the batches."""
         step = slice_rows(self.columns)
         for start in range(0, self.n_rows, step):
             rows = Rows.empty(self.columns, min(step, self.n_rows - start))

@@ -135,7 +135,7 @@ def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
 
 
 def read_kinds(run_dir: str | Path) -> dict[str, frozenset[str]]:
-    """Which scalars of a chain's trace are of which kind; {} where nothing is kept. Raises CheckpointError."""
+    """Names of a chain's scalars by kind; {} if nothing is kept. Raises CheckpointError."""
     attributes = read_attributes(Path(run_dir) / FOLDER)
     return {kind: frozenset(map(str, attributes[kind])) for kind in KINDS if kind in attributes}
 

@@ -30,7 +30,7 @@ EXACT = 1e-3  # scale of the t distribution, in deviations of y, where the predi
 
 
 def _exact(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether y is a linear function of x, to rounding, where there are rows enough to tell."""
+    """True if y is a linear function of x up to rounding, on enough rows to tell."""
     if len(x) < x.shape[1] + 3:
         return False
     design = np.column_stack([np.ones(len(x)), x - x.mean(axis=0)])
@@ -39,7 +39,7 @@ def _exact(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 class _InProcess(BaseEstimator):  # type: ignore[misc, unused-ignore]
-    """What the three have: a run of this process, with the configuration that the parameters say."""
+    """Common base of the three estimators: a run of this process, configured by their parameters."""
 
     cycles: int
     chains: int
