@@ -115,11 +115,11 @@ class Ascent:
         if self.still() or self.broken:
             self.cycles, self.guarded = t, 0
             return
-        q, found, settings = None, self._found, self.settings
+        q, batch, settings = None, self._found, self.settings
         count = np.zeros(1, np.int64)
         if self.comm.rank == 0:
-            step = Step(min(1.0, settings.rate.at(t)), self.n_rows / found.n_batch, settings.guard)
-            q, count[0] = self.model.step(self.q, found.total, found.noise, step)
+            step = Step(min(1.0, settings.rate.at(t)), self.n_rows / batch.n_batch, settings.guard)
+            q, count[0] = self.model.step(self.q, batch.total, batch.noise, step)
         self.comm.broadcast(count)
         self.q, self.cycles, self.guarded = self._everywhere(q), t, int(count[0])
         self.broken = not settings.guard and not self.q.sound()

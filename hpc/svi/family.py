@@ -232,13 +232,13 @@ def step_in_words(config: Config, rows: str = "rows", noisy: str = "rows") -> st
     noise."""
     step = config.of(keys.Step)
 
-    def said(given: Any, all_of_it: str) -> str:
+    def value(given: Any, all_of_it: str) -> str:
         if isinstance(given, keys.DecayingRate):
             return f"(t + {given.delay:g})^-{given.decay:g}"
         return f"{given.growing:g} t" if hasattr(given, "growing") else all_of_it if given == "all" else f"{given:,}"
 
-    words = f"steps of size {said(step.rate, '')} from {said(step.batch, 'all')} {rows}"
+    words = f"steps of size {value(step.rate, '')} from {value(step.batch, 'all')} {rows}"
     if step.noise == "none":
         return f"{words}, no noise added"
     guard = ', guard = "none"' if step.guard == "none" else ""
-    return f"{words}, {step.noise} noise as of {said(step.effective, '')} {noisy}{guard}"
+    return f"{words}, {step.noise} noise as of {value(step.effective, '')} {noisy}{guard}"

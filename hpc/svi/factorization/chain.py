@@ -53,8 +53,8 @@ class RatingsAscent(Ascent):
         comm.sum_everywhere(counts)
         firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(of_shards)])
         self.n_ratings, self.items_rated = int(firsts[-1]), of_items
-        own = [np.diff(x.starts).max(initial=0) for x in self.rows]
-        self.most = max(int(of_items.max(initial=0)), *comm.collect(int(max(own, default=0))))
+        of_users = [np.diff(x.starts).max(initial=0) for x in self.rows]
+        self.most = max(int(of_items.max(initial=0)), *comm.collect(int(max(of_users, default=0))))
         for i, x in zip(self.shards, self.rows):
             x.first = int(firsts[i])
         mean, variance = self._mean_and_variance()
@@ -69,9 +69,9 @@ class RatingsAscent(Ascent):
         )
         self.q = self.model.first()
         if kind.stepped:
-            own = natural_of(self.q.user_mean, self.q.user_covariance)
+            prior = natural_of(self.q.user_mean, self.q.user_covariance)
             for x in self.rows:
-                x.stepped = Stepped(np.tile(own, (len(x), 1)), np.empty((len(x), len(own))))
+                x.stepped = Stepped(np.tile(prior, (len(x), 1)), np.empty((len(x), len(prior))))
         self._taken = False  # a step, and not yet the look after it
 
     def _load(self, ratings_of, i: int) -> Ratings:

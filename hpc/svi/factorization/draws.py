@@ -39,7 +39,7 @@ class Posterior(KeptChains):
 
     def last(self) -> list[Kept]:
         """The last kept state of each chain that has one. ConfigError where none has."""
-        return [self._kept(*found) for found in last_of(self.chains)]
+        return [self._kept(*draw) for draw in last_of(self.chains)]
 
     def best(self) -> Kept:
         """The kept state with the highest bound; the first one on ties."""

@@ -31,10 +31,10 @@ def kind_of(config: Config) -> Kind:
     given = model.prior_variance != "auto"
     fixed = 0.5 if given and not model.learn else None  # as Paisley, Fazelnia & Barr have it
     variance = fixed if model.variance == "auto" else model.variance
-    own, stepped = step.count == "own", step.users == "stepped"
+    own_count, stepped = step.count == "own", step.users == "stepped"
     return Kind(
-        model.rank, model.biases, model.learn, model.center, variance, model.prior_variance if given else None, own,
-        stepped,
+        model.rank, model.biases, model.learn, model.center, variance, model.prior_variance if given else None,
+        own_count, stepped,
     )  # fmt: skip
 
 
@@ -106,8 +106,8 @@ class FactorizationChain(svi.Ascending):
         """q of the items, and of users that take steps. Sums are made again from these."""
         ascent = self.ascent
         shared = {**arrays_of(ascent.q), "gain": ascent.gain, "guarded": ascent.guarded}
-        own = {i: {"users": x.stepped.now} if x.stepped else {} for i, x in zip(self.shards, ascent.rows)}
-        return own, shared
+        of_shards = {i: {"users": x.stepped.now} if x.stepped else {} for i, x in zip(self.shards, ascent.rows)}
+        return of_shards, shared
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         ascent = self.ascent

@@ -69,9 +69,9 @@ class Documents:
         sums = table_of(self.v, self.k, np.float64)
         numbered = None if numbers is None else table_of(self.v, self.k, np.float64)
         done = 0
-        for i, (text, own) in enumerate(zip(self.texts, self.gamma)):
+        for i, (text, gamma) in enumerate(zip(self.texts, self.gamma)):
             each = None if numbers is None else numbers[i]
-            done += self.steps(q, local, text, chosen[i], each, own, sums, numbered, self.firsts[i])
+            done += self.steps(q, local, text, chosen[i], each, gamma, sums, numbered, self.firsts[i])
         return sums, numbered, done
 
     def steps(

@@ -69,19 +69,19 @@ def last_score(chain: Chain, name: str) -> float:
 def step_warnings(best: Any, n_chains: int, step: keys.Step, better: float = np.nan) -> list[str]:
     """Warnings about the best chain and the search for it, for any likelihood. better: relative improvement of the
     held-out measure in the last tenth of the cycles; NaN without held-out rows."""
-    found = []
+    warnings = []
     if best.gain > RISING:
         advice, last = "raise run.cycles", "in the last tenth of its cycles"
         if better <= LITTLE:
             advice = "held-out rows gained nothing by then, so that more cycles (run.cycles) are for the bound alone"
-        found.append(f"the bound of the best chain still rose, by {best.gain:.1g} of it {last}: {advice}")
+        warnings.append(f"the bound of the best chain still rose, by {best.gain:.1g} of it {last}: {advice}")
     if n_chains == 1:
-        found.append(
+        warnings.append(
             "one chain: others may end with a higher bound; set run.chains = 10 or so, and the best one is taken"
         )
     if step.noise == "svi+" and best.guarded > OFTEN:
-        found.append(
+        warnings.append(
             f"the guard held noise back in {best.guarded:.0%} of the parts of all steps: that noise is smaller than "
             "was asked for, and its mean is no longer 0; raise step.effective, or lower step.rate"
         )
-    return found
+    return warnings

@@ -33,12 +33,12 @@ OF_COMPONENTS = (
 def verdict(p: RunSummary) -> Verdict:
     """Verdict: the result, whether the restarts agree, and what to do next."""
     best, used = p.best_chain, sum(c.rows > 0 for c in p.components)
-    found = [
+    result = [
         f"{counted(used, 'component')} with rows, of {len(p.components)}, in {counted(p.run.n_rows, 'row')}.",
     ]
     if np.isfinite(best.heldout):
-        found.append(f"Held-out rows score {best.heldout:.4f} nats a row.")
-    return shared.verdict(p, found)
+        result.append(f"Held-out rows score {best.heldout:.4f} nats a row.")
+    return shared.verdict(p, result)
 
 
 def top(p: RunSummary) -> list[Any]:

@@ -28,10 +28,10 @@ def verdict(p: RunSummary) -> Verdict:
     """Verdict: the result, whether the restarts agree, and what to do next."""
     n = int(p.ratings.sum())
     items, users = counted(len(p.names), p.run.table.names[1]), counted(p.run.n_rows, p.run.table.names[0])
-    found = [f"{counted(len(p.turned.strength), 'factor')} of {n:,} ratings of {items} by {users}."]
+    result = [f"{counted(len(p.turned.strength), 'factor')} of {n:,} ratings of {items} by {users}."]
     if np.isfinite(p.best_chain.rmse):
-        found.append(f"{p.n_heldout:,} held-out ratings are off by {p.best_chain.rmse:.4f} (root mean square).")
-    return shared.verdict(p, found)
+        result.append(f"{p.n_heldout:,} held-out ratings are off by {p.best_chain.rmse:.4f} (root mean square).")
+    return shared.verdict(p, result)
 
 
 def top(p: RunSummary) -> list[Any]:

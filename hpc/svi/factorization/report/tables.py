@@ -68,8 +68,8 @@ def _short(name: str) -> str:
 
 
 def chain_lines(p: RunSummary) -> list[Any]:
-    own = {"rating sd": [fixed(c.rating_sd, 4) for c in p.chains]}
+    columns = {"rating sd": [fixed(c.rating_sd, 4) for c in p.chains]}
     if any(np.isfinite(c.rmse) for c in p.chains):
-        own["RMSE"] = [fixed(c.rmse, 4) for c in p.chains]
-        own["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
-    return shared.chain_lines(p, own)
+        columns["RMSE"] = [fixed(c.rmse, 4) for c in p.chains]
+        columns["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
+    return shared.chain_lines(p, columns)

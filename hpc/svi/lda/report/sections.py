@@ -30,10 +30,10 @@ OF_TOPICS = (
 def verdict(p: RunSummary) -> Verdict:
     """Verdict: the result, whether the restarts agree, and what to do next."""
     n, best = p.best_chain.topics, p.best_chain
-    found = [f"{counted(n, 'topic')} in use, of {len(p.topics)}, in {counted(p.run.n_rows, 'document')}."]
+    result = [f"{counted(n, 'topic')} in use, of {len(p.topics)}, in {counted(p.run.n_rows, 'document')}."]
     if np.isfinite(best.perplexity):
-        found.append(f"Held-out words have a perplexity of {best.perplexity:,.1f}.")
-    return shared.verdict(p, found)
+        result.append(f"Held-out words have a perplexity of {best.perplexity:,.1f}.")
+    return shared.verdict(p, result)
 
 
 def _words(p: RunSummary, t: TopicLine, most: int, relevant: bool) -> str:

@@ -79,17 +79,17 @@ def summarise(run: Posterior) -> RunSummary:
         TopicLine(k + 1, float(share[k]), float(law.q.alpha[k]), ordered[:, k], by_relevance[:, k], float(coherent[k]))
         for k in range(len(share))
     ]
-    found = RunSummary(
+    summary = RunSummary(
         run, best, law, [_chain(run, kept) for kept in last], run.table.column_ids(), p, relevance, topics
     )  # fmt: skip
     step = run.config.of(keys.Step)
-    found.warnings = step_warnings(found.best_chain, len(last), step, _better(run.chains[best.chain].trace))
+    summary.warnings = step_warnings(summary.best_chain, len(last), step, _better(run.chains[best.chain].trace))
     if local_of(run.config) == "linear":
-        found.warnings.append(
+        summary.warnings.append(
             'the local step is "linear", which does not ascend the bound, and overfits where it goes on for long; '
             '"linear, then vb" ends with steps that do'
         )
-    return found
+    return summary
 
 
 def _chain(run: Posterior, kept: Kept) -> ChainSummary:
