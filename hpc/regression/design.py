@@ -45,14 +45,14 @@ class Term:
     @property
     def names(self) -> list[str]:
         name = self.column.name
-        own = [name] if self.numeric else [f"{name}[{level}]" for level in self.column.levels[1:]]
-        return [*own, f"{name}[missing]"] if self.indicator else own
+        names = [name] if self.numeric else [f"{name}[{level}]" for level in self.column.levels[1:]]
+        return [*names, f"{name}[missing]"] if self.indicator else names
 
     @property
     def references(self) -> list[str]:
         """Reference level of each predictor; "" where there is none."""
-        own = [""] if self.numeric else [self.column.levels[0]] * (len(self.column.levels) - 1)
-        return own + [""] * self.indicator
+        levels = [""] if self.numeric else [self.column.levels[0]] * (len(self.column.levels) - 1)
+        return levels + [""] * self.indicator
 
 
 @dataclass

@@ -69,8 +69,8 @@ class Posterior(KeptChains):
     def state(self) -> dict[str, Any]:
         """State in the newest checkpoint of the first chain: the mode, the scales chosen from data; {} without a
         checkpoint."""
-        found = checkpoint.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
-        return {} if found is None else found.shared()
+        generation = checkpoint.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
+        return {} if generation is None else generation.shared()
 
     @property
     def prior_scale(self) -> float:

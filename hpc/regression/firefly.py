@@ -234,8 +234,8 @@ class Firefly:
             target = self._new_target(self._quadratic)
             target.load_full([rows for _, rows in p.rows])
             same = s.theta_update == "hmc" and s.whiten
-            own = self.mover if same else kernels.Mover(kernels.HMC, p.n_parameters, whitening(self.covariance))
-            self._on_all_rows = target, own
+            mover = self.mover if same else kernels.Mover(kernels.HMC, p.n_parameters, whitening(self.covariance))
+            self._on_all_rows = target, mover
         accept, looks = self._step_in_place(*self._on_all_rows, p.rows, step, cycle, in_lane(self.chain, ALL_ROWS))
         if adapting:
             kernels.adapt(self.full_tuning, accept, p.n_rows, kernels.GOALS[kernels.HMC])

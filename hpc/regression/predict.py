@@ -106,8 +106,8 @@ def _arrays(predictions: dict[str, Any]) -> dict[str, np.ndarray]:
 
 def needed(design: Design, columns) -> tuple[Design, tuple]:
     """The design on the columns that are read from the new file alone: its predictors and the response."""
-    wanted = {t.column.name for t in design.terms} | {design.response}
-    kept, _ = used_columns(columns, [c.name for c in columns if c.name not in wanted])
+    names = {t.column.name for t in design.terms} | {design.response}
+    kept, _ = used_columns(columns, [c.name for c in columns if c.name not in names])
     placed = {c.name: c for c in kept}
     terms = tuple(replace(t, column=placed[t.column.name]) for t in design.terms)
     return replace(design, terms=terms, response_column=placed[design.response]), kept

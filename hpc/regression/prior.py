@@ -67,9 +67,9 @@ class Prior:
         if self.flat.all():
             return "flat prior"
         laws = [(self.kind, self.scale[~self.intercepts]), ("gaussian", self.scale[self.intercepts])]
-        first, *own = [(kind, f"of scale {scale.min():.4g}") for kind, scale in laws if len(scale)]
+        first, *of_intercept = [(kind, f"of scale {scale.min():.4g}") for kind, scale in laws if len(scale)]
         words = "{} prior {}".format(*first)
-        return words + " (intercept: {} {})".format(*own[0]) if own else words
+        return words + " (intercept: {} {})".format(*of_intercept[0]) if of_intercept else words
 
     def draw(self, stream: np.random.Generator) -> np.ndarray:
         """One draw, (P,), of a prior that is nowhere flat."""

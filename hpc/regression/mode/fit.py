@@ -297,11 +297,11 @@ def _refuse_singular(objective: Objective, names) -> None:
     """Raises DataError with the predictors that are linear combinations of others, or NumericalError."""
     d = objective.likelihood.n_predictors
     gram = shard_sum(objective.comm, [r.gram(np.ones(len(r.y))) for r in objective.rows], (d, d), objective.n_shards)
-    found = objective.comm.share(combinations(gram, names) if objective.comm.rank == 0 else None)
-    if found:
+    combined = objective.comm.share(combinations(gram, names) if objective.comm.rank == 0 else None)
+    if combined:
         raise DataError(
             "collinear predictors: with a flat prior their coefficients have no proper posterior",
-            [*found, 'leave these predictors out, or set prior = "gaussian"'],
+            [*combined, 'leave these predictors out, or set prior = "gaussian"'],
         )
     raise NumericalError(
         "the posterior mode was not found: the curvature there is singular",
