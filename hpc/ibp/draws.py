@@ -94,15 +94,15 @@ def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
     room = max(ROOM, -(-k // ROOM) * ROOM)
     features = np.zeros((room, packed.shape[1]), np.uint8)
     features[:k] = packed
-    found = {
+    draw = {
         "features": features, "count": np.int64(k), "n_rows": np.int64(buffet.n_rows),
         "alpha": np.float64(hyper.alpha), "c": np.float64(hyper.c), "feature_sd": np.float64(hyper.feature_sd),
     }  # fmt: skip
     if buffet.n_columns:
         cells = np.zeros((room, buffet.n_columns))
         cells[:k] = buffet.totals.cells[there]
-        found |= {"noise_sd": hyper.noise_sd, "cells": cells}
-    return found
+        draw |= {"noise_sd": hyper.noise_sd, "cells": cells}
+    return draw
 
 
 def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
@@ -111,8 +111,8 @@ def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
     Eight features at a time travel, a byte a row.
     """
     comm, n = buffet.comm, buffet.n_rows
-    own = [cut.of_rank(buffet.n_shards, comm.size, rank) for rank in range(comm.size)]
-    lengths = [int(buffet.starts[some.stop] - buffet.starts[some.start]) for some in own]
+    of_ranks = [cut.of_rank(buffet.n_shards, comm.size, rank) for rank in range(comm.size)]
+    lengths = [int(buffet.starts[shards.stop] - buffet.starts[shards.start]) for shards in of_ranks]
     packed = np.zeros((len(slots), -(-n // 8)), np.uint8)
     for first in range(0, len(slots), 8):
         few = slots[first : first + 8].tolist()

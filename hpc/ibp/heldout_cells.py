@@ -98,8 +98,8 @@ def predicted(buffet: Buffet, law: Law, shard, part: Withheld) -> tuple[np.ndarr
     has = np.array(has).reshape(len(slots), len(part.rows))
     leverage = (np.einsum("kl,ln->kn", law.spread, has) * has).sum(axis=0)[part.at]
     mean = np.zeros(len(part.at))
-    for own, loadings in zip(has, law.means):
-        mean += own[part.at] * loadings[part.column]
+    for owners, loadings in zip(has, law.means):
+        mean += owners[part.at] * loadings[part.column]
     drawn = shard.rows.x[part.rows[part.at], part.column]
     rest = 1.0 - leverage
     return mean - leverage / rest * (drawn - mean), law.noise_sd[part.column] / np.sqrt(rest)

@@ -35,8 +35,8 @@ class Scored:
 
     def scores(self, shard, rows: np.ndarray) -> np.ndarray:
         """float64 (R, J), of some rows of a shard."""
-        found = kernels.scores(shard.rows.z, shard.rows.x, rows, self.vectors, self.slots, self.offsets)
-        return found + self.biases
+        scores = kernels.scores(shard.rows.z, shard.rows.x, rows, self.vectors, self.slots, self.offsets)
+        return scores + self.biases
 
 
 def spread(
@@ -66,12 +66,12 @@ def keyed_rows(ledger: Ledger, move: int) -> list[np.ndarray]:
 
 def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
     """The same among the rows that `owns` says, bool (n,) of each shard, `size` in all."""
-    found = [np.flatnonzero(own) for own in owns]
+    owners = [np.flatnonzero(has) for has in owns]
     if size <= OWNERS:
-        return found
+        return owners
     return [
         rows[ledger.uniforms(shard, Purpose.SHAPING, move, rows) < OWNERS / size]
-        for shard, rows in zip(ledger.shards, found)
+        for shard, rows in zip(ledger.shards, owners)
     ]
 
 

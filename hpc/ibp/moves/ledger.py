@@ -51,8 +51,8 @@ class Columns:
 
     def place(self, slots: Sequence[int]) -> np.ndarray:
         """Where these are, (J,) int64."""
-        found = {slot: i for i, slot in enumerate(self.slots.tolist())}
-        return np.array([found[int(slot)] for slot in slots], np.int64)
+        places = {slot: i for i, slot in enumerate(self.slots.tolist())}
+        return np.array([places[int(slot)] for slot in slots], np.int64)
 
     def take(self, at: np.ndarray) -> Columns:
         return Columns(self.slots[at], self.prints[at], self.together[np.ix_(at, at)], self.cells[at])
@@ -113,8 +113,8 @@ class Ledger:
         integers, cells = np.zeros((j, k + j + 1), np.int64), []
         for shard in self.shards:
             z, x = shard.rows.z, shard.rows.x
-            found, sums = kernels.tally(z, x, slots, every)
-            integers[:, :-1] += found
+            counts, sums = kernels.tally(z, x, slots, every)
+            integers[:, :-1] += counts
             integers[:, -1] += kernels.prints(z, slots, int(self.starts[shard.index]))
             cells.append(sums)
         self.comm.sum_everywhere(integers)

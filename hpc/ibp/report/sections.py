@@ -70,14 +70,14 @@ def contradicted(n_chains: int, r_hat: float) -> bool:
 
 
 def _found(p: RunSummary) -> list[str]:
-    said = [] if p.run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
-    said.append(
+    sentences = [] if p.run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
+    sentences.append(
         f"Features of {counted(p.run.n_rows, 'row')} of {counted(len(p.run.cells), 'column')}: {tables.verdict(p)}."
     )
     for name, (label, words) in tables.AVERAGES.items():
         if name in p.averaged:
-            said.append(f"{label}: {p.averaged[name]:.3f} ({words}).")
-    return [sentence(s.removesuffix(".")) for s in said]
+            sentences.append(f"{label}: {p.averaged[name]:.3f} ({words}).")
+    return [sentence(s.removesuffix(".")) for s in sentences]
 
 
 def _title(p: RunSummary, f: FeatureLine) -> str:

@@ -107,16 +107,16 @@ def fitted(rows: np.ndarray, n: int, prior_variance: float, stream: np.random.Ge
     Expectation and maximization on some rows from several beginnings, then on all rows from the best one; patterns are
     drawn in the end.
     """
-    some = rows[stream.permutation(len(rows))[:FEW_ROWS]]
+    sample = rows[stream.permutation(len(rows))[:FEW_ROWS]]
     tried = []
     for _ in range(BEGINNINGS):
-        left, loadings = some, []
+        left, loadings = sample, []
         for _ in range(n):
             a, logit = launch.one_feature(left, prior_variance, stream)
             score = np.clip(logit + left @ a[0] - 0.5 * (a[0] @ a[0]), -launch.MOST_LOGIT, launch.MOST_LOGIT)
             left = left - a / (1.0 + np.exp(-score[:, None]))
             loadings.append(a[0])
-        tried.append(_fit(some, np.array(loadings), np.zeros(2**n), prior_variance)[:3])
+        tried.append(_fit(sample, np.array(loadings), np.zeros(2**n), prior_variance)[:3])
     _, loadings, log_weights = max(tried, key=lambda fit: fit[0])
     p = _fit(rows, loadings, log_weights, prior_variance)[3]
     return (np.cumsum(p, axis=1) < stream.random((len(rows), 1))).sum(axis=1).clip(max=2**n - 1).astype(np.uint8)
