@@ -30,9 +30,9 @@ class Config:
 
     def of(self, section: type[S]) -> S:
         """A section by its class. Raises KeyError where the family has no such section."""
-        for found in self.sections.values():
-            if isinstance(found, section):
-                return found
+        for candidate in self.sections.values():
+            if isinstance(candidate, section):
+                return candidate
         raise KeyError(section.__name__)
 
     @property

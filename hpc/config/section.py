@@ -74,8 +74,8 @@ def parsed(section: type[Section], name: str, value: Any) -> Any:
 def section_in(info: FieldInfo) -> type[Section] | None:
     """The section that a key holds, as `prior = {kappa = 1}` does; None for a value, and for a choice of several."""
     optional = get_origin(info.annotation) in (types.UnionType, Union)
-    found = [kind for kind in (get_args(info.annotation) if optional else (info.annotation,)) if kind is not type(None)]
-    one = found[0] if len(found) == 1 else None
+    kinds = [kind for kind in (get_args(info.annotation) if optional else (info.annotation,)) if kind is not type(None)]
+    one = kinds[0] if len(kinds) == 1 else None
     return one if isinstance(one, type) and issubclass(one, Section) else None
 
 

@@ -63,8 +63,8 @@ def _fits(section: type[Section], key: str, value: Any) -> bool:
 
 
 def _either(names: Iterable[str]) -> str:
-    *some, last = (f'"{name}"' for name in names)
-    return f"{', '.join(some)} or {last}" if some else last
+    *others, last = (f'"{name}"' for name in names)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _near(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -104,12 +104,12 @@ class _Check:
 
     def with_names(self, kind: str, of: type[Section], given: dict[str, Any]) -> dict[str, Section]:
         """The valid ones of [columns.NAME]."""
-        found = {
+        sections = {
             name: self.section(of, keys, (kind, name))
             for name, keys in given.items()
             if self._is_section((kind, name), keys)
         }
-        return {name: section for name, section in found.items() if section is not None}
+        return {name: section for name, section in sections.items() if section is not None}
 
     def section(self, of: type[Section], given: dict[str, Any], above: Key) -> Section | None:
         """The section, or None with its problems reported: one for each key, in the words of its declaration."""
@@ -166,25 +166,25 @@ class _Check:
             self.report.add(key, f"given, but {_setting(self.family)} has no use for it; {cure}")
 
     def _near_section(self, name: str, what: str) -> str:
-        own = [*self.sections, *self.named]
+        names = [*self.sections, *self.named]
         every = [section for each in registry.FAMILIES for section in _sections(each)]
         if what == "key" and (homes := self._homes(name)):
             return f"did you mean {homes[0]}?"
-        if near := _near(name, own) or _near(name, every):
+        if near := _near(name, names) or _near(name, every):
             return f"did you mean [{near}]?"
-        return f"sections are {', '.join(own)}"
+        return f"sections are {', '.join(names)}"
 
     def _near_key(self, section: str, name: str) -> str:
         """The nearest valid key: of the same name in another section, like it in its own, or like it elsewhere."""
-        own = self.sections[section].model_fields
+        keys = self.sections[section].model_fields
         everywhere = {key: f"{home}.{key}" for home, of in self.sections.items() for key in of.model_fields}
         if homes := self._homes(name):
             return f"did you mean {homes[0]}?"
-        if near := _near(name, own):
+        if near := _near(name, keys):
             return f"did you mean {section}.{near}?"
         if near := _near(name, everywhere, 0.7):
             return f"did you mean {everywhere[near]}?"
-        return f"[{section}] has {', '.join(own)}"
+        return f"[{section}] has {', '.join(keys)}"
 
     def _homes(self, key: str) -> list[str]:
         return [f"{name}.{key}" for name, of in self.sections.items() if key in of.model_fields]
@@ -198,8 +198,8 @@ def _sections(family: str) -> Mapping[str, type[Section]]:
 
 def _families_with(section: str, key: str | None = None) -> list[str]:
     """The kinds of models that have this section, or this key of it; "auto" is one of them, and left out."""
-    found = ((name, _sections(name).get(section)) for name in registry.ROOMS if name != registry.AUTO)
-    return [name for name, of in found if of is not None and (key is None or key in of.model_fields)]
+    sections = ((name, _sections(name).get(section)) for name in registry.ROOMS if name != registry.AUTO)
+    return [name for name, of in sections if of is not None and (key is None or key in of.model_fields)]
 
 
 def _setting(kind: str) -> str:

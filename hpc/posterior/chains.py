@@ -247,8 +247,8 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
         parent = _settings_in(home)
         config = load(parent / RESOLVED)
         for folder in folders:
-            own = _burn_in(config, folder) if burn_in is None else burn_in
-            chains.append(Chain("", folder, parent, config, own))
+            of_chain = _burn_in(config, folder) if burn_in is None else burn_in
+            chains.append(Chain("", folder, parent, config, of_chain))
     common = os.path.commonpath([c.folder.resolve() for c in chains])
     names = [os.path.relpath(c.folder.resolve(), common) for c in chains]
     chains = [replace(c, name=c.folder.name if name == "." else name) for c, name in zip(chains, names)]

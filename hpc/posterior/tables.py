@@ -99,26 +99,26 @@ def _bold(words: str) -> Any:
 def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
     """The chains that a run is to have and that have no cycles yet."""
     lines = []
-    for home, wanted in {c.home: c.config.run.chains for c in chains}.items():
+    for home, planned in {c.home: c.config.run.chains for c in chains}.items():
         there = len(begun(home)) or len(chain_directories(home))
-        if there < wanted:
-            have = "has" if wanted - there == 1 else "have"
-            missing = f"{wanted - there} of the {wanted} chains of {home} {have} no cycles yet"
+        if there < planned:
+            have = "has" if planned - there == 1 else "have"
+            missing = f"{planned - there} of the {planned} chains of {home} {have} no cycles yet"
             lines.append(("missing", f"{missing}: run the same command again"))
     return lines
 
 
 def states(chains: Sequence[Chain]) -> str:
     """Describe whether the chains have finished, and on how many ranks they last ran."""
-    found, ranks = [], set()
+    states, ranks = [], set()
     for chain in chains:
         try:
             status = read_status(chain.folder)
         except MpibayesError:
             continue
-        found.append(str(status.get("state", "unknown")))
+        states.append(str(status.get("state", "unknown")))
         ranks.add(status.get("ranks"))
-    text = " / ".join(dict.fromkeys(found)) or "state unknown"
+    text = " / ".join(dict.fromkeys(states)) or "state unknown"
     ranks.discard(None)
     if len(ranks) == 1:
         text += f", last on {counted(ranks.pop(), 'rank')}"
@@ -217,9 +217,9 @@ def sentence(text: str) -> str:
 
 def warned(warnings: Sequence[str]) -> list[str]:
     """The warnings as sentences of a verdict; of many the first."""
-    said = list(map(sentence, warnings[:WARNED]))
-    left = len(warnings) - len(said)
-    return [*said, f"{counted(left, 'more warning')} in report.txt."] if left else said
+    sentences = list(map(sentence, warnings[:WARNED]))
+    left = len(warnings) - len(sentences)
+    return [*sentences, f"{counted(left, 'more warning')} in report.txt."] if left else sentences
 
 
 def use_it(run: Any, sound: str) -> list[str]:
