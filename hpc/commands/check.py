@@ -19,8 +19,8 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1
 
     Raises ConfigError or DataError with all that is wrong.
     """
-    found = examine(config_path, overrides)
-    for title, text in check_of(found.config.kind).findings(found, ranks):
+    examined = examine(config_path, overrides)
+    for title, text in check_of(examined.config.kind).findings(examined, ranks):
         print(f"{title + ':' if title else '':<16}{visible(text)}")
 
 

@@ -110,16 +110,16 @@ def predict(
         for block in _chain(first, rows):
             for start in range(0, len(block), forecast.batch):
                 batch = block.take(slice(start, start + forecast.batch))
-                told = forecast(batch, n_rows)
+                predictions = forecast(batch, n_rows)
                 if complete is not None or impute:
                     never.update(dict(rows_lacking(Absence.stored(forecast.like.source), forecast.like.columns, batch)))
                 if write:
-                    write(told.columns)
+                    write(predictions.columns)
                 if fill:
-                    fill(len(batch), told.cells, told.beside)
+                    fill(len(batch), predictions.cells, predictions.beside)
                 n_rows += len(batch)
-                n_scored += len(told.log_density)
-                total += float(told.log_density.sum())
+                n_scored += len(predictions.log_density)
+                total += float(predictions.log_density.sum())
     for a, n in never.items():
         what = f"the table {a.how_often} has '{a.column}' where {a.condition()}; {counted(n, 'row')} of {source} "
         notes = (*notes, f"{what}got what the model expects if there were a value")

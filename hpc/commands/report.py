@@ -141,8 +141,8 @@ def write(folder: Path, made: Report) -> None:
     ConfigError, CheckpointError."""
     for name in made.beside:
         check_folder(folder / name)
-    for name, own in made.beside.items():
-        write(folder / name, own)
+    for name, report in made.beside.items():
+        write(folder / name, report)
     files = {name: content.encode() for name, content in made.files.items()}
     document = json.dumps(made.document, indent=1, allow_nan=False) + "\n"
     files |= {**made.pictures, TEXT: text_of(made).encode(), PAGE: page(made).encode(), NUMBERS: document.encode()}

@@ -64,16 +64,16 @@ def doctor(directory: Path, as_json: bool = False, seconds: float = 5.0) -> int:
             if finding.level == PROBLEM and finding.code == 0:  # of this rank alone: root does not know
                 print(f"mpibayes doctor: rank {launcher_rank()}: {visible(finding.text)}", file=sys.stderr, flush=True)
         return 0
-    found = []
+    findings = []
     for finding in _both(alone, together):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             print(finding.line(), flush=True)
-    code = min((f.code for f in found if f.level == PROBLEM), default=0)
-    counts = {level: sum(f.level == level for f in found) for level in (OK, WARNING, PROBLEM)}
+    code = min((f.code for f in findings if f.level == PROBLEM), default=0)
+    counts = {level: sum(f.level == level for f in findings) for level in (OK, WARNING, PROBLEM)}
     if as_json:
         worst = next((level for level in (PROBLEM, WARNING) if counts[level]), OK)
-        print(json.dumps({"worst": worst, "exit_code": code, "checks": [asdict(f) for f in found]}, indent=1))
+        print(json.dumps({"worst": worst, "exit_code": code, "checks": [asdict(f) for f in findings]}, indent=1))
     else:
         print(", ".join(f"{n} {level}{'s' * (level != OK and n != 1)}" for level, n in counts.items()), flush=True)
     return code
@@ -126,12 +126,12 @@ class _Child:
             if left <= 0 or not select.select([self._pipe], [], [], left)[0]:
                 self.gone = True
                 return Finding(check.name, PROBLEM, f"did not end within {check.limit:.0f} s", check.advice, check.code)
-            some = os.read(self._pipe, 65536)
-            if not some:
+            piece = os.read(self._pipe, 65536)
+            if not piece:
                 self.gone = True
                 how = self._how_it_died()
                 return Finding(check.name, PROBLEM, f"took its process with it ({how})", check.advice, check.code)
-            self._text += some
+            self._text += piece
         line, _, self._text = self._text.partition(b"\n")
         return Finding(**json.loads(line))
 

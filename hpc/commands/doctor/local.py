@@ -88,10 +88,10 @@ def _has(number: int) -> bool:
 
 
 def extras() -> Finding:
-    wanted = {"pyarrow": "import and predict", "matplotlib": "pictures of report", "arviz": "reading trace.h5"}
-    there = {name: version(name) for name in wanted}
-    text = ", ".join(f"{name} {there[name]}" if there[name] else f"no {name}" for name in wanted)
-    missing = [f"{name} ({use})" for name, use in wanted.items() if not there[name]]
+    uses = {"pyarrow": "import and predict", "matplotlib": "pictures of report", "arviz": "reading trace.h5"}
+    there = {name: version(name) for name in uses}
+    text = ", ".join(f"{name} {there[name]}" if there[name] else f"no {name}" for name in uses)
+    missing = [f"{name} ({use})" for name, use in uses.items() if not there[name]]
     if missing:
         return Finding("extras", WARNING, text, f"for {', '.join(missing)}: pip install 'mpibayes[report]'")
     return Finding("extras", OK, text)

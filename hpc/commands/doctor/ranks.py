@@ -32,17 +32,17 @@ def checks(directory: Path, seconds: float, patience: float) -> list[Check]:
     """In one process, since they share what MPI has started. patience: how much later root may come, in seconds."""
     ranks = Ranks(directory, seconds)
     hint = "launcher and MPI library do not match, or a rank did not start: " + "; ".join(mpi.MATCHING)
-    found = [
+    listed = [
         Check("mpi", START_S + patience, ranks.start, hint, vital=True),
         Check("cores", 30.0 + patience, ranks.cores),
     ]
     if launcher_size() > 1:
-        found += [
+        listed += [
             Check("same", 30.0, ranks.same),
             Check("shared", SEEN_S + 30.0, ranks.shared, "a rank cannot reach the directory", DIRECTORY),
             Check("allreduce", seconds + 60.0, ranks.allreduce),
         ]
-    return found
+    return listed
 
 
 class Ranks:
