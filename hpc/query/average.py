@@ -28,19 +28,19 @@ class Averages:
 
     @property
     def chains(self) -> np.ndarray:
-        """Where each chain begins."""
+        """First draw of each chain."""
         return np.flatnonzero(np.diff(self.chain_of, prepend=-1))
 
     @property
     def batches(self) -> np.ndarray:
-        """Where each batch begins."""
+        """First draw of each batch."""
         starts, ends = self.chains, [*self.chains[1:], self.n_draws]
-        found = []
+        edges = []
         for start, end in zip(starts, ends):
             n = end - start
             cut = np.linspace(start, end, max(1, round(n**0.5)) + 1)[:-1]
-            found += np.ceil(cut).astype(int).tolist()
-        return np.unique(found)
+            edges += np.ceil(cut).astype(int).tolist()
+        return np.unique(edges)
 
     def error(self, residual: np.ndarray) -> np.ndarray:
         """Standard errors, (...), of averages with residuals w_d (r_d - average), (D, ...); NaN of a single draw."""
@@ -76,9 +76,9 @@ def log_average(log_r: np.ndarray, w: np.ndarray, averages: Averages) -> tuple[n
         log = np.log(w) + log_r
         top = log.max(axis=0)
         base = np.where(np.isfinite(top), top, 0.0)
-        found = base + np.log(np.exp(log - base).sum(axis=0))
-        ratio = np.exp(log - np.where(np.isfinite(found), found, 0.0)) - w
-    return found, averages.error(ratio)
+        average = base + np.log(np.exp(log - base).sum(axis=0))
+        ratio = np.exp(log - np.where(np.isfinite(average), average, 0.0)) - w
+    return average, averages.error(ratio)
 
 
 def in_blocks(n: int, step: int) -> Sequence[slice]:

@@ -47,8 +47,8 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
             axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_xlabel(shortened(column.name, 100) + (f" ({column.unit})" if column.unit else ""))
     axes.set_title(f"{shortened(title, 80)}\n", fontsize=10)
-    said = "   ".join(f"{name} {value}" for name, value in facts)
-    axes.text(0.0, 1.02, said, transform=axes.transAxes, fontsize=7, color=FAINT)
+    text = "   ".join(f"{name} {value}" for name, value in facts)
+    axes.text(0.0, 1.02, text, transform=axes.transAxes, fontsize=7, color=FAINT)
     figure.text(0.99, 0.01, f"averaged over {counted(n_draws, 'draw')}", ha="right", fontsize=7, color=FAINT)
     return figure
 

@@ -14,7 +14,7 @@ NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def brief(name: str, d: Distributions, most: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """At most about so many lines: words, probabilities and their errors. Of one row."""
+    """Histogram of one row in about so many lines at most: words, probabilities and their errors."""
     support = d.support
     words, p = support.words, d.p[0]
     if len(set(words)) <= most:

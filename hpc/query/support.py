@@ -29,11 +29,11 @@ def never_negative(column: Column) -> bool:
 
 def tails(shares: Mapping[str, float], what: str) -> list[str]:
     """Note on the share of `what` that is below 0 in such columns, by column name."""
-    found = [f"{percent(share)} of {name}" for name, share in shares.items() if share >= LEAST_TAIL]
-    if not found:
+    parts = [f"{percent(share)} of {name}" for name, share in shares.items() if share >= LEAST_TAIL]
+    if not parts:
         return []
-    some = ", ".join(found[:3]) + (f" and {counted(len(found) - 3, 'more column')}" if len(found) > 3 else "")
-    return [f"{what} below 0, where the table has no value: {some}; they are tails of normal distributions"]
+    listed = ", ".join(parts[:3]) + (f" and {counted(len(parts) - 3, 'more column')}" if len(parts) > 3 else "")
+    return [f"{what} below 0, where the table has no value: {listed}; they are tails of normal distributions"]
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class Support:
         column, e = self.column, self.events
         if column.levels:
             return np.minimum(x, len(e) - 1).astype(np.intp)
-        found = np.full(len(x), len(e) - 1, np.intp)
+        cell = np.full(len(x), len(e) - 1, np.intp)
         numbers = np.flatnonzero(~np.isnan(e.low))
         at = np.searchsorted(e.low[numbers], x, side="right") - 1
-        found[:] = numbers[np.maximum(at, 0)]
+        cell[:] = numbers[np.maximum(at, 0)]
         for u in np.flatnonzero(e.codes >= 0):
-            found[x == column.atoms[e.codes[u]]] = u
-        return np.where(np.isnan(x), len(e) - 1, found)
+            cell[x == column.atoms[e.codes[u]]] = u
+        return np.where(np.isnan(x), len(e) - 1, cell)
 
     def below_zero(self, p: np.ndarray) -> float:
         """The share of one distribution (U,) that is below 0 where no training cell is, see `never_negative`; else
@@ -87,8 +87,8 @@ class Support:
 
     def quantile(self, p: np.ndarray, share: float) -> np.ndarray:
         """The recorded value below which about this share of each distribution p (n, U) is, (n,); NaN where p is."""
-        found = self._quantile(p, share)
-        return np.where(np.isnan(p[:, 0]), np.nan, found)
+        value = self._quantile(p, share)
+        return np.where(np.isnan(p[:, 0]), np.nan, value)
 
     def _quantile(self, p: np.ndarray, share: float) -> np.ndarray:
         below = np.cumsum(p, axis=1)
