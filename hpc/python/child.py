@@ -64,14 +64,14 @@ def start(words: Sequence[str], ranks: int, module: str = "mpibayes") -> subproc
 
 
 def _mpirun() -> str:
-    found = mpirun()
-    if found is None:
+    path = mpirun()
+    if path is None:
         raise ConfigError("ranks: there is no mpirun here; pip install mpich, load an MPI module, or use ranks=1")
-    return found
+    return path
 
 
 def _environment() -> dict[str, str]:
-    """This one's, so that the child finds the same package, and without the marks of a launcher of this process."""
+    """Environment for the child: this process's, so that it finds the same package, without a launcher's marks."""
     marks = (*MARKS, "PMI_FD", "PMI_PORT", "PMI_ID")
     inherited = {name: value for name, value in os.environ.items() if name not in marks}
     place = str(Path(mpibayes.__file__).absolute().parent.parent)
@@ -100,7 +100,8 @@ class Watched:
             self._lines.put(line)
 
     def wait(self) -> int:
-        """Its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and its errors as they are here."""
+        """Wait for the child and return its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and its
+        errors as they are here."""
         try:
             code = self._wait()
         except KeyboardInterrupt:

@@ -27,10 +27,10 @@ class Display(Protocol):
         """A line that the run, or `fit`, has for the user."""
 
     def show(self, chains: Sequence[Status]) -> None:
-        """Where the chains are."""
+        """Show the chains' progress."""
 
     def close(self) -> None:
-        """Nothing follows."""
+        """End the display."""
 
 
 def display_for(progress: bool) -> Display:
@@ -52,18 +52,18 @@ def _in_notebook() -> bool:
 
 def statuses(folder: Path, since: float) -> list[Status]:
     """status.json of each chain that has written one after `since`, seconds since 1970."""
-    found: list[Status] = []
+    statuses: list[Status] = []
     try:
         for place in chain_directories(folder):
             if (place / NAME).stat().st_mtime >= since:
-                found.append({**read_status(place), "chain": place.name if place != folder else ""})
+                statuses.append({**read_status(place), "chain": place.name if place != folder else ""})
     except (OSError, MpibayesError):
         pass  # not there yet
-    return found
+    return statuses
 
 
 def in_words(chain: Status) -> str:
-    """One line: chain-1: cycle=120/2000 K=37 ..."""
+    """Describe one chain in a line: chain-1: cycle=120/2000 K=37 ..."""
     if chain.get("cycle") is None or not chain.get("cycles"):
         return ""
     kind = chain.get("family")
@@ -74,7 +74,7 @@ def in_words(chain: Status) -> str:
 
 
 class Silent:
-    """Nothing, not even errors, which are raised."""
+    """A display that shows nothing, not even errors, which are raised."""
 
     def say(self, text: str) -> None:
         pass
@@ -126,7 +126,7 @@ class Terminal:
 
 
 class Notebook:
-    """The same as HTML, updated in place; also as plain text, for other readers of the notebook."""
+    """A display as HTML, updated in place; also as plain text, for other readers of the notebook."""
 
     def __init__(self) -> None:
         self._said: list[str] = []

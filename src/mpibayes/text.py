@@ -43,7 +43,7 @@ def visible(text: object) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same of a text of our own that has line breaks."""
+    """Visible form of a text of our own that has line breaks."""
     return "\n".join(map(visible, text.split("\n")))
 
 
