@@ -213,10 +213,10 @@ def _plain(value: Any) -> Any:
 
 def _check_size(path: Path, size: int) -> None:
     with storing(path), open_regular(path) as file:  # open, then ask: NFS promises fresh attributes only then
-        found = os.fstat(file.fileno()).st_size
-    if found != size:
+        written = os.fstat(file.fileno()).st_size
+    if written != size:
         raise CheckpointError(
-            f"{path}: has {found} bytes where {size} were written; is the file system shared by all nodes?"
+            f"{path}: has {written} bytes where {size} were written; is the file system shared by all nodes?"
         )
 
 
@@ -226,9 +226,9 @@ def _manifest_sum(manifest: Mapping[str, Any]) -> str:
 
 
 def _remove_beyond(folder: Path, cycle: int, keep: int, guard: Guard) -> None:
-    found = _candidates(folder)
-    kept = [path for number, path in found if number <= cycle and path.suffix != ASIDE][:keep]
-    for number, path in found:
+    generations = _candidates(folder)
+    kept = [path for number, path in generations if number <= cycle and path.suffix != ASIDE][:keep]
+    for number, path in generations:
         if path in kept:
             continue
         guard()
@@ -259,8 +259,8 @@ class Generation:
 
     def kept(self, folder: str) -> Kept | None:
         """Contents of a folder of segments when this generation was written; None if the run keeps none."""
-        said = self.manifest["kept"]
-        return Kept(said[folder], said["run"]) if folder in said else None
+        cycles = self.manifest["kept"]
+        return Kept(cycles[folder], cycles["run"]) if folder in cycles else None
 
     def shared(self) -> dict[str, Any]:
         """Shared state that was passed to `commit`. Raises CheckpointError if the file is damaged."""
@@ -298,13 +298,13 @@ class Generation:
         path = self.path / entry["file"]
         try:
             with open_regular(path) as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+                checksum = hashlib.file_digest(file, "sha256").hexdigest()
                 size = file.tell()
         except OSError as error:
             return f"{path}: {reason(error)}"
         if size != entry["bytes"]:
             return _wrong_size(path, size, entry["bytes"])
-        if found != entry["sha256"]:
+        if checksum != entry["sha256"]:
             return f"{path}: damaged (its SHA-256 is not the one in {MANIFEST})"
         self._sound.add(entry["file"])
         return None
@@ -354,9 +354,9 @@ def previous(generation: Generation, problems: Iterable[str | None] = (), deep: 
     """
     texts = list(dict.fromkeys(p for p in problems if p)) or [f"{generation.path}: could not be used"]
     folder = generation.path.parent
-    found = _candidates(folder)
-    names = [path.name for _, path in found]
-    older = found[names.index(generation.path.name) + 1 :] if generation.path.name in names else []
+    generations = _candidates(folder)
+    names = [path.name for _, path in generations]
+    older = generations[names.index(generation.path.name) + 1 :] if generation.path.name in names else []
     result = _newest(folder, older, generation.warnings + texts, deep)
     assert result is not None  # there are warnings, so nothing usable raises
     return result
@@ -369,12 +369,12 @@ def _candidates(folder: Path) -> list[tuple[int, Path]]:
             names = os.listdir(folder)
         except FileNotFoundError:
             return []
-    found = []
+    generations = []
     for name in names:
         match = re.fullmatch(r"(\d{9,})(" + re.escape(ASIDE) + ")?", name)
         if match:
-            found.append((int(match[1]), match[2] is None, folder / name))
-    return [(cycle, path) for cycle, _, path in sorted(found, reverse=True)]
+            generations.append((int(match[1]), match[2] is None, folder / name))
+    return [(cycle, path) for cycle, _, path in sorted(generations, reverse=True)]
 
 
 def _newest(folder: Path, found: list[tuple[int, Path]], warnings: list[str], deep: bool) -> Generation | None:

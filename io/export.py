@@ -88,7 +88,7 @@ def export(
 
 
 def canonical_labels(labels: np.ndarray) -> np.ndarray:
-    """The same partition, clusters numbered by first appearance, int64 (N,): [7, 2, 7, 5] -> [0, 1, 0, 2]."""
+    """Number the clusters of a partition by first appearance, int64 (N,): [7, 2, 7, 5] -> [0, 1, 0, 2]."""
     labels = np.asarray(labels)
     if labels.size == 0:
         return labels.astype(np.int64)

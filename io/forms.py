@@ -45,14 +45,14 @@ class Form:
         if self.brackets:
             texts = pc.replace_substring_regex(texts, BRACKETS, r"-\1\2")
         ours = pc.or_(pc.match_substring_regex(texts, pattern), pc.match_substring_regex(texts, INFINITE))
-        found = pc.replace_substring_regex(texts, pattern, r"\1\2")
-        found = pc.replace_substring(found, "\u2212", "-")
+        plain = pc.replace_substring_regex(texts, pattern, r"\1\2")
+        plain = pc.replace_substring(plain, "\u2212", "-")
         if self.thousands:
             group = f"[{BLANKS}]" if self.thousands == " " else re.escape(self.thousands)
-            found = pc.replace_substring_regex(found, group, "")
+            plain = pc.replace_substring_regex(plain, group, "")
         if self.decimal != ".":
-            found = pc.replace_substring(found, self.decimal, ".")
-        return pc.if_else(ours, found, pa.scalar("", pa.string()))
+            plain = pc.replace_substring(plain, self.decimal, ".")
+        return pc.if_else(ours, plain, pa.scalar("", pa.string()))
 
     def written(self, plain: str) -> str:
         """A plain number, without an exponent, in this form; without groups."""

@@ -91,25 +91,25 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     n_infinite = p.infinite_as_missing()
     if p.n_numbers == p.n_observed and not p.leading_zero and p.levels is None:
         p.merge_equal_numbers()
-    found = _decide(p, keep)
+    decision = _decide(p, keep)
     if words:
         listed = ", ".join(
             f"{word!r} ({n:,})" for word, n in sorted(words.items(), key=lambda item: (-item[1], item[0]))
         )
         what = "dates" if p.dates else "numbers"
-        found = replace(
-            found, warning=_joined(found.warning, f"column '{p.name}': {listed} among {what}: taken as missing")
+        decision = replace(
+            decision, warning=_joined(decision.warning, f"column '{p.name}': {listed} among {what}: taken as missing")
         )
     if n_infinite:
         text, _ = p.example_infinite
         what = f"{counted(n_infinite, 'cell is', 'cells are')} infinite or beyond 1e150, such as {text!r}"
-        found = replace(found, warning=_joined(found.warning, f"column '{p.name}': {what}; taken as missing"))
-    if found.kind == "count" and p.kind is None and recording(p.histogram).roughness > DOUBTFUL:
-        found = replace(found, kind="real", reason="integers, some of them far more common than their neighbours")
-    if found.kind == "categorical" and p.kind is None and not found.error and p.n_numbers == p.n_observed:
-        return _with_codes(p, found)
-    if found.kind != "real" or found.error:
-        return found
+        decision = replace(decision, warning=_joined(decision.warning, f"column '{p.name}': {what}; taken as missing"))
+    if decision.kind == "count" and p.kind is None and recording(p.histogram).roughness > DOUBTFUL:
+        decision = replace(decision, kind="real", reason="integers, some of them far more common than their neighbours")
+    if decision.kind == "categorical" and p.kind is None and not decision.error and p.n_numbers == p.n_observed:
+        return _with_codes(p, decision)
+    if decision.kind != "real" or decision.error:
+        return decision
     dates = p.dates
     known = {"resolution": step_of(p.histogram.merge().values), "log": False} if dates else {}
     r = recording(p.histogram, **(known | p.recorded))
@@ -117,7 +117,7 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         what = "numbers" if not dates else "times" if dates.order == "clock" else "dates"
         recur = ", each ten times or more" if p.n_distinct <= FEW_VALUES else " that recur and have no common step"
         return _with_codes(p, _categorical(p, f"{p.n_distinct} different {what}{recur}"))
-    warnings = [found.warning] if found.warning else []
+    warnings = [decision.warning] if decision.warning else []
     if r.suspects:
         warnings.append(_far_from_others(p, r.suspects))
     if r.roughness > DOUBTFUL and not dates:
@@ -126,8 +126,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
             f"{option('kind', p.name + '=categorical')}; if they were rounded, as to dozens, leave it as it is"
         )
     written = "" if p.form is None else p.form.in_words()
-    reason = "; ".join(filter(None, [written or found.reason, in_words(r, dates.unit if dates else "")]))
-    return replace(found, reason=reason, warning="; ".join(warnings), recording=r)
+    reason = "; ".join(filter(None, [written or decision.reason, in_words(r, dates.unit if dates else "")]))
+    return replace(decision, reason=reason, warning="; ".join(warnings), recording=r)
 
 
 def _with_codes(p: Profile, found: Decision) -> Decision:
@@ -183,8 +183,8 @@ def _decide(p: Profile, keep: bool) -> Decision:
     if numeric and not p.leading_zero:
         return Decision("real", reason="numbers")
     plain = "text" if p.n_numbers < 0.5 * n else "numbers and text"
-    found = _categorical(p, "numbers with leading zeros" if p.leading_zero else plain)
-    return replace(found, warning=_joined(_unread(p) or found.warning, _alike(p.name, found.levels)))
+    decision = _categorical(p, "numbers with leading zeros" if p.leading_zero else plain)
+    return replace(decision, warning=_joined(_unread(p) or decision.warning, _alike(p.name, decision.levels)))
 
 
 def _constant(p: Profile) -> Decision:
@@ -331,9 +331,9 @@ def _as_given(p: Profile) -> Decision:
         return Decision(p.kind, error=f"column '{p.name}': {what}")
     if p.kind == "boolean" and p.n_distinct == 1 and p._texts is not None and (no := texts_of_no(p.gaps)):
         return _yes_no(p, p._texts[0].as_py(), no)
-    found = _categorical(p, "as given")
-    if p.kind == "boolean" and not found.error and len(found.levels) != 2:
-        few = ", ".join(repr(v) for v in found.levels[:5])
+    decision = _categorical(p, "as given")
+    if p.kind == "boolean" and not decision.error and len(decision.levels) != 2:
+        few = ", ".join(repr(v) for v in decision.levels[:5])
         what = f"given as boolean, which has two levels; found {p.counted}: {few}"
         return Decision(p.kind, error=f"column '{p.name}': {what}")
-    return Decision(p.kind, found.levels, "as given", "", found.error)
+    return Decision(p.kind, decision.levels, "as given", "", decision.error)

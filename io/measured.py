@@ -111,7 +111,7 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
     step = _resolution(values, cells) if resolution is None else resolution
     few = len(values) <= FEW_VALUES and cells.min() >= FEW_CELLS
     recurring = not step and len(values) <= RECURRING and np.median(cells) >= FEW_CELLS
-    found = Recording(step, few=h.whole and bool(few or recurring))
+    recording = Recording(step, few=h.whole and bool(few or recurring))
     suspects = ()
     if atoms is None:
         sentinels = _sentinels(values, cells)
@@ -123,7 +123,7 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
     if log is None:
         log = _is_log(values[rest], cells[rest], step) and values[-1] not in atoms
     rough = _roughness(values[rest], cells[rest], step) if h.whole else 0.0
-    return replace(found, atoms=tuple(atoms), suspects=suspects, log=log, roughness=rough)
+    return replace(recording, atoms=tuple(atoms), suspects=suspects, log=log, roughness=rough)
 
 
 def in_words(r: Recording, unit: str = "") -> str:
@@ -184,20 +184,20 @@ def _step_of_differences(values: np.ndarray) -> float:
 
 
 def _atoms(values: np.ndarray, cells: np.ndarray, n: int, step: float) -> list[float]:
-    found = []
+    atoms = []
     for i in np.flatnonzero((cells >= ATOM_SHARE * n) & (cells >= ATOM_CELLS)):
         near = np.r_[max(i - NEIGHBOURS, 0) : i, i + 1 : min(i + 1 + NEIGHBOURS, len(values))]
         if step:
             near = near[np.abs(values[near] - values[i]) < (NEIGHBOURS + 0.5) * step]
         if cells[i] >= ATOM_TIMES * cells[near].max(initial=0):
-            found.append(float(values[i]))
-    return found
+            atoms.append(float(values[i]))
+    return atoms
 
 
 def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
     if len(values) < 5:
         return ()
-    found = []  # the ends alone
+    sentinels = []  # the ends alone
     for end, next_one, others in ((0, 1, slice(1, None)), (-1, -2, slice(None, -1))):
         low, high = _quantiles(values[others], cells[others], (0.25, 0.75))
         gap = abs(values[end] - values[next_one])
@@ -206,8 +206,8 @@ def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
             and cells[end] >= SENTINEL_TIMES * cells[next_one]
             and gap > SENTINEL_GAP * (high - low)
         ):
-            found.append(float(values[end]))
-    return tuple(found)
+            sentinels.append(float(values[end]))
+    return tuple(sentinels)
 
 
 def missing_codes(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:

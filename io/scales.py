@@ -35,7 +35,8 @@ def columns_in(words: Sequence[str], names: Sequence[str]) -> list[str]:
 def asked(
     ordered: Sequence[str], unordered: Sequence[str], schema: Mapping[str, bool], names: Sequence[str]
 ) -> dict[str, bool]:
-    """By column, True where the user says that it is in order, False where not. Options count before the schema."""
+    """True for columns that the user calls ordered, False for unordered ones, by name. Options count before the
+    schema."""
     others = {} if NONE not in ordered or NONE in names else dict.fromkeys(names, False)
     return others | schema | dict.fromkeys(unordered, False) | dict.fromkeys(ordered, True)
 

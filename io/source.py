@@ -151,15 +151,15 @@ class TextSource:
 
     def describe(self, places: Sequence[Place]) -> list[str]:
         """Each place as 'FILE row R (line L)'; the line is looked up by reading the file again."""
-        wanted: dict[Path, set[int]] = {}
+        rows: dict[Path, set[int]] = {}
         for place in places:
-            wanted.setdefault(place.path, set()).add(place.row)
+            rows.setdefault(place.path, set()).add(place.row)
         lines = {}
         for path, dialect in zip(self.paths, self._dialects, strict=True):
-            if path in wanted and dialect.format == "csv":
-                lines |= {(path, row): line for row, line in _lines(path, dialect, wanted[path])}
-            elif path in wanted and dialect.typed.lines_above is not None:
-                lines |= {(path, row): row + dialect.typed.lines_above for row in wanted[path]}
+            if path in rows and dialect.format == "csv":
+                lines |= {(path, row): line for row, line in _lines(path, dialect, rows[path])}
+            elif path in rows and dialect.typed.lines_above is not None:
+                lines |= {(path, row): row + dialect.typed.lines_above for row in rows[path]}
         words = []
         for place in places:
             line = lines.get((place.path, place.row))
@@ -175,10 +175,10 @@ def _size(path: Path) -> int:
 def near(name: str, known: Iterable[str]) -> str:
     """' (did you mean ...?)' when something near `name` is known, else nothing."""
     known = list(known)
-    found = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
-    if not found:
+    matches = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
+    if not matches:
         return ""
-    return f" (did you mean '{next(k for k in known if k.lower() == found[0])}'?)"
+    return f" (did you mean '{next(k for k in known if k.lower() == matches[0])}'?)"
 
 
 def _read(
@@ -338,7 +338,7 @@ def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator
 
 
 def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
-    """The same by Python's csv module, which reads a quote after blanks as a quote; about five times slower."""
+    """Read with Python's csv module, which takes a quote after blanks for a quote; about five times slower."""
     ragged: list = []
     row, last = 0, ""
     try:

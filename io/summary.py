@@ -98,7 +98,7 @@ def by_kind(summary: ImportSummary) -> Iterator[str]:
         if c.kind == "ignored":
             reasons.setdefault(re.split("[:(]", c.reason)[0].strip(), []).append(c.name)
     for reason, names in reasons.items():
-        yield f"{counted(len(names), 'column')} left out, {reason}: {some(names)}"
+        yield f"{counted(len(names), 'column')} left out, {reason}: {first_of(names)}"
 
 
 def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
@@ -135,7 +135,7 @@ def named(names: Sequence[str], most: int = NAMED) -> str:
     return enumerated([f"'{name}'" for name in names[:most]] + [f"{len(names) - most:,} more"] * (len(names) > most))
 
 
-def some(names: Sequence[str]) -> str:
+def first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
@@ -150,11 +150,11 @@ def warnings(summary: ImportSummary, verbose: bool = False) -> list[str]:
 
 
 def _first_ones(alike: Iterable[list[str]]) -> Iterator[str]:
-    for found in alike:
-        if len(found) <= NAMED:
-            yield from found
+    for names in alike:
+        if len(names) <= NAMED:
+            yield from names
         else:
-            yield f"{found[0]} (and {len(found) - 1:,} more columns likewise; --verbose lists them)"
+            yield f"{names[0]} (and {len(names) - 1:,} more columns likewise; --verbose lists them)"
 
 
 def _content(c: ColumnSummary) -> str:
