@@ -46,7 +46,7 @@ class BlockLaw:
         return total
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
-        """The same given something else of other columns."""
+        """A copy given other known cells of other columns."""
         if given is None or not self.knows(given):
             return self.score(known)
         return self.score(known.join(given)) - self.score(given)

@@ -283,7 +283,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
 
 
 def _in_views(n_clusters: int, timing: Timing) -> str:
-    """So many clusters, in each of the sample's views."""
+    """The number of clusters, in each of the sample's views."""
     clusters = counted(n_clusters, "cluster")
     return clusters if timing.n_views == 1 else f"{clusters} in each of {timing.n_views} views"
 

@@ -42,7 +42,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Network:
-    """Between nodes, and between the ranks of one."""
+    """Latency and bandwidth between nodes, and between the ranks of one."""
 
     name: str
     latency_s: float
@@ -57,7 +57,8 @@ ONE_NODE = Network("one node", 2e-6, 10e9, ranks_per_node=1 << 30)
 
 @dataclass(frozen=True)
 class Design:
-    """Who does what. The defaults are this program; the others are what it was compared with."""
+    """Division of labour among ranks. The defaults are this program; the others are alternatives it was compared
+    with."""
 
     divided: bool = True  # hyperparameters and parameters are drawn by columns on all ranks, not on root
     tree: bool = True  # floating moments are merged up a tree over shards, and anchors by a minimum; not gathered

@@ -67,22 +67,22 @@ class Forecast:
         self.may_lack = {c.name for c in self.like.columns}
 
     def prepare(self) -> str:
-        kept, found = self.kept, representatives(self._run, self.kept)
-        wanted = evenly(kept, self._draws)
-        other = [None] * len(found.views)
+        kept, reference = self.kept, representatives(self._run, self.kept)
+        chosen = evenly(kept, self._draws)
+        other = [None] * len(reference.views)
         if self._groups is not None:
-            other = grouped(self._run, kept, found.views, self._groups)
-        every = [*found.views, *(r for r in other if r is not None)]
+            other = grouped(self._run, kept, reference.views, self._groups)
+        every = [*reference.views, *(r for r in other if r is not None)]
         self._grouped = [v for v, r in enumerate(other) if r is not None]  # views that have groups
-        self._predictor = p = Predictor(self._run, wanted, every, self._impute or self._complete)
+        self._predictor = p = Predictor(self._run, chosen, every, self._impute or self._complete)
         self.batch, self.n_draws = p.batch, p.n_draws
-        numbers = [str(len(r.sizes)) for r in found.views]
+        numbers = [str(len(r.sizes)) for r in reference.views]
         clusters = enumerated(numbers)
         clusters = f"{clusters} cluster{'s' * (clusters != '1')}"
         if self._run.several:
             clusters = f"{counted(len(numbers), 'view')} with {clusters}"
         return (
-            f"{p.n_draws} of {counted(len(kept), 'kept draw')}, {clusters} (cycle {found.cycle}); their statistics "
+            f"{p.n_draws} of {counted(len(kept), 'kept draw')}, {clusters} (cycle {reference.cycle}); their statistics "
             f"take {p.n_bytes / 2**20:,.1f} MiB"
         )
 
@@ -93,7 +93,7 @@ class Forecast:
         result = self._predictor(rows)
         n_views = len(result.views) - len(self._grouped)
         in_groups, result.views = result.views[n_views:], result.views[:n_views]
-        p, some = self._predictor, result.imputed if self._complete else {}
+        p, cells = self._predictor, result.imputed if self._complete else {}
         beside = {}
         for number, view in zip(_numbers(result), result.views):
             beside |= dict(zip((f"cluster{number}", f"p_cluster{number}"), view.cluster()))
@@ -106,7 +106,7 @@ class Forecast:
         return Predictions(
             columns,
             result.log_density,
-            {name: (cell.rows, cell.fill) for name, cell in some.items()},
+            {name: (cell.rows, cell.fill) for name, cell in cells.items()},
             beside,
         )
 
@@ -181,7 +181,7 @@ class Predictor:
     ):
         self.representatives, self.impute = views, impute
         self._which = run.data.latent.which
-        parts = {own.name for own in self._which.values()}
+        parts = {column.name for column in self._which.values()}
         self.columns = [c for c in run.columns if c.name not in parts]
         # labels in as few bytes as they need: the table is read once for all draws
         drawn = [replace(d, labels=[_small(z) for z in d.labels]) for _, d in run.states(wanted)]
@@ -262,11 +262,11 @@ class Predictor:
     ) -> Iterator[tuple[Pattern, Column | None]]:
         """The cells to predict. Of a column with atoms the rest is predicted where nobody knows which it is, not where
         it is an atom; the second of a pair is then the column of which it is."""
-        own = {column.name: column for column in view.components.categorical.columns}
+        columns = {column.name: column for column in view.components.categorical.columns}
         for p in patterns(view.components, rows):
             which = self._which.get(p.kind.members(p.column)[0].name)
             if which is not None:
-                which, name = own[which.name], p.kind.members(p.column)[0].name
+                which, name = columns[which.name], p.kind.members(p.column)[0].name
                 known = np.isin(p.rows, holes.get(name, ()))
                 p = replace(p, rows=p.rows[known], x=p.x[known])
             if len(p.rows):
@@ -274,7 +274,7 @@ class Predictor:
 
     def _home(self, column: Column) -> tuple[str, int]:
         """The table's column that a column is a part of, and where its averages begin among that one's."""
-        return next(((name, 2) for name, own in self._which.items() if own.name == column.name), (column.name, 0))
+        return next(((name, 2) for name, part in self._which.items() if part.name == column.name), (column.name, 0))
 
     def _holes(self, rows: Rows) -> dict[str, np.ndarray]:
         """Rows with a missing cell, by column; columns without any are left out."""

@@ -62,12 +62,12 @@ class Asked:
         return [law for group in self._groups(names, some) for law in self._laws(group, names)]
 
     def _whole(self, names: Collection[str]) -> set[str]:
-        """With all columns of the blocks that some of them are in."""
+        """Names completed by all columns of the blocks that some of them are in."""
         blocks = {self.joint[name] for name in names if name in self.joint}
         return {*names, *(name for name, block in self.joint.items() if block in blocks)}
 
     def labelled(self, names: Collection[str], places: np.ndarray | None = None) -> Iterator[DrawLaw]:
-        """The same one by one, with the clusters of training rows: of all, or of those at some places, ascending."""
+        """Draws one by one, with the clusters of training rows: of all, or of those at `places`, ascending."""
         names = self._whole(names)
         for group in self._groups(names):
             yield from self._laws(group, names, slice(None) if places is None else places)

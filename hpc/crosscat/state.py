@@ -58,7 +58,7 @@ def exchange(
     columns: Mapping[str, np.ndarray],
     parameters: Parameters,
 ) -> tuple[Weights, Hyper, Parameters]:
-    """Everybody's draws on every rank: a broadcast, and one message a rank for each kind of column.
+    """Share all draws with every rank: a broadcast, and one message a rank for each kind of column.
 
     n_kept: K1, instantiated clusters; n_tails: how many tails have a weight of their own. weights: root's. columns,
     parameters: hyperparameters and parameters of this rank's columns.

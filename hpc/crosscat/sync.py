@@ -138,7 +138,7 @@ def total_statistics(
 def statistics(
     comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Statistics:
-    """The same on every rank. Collective."""
+    """Statistics on every rank. Collective."""
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
     add_up(comm, [total])

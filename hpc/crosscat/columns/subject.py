@@ -1,4 +1,4 @@
-"""Some columns by themselves, wherever their cells are held: what a move asks them about partitions of the rows."""
+"""Subset of the columns, wherever their cells are held, whose likelihood under partitions of the rows a move needs."""
 
 from __future__ import annotations
 

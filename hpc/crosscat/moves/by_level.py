@@ -33,11 +33,11 @@ def by_level(ledger: Ledger) -> None:
     steps = min(BY_LEVEL, max(1, LEVEL_ROWS // int(ledger.components.categorical.offsets[-1])))
     coins = generator(**ledger.stream(Purpose.BY_LEVEL)).random(steps)
     splits = coins < _splits(ledger)
-    for step, found in ledger.steps(splits, _weigh):
+    for step, weights in ledger.steps(splits, _weigh):
         if splits[step]:
             _split(ledger, step, _stream(ledger, step))
         else:
-            _merge(ledger, *found)
+            _merge(ledger, *weights)
 
 
 def _stream(ledger: Ledger, step: int) -> np.random.Generator:
@@ -71,10 +71,10 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     k, log_u = ledger.n_labels, np.log(stream.random())
     cluster, column = int(stream.integers(k)), int(stream.integers(len(ledger.components.categorical)))
     sides = _dealt(ledger, cluster, column, SPREAD[int(stream.integers(len(SPREAD)))], step, stream)
-    found, accepted = ledger.total_sides(sides, np.zeros(k, np.int64), [cluster]), False
-    if not (found.size > 0).all():
+    dealt, accepted = ledger.total_sides(sides, np.zeros(k, np.int64), [cluster]), False
+    if not (dealt.size > 0).all():
         return
-    whole, one = ledger.column[cluster], ledger.enter(found)
+    whole, one = ledger.column[cluster], ledger.enter(dealt)
     if ledger.comm.rank == 0:
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         log_sides = _log_sides(ledger, [one, one + 1], 0)[1]

@@ -122,7 +122,7 @@ class Ledger:
         return self._found[work, of]
 
     def gains(self, label: int) -> Gains:
-        """Not to be changed."""
+        """Gains of merging a cluster with each other one; read-only."""
         return self.gains_of([label])[0]
 
     def judged(self, streams: Sequence[np.random.Generator], judge: Callable[..., T | None]) -> list[T | None]:
@@ -187,13 +187,13 @@ class Ledger:
         while after < len(splits):
             column, merges = list(self.column), after + np.flatnonzero(~splits[after:])
             cut = np.arange(self.comm.size + 1) * len(merges) // self.comm.size
-            found = np.zeros((len(merges), 1 + FOUND))
+            weights = np.zeros((len(merges), 1 + FOUND))
             mine = range(cut[self.comm.rank], cut[self.comm.rank + 1])
             for i, numbers in zip(mine, weigh(self, merges[mine.start : mine.stop].tolist())):
                 if numbers is not None:
-                    found[i, : 1 + len(numbers)] = True, *numbers
-            self.comm.share_rows(found, cut)
-            found_of = dict(zip(merges.tolist(), found.tolist()))
+                    weights[i, : 1 + len(numbers)] = True, *numbers
+            self.comm.share_rows(weights, cut)
+            found_of = dict(zip(merges.tolist(), weights.tolist()))
             while after < len(splits) and self.column == column:
                 step, after = after, after + 1
                 proposed, *numbers = found_of.get(step, [True])
@@ -255,7 +255,7 @@ class Ledger:
         return everywhere
 
     def sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
-        """As kernels.split.sides: each row's label 2 g + side, and log q of every group's sides."""
+        """Draw sides as kernels.split.sides does: each row's label 2 g + side, and log q of every group's sides."""
         offsets = self.components.categorical.offsets
         return kernels.sides(rows, z, ids, group, given, seeds, odds, offsets, **self.stream(purpose, sub))
 
@@ -279,9 +279,9 @@ def _gains(ledger: Ledger, labels: Sequence[int]) -> dict[int, Gains]:
     whole = each if len(labels) == 1 else each.take(np.tile(np.arange(len(each)), len(labels)))
     joined = ledger.components.union(whole, each.take(np.repeat(labels, 1 if len(labels) == 1 else len(each))))
     log_f = ledger.components.log_marginal_clusters(ledger.hyper, joined)
-    found = {}
+    gains = {}
     for label, size, log_f_of in zip(labels, joined.size.reshape(-1, len(each)), log_f.reshape(-1, len(each))):
         gain = log_f_of - (alone + alone[label])
         gain[label] = -np.inf
-        found[label] = Gains(size, log_f_of, gain)
-    return found
+        gains[label] = Gains(size, log_f_of, gain)
+    return gains

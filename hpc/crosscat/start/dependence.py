@@ -68,11 +68,11 @@ def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
     ends = np.concatenate([[0], np.cumsum(n_levels + 1)])
     cells = np.where(codes < 0, n_levels, codes).astype(np.uint8)  # missing cells come last
     cells = Rows(cells, np.empty((len(rows), 0), np.uint16), np.empty((len(rows), 0)), np.empty((len(rows), 0)))
-    found = [_told(kernels.accumulate(cells, z, n, ends)[1], ends) for z, n in zip(codes.T.copy(), n_levels)]
-    return np.maximum(found, np.transpose(found))
+    shared = [_information(kernels.accumulate(cells, z, n, ends)[1], ends) for z, n in zip(codes.T.copy(), n_levels)]
+    return np.maximum(shared, np.transpose(shared))
 
 
-def _told(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+def _information(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Information of one column about each, (C,), from counts (levels of all columns, levels of the one)."""
     counts = counts.astype(float)
     counts[ends[1:] - 1] = 0.0

@@ -83,12 +83,12 @@ class Better(Move):
         return self._accepted({0: (a, of_a.drawn), 1: (b, of_b.drawn)}) if better else None
 
     def _two(self) -> tuple[tuple[int, int], list[np.ndarray], list[Rowwise]]:
-        """Two views: their numbers, units and partitions."""
+        """Draw two views: their numbers, units and partitions."""
         pair, _ = self._pair(self.stream.random())
         return pair, [np.flatnonzero(self.where == v) for v in pair], of_views([self.views[v] for v in pair])
 
     def _exchange(self):
-        """Two views are dealt to sides anew."""
+        """Deal the units of two views to sides afresh."""
         (i, j), (a, b), present = self._two()
         own = np.sort(np.concatenate([a, b]))
         f, g = (int(np.searchsorted(own, self.stream.choice(units))) for units in (a, b))

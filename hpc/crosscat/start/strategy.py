@@ -217,7 +217,7 @@ def growth_in_words(config: Config, n_rows: int) -> str:
 
 
 def counting_in_words(config: Config) -> str:
-    """From which cycle draws count."""
+    """Describe the cycle from which draws count."""
     if config.burn_in >= config.run.cycles:
         return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
     later = ", once all rows are in" if config.of(Anneal).schedule == "seconds" else ""
