@@ -53,13 +53,13 @@ class Rules(Protocol):
     def rules(
         self, sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report
     ) -> None:
-        """Reports what no key alone can say. Sections that are not valid in themselves are missing."""
+        """Report violations that involve several keys. Sections that are not valid in themselves are missing."""
 
     def without_effect(self, sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
         """Keys, as ("run", "seed"), that nothing looks at, each with the setting that makes it so."""
 
     def against_table(self, config: Config, columns: Mapping[str, Column], report: Report) -> None:
-        """Reports what does not fit the table's columns."""
+        """Report settings that do not fit the table's columns."""
 
 
 @dataclass
@@ -106,7 +106,7 @@ class Chain(Protocol):
         """The state before the first cycle."""
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
-        """One cycle or several, `limit` at most. word: this rank's small integers, to be summed over ranks."""
+        """Run one cycle or several, `limit` at most. word: this rank's small integers, to be summed over ranks."""
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
         """State for a checkpoint: the arrays of each of this rank's shards, and the values that all ranks share."""
@@ -115,7 +115,7 @@ class Chain(Protocol):
         """Bring the chain to such a state."""
 
     def draws(self, folder: Path, run: str, guard: Guard) -> Draws | None:
-        """Where draws are kept that are no rows of the trace; root alone. guard: see `io.segments.Segments`."""
+        """Store of kept draws that are not rows of the trace; root alone. guard: see `io.segments.Segments`."""
 
     def in_words(self) -> list[str]:
         """Describe how the chain starts or resumes, and from which cycle its draws count; root alone."""
@@ -167,7 +167,7 @@ class Posterior(Protocol):
         """True if the report advises against using the result yet, since chains contradict each other."""
 
     def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many of the kept draws, evenly spaced, one by one."""
+        """Iterate over kept draws: at most so many, evenly spaced."""
 
 
 class Predictive(Protocol):
@@ -317,7 +317,7 @@ class Asked(Protocol):
     refused: Mapping[str, str]  # those of them that cannot, each with the reason
     joint: Mapping[str, str]  # of columns that are modelled in a block its name
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
-    answers: Collection[str] | None  # the columns that there is a law of, given all others; None: any, given any
+    answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any
     shares: str  # what `DrawLaw.shared` is, in words
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
     n_kept: int  # draws there are
@@ -350,8 +350,8 @@ class Queries(Protocol):
     """Door to questions about the kept draws of a run."""
 
     def ask(self, run: Posterior, draws: int | None) -> Asked:
-        """At most so many of its kept draws, evenly spaced. Raises ConfigError with the reason where this kind of model
-        has no answers."""
+        """Open at most so many of the kept draws, evenly spaced. Raises ConfigError with the reason if this kind of
+        model has no answers."""
 
 
 class Check(Protocol):

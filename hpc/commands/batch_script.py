@@ -38,10 +38,9 @@ class Job:
 
 
 def clock(seconds: float) -> str:
-    """As sbatch takes it: days-hours:minutes:seconds.
+    """A length of time as sbatch takes it: days-hours:minutes:seconds.
 
-    >>> clock(129600)
-    '1-12:00:00'
+    >>> clock(129600) '1-12:00:00'
     """
     minutes, s = divmod(int(seconds), 60)
     hours, m = divmod(minutes, 60)

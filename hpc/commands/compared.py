@@ -26,7 +26,7 @@ def compared(sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | 
 
 
 def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Report:
-    """The same of runs that are opened already."""
+    """Compare runs that are opened already."""
     same_table([run.chains[0].home for run in runs])
     names = names_of(sides)
     opened = [

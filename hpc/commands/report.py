@@ -137,8 +137,8 @@ def text_of(made: Report) -> str:
 
 
 def write(folder: Path, made: Report) -> None:
-    """Its files, all of them or none; the folder is made. Reports that lie in folders of it come first. Raises
-    ConfigError, CheckpointError."""
+    """Write the files of a report, all of them or none, and make the folder. Reports in folders of it come first.
+    Raises ConfigError, CheckpointError."""
     for name in made.beside:
         check_folder(folder / name)
     for name, report in made.beside.items():

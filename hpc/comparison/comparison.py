@@ -21,8 +21,8 @@ from mpibayes.hpc.run.identity import read_provenance
 
 @dataclass(frozen=True)
 class Side:
-    """One run, or several that are chains of one posterior. name: what tells its directory from the others' (`homes`,
-    as the user gave them); made: its own report."""
+    """One run, or several that are chains of one posterior. name: distinguishes its directory from the others'
+    (`homes`, as the user gave them); made: its own report."""
 
     name: str
     homes: Sequence[str]

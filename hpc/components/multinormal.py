@@ -142,7 +142,7 @@ class Predictive:
 
 
 def default_grids(width: int) -> dict[str, np.ndarray]:
-    """Where the hyperparameters of a block of so many columns are learned when nothing else is said."""
+    """Grids on which the hyperparameters of a block of so many columns are learned by default."""
     return dict(zip(NAMES, (normal.KAPPA_GRID, width - 1 + normal.NU_GRID, normal.VARIANCE_GRID)))
 
 
@@ -346,7 +346,7 @@ class Multinormal:
         return np.array([b.start for b in self.blocks]).reshape(-1, 3)
 
     def prior(self, wishart: np.ndarray) -> dict[str, np.ndarray]:
-        """With the locations and the diagonals of S_0 of all blocks, side by side."""
+        """Prior with the locations and the diagonals of S_0 of all blocks, side by side."""
         none = np.zeros(0)
         mean = np.concatenate([none, *(b.mean for b in self.blocks)])
         spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])

@@ -111,6 +111,6 @@ class Config:
         return self.places.where(key)
 
     def changed(self, section: str, **values: Any) -> Config:
-        """The same with other values of some keys, which are not checked again."""
+        """A copy with other values of some keys, which are not validated again."""
         new = self.sections[section].model_copy(update=values)
         return replace(self, sections={**self.sections, section: new})

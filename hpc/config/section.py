@@ -25,7 +25,7 @@ class Section(BaseModel):
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """By key, the entries of a value that hold where they are not given, for those that follow from other keys."""
+        """Defaults of the entries of a section's values that follow from other keys, by key."""
         return {}
 
 

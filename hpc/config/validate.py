@@ -72,10 +72,10 @@ def _near(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 class _Check:
-    """A document is held against the sections of its family.
+    """Validation of a document against the sections of its family.
 
-    Of a family that there is not (None), which is reported already, these are the sections that all families have, and
-    of others, whichever family they are of, those that the document has. Whether it should is not known.
+    With an unknown family (None), which is reported already, the sections are those that all families have, and those
+    sections of any family that the document has; whether they belong in it is not known.
     """
 
     def __init__(self, family: str | None, document: dict[str, Any], report: Report):
@@ -90,7 +90,7 @@ class _Check:
             self.named = shared.NAMED
 
     def strangers(self, document: dict[str, Any]) -> None:
-        """Reports sections that the family does not have, and what is no section."""
+        """Report sections that the family does not have, and values in the place of sections."""
         for name, given in document.items():
             if name in self.sections or name in self.named:
                 self._is_section((name,), given)

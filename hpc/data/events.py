@@ -35,7 +35,7 @@ class Events:
         return len(self.codes)
 
     def take(self, index: np.ndarray) -> Events:
-        """Some of the events."""
+        """Select some of the events."""
         sets = None if self.sets is None else self.sets[index]
         low, high = (a[index] if len(a) else a for a in (self.low, self.high))
         return Events(self.column, self.codes[index], sets, low, high)
@@ -50,12 +50,13 @@ class Known:
     of: Mapping[str, tuple[Events, np.ndarray]]
 
     def take(self, index: np.ndarray | slice) -> Known:
-        """Some of the rows."""
+        """Known cells of some rows."""
         taken = {name: (events, which[index]) for name, (events, which) in self.of.items()}
         return Known(len(np.zeros(self.n_rows, np.int8)[index]), taken)
 
     def block(self, rows: slice) -> Known:
-        """Some consecutive rows, without events that none of them has where there are more events than rows."""
+        """Known cells of consecutive rows; where there are more events than rows, without events that none of them
+        has."""
         taken = self.take(rows)
         of = {}
         for name, (events, which) in taken.of.items():
@@ -70,7 +71,7 @@ class Known:
         return Known(taken.n_rows, of)
 
     def only(self, names: Sequence[str]) -> Known:
-        """Some of the columns, as far as they are there."""
+        """Known cells of these columns, as far as there are any."""
         return Known(self.n_rows, {name: self.of[name] for name in names if name in self.of})
 
     def without(self, names: Sequence[str]) -> Known:
@@ -83,7 +84,7 @@ class Known:
         return Known(n, {**self.repeat(n).of, **other.repeat(n).of})
 
     def repeat(self, n: int) -> Known:
-        """The same for n rows, of one row."""
+        """Known cells of n rows, from those of one row."""
         if self.n_rows == n:
             return self
         return Known(n, {name: (events, np.repeat(which, n)) for name, (events, which) in self.of.items()})
@@ -119,7 +120,7 @@ def of_values(column: Column, values: np.ndarray) -> Events:
 
 
 def of_range(column: Column, low: float, high: float) -> Events:
-    """One event: a recorded number from low to high, both among them. Raises ValueError where there is none."""
+    """One event: a recorded number from low to high, both included. Raises ValueError if there is none."""
     if not low <= high:
         raise ValueError(f"{low:g} is above {high:g}")
     atoms = np.array(column.atoms)
@@ -136,5 +137,5 @@ def of_levels(column: Column, codes: Sequence[int]) -> Events:
 
 
 def everyone(events: Mapping[str, Events]) -> Known:
-    """One row of which these hold, each of one event."""
+    """Known cells of one row, from one event of each column."""
     return Known(1, {name: (e, np.zeros(1, np.intp)) for name, e in events.items()})

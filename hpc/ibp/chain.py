@@ -221,7 +221,7 @@ class Buffet:
         return owned
 
     def _places(self) -> np.ndarray:
-        """Where the features that there are stand among those that were counted."""
+        """Places of the present features among those that were counted."""
         return np.searchsorted(self.counted, self.slots)
 
     def _weights(self, key: dict[str, int], private: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

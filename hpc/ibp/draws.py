@@ -173,7 +173,7 @@ class Posterior(KeptChains):
         return contradicted(len(self.chains), summary_of([c.later()["log_joint"] for c in self.chains]).r_hat)
 
     def require_kept(self) -> list[tuple[int, int]]:
-        """The same; ConfigError where there is none."""
+        """The kept draws; ConfigError where there is none."""
         kept = self.kept()
         if not kept:
             raise ConfigError(
@@ -198,6 +198,6 @@ class Posterior(KeptChains):
                     yield i, draw
 
     def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many kept draws, evenly spaced, as distributions over rows."""
+        """Kept draws as distributions over rows: at most so many, evenly spaced."""
         for _, draw in self.states(evenly(self.kept(), most)):
             yield Predictive(self.cells, draw.law())

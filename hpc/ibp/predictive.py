@@ -296,7 +296,7 @@ class Predictive:
         return self.scored(rows)[0]
 
     def scored(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """The same, and about the share of the density that was left out, (n,): 0 up to ENUMERATED features."""
+        """Log densities, and about the share of the density that was left out, (n,): 0 up to ENUMERATED features."""
         x = self.cells.of(rows)
         density, neglected = self.law.log_density(x)
         return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), neglected

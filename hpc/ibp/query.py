@@ -67,7 +67,7 @@ class Asked:
     def labelled(
         self, names: Collection[str], places: np.ndarray | None = None, some: slice = slice(None), rows: bool = True
     ) -> Iterator[FeatureLaw]:
-        """The same one by one, with the features of training rows."""
+        """Draws one by one, with the features of training rows."""
         for _, draw in self.run.states(self._wanted[some]):
             if len(draw) > MOST:
                 raise ConfigError(

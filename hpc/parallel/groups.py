@@ -44,7 +44,7 @@ class Groups:
         self._heard: list[str] = []
 
     def heard(self) -> str | None:
-        """Why another group has ended before its time, if one has."""
+        """Reason why another group has ended early, if one has."""
         while self.several and (words := self.world.hear()) is not None:
             self._heard.append(words)
         return self._heard[0] if self._heard else None

@@ -36,7 +36,7 @@ def shard_sum(comm: Communicator, parts: Sequence[np.ndarray], shape: tuple[int,
 def shard_sum_everywhere(
     comm: Communicator, parts: Sequence[np.ndarray], shape: tuple[int, ...], n_shards: int
 ) -> np.ndarray:
-    """The same on every rank. Collective."""
+    """Sum over shards, on every rank. Collective."""
     total = shard_sum(comm, parts, shape, n_shards)
     comm.broadcast(total)
     return total

@@ -56,7 +56,7 @@ class Schedule:
 
 
 def grouped(n_ranks: int, n_chains: int, n_groups: int) -> Schedule:
-    """So many groups of ranks, as even as can be."""
+    """Divide the ranks into groups of nearly equal size."""
     each, more = divmod(n_ranks, n_groups)
     return Schedule(tuple(each + (g < more) for g in range(n_groups)), n_chains)
 

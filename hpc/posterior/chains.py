@@ -173,7 +173,7 @@ class KeptChains:
 
 
 def begun(home: Path) -> list[Path]:
-    """The directories of a run's chains that have cycles: one may still search while another is looked at."""
+    """Directories of a run's chains that have cycles: one may still search while another is looked at."""
     return [folder for folder in chain_directories(home) if list_segments(folder / TRACE)]
 
 
@@ -234,7 +234,7 @@ def burn_in_of(run_dir: str | Path) -> int:
 
 
 def evenly(items: Sequence, most: int) -> list:
-    """At most `most` of the items, evenly spaced, the last among them."""
+    """Select at most `most` of the items, evenly spaced, with the last one."""
     if len(items) <= most:
         return list(items)
     return [items[i] for i in np.ceil(np.arange(1, most + 1) * len(items) / most).astype(int) - 1]

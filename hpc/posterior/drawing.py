@@ -109,7 +109,7 @@ def styled(draw):
 
 
 def styled_figure(draw):
-    """The same as matplotlib's Figure, which a notebook shows."""
+    """A styled matplotlib Figure, which a notebook shows."""
 
     @functools.wraps(draw)
     def styled(*args, **kwargs):

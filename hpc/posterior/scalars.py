@@ -19,8 +19,8 @@ ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
 
 @dataclass(frozen=True)
 class ScalarSummary:
-    """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few
-    draws); r_hat is MOST_R_HAT at most."""
+    """Summary of one quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`,
+    few draws); r_hat is MOST_R_HAT at most."""
 
     mean: float
     sd: float

@@ -138,7 +138,7 @@ def span(values: Sequence[int], noun: str = "") -> str:
 
 
 def fixed(x: float, digits: int) -> str:
-    """So many digits after the point; - for a number that does not exist."""
+    """A number with so many digits after the point; - for one that does not exist."""
     return f"{x:,.{digits}f}" if np.isfinite(x) else "-"
 
 
@@ -211,7 +211,7 @@ def commands_in_words(commands: Sequence[tuple[str, str]]) -> list[Any]:
 
 
 def sentence(text: str) -> str:
-    """With a large letter and a full stop."""
+    """A text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text and text[-3:] != "..." else text
 
 
@@ -229,7 +229,7 @@ def use_it(run: Any, sound: str) -> list[str]:
 
 
 def finite(value: Any) -> Any:
-    """For JSON, which has no NaN."""
+    """A number for JSON, which has no NaN."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 

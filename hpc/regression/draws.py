@@ -40,7 +40,7 @@ class Posterior(KeptChains):
         return [self._as_classes(c.trace["theta"][c.trace["cycle"] > c.burn_in]) for c in self.chains]
 
     def contradicted(self) -> bool:
-        """By R-hat of the coefficients alone: the report's second opinion looks at all rows."""
+        """True by R-hat of the coefficients alone: the report's second opinion looks at all rows."""
         from mpibayes.hpc.posterior.scalars import summary_of
         from mpibayes.hpc.regression.report.coefficients import centred
         from mpibayes.hpc.regression.report.mixing import contradicted
@@ -52,9 +52,9 @@ class Posterior(KeptChains):
         return contradicted(len(draws), np.array(r_hat))
 
     def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many draws, evenly spaced in each chain and as many of each, as distributions over rows.
+        """Draws as distributions over rows: at most so many, evenly spaced in each chain and as many of each.
 
-        Raises CheckpointError where the scale of the t distribution is in a checkpoint that is gone.
+        Raises CheckpointError if the scale of the t distribution is in a checkpoint that is gone.
         """
         likelihood, share = self.likelihood, max(1, most // len(self.chains))
         for c in self.chains:
@@ -91,9 +91,9 @@ class Posterior(KeptChains):
 
     @property
     def likelihood(self) -> Likelihood:
-        """With the scale of the t distribution in units of y.
+        """The likelihood, with the scale of the t distribution in units of y.
 
-        Raises CheckpointError where that is in a checkpoint that is gone.
+        Raises CheckpointError if that is in a checkpoint that is gone.
         """
         s, d = self.settings, self.design
         scale = 1.0

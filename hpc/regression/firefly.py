@@ -162,8 +162,8 @@ class Firefly:
     # --- cycles -------------------------------------------------------------------------------------------------------
 
     def advance(self, n_cycles: int) -> dict[str, np.ndarray] | None:
-        """So many cycles; what they came to, on root: theta (n, P), or softmax (n, K, D), lp, log_posterior,
-        acceptance_rate, step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
+        """Run so many cycles; returns on root: theta (n, P), or softmax (n, K, D), lp, log_posterior, acceptance_rate,
+        step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
         """
         values = self._room(n_cycles)
         done, every = 0, self.posterior_every
@@ -226,7 +226,8 @@ class Firefly:
         return min(every, max(2, s.burn_in // IN_BURN_IN)) if self.cycles < s.burn_in else every
 
     def _refresh(self) -> int:
-        """Begin a cycle with a step of theta on all rows, z integrated out, and draw z anew; likelihoods looked at."""
+        """Begin a cycle with a step of theta on all rows, z integrated out, and redraw z; returns the number of
+        likelihoods evaluated."""
         s, p, cycle = self.settings, self.problem, self.cycles + 1
         adapting = cycle <= s.burn_in
         step = self.full_tuning[STEP if adapting else STEP_AVERAGE]
@@ -245,7 +246,7 @@ class Firefly:
 
     @property
     def _q_factor(self) -> float:
-        """For the kernels: q M / N, or minus a fixed q."""
+        """Factor of q for the kernels: q M / N, or minus a fixed q."""
         return PROPOSED if self.settings.q == "auto" else -float(self.settings.q)
 
     def _run(self, n: int, out: dict[str, np.ndarray]) -> None:

@@ -34,22 +34,23 @@ class Prior:
         return cls(kind, scale, np.zeros(n_parameters, bool))
 
     def with_intercepts(self, where: np.ndarray, scale: float) -> Prior:
-        """With these, (P,) bool, as intercepts of this standard deviation; a flat prior is flat in them too."""
+        """A copy with these coefficients, (P,) bool, as intercepts of this standard deviation; a flat prior is flat in
+        them too."""
         scale = np.inf if self.kind == "flat" else scale
         return replace(self, scale=np.where(where, scale, self.scale), intercepts=np.array(where, bool))
 
     def rescaled(self, scale: float) -> Prior:
-        """With this scale of all coefficients but intercepts and flat ones."""
+        """A copy with this scale of all coefficients but intercepts and flat ones."""
         return replace(self, scale=np.where(self.intercepts | self.flat, self.scale, scale))
 
     def proper(self, scale: float) -> Prior:
-        """With this scale where it is flat; Gaussian where it is flat in all."""
+        """A copy with this scale where the prior is flat; Gaussian where it is flat in all."""
         kind = "gaussian" if self.kind == "flat" else self.kind
         return replace(self, kind=kind, scale=np.where(self.flat, scale, self.scale))
 
     @property
     def flat(self) -> np.ndarray:
-        """In which coefficients there is no prior, (P,) bool."""
+        """Mask of the coefficients without a prior, (P,) bool."""
         return np.isinf(self.scale)
 
     @property
@@ -63,7 +64,7 @@ class Prior:
         return np.where(self.gaussian, KINDS.index("gaussian"), KINDS.index(self.kind)).astype(np.int32)
 
     def in_words(self) -> str:
-        """For a log."""
+        """Describe the prior for a log."""
         if self.flat.all():
             return "flat prior"
         laws = [(self.kind, self.scale[~self.intercepts]), ("gaussian", self.scale[self.intercepts])]

@@ -110,7 +110,7 @@ class Ascent:
         self._look()
 
     def cycle(self) -> None:
-        """One step; none where the chain stands still, or has left its domain."""
+        """Take one step; none if the chain has converged or left its domain."""
         before, t = self.bound, self.cycles + 1
         if self.still() or self.broken:
             self.cycles, self.guarded = t, 0

@@ -47,7 +47,7 @@ def assigned(run: Posterior, law: Law) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _assigned(run: Posterior, law: Law, rows: Callable[[int, int], Rows], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same of n rows; rows(start, stop) reads some of them."""
+    """Most probable component and its probability for n rows; rows(start, stop) reads some of them."""
     number, probability = np.empty(n, np.int64), np.empty(n)
     for start in range(0, n, BATCH):
         stop = min(start + BATCH, n)

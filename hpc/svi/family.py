@@ -74,7 +74,7 @@ def advanced(ascent: Ascent, word: Sequence[int], limit: int, every: int) -> tup
 
 
 def problem_of(ascent: Ascent) -> str:
-    """Why a chain cannot go on; on root."""
+    """Reason why a chain cannot continue; on root."""
     if ascent.broken:
         return 'noise took a parameter out of its domain; set step.guard = "shrink"'
     if np.isfinite(ascent.bound_of_batch):

@@ -13,7 +13,7 @@ from mpibayes.text import counted, import_again
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
     common_rules(sections, report)
     step = sections.get("step")
     noisy = step is not None and step.noise != "none"
@@ -59,7 +59,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """Reports columns that a Gaussian mixture cannot have, and degrees of freedom that are too few for them."""
+    """Report columns that a Gaussian mixture cannot have, and too few degrees of freedom for them."""
     used = [column for name, column in columns.items() if name not in config.unused]
     for column in used:
         key, leave = ("columns", column.name), f"set columns.{bare(column.name)}.use = false"

@@ -2,7 +2,7 @@
 
 A step goes from the parameter to (1 - rate) old + rate target. Without noise that is a mean of two points of an open
 convex cone, and stays there. With noise it may leave: a count falls below zero, a precision is no longer positive
-definite. So the step is split into what it is without noise, and what noise adds; of that as much is used as leaves the
+definite. So the step is split into its value without noise and the noise; of the noise as much is used as leaves the
 fraction KEPT of the former.
 """
 

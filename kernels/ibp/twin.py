@@ -171,7 +171,7 @@ class Tail:
         return np.array(list(self.columns.values()), bool).reshape(len(self.columns), self.n).T
 
     def refresh(self, rows, features):
-        """Nothing: V and the means are always fresh."""
+        """Do nothing: V and the means are always fresh."""
 
     # --- the rules ---
 
@@ -184,7 +184,7 @@ class Tail:
         return log(m / (self.others - m))
 
     def order(self, n):
-        """In which order a row is asked about n features; one word of its own each."""
+        """Order in which a row is asked about n features; one word of its own each."""
         return self.words.below(n)
 
     def given_the_others(self):

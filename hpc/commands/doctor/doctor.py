@@ -119,7 +119,7 @@ class _Child:
         os.close(report)
 
     def next(self, check: Check) -> Finding:
-        """Its finding; when time is up or the child is dead, that, and `gone` is set."""
+        """Finding of this check; after a timeout or the child's death a finding that says so, and `gone` is set."""
         limit = time.monotonic() + check.limit
         while b"\n" not in self._text:
             left = limit - time.monotonic()

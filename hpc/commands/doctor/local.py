@@ -183,7 +183,7 @@ def written(directory: Path) -> Finding:
 
 
 def file_system(place: Path) -> str:
-    """Its type, as in /proc/mounts."""
+    """Type of the file system, as in /proc/mounts."""
     best = ("", "an unknown file system")
     with contextlib.suppress(OSError):
         for line in Path("/proc/mounts").read_text().splitlines():

@@ -29,7 +29,8 @@ SIZES = {"8 B": 8, "1 KB": 1024, "1 MB": 1 << 20}
 
 
 def checks(directory: Path, seconds: float, patience: float) -> list[Check]:
-    """In one process, since they share what MPI has started. patience: how much later root may come, in seconds."""
+    """Checks on all ranks, in one process, since they share the started MPI. patience: seconds by which root may be
+    late."""
     ranks = Ranks(directory, seconds)
     hint = "launcher and MPI library do not match, or a rank did not start: " + "; ".join(mpi.MATCHING)
     listed = [
@@ -75,7 +76,7 @@ class Ranks:
         return Finding("mpi", OK, f"{name}, one process; to examine more: mpirun -n N mpibayes doctor")
 
     def same(self) -> Finding:
-        """One program on all ranks."""
+        """Check that all ranks run the same program."""
         mine = f"mpibayes {mpibayes.__version__}, Python {platform.python_version()}, NumPy {np.__version__}"
         everyone = self.comm.collect(mine)
         odd = [rank for rank, text in enumerate(everyone) if text != everyone[0]]

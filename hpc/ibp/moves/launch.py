@@ -1,4 +1,4 @@
-"""Where births and splits come from: a few rows on root, and one or two features fitted to what is left of them.
+"""Launches of births and splits: a few rows on root, and one or two features fitted to their residuals.
 
 A launch is a function of keyed words and of the features that both sides of a move have in common, so that the reverse
 of a move finds the same one (docs/math.md 7.7).
@@ -65,7 +65,7 @@ def keyed_rows(ledger: Ledger, move: int) -> list[np.ndarray]:
 
 
 def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
-    """The same among the rows that `owns` says, bool (n,) of each shard, `size` in all."""
+    """Rows that shape a launch among those of the masks `owns`, bool (n,) of each shard, with `size` owners in all."""
     owners = [np.flatnonzero(has) for has in owns]
     if size <= OWNERS:
         return owners

@@ -50,7 +50,7 @@ class Columns:
         return len(self.slots)
 
     def place(self, slots: Sequence[int]) -> np.ndarray:
-        """Where these are, (J,) int64."""
+        """Places of these slots, (J,) int64."""
         places = {slot: i for i, slot in enumerate(self.slots.tolist())}
         return np.array([places[int(slot)] for slot in slots], np.int64)
 

@@ -46,7 +46,8 @@ class Combination:
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """One chain after burn-in, but for cycles and seconds, which are all of it. averaged: of AVERAGED what there is."""
+    """Summary of one chain after burn-in; cycles and seconds are of the whole chain. averaged: the available ones of
+    AVERAGED."""
 
     name: str
     cycles: int

@@ -39,10 +39,10 @@ class Found:
 
 
 def leave_out(chain: Buffet, slot: int | None = None, attempt: int = 0, support: float = 0.0) -> bool:
-    """One feature is left out; whether that was better, and so was kept.
+    """Leave out one feature; return True if that was better, and so was kept.
 
-    slot: which one; None: one that is drawn. attempt: which of this cycle, for its draws. support: what the log
-    posterior may lose by it.
+    slot: of the feature; None: a random one. attempt: number within this cycle, for its draws. support: largest loss of
+    log posterior that counts as better.
     """
     if len(chain.slots) == 0 or not chain.n_columns:
         return False
@@ -59,7 +59,7 @@ def leave_out(chain: Buffet, slot: int | None = None, attempt: int = 0, support:
 
 
 def refit(chain: Buffet) -> bool:
-    """Two or three features are fitted anew to what the others leave; whether that was better, and so was kept.
+    """Fit two or three features afresh to the residuals of the others; return True if that was better, and so was kept.
 
     This takes mixtures of features apart, {A + B / 3, B - A / 3}, which no recoding of the rows' patterns does.
     """

@@ -36,7 +36,7 @@ class Summary:
 
     @property
     def away_from_zero(self) -> np.ndarray:
-        """Where the interval from 5 to 95 % has 0 outside, (P,) bool."""
+        """Mask of the coefficients whose 5 to 95 % interval excludes 0, (P,) bool."""
         return (self.quantiles[0] > 0) | (self.quantiles[2] < 0)
 
 

@@ -24,8 +24,8 @@ NAMED = 3  # coefficients that are named in a warning
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """One chain after burn-in, but for cycles and seconds, which are all of it. queries: likelihoods looked at in a
-    cycle, for theta and for z."""
+    """Summary of one chain after burn-in; cycles and seconds are of the whole chain. queries: likelihoods evaluated in
+    a cycle, for theta and for z."""
 
     name: str
     cycles: int

@@ -36,7 +36,7 @@ class Kind:
 
 
 class RatingsAscent(Ascent):
-    """One chain. ratings_of(start, stop): those of training rows, asked for the shards of this rank."""
+    """One chain. ratings_of(start, stop): ratings of training rows, asked for the shards of this rank."""
 
     def __init__(
         self, comm: Communicator, kind: Kind, n_items: int, ratings_of: Callable[[int, int], Ratings], n_rows: int,
@@ -93,12 +93,12 @@ class RatingsAscent(Ascent):
         self.place(self.model.seeded(normals.reshape(-1, self.kind.rank)))
 
     def cycle(self) -> None:
-        """One step; none where the chain stands still, or has left its domain."""
+        """Take one step; none if the chain has converged or left its domain."""
         self._taken = not (self.still() or self.broken)
         super().cycle()
 
     def _look(self) -> None:
-        """With users that take steps: from where the last look has taken them, if its step was taken."""
+        """Pass over the next batch. Users that take steps continue from the last pass, if its step was taken."""
         for x in self.rows if self.kind.stepped else ():
             if self._taken:
                 x.stepped.now, x.stepped.next = x.stepped.next, x.stepped.now

@@ -73,8 +73,8 @@ class Fixed:
 
     @classmethod
     def of_shares(cls, variance: float, rank: int, biased: bool) -> Fixed:
-        """For ratings of this variance: half of it is left to the error, and the other half is dealt evenly to what a
-        rating is made of, the product of the factors and two biases."""
+        """Variances for ratings of this variance: half of it is left to the error, and the other half is dealt evenly
+        to the parts of a rating, the product of the factors and two biases."""
         share = 0.5 * variance / (3 if biased else 1)
         return cls(0.5 * variance, float(np.sqrt(share / rank)), share)
 
@@ -166,7 +166,7 @@ class Factorization:
     def accumulate(
         self, q: State, x: Ratings, rows: np.ndarray | None, numbers: Numbers | None, sums: np.ndarray
     ) -> float:
-        """Solves some users under q, and adds them to `sums` (1 or 2, *form): of ratings, and of ratings times their
+        """Solve some users under q, and add them to `sums` (1 or 2, *form): of ratings, and of ratings times their
         numbers. Returns the users' part of the bound with the best q(a_i)."""
         d, t, prior = self.d, self.t, natural_of(q.user_mean, q.user_covariance)
         noisy = {} if numbers is None else numbers.arguments(sums[1])

@@ -123,10 +123,10 @@ class Forecast:
         if self._named:
             numbers = self._number(0, self._user_of, self._named, n)
         elif self._source is not None:
-            numbers = [
+            pieces = [
                 self._number(0, self._user_of, ids, n) for ids, _, _ in read_pairs(self._source, (user_name,), None)
             ]
-            numbers = np.concatenate(numbers) if numbers else np.zeros(0, np.int64)
+            numbers = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
         else:
             numbers = np.arange(n)
         numbers = np.unique(numbers[numbers < n])
@@ -156,7 +156,7 @@ class Forecast:
 
 
 def _with_unknown_item(law: Law) -> Law:
-    """With one item more, behind the last: one without ratings."""
+    """A copy with one more item, after the last: one without ratings."""
     q, items = law.q, law.items
     mean = np.concatenate([items.mean, q.item_mean[None]])
     covariance = np.concatenate([items.covariance, packed(q.item_covariance)[None]])

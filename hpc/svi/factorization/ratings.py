@@ -77,7 +77,7 @@ def is_heldout(rows: SparseRows, numbers: np.ndarray, n_columns: int, fraction: 
 
 
 def kept(rows: SparseRows, which: np.ndarray) -> SparseRows:
-    """The same rows with some of their entries, bool (e,)."""
+    """Select entries of the rows by a mask, bool (e,)."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(which)])
     return SparseRows(ends[rows.starts], rows.columns[which], rows.values[which])
 

@@ -119,7 +119,7 @@ class Ascent:
         self._look()
 
     def cycle(self) -> None:
-        """One step; none where the chain has left its domain."""
+        """Take one step; none if the chain has left its domain."""
         t, batch, s = self.cycles + 1, self._found, self.settings
         self.cycles, self.guarded = t, 0
         if self.broken:

@@ -30,7 +30,7 @@ class State:
 
 
 def first(v: int, k: int, alpha: float, eta: float, n_tokens: float, rng: np.random.Generator) -> State:
-    """Where a chain starts: each word's share of the table's tokens, with noise, so that topics differ."""
+    """Initial state of a chain: each word's share of the table's tokens, with noise, so that topics differ."""
     return State(eta + rng.gamma(100.0, 0.01 * n_tokens / (v * k), (v, k)), np.full(k, alpha))
 
 

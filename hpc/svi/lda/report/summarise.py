@@ -101,7 +101,7 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
 
 
 def _better(t: Mapping[str, np.ndarray]) -> float:
-    """By which part of itself the perplexity fell in the last tenth of a chain's cycles; NaN where it is not known."""
+    """Relative fall of the perplexity in the last tenth of a chain's cycles; NaN if it is not known."""
     known = np.isfinite(t["perplexity"])
     cycle, perplexity = t["cycle"][known], t["perplexity"][known]
     early = perplexity[cycle <= 0.9 * t["cycle"][-1]]
