@@ -13,7 +13,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,10 +43,27 @@ def check_format(source: Path, out: Path) -> None:
         raise ConfigError(f"{out}: {source} is a text file; expected a name that ends in .csv or .csv.gz")
 
 
-def form_of(source: Path) -> str:
-    """The ending of a file that is like `source`: ".parquet" or ".csv"."""
-    typed = first_bytes(source) == HDF5
-    return ".parquet" if not typed and kind_of(source) is PARQUET else ".csv"
+def form_of(source: Path, otherwise: str) -> str:
+    """ "csv" or "parquet", as `source` is; `otherwise` where it is neither."""
+    if first_bytes(source) == HDF5:
+        return otherwise
+    kind = kind_of(source)
+    return "parquet" if kind is PARQUET else "csv" if kind is TEXT else otherwise
+
+
+class Dialect(NamedTuple):
+    """How CSV is written that is like a source; names: of the columns where it has no header."""
+
+    delimiter: str
+    encoding: str
+    names: Sequence[str]
+
+
+def dialect_of(like: Table, source: Path, lacking: Sequence[str], beside: Sequence[str]) -> Dialect:
+    """Of the file that `completed` writes."""
+    o = opened_like(like, source, lacking).originals()
+    behind = [c.name for c in like.columns if c.name in lacking]
+    return Dialect(o.delimiter, o.encoding, () if o.head is not None else [*o.names, *behind, *beside])
 
 
 @contextmanager
@@ -62,11 +79,17 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
 
 
 @contextmanager
-def repeated(like: Table, source: Path, out: Path, lacking: Sequence[str]) -> Iterator[Callable[[dict], Fill]]:
+def repeated(
+    like: Table, source: Path, out: Path, lacking: Sequence[str], reserved: Sequence[str] = ()
+) -> Iterator[Callable[[dict], Fill]]:
     """A function start(filled) that returns such a function `fill`, for `source` from its first row; each time its rows
     come behind those that are there. Where `cells` is None gaps become empty cells, whatever marks them in `source`.
+    reserved: names of columns beside its own that must be as they are. Raises DataError where `source` has one of them.
     """
     originals = opened_like(like, source, lacking).originals()
+    for name in reserved:
+        if name in originals.names:
+            raise DataError(f"{source}: has a column '{name}' of its own, which one long file needs; write one file a copy")
     with writing(out), ExitStack() as stack:
         file = stack.enter_context(replacing(out))
         if out.suffix == ".gz":

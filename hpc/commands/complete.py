@@ -22,7 +22,7 @@ from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import Filling, of_file, of_table
 from mpibayes.hpc.query.support import tails
-from mpibayes.io.complete import check_format, form_of, repeated
+from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of, repeated
 from mpibayes.io.files import make_directory, writing
 from mpibayes.io.target import COMPLETED, check_target
 from mpibayes.text import counted, visible
@@ -35,12 +35,13 @@ LISTED = 8  # columns that are named, at most
 @dataclass(frozen=True)
 class Completed:
     """The files written, in the order of the copies; n_rows of each copy; filled: cells that were filled in in each, by
-    column; notes: what the user should know."""
+    column; notes: what the user should know; dialect: of files of CSV."""
 
     paths: Sequence[Path]
     n_rows: int
     filled: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    dialect: Dialect | None = None
 
 
 def complete(
@@ -51,6 +52,7 @@ def complete(
     copies: int = 20,
     long: bool = False,
     form: str | None = None,
+    otherwise: str = "csv",
     seed: int = 1,
     unseen: str = "missing",
     burn_in: int | None = None,
@@ -64,11 +66,11 @@ def complete(
 
     out: a folder, for copy-1.csv and so on; with `long` one file, or a folder for long.csv: first the rows as they are
     (.imp = 0, gaps empty), then each copy, with the columns `.imp` and `.id`, the row from 1. form: "csv" or "parquet",
-    by default that of `source`. sources: where the file is that the run's table was imported from; it is written in its
-    format, and with the columns that the table lacks; by default the one near the table, or the table itself. unseen:
-    as of `predict`. Each copy is of its own kept draw, evenly spaced over those of all chains after burn-in; see
-    `crosscat/completion.py` for what is drawn. Raises ConfigError, DataError, CheckpointError, on root alone; other
-    ranks then return None.
+    by default that of `source`, `otherwise` where it is neither. sources: where the file is that the run's table was
+    imported from; it is written in its format, and with the columns that the table lacks; by default the one near the
+    table, or the table itself. unseen: as of `predict`. Each copy is of its own kept draw, evenly spaced over those of
+    all chains after burn-in; see `crosscat/completion.py` for what is drawn. Raises ConfigError, DataError,
+    CheckpointError, on root alone; other ranks then return None.
     """
     out = Path(out)
     source = None if source is None else Path(source)
@@ -86,7 +88,7 @@ def complete(
                 f"{counted(asking.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
             )
         filling = of_table(asking, sources) if source is None else of_file(asking, source, unseen)
-        paths = on_root(comm, lambda: _targets(run_dirs, filling.path, out, copies, long, form, overwrite))
+        paths = on_root(comm, lambda: _targets(run_dirs, filling.path, out, copies, long, form, otherwise, overwrite))
         written = _written(comm, asking, filling, paths, copies, long, seed)
         filled, below = (sum((part[i] for part in written), Counter()) for i in (0, 1))
         done = Completed(
@@ -94,6 +96,7 @@ def complete(
             filling.n_rows,
             {name: n // copies for name, n in filled.items() if n},
             [*filling.notes, *tails({name: n / filled[name] for name, n in below.items()}, "values"), *filling.never()],
+            on_root(comm, lambda: dialect_of(asking.asked.like, filling.path, filling.lacking, LONG if long else ())),
         )
         on_root(comm, lambda: _say(done, asking, out, copies, console), share=False)
         return done
@@ -112,7 +115,7 @@ def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: b
         return [part for of in comm.collect(agree(comm, own, "write its copies")) for part in of]
 
     def all_of_them() -> list[tuple]:
-        with repeated(asking.asked.like, filling.path, paths[0], filling.lacking) as start:
+        with repeated(asking.asked.like, filling.path, paths[0], filling.lacking, LONG) as start:
             _original(filling, start({}))
             every = asking.asked.completions(seed)
             return [_pass(filling, start, completion, copy) for copy, completion in enumerate(every, 1)]
@@ -144,9 +147,11 @@ def _beside(number: int, first: int, n: int) -> dict[str, np.ndarray]:
     return dict(zip(LONG, (np.full(n, number), np.arange(first + 1, first + n + 1))))
 
 
-def _targets(run_dirs, source: Path, out: Path, copies: int, long: bool, form, overwrite: bool) -> list[Path]:
+def _targets(
+    run_dirs, source: Path, out: Path, copies: int, long: bool, form: str | None, otherwise: str, overwrite: bool
+) -> list[Path]:
     """The files to write, in a folder that is there. Raises before any work is done where one must not be written."""
-    ending = f".{form}" if form else form_of(source)
+    ending = f".{form or form_of(source, otherwise)}"
     single = out.name.endswith(FORMS)
     if single and not long:
         raise ConfigError(f"{out}: each copy is a file; name a folder for them, or write all into one file with --long")
