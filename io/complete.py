@@ -89,7 +89,7 @@ def repeated(
     originals = opened_like(like, source, lacking).originals()
     for name in reserved:
         if name in originals.names:
-            raise DataError(f"{source}: has a column '{name}' of its own, which one long file needs; write one file a copy")
+            raise DataError(f"{source}: has a column '{name}', which the long file needs; write one file for each copy")
     with writing(out), ExitStack() as stack:
         file = stack.enter_context(replacing(out))
         if out.suffix == ".gz":

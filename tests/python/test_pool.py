@@ -32,6 +32,29 @@ def test_the_rules_are_those_of_the_papers(dfcom):
     assert pooled.high - pooled.low == pytest.approx(2 * stats.t.ppf(0.975, pooled.df) * pooled.se)
 
 
+# Means and standard errors of five imputations of 31 people, and what is published of them pooled: estimate, between,
+# within and total variance, degrees of freedom (SAS/STAT User's Guide, the MIANALYZE procedure, first example; EDF=30).
+FITNESS = {
+    "Oxygen": (
+        [47.0120, 47.2407, 47.4995, 47.1485, 47.0042],
+        [0.95984, 0.93540, 1.00766, 0.95439, 0.96528],
+        (47.180993, 0.041478, 0.930853, 0.980626, 26.298),
+    ),
+    "RunPulse": (
+        [171.216, 171.244, 171.909, 171.146, 172.072],
+        [1.59910, 1.75638, 1.85795, 1.75011, 1.84807],
+        (171.517500, 0.191086, 3.114442, 3.343744, 25.463),
+    ),
+}
+
+
+def test_a_published_example():
+    q, errors, published = zip(*FITNESS.values())
+    pooled = mb.pool(np.transpose(q), np.transpose(errors) ** 2, n=31)
+    found = np.array([pooled.estimate, pooled.between, pooled.within, pooled.se**2, pooled.df])
+    assert found.T == pytest.approx(np.array(published), rel=5e-4)
+
+
 def test_rubin_1987_without_complete_degrees_of_freedom():
     """Rubin (1987), equation 3.1.6: nu = (M - 1) (1 + 1 / r)^2."""
     q, u = np.array([10.0, 14.0, 9.0]), np.array([4.0, 5.0, 3.0])

@@ -210,7 +210,7 @@ def test_mistakes_are_found_before_any_work(place, tmp_path, capsys):
         ("leave out --to parquet", [run, "--copies", "2", "--long", "--to", "parquet", "-o", f"{out}.csv"], 2),
         ("is a text file", [run, "--copies", "2", "--to", "parquet", "-o", out], 2),
         ("no-file.csv", [run, "no-file.csv", "--copies", "2", "-o", out], 3),
-        ("column '.imp' of its own", [run, str(own), "--copies", "2", "--long", "-o", f"{out}.csv"], 3),
+        ("column '.imp', which the long", [run, str(own), "--copies", "2", "--long", "-o", f"{out}.csv"], 3),
         ("green", [run, str(write(tmp_path / "g.csv", [["a", "green", "", "", "", "", ""]])), "--unseen", "error",
                    "--copies", "2", "-o", out], 3),
     ):  # fmt: skip
