@@ -140,7 +140,7 @@ def predict(
     SOURCE is a typed table, or a file that can be imported, with the table's columns, of a regression with its
     predictors at least; it is streamed. Columns that it lacks are missing cells. --complete fills in the most probable
     level, or the mean as the column was recorded (in its steps, an atom where that is more probable); of a regression,
-    the response.
+    the response. These are predictions; to analyse a table with gaps, draw copies of it: mpibayes complete.
 
     \b
     Examples:

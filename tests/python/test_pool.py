@@ -51,8 +51,14 @@ FITNESS = {
 def test_a_published_example():
     q, errors, published = zip(*FITNESS.values())
     pooled = mb.pool(np.transpose(q), np.transpose(errors) ** 2, n=31)
-    found = np.array([pooled.estimate, pooled.between, pooled.within, pooled.se**2, pooled.df])
-    assert found.T == pytest.approx(np.array(published), rel=5e-4)
+    found = [pooled.estimate, pooled.between, pooled.within, pooled.se**2, pooled.df]
+    assert np.transpose(found) == pytest.approx(np.array(published), rel=5e-4)
+
+
+def test_pool_scalar_of_mice():
+    """The example of its help page, as mice 3.15.0 answers it: n = 25, k = 2 are 23 degrees of freedom."""
+    pooled = mb.pool([-1.5457, -1.428], [0.9723**2, 1.041**2], dfcom=23)
+    assert (pooled.se**2, pooled.df, pooled.fmi) == pytest.approx((1.02491411, 20.9702548, 0.0927283145))
 
 
 def test_rubin_1987_without_complete_degrees_of_freedom():
