@@ -346,7 +346,6 @@ def doc() -> None:
         "real": simulate_ranks.against_real(found, spread, m["cores"]),
         "spread": f"{spread.sweep:.1%}",
         "ranks": simulate_ranks.report(spread, moves_every=0),
-        "collapsed": simulate_ranks.collapsed_table(spread),
         "moves": moves_table(found),
     }.items():
         page = filled(page, name, text)
