@@ -341,7 +341,6 @@ def doc() -> None:
         f"{m['load']} at the end;\n{result['date']}, commit {result['commit']}.",
         "efficiency": efficiency_table(found),
         "growth": growth_table(found),
-        "crowd": crowd_table(found),
         "model": model_table(found),
         "real": simulate_ranks.against_real(found, spread, m["cores"]),
         "spread": f"{spread.sweep:.1%}",
@@ -417,19 +416,6 @@ def growth_table(found: list[dict]) -> str:
             lines.append([*head, _ms(swept), f"{swept / cells * 1e9:.3f}", _ms(whole), f"{more:.0f}"])
     head = ["varied", "rows", "columns", "levels", "K", "shards", "moved", "sweep, ms", "ns a cell", "cycle, ms"]
     return markdown([*head, "bytes a row"], lines)
-
-
-def crowd_table(found: list[dict]) -> str:
-    phases = ("order", "statistics", "reduction", "log joint", "hyperparameters", "draw", "broadcast", "other")
-    lines = []
-    for case in (c for c in found if c["crowd"]):
-        seconds = phase_seconds(case)
-        own = case["ranks_detail"][0]["shards"]
-        if own == 1 and case["crowd"] not in (16, 4096):
-            continue
-        row = [f"{case['crowd']:,}", "root" if case["rank"] == 0 else "another", f"{case['shards']:,}", own]
-        lines.append([*row, *(f"{seconds[p] * 1e3:.2f}" for p in phases)])
-    return markdown(["ranks", "which", "shards", "its own", *phases], lines)
 
 
 def moves_table(found: list[dict]) -> str:
