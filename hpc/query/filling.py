@@ -100,7 +100,7 @@ def of_file(asking: Asking, source: Path, unseen: str) -> Filling:
     if same_file(source, table.path):
         return _own(asking, table.path, [])
     near = sources_near(table.path, table.source) or []
-    if len(near) == 1 and same_file(source, near[0]):
+    if len(near) == 1 and same_file(source, near[0]) and not table.source.get("count"):
         return of_table(asking, [source])
     notes = on_root(asking.comm, lambda: new_rows.stream(asking, source, unseen).notes, what=f"read {source}")
     new = agree(asking.comm, lambda: new_rows.stream(asking, source, unseen, notes), f"read {source}")
@@ -130,9 +130,13 @@ def _written_from(asking: Asking, given: Sequence[Path]) -> tuple[Path, list[str
     if len(given) > 1:
         raise DataError(f"{given[1]}: a second file; name the only file that {table.path} was imported from")
     for path in given:
+        if table.source.get("count"):
+            raise DataError(f"{path}: has a row for many of the table; leave it out, and the table's rows are written")
         with reading(path):
             require_same(table, [path])
         return path, []
+    if count := table.source.get("count"):
+        return table.path, [f"rows are written from the table, each as often as it counts ({count})"]
     near = sources_near(table.path, table.source) or []
     without = "; rows are written from the table, without the columns that the import left out"
     if len(near) == 1:
