@@ -29,6 +29,7 @@ def copies_of(
                 directories, source, Path(folder) / "copies", copies=copies, long=long, otherwise="parquet", seed=seed,
                 unseen=unseen, burn_in=burn_in, table=table, console=Console(file=nowhere),
             )  # fmt: skip
+        assert done is not None  # this process is root
         notes = [note if own is None else note.replace(str(source), own.name) for note in done.notes]
         return [_read(path, done.dialect) for path in done.paths], notes
 

@@ -134,7 +134,7 @@ def _names(estimates: Any) -> list[str] | None:
     return None if index is None or callable(index) else [str(name) for name in index]
 
 
-def _of_models(models: Any) -> tuple[list, list, list[str] | None, float | None]:
+def _of_models(models: Any) -> tuple[list[Any], list[Any], list[str] | None, float | None]:
     """Estimates, covariance matrices, names, and the degrees of freedom of fitted models."""
     models = list(models) if hasattr(models, "__iter__") else [models]
     for model in models:
