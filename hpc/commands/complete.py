@@ -87,7 +87,8 @@ def complete(
                 f"{copies} copies: each is of a kept draw of its own, and the run has "
                 f"{counted(asking.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
             )
-        filling = of_table(asking, sources) if source is None else of_file(asking, source, unseen)
+        wanted = form or _form_in(out)
+        filling = of_table(asking, sources, wanted) if source is None else of_file(asking, source, unseen, wanted)
         paths = on_root(comm, lambda: _targets(run_dirs, filling.path, out, copies, long, form, otherwise, overwrite))
         written = _written(comm, asking, filling, paths, copies, long, seed)
         filled, below = (sum((part[i] for part in written), Counter()) for i in (0, 1))
@@ -174,6 +175,11 @@ def _targets(
     for path in paths:
         check_target(path, overwrite, COMPLETED, inputs)
     return paths
+
+
+def _form_in(out: Path) -> str | None:
+    """The form that the name of one long file says."""
+    return "parquet" if out.suffix == ".parquet" else "csv" if out.name.endswith(FORMS[:2]) else None
 
 
 def _is_copy(name: str) -> bool:

@@ -22,6 +22,7 @@ from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import BATCH
 from mpibayes.hpc.query.support import never_negative
 from mpibayes.io.absent import Absence, rows_lacking
+from mpibayes.io.complete import form_of
 from mpibayes.io.files import reading
 from mpibayes.io.row_names import require_same
 from mpibayes.io.rows import Rows
@@ -91,9 +92,9 @@ class Filling:
         ]
 
 
-def of_file(asking: Asking, source: Path, unseen: str) -> Filling:
-    """The rows of a file; those of the run's table where the file is that, or what it was imported from. Collective.
-    Raises DataError."""
+def of_file(asking: Asking, source: Path, unseen: str, form: str | None = None) -> Filling:
+    """The rows of a file; those of the run's table where the file is that, or what it was imported from. form: see
+    `of_table`. Collective. Raises DataError."""
     from mpibayes.io.target import same_file
 
     table = asking.run.table
@@ -101,16 +102,17 @@ def of_file(asking: Asking, source: Path, unseen: str) -> Filling:
         return _own(asking, table.path, [])
     near = sources_near(table.path, table.source) or []
     if len(near) == 1 and same_file(source, near[0]) and not table.source.get("count"):
-        return of_table(asking, [source])
+        return of_table(asking, [source], form)
     notes = on_root(asking.comm, lambda: new_rows.stream(asking, source, unseen).notes, what=f"read {source}")
     new = agree(asking.comm, lambda: new_rows.stream(asking, source, unseen, notes), f"read {source}")
     return Filling(asking, source, new.lacking, list(new.notes), new.parts)
 
 
-def of_table(asking: Asking, sources: Sequence[str | Path] = ()) -> Filling:
-    """The rows of the run's table, written from its source, or from itself. Collective. Raises DataError where a file
-    was named that is not its source."""
-    path, notes = on_root(asking.comm, lambda: _written_from(asking, [Path(source) for source in sources]))
+def of_table(asking: Asking, sources: Sequence[str | Path] = (), form: str | None = None) -> Filling:
+    """The rows of the run's table, written from its source, or from itself. form: "csv" or "parquet", if one was asked
+    for, which a source of the other form cannot be written in. Collective. Raises DataError where a file was named that
+    is not its source."""
+    path, notes = on_root(asking.comm, lambda: _written_from(asking, [Path(source) for source in sources], form))
     return _own(asking, path, notes)
 
 
@@ -125,8 +127,9 @@ def _own(asking: Asking, path: Path, notes: list[str]) -> Filling:
     return Filling(asking, path, frozenset(), notes, parts, places)
 
 
-def _written_from(asking: Asking, given: Sequence[Path]) -> tuple[Path, list[str]]:
+def _written_from(asking: Asking, given: Sequence[Path], form: str | None) -> tuple[Path, list[str]]:
     table = asking.run.table
+    without = "; rows are written from the table, without the columns that the import left out"
     if len(given) > 1:
         raise DataError(f"{given[1]}: a second file; name the only file that {table.path} was imported from")
     for path in given:
@@ -134,18 +137,24 @@ def _written_from(asking: Asking, given: Sequence[Path]) -> tuple[Path, list[str
             raise DataError(f"{path}: has a row for many of the table; leave it out, and the table's rows are written")
         with reading(path):
             require_same(table, [path])
-        return path, []
+        return _in_form(path, form, table.path, without)
     if count := table.source.get("count"):
         return table.path, [f"rows are written from the table, each as often as it counts ({count})"]
     near = sources_near(table.path, table.source) or []
-    without = "; rows are written from the table, without the columns that the import left out"
     if len(near) == 1:
         try:
             require_same(table, near)
-            return near[0], []
         except MpibayesError:
             return table.path, [f"{near[0]} has changed since {table.path} was imported from it{without}"]
+        return _in_form(near[0], form, table.path, without)
     files = table.source.get("files", ())
     if len(files) == 1:
         return table.path, [f"{files[0]}, which {table.path} was imported from, is not beside it (--source){without}"]
     return table.path, []
+
+
+def _in_form(source: Path, form: str | None, table: Path, without: str) -> tuple[Path, list[str]]:
+    """The source, or the table where the source cannot be written in the form that was asked for."""
+    if form is None or form_of(source, form) == form:
+        return source, []
+    return table, [f"{source} is not written as {form}{without}"]

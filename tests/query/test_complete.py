@@ -159,6 +159,17 @@ def test_without_its_source_the_table_is_written(place, tmp_path, monkeypatch):
     assert "t.csv has changed" in done.notes[0]
 
 
+def test_another_form_is_written_from_the_table(place, copies, tmp_path):
+    done = complete(place / "run", None, tmp_path / "copies", copies=COPIES, form="parquet", **QUIET)
+    assert "t.csv is not written as parquet" in done.notes[0]
+    ages = pq.read_table(done.paths[1])["age"].to_pylist()
+    assert ages == [float(row[2]) for row in copies[1][1:]]
+    done = complete(place / "run", None, tmp_path / "long.parquet", copies=2, long=True, **QUIET)
+    long = pq.read_table(done.paths[0])
+    assert long.column_names[-2:] == [".imp", ".id"] and len(long) == 360
+    assert long["age"][:120].null_count == sum(row[2] == "?" for row in people())
+
+
 def test_other_rows_are_filled_given_their_cells(place, tmp_path):
     """Red people are of 60 years, blue ones of 30, at odds that are far from even."""
     rows = [[f"n{i}", ("red", "blue")[i % 2], "?", "?", "?", "?", ""] for i in range(200)]
@@ -199,6 +210,7 @@ def test_mistakes_are_found_before_any_work(place, tmp_path, capsys):
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "copy-2.csv").write_text("x")
     own = write(tmp_path / "own.csv", [["a", "red", "1", "1,0", "01.01.2024", "1", ""]])
+    other = write(tmp_path / "other.csv", [["a", "red", "1", "1,0", "01.01.2024", "1", ""]])
     own.write_text(own.read_text().replace("remark", ".imp"))
     for words, arguments, code in (
         ("16 draws after burn-in", [run, "--copies", "17", "-o", out], 2),
@@ -208,7 +220,7 @@ def test_mistakes_are_found_before_any_work(place, tmp_path, capsys):
         ("such as copy-9.csv", [run, "--copies", "3", "-o", str(tmp_path / "many")], 2),
         ("copy-2.csv: exists and is kept", [run, "--copies", "3", "-o", str(tmp_path / "there")], 2),
         ("leave out --to parquet", [run, "--copies", "2", "--long", "--to", "parquet", "-o", f"{out}.csv"], 2),
-        ("is a text file", [run, "--copies", "2", "--to", "parquet", "-o", out], 2),
+        ("is a text file", [run, str(other), "--copies", "2", "--to", "parquet", "-o", out], 2),
         ("no-file.csv", [run, "no-file.csv", "--copies", "2", "-o", out], 3),
         ("column '.imp', which the long", [run, str(own), "--copies", "2", "--long", "-o", f"{out}.csv"], 3),
         ("green", [run, str(write(tmp_path / "g.csv", [["a", "green", "", "", "", "", ""]])), "--unseen", "error",
