@@ -235,8 +235,7 @@ class Run(Opened):
         """The missing cells of `rows`, each given the other cells of its row: a DataFrame with a line for each cell.
 
         Columns: row, column, value (text), p and p_error (of a level, or an atom), low and high (10 and 90 % of a
-        number, whose value is the median), draws. `of`: the columns whose cells are wanted. These are predictions: to
-        fill gaps before an analysis use `complete` with copies.
+        number, whose value is the median), draws. `of`: the columns whose cells are wanted. To analyse: `complete`.
         """
         from mpibayes.hpc.query.conditional import impute
 
@@ -247,18 +246,15 @@ class Run(Opened):
     ) -> Any:
         """The run's table, or other `rows`, with their gaps filled in.
 
-        copies: for multiple imputation, so many DataFrames in a list, each with the missing cells drawn from a kept
-        draw of its own, those of a row together, as `mpibayes complete` draws them: analyse each, and pool the results
-        with `mpibayes.pool`. long: one DataFrame, of the rows as they are (.imp = 0) and all copies, with the columns
-        .imp and .id (the row, from 1). The same seed gives the same copies.
+        copies: for multiple imputation, a list of so many DataFrames, as `mpibayes complete` writes them: cells are
+        drawn, each copy from its own kept draw. Analyse each, and pool the results with `mpibayes.pool`. long: one
+        DataFrame, the rows as they are (.imp = 0) and all copies, with the columns .imp and .id (the row, from 1).
 
-        Without copies, the best value of each cell of `rows`, which is a prediction and no imputation: the most
-        probable level, or the mean as the column was recorded; of a regression the response. Behind them how sure each
-        row is, as `mpibayes predict --complete` has it."""
+        Without copies a prediction of each cell of `rows`, with how sure each row is, as `predict --complete` has it."""
         if copies is not None:
             return self._copied(rows, copies, long, seed, unseen)
         if rows is None or long:
-            raise ConfigError("complete: say how many copies to draw, or name the rows whose gaps are to be predicted")
+            raise ConfigError("complete: say how many copies to draw, or name the rows whose gaps to predict")
         return self._predicted(rows, unseen, complete=True)
 
     def predict(
