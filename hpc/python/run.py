@@ -247,10 +247,10 @@ class Run(Opened):
         """The run's table, or other `rows`, with their gaps filled in.
 
         copies: for multiple imputation, a list of so many DataFrames, as `mpibayes complete` writes them: cells are
-        drawn, each copy from its own kept draw. Analyse each, and pool the results with `mpibayes.pool`. long: one
-        DataFrame, the rows as they are (.imp = 0) and all copies, with the columns .imp and .id (the row, from 1).
+        drawn, each copy from its own kept draw. Analyse each, and pool the results with `mpibayes.pool`. long: one of
+        them, the rows as they are (.imp = 0) and then all copies, with the columns .imp and .id (the row, from 1).
 
-        Without copies a prediction of each cell of `rows`, with how sure each row is, as `predict --complete` has it."""
+        Without copies a prediction of each cell of `rows`, and how sure each row is: `predict --complete`."""
         if copies is not None:
             return self._copied(rows, copies, long, seed, unseen)
         if rows is None or long:
