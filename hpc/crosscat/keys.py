@@ -244,7 +244,7 @@ class Sampler(Section):
     searches: Literal["auto"] | Annotated[int, Field(ge=1, le=1000)] = key(
         "auto",
         "searches for views that each chain makes; it goes on with the one that best predicts a tenth of the training "
-        "rows (3000 at most) that none has seen; auto: 4",
+        "rows (3000 at most) that none has seen; auto: 3, or 1 below 500 training rows",
         f'"auto" or {whole(1, 1000)}',
         decided_once=True,
     )
