@@ -10,10 +10,12 @@ import numpy as np
 
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.pruning import Pruning
 from mpibayes.hpc.crosscat.state import Shared
 from mpibayes.hpc.crosscat.sync import Changes, Counts
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import pruning as pruned
 from mpibayes.kernels.mixture.counts import recount
 
 WIDTH = 16  # clusters in a tile of the kernels; arrays over clusters are padded to a multiple of it
@@ -48,7 +50,7 @@ class Step:
     """A view's cycle as all shards have it in common, and what becomes of it on this rank.
 
     private (K,) bool and owner (K,) are of the clusters that the shards' labels name on entry, `counts` theirs.
-    collapsed: the shards that have a tail.
+    collapsed: the shards that have a tail. pruning: of the view's cells on this rank.
     """
 
     shared: Shared
@@ -60,6 +62,7 @@ class Step:
     collapsed: Sequence[int]
     sweeps: int
     key: Mapping[str, int]
+    pruning: Pruning
 
     def __post_init__(self):
         self.changes = Changes(self.components, len(self.kept))
@@ -76,6 +79,13 @@ class Step:
         """Order and draw of a shard that owns no instantiated cluster, as nearly all do."""
         order = local_order(np.zeros(len(self.kept), bool), self.shared.anchor)
         return order, instantiated(self.shared, order, 0)
+
+    @cached_property
+    def bounds(self) -> pruned.Bounds | None:
+        """Of `free_of_owners`; None where it is swept in full."""
+        if not self.pruning.worthwhile(len(self.kept), self.sweeps * self.pruning.rows_but_for(self.collapsed)):
+            return None
+        return self.pruning.bounds(self.shared, *self.free_of_owners, self.prior)
 
     def anchors(self, shard: Shard, z: np.ndarray) -> np.ndarray:
         """Which rows of a shard with labels z are anchors, (n,) bool: they stay where they are, in the subsample."""
@@ -140,6 +150,9 @@ class Step:
         rows = shard.rows, z, shard.start, seed, cycle
         if steps is not None:
             return kernels.sweep(*rows, 0, chain, draw, tail, self.prior, False, *steps)
+        if draw and not tail and draw is self.free_of_owners[1] and self.bounds is not None:
+            more = chain, draw, self.bounds, self.pruning.bins(shard), self.prior
+            return sum(pruned.sweep(*rows, sweep, *more) for sweep in range(self.sweeps))
         return sum(kernels.sweep(*rows, sweep, chain, draw, tail, self.prior) for sweep in range(self.sweeps))
 
     def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, mine, next_of_slot, n_opened: int) -> None:

@@ -9,18 +9,6 @@
  * uniform, and one priority where anchors are in force.
  */
 
-/* how many anchors (ascending) lie below a priority */
-ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint64_t priority) {
-    int64_t low = 0;
-    if (n && anchors[n - 1] < priority) return n; /* so it is for most rows */
-    while (low < n) {
-        int64_t middle = (low + n) / 2;
-        if (anchors[middle] < priority) low = middle + 1;
-        else n = middle;
-    }
-    return low;
-}
-
 /* out[k] = x by a whole vector, which can be loaded again at once */
 ALWAYS_INLINE void FN(put)(double *out, int64_t k, double x) {
     vd *at = (vd *)(out + (k & ~(int64_t)(N_DOUBLE - 1)));
@@ -84,10 +72,6 @@ ALWAYS_INLINE void FN(score_new)(const tail_t *t, const rows_t *rows, work_t *w,
     for (int64_t j = 0; j < w->block.n; j++) out[j] += slots[8 * j];
 }
 
-ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t priority) {
-    return label >= g->free && label < g->n && priority == g->anchors[label - g->free];
-}
-
 /* the tail slot of a label, -1 for every other label that may stand, -2 for one that may not */
 ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int64_t label) {
     if (label >= g->base && t && label - g->base < t->n_slots && t->size[label - g->base] > 0) return label - g->base;
@@ -127,18 +111,6 @@ ALWAYS_INLINE int FN(settle)(int32_t *z, int64_t i, const instantiated_t *g, tai
     z[i] = (int32_t)(g->base + slot);
     *moved += !(alone && slot == fresh); /* a row alone that opens a cluster stays alone: no move */
     return 1;
-}
-
-/* how many instantiated clusters are open to a row with label old, -1 if it is an anchor. Without a tail, and with a
- * priority below every anchor's, all are: such a row has just come into the subsample (docs/math.md 3.3), or did so
- * earlier in this cycle. */
-ALWAYS_INLINE int64_t FN(open_to)(const instantiated_t *g, const tail_t *t, int anchored, int64_t old,
-                                  philox_stream *priorities, uint64_t row) {
-    if (!anchored) return g->n;
-    uint64_t priority = philox_word(priorities, row);
-    if (FN(is_anchor)(g, old, priority)) return -1;
-    int64_t allowed = g->free + FN(anchors_below)(g->anchors, g->n - g->free, priority);
-    return allowed == 0 && !t ? g->n : allowed;
 }
 
 /* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`; a status. An anchor stays. */

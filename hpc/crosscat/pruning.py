@@ -1,0 +1,142 @@
+"""When sweeps leave out clusters that a row cannot go to, and the bounds by which they do (docs/math.md 2.13).
+
+The labels are those of the full sweep, bit for bit, so nothing here needs to be the same on all ranks, or in a chain
+that is continued: bins, tiles, and whether to prune are matters of speed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.state import Shared
+from mpibayes.hpc.parallel.shards import Shard
+from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import pruning as kernel
+
+LEAST_CLUSTERS = 80  # below that, bounds cost as much as scores
+ROWS_PER_FEATURE = 0.3  # of the rank, where bounds are worth their tables
+EDGE_CELLS = 10_000  # of a column, from which its bins are made
+SIMILAR_CELLS = 128  # by which clusters are compared
+DEPTH = 12.0  # nats below the best cluster at which all are alike
+DIRECTIONS = 8  # of these cells' principal ones
+
+
+class Pruning:
+    """A view's cells on this rank as bounds need them: bins of real and count columns, and some cells to compare
+    clusters by."""
+
+    def __init__(self, shards: Sequence[Shard], offsets: np.ndarray):
+        self.shards, self.offsets = shards, offsets
+
+    def worthwhile(self, n_clusters: int, n_rows: int) -> bool:
+        """Whether bounds of so many clusters pay for so many rows."""
+        if n_clusters < LEAST_CLUSTERS or not n_rows:
+            return False
+        return n_rows > ROWS_PER_FEATURE * (int(self.offsets[-1]) + kernel.N_BINS * self._n_binned)
+
+    def rows_but_for(self, shards: Sequence[int]) -> int:
+        """Rows of the rank that are in none of these shards."""
+        return sum(len(shard) for shard in self.shards if shard.index not in shards)
+
+    def bins(self, shard: Shard) -> np.ndarray:
+        """Bins of a shard's cells, uint8 (n, real and count columns)."""
+        return self.binned[0][shard.index]
+
+    @property
+    def _n_binned(self) -> int:
+        return self.shards[0].rows.reals.shape[1] + self.shards[0].rows.tallies.shape[1]
+
+    @cached_property
+    def binned(self) -> tuple[dict[int, np.ndarray], np.ndarray, np.ndarray]:
+        """Bins of each shard's cells by its number, uint8 (n, columns); least and greatest cell of each bin, (columns,
+        N_BINS)."""
+        least = np.full((self._n_binned, kernel.N_BINS), np.inf)
+        greatest, first = -least, 0
+        bins = {shard.index: np.empty((len(shard), self._n_binned), np.uint8) for shard in self.shards}
+        for array in ("reals", "tallies"):
+            cells = [getattr(shard.rows, array) for shard in self.shards]
+            step = max(1, sum(map(len, cells)) // EDGE_CELLS)
+            edges = _edges(np.concatenate([own[::step] for own in cells]))
+            for own, into in zip(cells, bins.values()):
+                kernel.bin_cells(own, edges, into, first, least, greatest)
+            first += len(edges)
+        return bins, least, greatest
+
+    @cached_property
+    def _cells(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Some cells that are there: level rows, and column and value of reals and of counts."""
+        rows = max((shard.rows for shard in self.shards), key=len)
+        at = np.arange(0, len(rows), max(1, len(rows) // SIMILAR_CELLS))
+        levels = np.concatenate([rows.codes8[at], rows.codes16[at]], axis=1) + self.offsets[:-1]
+        there = np.concatenate(
+            [levels < self.offsets[1:] - 1, ~np.isnan(rows.reals[at]), ~np.isnan(rows.tallies[at])], 1
+        )
+        row, column = np.nonzero(there)
+        chosen = np.random.default_rng(0).permutation(len(row))[:SIMILAR_CELLS]
+        row, column = row[chosen], column[chosen]
+        found, first = [], 0
+        for array in (levels, rows.reals[at], rows.tallies[at]):
+            own = (column >= first) & (column < first + array.shape[1])
+            found.append((column[own] - first, array[row[own], column[own] - first]))
+            first += array.shape[1]
+        return found[0][1], found[1], found[2]
+
+    def bounds(self, shared: Shared, order: np.ndarray, draw: kernels.Instantiated, prior) -> kernel.Bounds | None:
+        """Bounds of a draw, which has the clusters of `shared` in this order; None where it does not allow any."""
+        _, least, greatest = self.binned
+        bounds = kernel.Bounds(
+            draw, self.shards[0].rows, prior, least, greatest, side_by_side(self._terms(shared, order))
+        )
+        return bounds if bounds.usable else None
+
+    def _terms(self, shared: Shared, order: np.ndarray) -> np.ndarray:
+        """Log densities of the chosen cells under the clusters, (cells, K1)."""
+        p, (levels, (r, x), (q, y)) = shared.parameters, self._cells
+        terms = [
+            p.table[levels],
+            p.constant[r] - p.half_precision[r] * (x[:, None] - p.location[r]) ** 2,
+            y[:, None] * p.log_rate[q] - p.rate[q],
+        ]
+        return np.concatenate(terms)[:, order]
+
+
+def _edges(cells: np.ndarray) -> np.ndarray:
+    """Edges of each column's bins, (columns, N_BINS - 1): half of them quantiles, half in even steps."""
+    edges = np.zeros((cells.shape[1], kernel.N_BINS - 1))
+    quantiles, even = np.arange(1, kernel.N_BINS // 2 + 1) / (kernel.N_BINS // 2 + 1), np.arange(1, kernel.N_BINS // 2)
+    for c, column in enumerate(cells.T):
+        there = column[np.isfinite(column)]
+        if len(there):
+            least, greatest = there.min(), there.max()
+            steps = least + (greatest - least) * (even / (kernel.N_BINS // 2))
+            edges[c] = np.sort(np.concatenate([np.quantile(there, quantiles, method="nearest"), steps]))
+    return edges
+
+
+def side_by_side(terms: np.ndarray) -> np.ndarray:
+    """An order of clusters in which 16, and 4, side by side have similar terms, int64 (K,). terms: (cells, K).
+
+    Halves the clusters again and again across the one of the terms' principal directions in which they differ most.
+    """
+    n = terms.shape[1]
+    if not terms.size:
+        return np.arange(n)
+    terms = np.maximum(terms, terms.max(axis=1, keepdims=True) - DEPTH)
+    terms = np.nan_to_num(terms - terms.mean(axis=1, keepdims=True))
+    directions = np.linalg.eigh(terms @ terms.T)[1][:, -DIRECTIONS:]
+    places, done, waiting = terms.T @ directions, [], [np.arange(n)]
+    while waiting:
+        own = waiting.pop()
+        size = len(own)
+        unit = 16 if size > 16 else 4
+        if size <= 4:
+            done.append(own)
+            continue
+        here = places[own]
+        own = own[np.argsort(here[:, here.var(axis=0).argmax()], kind="stable")]
+        half = -(-size // (2 * unit)) * unit
+        waiting += [own[half:], own[:half]]
+    return np.concatenate(done)
