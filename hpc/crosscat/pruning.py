@@ -84,23 +84,21 @@ class Pruning:
             first += array.shape[1]
         return found[0][1], found[1], found[2]
 
-    def bounds(self, shared: Shared, order: np.ndarray, draw: kernels.Instantiated, prior) -> kernel.Bounds | None:
-        """Bounds of a draw, which has the clusters of `shared` in this order; None where it does not allow any."""
-        _, least, greatest = self.binned
-        bounds = kernel.Bounds(
-            draw, self.shards[0].rows, prior, least, greatest, side_by_side(self._terms(shared, order))
-        )
-        return bounds if bounds.usable else None
-
-    def _terms(self, shared: Shared, order: np.ndarray) -> np.ndarray:
-        """Log densities of the chosen cells under the clusters, (cells, K1)."""
+    def similar(self, shared: Shared) -> np.ndarray:
+        """The instantiated clusters, similar ones side by side, int64 (K1,)."""
         p, (levels, (r, x), (q, y)) = shared.parameters, self._cells
         terms = [
             p.table[levels],
             p.constant[r] - p.half_precision[r] * (x[:, None] - p.location[r]) ** 2,
             y[:, None] * p.log_rate[q] - p.rate[q],
         ]
-        return np.concatenate(terms)[:, order]
+        return side_by_side(np.concatenate(terms)) if len(shared.anchor) else np.zeros(0, np.int64)
+
+    def bounds(self, similar: np.ndarray, order: np.ndarray, draw: kernels.Instantiated, prior, reach=None):
+        """Bounds of a draw, which has the clusters of `similar` in this order; None where it does not allow any."""
+        _, *cells = self.binned
+        bounds = kernel.Bounds(draw, self.shards[0].rows, prior, *cells, np.argsort(order)[similar], reach)
+        return bounds if bounds.usable else None
 
 
 def _edges(cells: np.ndarray) -> np.ndarray:

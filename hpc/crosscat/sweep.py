@@ -81,11 +81,27 @@ class Step:
         return order, instantiated(self.shared, order, 0)
 
     @cached_property
+    def similar(self) -> np.ndarray:
+        """Instantiated clusters in an order for bounds, (K1,)."""
+        return self.pruning.similar(self.shared)
+
+    @cached_property
     def bounds(self) -> pruned.Bounds | None:
         """Of `free_of_owners`; None where it is swept in full."""
         if not self.pruning.worthwhile(len(self.kept), self.sweeps * self.pruning.rows_but_for(self.collapsed)):
             return None
-        return self.pruning.bounds(self.shared, *self.free_of_owners, self.prior)
+        return self.pruning.bounds(self.similar, *self.free_of_owners, self.prior)
+
+    def survivors(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw: kernels.Instantiated):
+        """Scores beside a tail, for rows whose labels are z in the shard's order; None where it is swept in full."""
+        if not self.pruning.worthwhile(len(order), self.sweeps * len(shard)):
+            return None
+        bounds = self.pruning.bounds(self.similar, order, draw, self.prior, pruned.WEIGHTLESS)
+        if bounds is None:
+            return None
+        seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]
+        of = shard.rows, z, shard.start, seed, cycle, chain, draw, bounds
+        return pruned.survivors(*of, self.pruning.bins(shard), self.prior)
 
     def anchors(self, shard: Shard, z: np.ndarray) -> np.ndarray:
         """Which rows of a shard with labels z are anchors, (n,) bool: they stay where they are, in the subsample."""
@@ -123,7 +139,7 @@ class Step:
             to_local[mine] = base + np.arange(len(mine))
             tail = self._tail(shard, before, mine)
         z = _renamed(before, to_local)
-        self.moved += self._sweep(shard, z, draw, tail, steps)
+        self.moved += self._sweep(shard, z, order, draw, tail, steps)
 
         occupied = np.flatnonzero(tail.size[: tail.n_slots]) if tail is not None else np.zeros(0, np.int64)
         to_next = np.full(base + (tail.n_slots if tail is not None else 0), -1, np.int32)
@@ -145,7 +161,7 @@ class Step:
         tail.load(Statistics(*kernels.accumulate(shard.rows, z, len(mine), self.prior.offsets, relabel=slot)))
         return tail
 
-    def _sweep(self, shard: Shard, z: np.ndarray, draw: kernels.Instantiated | None, tail, steps) -> int:
+    def _sweep(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw, tail, steps) -> int:
         seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]
         rows = shard.rows, z, shard.start, seed, cycle
         if steps is not None:
@@ -153,7 +169,9 @@ class Step:
         if draw and not tail and draw is self.free_of_owners[1] and self.bounds is not None:
             more = chain, draw, self.bounds, self.pruning.bins(shard), self.prior
             return sum(pruned.sweep(*rows, sweep, *more) for sweep in range(self.sweeps))
-        return sum(kernels.sweep(*rows, sweep, chain, draw, tail, self.prior) for sweep in range(self.sweeps))
+        known = self.survivors(shard, z, order, draw) if draw and tail else None
+        more = chain, draw, tail, self.prior
+        return sum(kernels.sweep(*rows, sweep, *more, survivors=known) for sweep in range(self.sweeps))
 
     def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, mine, next_of_slot, n_opened: int) -> None:
         """What the rows that changed do to the counts. A tail's cluster that was there before has kept its slot."""

@@ -21,11 +21,11 @@ ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t
 /* how many instantiated clusters are open to a row with label old, -1 if it is an anchor. Without a tail, and with a
  * priority below every anchor's, all are: such a row has just come into the subsample (docs/math.md 3.3), or did so
  * earlier in this cycle. */
-ALWAYS_INLINE int64_t FN(open_to)(const instantiated_t *g, const tail_t *t, int anchored, int64_t old,
+ALWAYS_INLINE int64_t FN(open_to)(const instantiated_t *g, int has_tail, int anchored, int64_t old,
                                   philox_stream *priorities, uint64_t row) {
     if (!anchored) return g->n;
     uint64_t priority = philox_word(priorities, row);
     if (FN(is_anchor)(g, old, priority)) return -1;
     int64_t allowed = g->free + FN(anchors_below)(g->anchors, g->n - g->free, priority);
-    return allowed == 0 && !t ? g->n : allowed;
+    return allowed == 0 && !has_tail ? g->n : allowed;
 }

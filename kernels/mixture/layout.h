@@ -104,8 +104,17 @@ typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
     int32_t *vectors_seen;                    /* [row][block of columns]: whether it is there */
 } block_t;
 
+typedef struct { /* scores of rows under the instantiated clusters that can weigh anything for them (pruning.h) */
+    int64_t *start;    /* [row]: of its scores; -1: none are known, it has to be scored under all clusters */
+    int32_t *count;    /* [row] */
+    int32_t *position; /* of a score: the cluster */
+    double *score;
+    int64_t used, room;
+} survivors_t;
+
 typedef struct { /* scratch of one call */
     block_t block;
+    const survivors_t *survivors; /* NULL: every row is scored under all instantiated clusters */
     double *scores, *part, *sums; /* [row][cluster]; see draw.h */
     float *weights;
     double *logs;

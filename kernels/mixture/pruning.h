@@ -206,22 +206,24 @@ APART int32_t FN(draw_survivor)(const bounds_t *b, const double *scores, const i
 /* Rows that a draw is due for, similar ones side by side: into p->order, by the place of their labels. Writes the labels
  * of the others: those that stay as they are keep theirs, those without an instantiated cluster are UNDECIDED. */
 APART int64_t FN(line_up)(const rows_t *rows, const int32_t *z, int32_t *out, const instantiated_t *g,
-                           const bounds_t *b, pruning_t *p, uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t sweep,
-                           uint64_t chain) {
+                           const bounds_t *b, pruning_t *p, int has_tail, uint64_t row0, uint64_t seed, uint64_t cycle,
+                           uint64_t sweep, uint64_t chain) {
     philox_stream words = philox_open(seed, PURPOSE_ASSIGN, sweep, cycle, chain);
     philox_stream priorities = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain);
     int64_t n = 0;
+    for (int64_t t = 0; t < b->n_tiles; t++) p->waiting[t] = -1;
     memset(p->first, 0, (b->n_tiles * TILE + 1) * sizeof *p->first);
     for (int64_t i = 0; i < rows->n; i++) {
         int64_t allowed;
         out[i] = z[i] < -1 ? z[i] : UNDECIDED;
         p->allowed[i] = -1;
         if (z[i] < 0 || z[i] >= g->n) continue;
-        allowed = FN(open_to)(g, NULL, g->free < g->n, z[i], &priorities, row0 + i);
+        allowed = FN(open_to)(g, has_tail, g->free < g->n, z[i], &priorities, row0 + i);
         if (allowed < 0) {
             out[i] = z[i];
             continue;
         }
+        if (allowed == 0) continue;
         p->allowed[i] = (int32_t)allowed;
         p->u[i] = philox_uniform(philox_word(&words, row0 + i));
         p->first[b->place[z[i]] + 1]++;
@@ -312,23 +314,70 @@ APART void FN(score_waiting)(const rows_t *rows, const bounds_t *b, pruning_t *p
     }
 }
 
+/* Scores a chunk of n rows under the clusters that can be within reach, and asks for the cells of n_next rows after it. */
+static void FN(score_chunk)(const rows_t *rows, const uint8_t *bins, const int32_t *z, const bounds_t *b, pruning_t *p,
+                            work_t *w, const int32_t *order, int64_t n, int64_t n_next) {
+    int64_t n_binned = rows->n_reals + rows->n_tallies;
+    FN(score_own)(rows, z, b, p, w, order, n);
+    for (int64_t r = 0; r < n; r++) {
+        if (r < n_next) {
+            int64_t soon = order[n + r];
+            FN(fetch_row)(rows, z, soon);
+            FN(fetch_cells)(bins + soon * n_binned, n_binned);
+            FN(fetch_cells)(p->u + soon, 1), FN(fetch_cells)(p->allowed + soon, 1);
+        }
+        FN(find_survivors)(rows, bins, b, p, w, order[r], r);
+    }
+    FN(score_waiting)(rows, b, p, w, order);
+}
+
 /* out[i]: the label that the sweep gives row i, or UNDECIDED */
 static void FN(prune)(const rows_t *rows, const uint8_t *bins, const int32_t *z, int32_t *out, const instantiated_t *g,
                       const bounds_t *b, pruning_t *p, work_t *w, uint64_t row0, uint64_t seed, uint64_t cycle,
                       uint64_t sweep, uint64_t chain) {
-    int64_t n = FN(line_up)(rows, z, out, g, b, p, row0, seed, cycle, sweep, chain);
-    for (int64_t t = 0; t < b->n_tiles; t++) p->waiting[t] = -1;
+    int64_t n = FN(line_up)(rows, z, out, g, b, p, 0, row0, seed, cycle, sweep, chain);
     for (int64_t first = 0; first < n; first += CHUNK) {
         const int32_t *order = p->order + first;
-        int64_t here = n - first < CHUNK ? n - first : CHUNK;
-        FN(score_own)(rows, z, b, p, w, order, here);
-        for (int64_t r = 0; r < here; r++) FN(find_survivors)(rows, bins, b, p, w, order[r], r);
-        FN(score_waiting)(rows, b, p, w, order);
+        int64_t here = n - first < CHUNK ? n - first : CHUNK, left = n - first - here;
+        FN(score_chunk)(rows, bins, z, b, p, w, order, here, left < CHUNK ? left : CHUNK);
         for (int64_t r = 0; r < here; r++)
             if (p->n_tiles[r])
                 out[order[r]] = FN(draw_survivor)(b, p->scores + r * MOST_TILES * TILE, p->tile + r * MOST_TILES,
                                                   p->n_tiles[r], p->u[order[r]]);
     }
+}
+
+/* Appends the scores of row i, the r-th of its chunk, that are within reach of the best. */
+ALWAYS_INLINE void FN(keep_survivors)(const bounds_t *b, const pruning_t *p, int64_t r, int64_t i, survivors_t *kept) {
+    const double *scores = p->scores + r * MOST_TILES * TILE;
+    kept->start[i] = kept->used;
+    for (int64_t s = 0; s < p->n_tiles[r]; s++)
+        for (int64_t k = 0; k < TILE; k += N_DOUBLE) {
+            vd these = *(const vd *)(scores + s * TILE + k);
+            for (int bits = FN(lanes)((vl)(these >= p->m[r] - b->reach)); bits; bits &= bits - 1) {
+                int64_t lane = k + __builtin_ctz(bits), to = kept->used++;
+                kept->position[to] = (int32_t)b->position[p->tile[r * MOST_TILES + s] * TILE + lane];
+                kept->score[to] = scores[s * TILE + lane];
+            }
+        }
+    kept->count[i] = (int32_t)(kept->used - kept->start[i]);
+}
+
+/* The scores of rows beside a tail that can weigh anything, from the first-th row in line on; 0 lines them up. Returns
+ * where it stopped because there is no more room, or -1 at the end. */
+static int64_t FN(survivors)(const rows_t *rows, const uint8_t *bins, const int32_t *z, int32_t *out,
+                             const instantiated_t *g, const bounds_t *b, pruning_t *p, work_t *w, survivors_t *kept,
+                             int64_t first, uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t chain) {
+    if (first == 0) p->n = FN(line_up)(rows, z, out, g, b, p, 1, row0, seed, cycle, 0, chain);
+    for (; first < p->n; first += CHUNK) {
+        const int32_t *order = p->order + first;
+        int64_t here = p->n - first < CHUNK ? p->n - first : CHUNK, left = p->n - first - here;
+        if (kept->room - kept->used < CHUNK * MOST_TILES * TILE) return first;
+        FN(score_chunk)(rows, bins, z, b, p, w, order, here, left < CHUNK ? left : CHUNK);
+        for (int64_t r = 0; r < here; r++)
+            if (p->n_tiles[r]) FN(keep_survivors)(b, p, r, order[r], kept);
+    }
+    return -1;
 }
 #undef vs
 #undef N_BOUND

@@ -10,8 +10,9 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
 
 from mpibayes.kernels.common.machine cimport address, aligned
 from mpibayes.kernels.mixture.instantiated cimport Instantiated
-from mpibayes.kernels.mixture.layout cimport instantiated_t, rows_t, work_t
+from mpibayes.kernels.mixture.layout cimport instantiated_t, rows_t, survivors_t, work_t
 from mpibayes.kernels.mixture.rows cimport HeldRows, pad16
+from mpibayes.kernels.mixture.survivors cimport Survivors
 from mpibayes.kernels.mixture.tail cimport Work
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
@@ -32,6 +33,7 @@ cdef extern from "pruned.h" nogil:
         const int32_t *missing
         double size, reach, margin
     ctypedef struct pruning_t:
+        int64_t n
         double *u
         int32_t *allowed
         int32_t *order
@@ -50,6 +52,9 @@ cdef extern from "pruned.h" nogil:
     int UNDECIDED_LABEL "UNDECIDED"
     void kernel_prune(const rows_t *, const uint8_t *, const int32_t *, int32_t *, const instantiated_t *,
                       const bounds_t *, pruning_t *, work_t *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t)
+    int64_t kernel_survivors(const rows_t *, const uint8_t *, const int32_t *, int32_t *, const instantiated_t *,
+                             const bounds_t *, pruning_t *, work_t *, survivors_t *, int64_t, uint64_t, uint64_t,
+                             uint64_t, uint64_t)
 
 
 cdef extern from "bounds_tables.h" nogil:
@@ -70,6 +75,7 @@ cdef extern from "bounds_tables.h" nogil:
 
 kernel_isa = ISA_NUMBER
 N_BINS, MISSING, UNDECIDED = BINS, NO_BIN, UNDECIDED_LABEL
+WEIGHTLESS = 88.0  # nats below the best: the weight is 0 in float32 (lanes.h, vexp2)
 REACH = 13.0  # of clusters left out, together e^-REACH of the weights: one row in 100,000 or so is scored in full
 
 
@@ -116,7 +122,8 @@ cdef class Bounds:
     held: the draw. rows: any rows of the table, prior: as for `gibbs.sweep`; they have its columns. least, greatest: float64 (real
     and count columns, N_BINS), cells of each bin (bin_cells). order: int64 (K1,), the clusters, similar ones side by
     side, those of 16 and of 4 above all; it changes no label. usable: False where a parameter is not finite, or so large
-    that rounding could be: such a draw is swept in full.
+    that rounding could be: such a draw is swept in full. reach: nats below the best score at which clusters are left out;
+    WEIGHTLESS for `survivors`.
 
     clusters int16 (tiles, features, 16) and groups int16 (features, lanes of 4 clusters) are the tables of bounds, see
     bounds.h; they are there for tests.
@@ -128,7 +135,7 @@ cdef class Bounds:
     cdef object levels, position, place, parameters, tiles, held
     cdef int64_t base, n_binned
 
-    def __init__(self, Instantiated held, rows, prior, least, greatest, order):
+    def __init__(self, Instantiated held, rows, prior, least, greatest, order, reach=None):
         cdef int64_t n = held.n, n_tiles = held.base // TILE
         cdef HeldRows columns = HeldRows(rows, prior.offsets)
         check_columns(held, columns)
@@ -143,7 +150,7 @@ cdef class Bounds:
         self.c.first_block = self.c.first_bin + BINS * self.n_binned
         self.c.n_features = self.c.first_block + held.n_blocks
         self.c.n_lanes = (n + 32 * GROUP - 1) // (32 * GROUP) * 32
-        self.c.reach = np.log(max(n, 1)) + REACH
+        self.c.reach = np.log(max(n, 1)) + REACH if reach is None else reach
         self.c.margin = 1.001 * n * np.exp(-self.c.reach) + (n + 64) * 2.0**-50
         self.groups = aligned(self.c.n_features * self.c.n_lanes, np.int16).reshape(self.c.n_features, self.c.n_lanes)
         self.groups[:1] = -2**15  # what stands in no lane is never reached
@@ -200,6 +207,42 @@ cdef class Bounds:
         self.c.margin = margin
 
 
+cdef class Scratch:
+    """Room for one pass over n rows, freed with it."""
+
+    cdef pruning_t c
+    cdef object whole, real, bound
+
+    def __init__(self, Bounds bounds, HeldRows rows):
+        cdef int64_t n = rows.c.n, n_tiles = bounds.c.n_tiles
+        n_features = 2 + rows.c.n_codes + rows.c.n_reals + rows.c.n_tallies + rows.c.n_blocks
+        self.whole = np.empty(2 * n + n_tiles * (TILE + 3) + 2 * CHUNK * MOST_TILES + n_features + 2, np.int32)
+        self.real = aligned(CHUNK * (MOST_TILES * TILE + 2) + n, np.float64)
+        self.bound = np.empty(n_tiles + 1, np.int16)
+        cdef int32_t *at = <int32_t *>address(self.whole)
+        cdef double *x = <double *>address(self.real)
+        self.c.bound = <int16_t *>address(self.bound)
+        self.c.scores, self.c.m = x, x + CHUNK * MOST_TILES * TILE
+        self.c.n_tiles = <int64_t *>(x + CHUNK * (MOST_TILES * TILE + 1))
+        self.c.u = x + CHUNK * (MOST_TILES * TILE + 2)
+        self.c.allowed, self.c.order, self.c.first = at, at + n, at + 2 * n
+        self.c.waiting = self.c.first + n_tiles * TILE + 1
+        self.c.found = self.c.waiting + n_tiles
+        self.c.tile = self.c.found + n_tiles + 1
+        self.c.next = self.c.tile + CHUNK * MOST_TILES
+        self.c.feature = self.c.next + CHUNK * MOST_TILES
+
+
+cdef int check_pass(HeldRows rows, const int32_t[::1] z, Instantiated held, Bounds bounds,
+                    const uint8_t[:, ::1] bins) except -1:
+    if not bounds.usable or bounds.held is not held:
+        raise ValueError("these bounds are not those of the instantiated clusters")
+    check_columns(held, rows)
+    if z.shape[0] != rows.c.n or bins.shape[0] != rows.c.n or bins.shape[1] != rows.c.n_reals + rows.c.n_tallies:
+        raise ValueError(f"labels and bins are not of {rows.c.n} rows of {rows.c.n_reals + rows.c.n_tallies} columns")
+    return 0
+
+
 def prune(rows, const int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Bounds bounds,
           const uint8_t[:, ::1] bins, prior):
     """int32 (n,): the label that `gibbs.sweep` without a tail gives each row, or UNDECIDED; idle rows keep theirs.
@@ -208,41 +251,48 @@ def prune(rows, const int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantia
     """
     cdef HeldRows r = HeldRows(rows, prior.offsets)
     cdef uint64_t u_row0 = row0, u_seed = seed, u_cycle = cycle, u_sweep = sweep, u_chain = chain
-    cdef Instantiated held = instantiated
-    cdef int64_t n = r.c.n, n_tiles = bounds.c.n_tiles
-    cdef Work work = Work(TILE, 0, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
-    cdef pruning_t p
-    cdef const uint8_t *bin_of = NULL
-    if not bounds.usable or bounds.held is not instantiated:
-        raise ValueError("these bounds are not those of the instantiated clusters")
-    check_columns(held, r)
-    if z.shape[0] != n or bins.shape[0] != n or bins.shape[1] != r.c.n_reals + r.c.n_tallies:
-        raise ValueError(f"labels and bins are not of {n} rows of {r.c.n_reals + r.c.n_tallies} columns")
-    out = np.empty(n, np.int32)
-    if n == 0:
+    check_pass(r, z, instantiated, bounds, bins)
+    out = np.empty(r.c.n, np.int32)
+    if r.c.n == 0:
         return out
-    if bins.shape[1]:
-        bin_of = &bins[0, 0]
-    n_features = 2 + r.c.n_codes + r.c.n_reals + r.c.n_tallies + r.c.n_blocks
-    whole = aligned(2 * n + n_tiles * (TILE + 3) + 2 * CHUNK * MOST_TILES + n_features + 2, np.int32)
-    real = aligned(CHUNK * (MOST_TILES * TILE + 2) + n, np.float64)
-    bound = np.empty(n_tiles + 1, np.int16)
-    cdef int32_t *at = <int32_t *>address(whole)
-    cdef double *x = <double *>address(real)
     cdef int32_t[::1] label = out
-    p.bound = <int16_t *>address(bound)
-    p.scores, p.m, p.n_tiles = x, x + CHUNK * MOST_TILES * TILE, <int64_t *>(x + CHUNK * (MOST_TILES * TILE + 1))
-    p.u = x + CHUNK * (MOST_TILES * TILE + 2)
-    p.allowed, p.order, p.first = at, at + n, at + 2 * n
-    p.waiting = p.first + n_tiles * TILE + 1
-    p.found = p.waiting + n_tiles
-    p.tile = p.found + n_tiles + 1
-    p.next = p.tile + CHUNK * MOST_TILES
-    p.feature = p.next + CHUNK * MOST_TILES
+    cdef const uint8_t *bin_of = &bins[0, 0] if bins.shape[1] else NULL
+    cdef Work work = Work(TILE, 0, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
+    cdef Scratch scratch = Scratch(bounds, r)
     with nogil:
-        kernel_prune(&r.c, bin_of, &z[0], &label[0], &held.c, &bounds.c, &p, &work.c, u_row0, u_seed, u_cycle, u_sweep,
-                     u_chain)
+        kernel_prune(&r.c, bin_of, &z[0], &label[0], &instantiated.c, &bounds.c, &scratch.c, &work.c, u_row0, u_seed,
+                     u_cycle, u_sweep, u_chain)
     return out
+
+
+def survivors(rows, const int32_t[::1] z, row0, seed, cycle, chain, Instantiated instantiated, Bounds bounds,
+              const uint8_t[:, ::1] bins, prior):
+    """Scores of rows under the instantiated clusters that can weigh anything, for `gibbs.sweep` with a tail: Survivors.
+
+    Rows in the tail, rows that may enter no cluster, and such as `prune` would leave undecided have none. bounds: of
+    `instantiated`, with the reach WEIGHTLESS; usable. The rest is as in `prune`.
+    """
+    cdef HeldRows r = HeldRows(rows, prior.offsets)
+    cdef uint64_t u_row0 = row0, u_seed = seed, u_cycle = cycle, u_chain = chain
+    cdef int64_t done = 0
+    check_pass(r, z, instantiated, bounds, bins)
+    if bounds.c.reach < WEIGHTLESS:
+        raise ValueError("these bounds leave out clusters that weigh something")
+    cdef Survivors kept = Survivors(r.c.n, CHUNK * MOST_TILES * TILE + 8 * r.c.n)
+    if r.c.n == 0:
+        return kept
+    out = np.empty(r.c.n, np.int32)
+    cdef int32_t[::1] label = out
+    cdef const uint8_t *bin_of = &bins[0, 0] if bins.shape[1] else NULL
+    cdef Work work = Work(TILE, 0, r.c.offsets[r.c.n_codes], r.c.n_codes, r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
+    cdef Scratch scratch = Scratch(bounds, r)
+    while True:
+        with nogil:
+            done = kernel_survivors(&r.c, bin_of, &z[0], &label[0], &instantiated.c, &bounds.c, &scratch.c, &work.c,
+                                    &kept.c, done, u_row0, u_seed, u_cycle, u_chain)
+        if done < 0:
+            return kept
+        kept.grow(2 * kept.c.room)
 
 
 def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Bounds bounds, bins, prior):

@@ -78,12 +78,28 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
     return label < -1 || label >= g->n ? -2 : -1;
 }
 
+/* The scores of the block's rows that are known, and -infinity for the clusters that weigh nothing. Returns whether those
+ * of all rows are. */
+ALWAYS_INLINE int FN(put_survivors)(const work_t *w, const int64_t *at, double *out, int64_t stride, int64_t n) {
+    const survivors_t *known = w->survivors;
+    if (!known) return 0;
+    for (int64_t j = 0; j < w->block.n; j++)
+        if (known->start[at[j]] < 0) return 0;
+    for (int64_t j = 0; j < w->block.n; j++) {
+        int64_t start = known->start[at[j]];
+        for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = SPREAD(-INFINITY);
+        for (int64_t s = start; s < start + known->count[at[j]]; s++)
+            out[j * stride + known->position[s]] = known->score[s];
+    }
+    return 1;
+}
+
 /* scores of the block's rows under the first allowed[row] instantiated clusters, and -infinity for the others of n. On
  * the scale of score_tail where somebody is in the tail; else, as score_new, without - log x! of the counts. */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
-                                    const int64_t *allowed, double *out, int64_t stride, int64_t n) {
+                                    const int64_t *at, const int64_t *allowed, double *out, int64_t stride, int64_t n) {
     const block_t *block = &w->block;
-    FN(score_block)(g, rows, block, out, stride, n);
+    if (!FN(put_survivors)(w, at, out, stride, n)) FN(score_block)(g, rows, block, out, stride, n);
     for (int64_t j = 0; j < block->n; j++) {
         int64_t end = n <= g->n || rows->n_reals ? n : g->n; /* the padding of reals may not be a number */
         for (int64_t k = allowed[j]; k < end; k++) out[j * stride + k] = -INFINITY;
@@ -119,7 +135,7 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
                           int64_t *moved) {
     int64_t own = FN(slot_of)(g, t, z[i]), fresh = -1, n_prefix, n, chosen;
     if (own < -1) return STATUS_BAD_LABEL;
-    int64_t allowed = FN(open_to)(g, t, anchored, z[i], priorities, row0 + i);
+    int64_t allowed = FN(open_to)(g, t != NULL, anchored, z[i], priorities, row0 + i);
     if (allowed < 0) return STATUS_DONE;
     if (t && t->vacant >= t->capacity) return STATUS_GROW;
     FN(read_row)(rows, i, w);
@@ -131,7 +147,7 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
         chosen = n_prefix + fresh;
     } else {
         double before[BLOCK];
-        if (allowed) FN(score_prefix)(g, t, rows, w, &allowed, w->scores, n, n);
+        if (allowed) FN(score_prefix)(g, t, rows, w, &i, &allowed, w->scores, n, n);
         FN(score_new)(t, rows, w, &i, before);
         if (t && !FN(is_empty)(t)) {
             n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
@@ -166,7 +182,7 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
     if (t && !FN(is_empty)(t)) n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
     FN(read_block)(rows, waiting->at, waiting->n, &w->block);
     if (!w->block.infinite && n) {
-        if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->allowed, w->scores, n, n_prefix);
+        if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->at, waiting->allowed, w->scores, n, n_prefix);
         FN(score_new)(t, rows, w, waiting->at, (double *)before);
         if (n > n_prefix) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
         undrawn = FN(draw_block)(w, n, before, waiting->u, chosen);
@@ -210,7 +226,7 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
             int64_t j = waiting.n, own = FN(slot_of)(g, t, z[next]);
             if (z[next] < -1) continue;
             if (own < -1 || (own >= 0 && t->size[own] == 1)) break;
-            int64_t allowed = FN(open_to)(g, t, anchored, z[next], &priorities, row0 + next);
+            int64_t allowed = FN(open_to)(g, t != NULL, anchored, z[next], &priorities, row0 + next);
             if (allowed < 0) continue;
             if (t && allowed == 0 && t->n_occupied == 0) break; /* it opens a cluster, without a draw */
             waiting.at[j] = next, waiting.own[j] = own, waiting.allowed[j] = allowed;
@@ -254,20 +270,6 @@ ALWAYS_INLINE int FN(take_out)(const rows_t *rows, int32_t *z, int64_t i, const 
     }
     z[i] = -2;
     return STATUS_DONE;
-}
-
-/* Ask for the cells of a row that comes soon: rows are met in random order, and the table does not fit the cache. */
-ALWAYS_INLINE void FN(fetch_cells)(const void *cells, int64_t n_bytes) {
-    for (int64_t b = 0; b < n_bytes; b += 64) __builtin_prefetch((const char *)cells + b);
-}
-ALWAYS_INLINE void FN(fetch_row)(const rows_t *rows, const int32_t *z, int64_t i) {
-    if (i < 0) return;
-    FN(fetch_cells)(z + i, 4);
-    FN(fetch_cells)(rows->codes8 + i * rows->n_codes8, rows->n_codes8);
-    FN(fetch_cells)(rows->codes16 + i * rows->n_codes16, 2 * rows->n_codes16);
-    FN(fetch_cells)(rows->reals + i * rows->n_reals, 8 * rows->n_reals);
-    FN(fetch_cells)(rows->tallies + i * rows->n_tallies, 8 * rows->n_tallies);
-    FN(fetch_cells)(rows->vectors + i * rows->n_vector, 8 * rows->n_vector);
 }
 
 /* Step s takes row out[s] out and then seats row in[s]; -1: nobody. With out[s] = in[s] it is a Gibbs step of that row.

@@ -9,7 +9,7 @@ import pytest
 from mpibayes.kernels import mixture
 from mpibayes.kernels.mixture import pruning, twin
 
-from .tables import random_parameters, random_table
+from .tables import Statistics, random_parameters, random_table
 
 TABLES = {
     "categorical": {"levels8": (2, 3, 7, 4) * 3, "levels16": (300,)},
@@ -267,6 +267,48 @@ def test_a_uniform_a_hair_off_a_boundary():
             bounds.margin = 0.0
             missed += pruning.prune(rows, z, *key, held, bounds, bins[0], prior)[0] != true[0]
     assert decided > 20 and missed > 20
+
+
+# --- beside a tail ----------------------------------------------------------------------------------------------------
+
+
+def beside_a_tail(rows, prior, held, z, survivors, log_weight, concentration=1.5):
+    """(labels, rows that moved, statistics of the tail) after a sweep with a tail that has rows of its own."""
+    tail, z = mixture.Tail(prior, concentration, 0.1, log_weight), z.copy()
+    slots = np.where(z >= held.base, z - held.base, -1).astype(np.int32)
+    tail.load(Statistics(*mixture.accumulate(rows, slots, 3, prior.offsets)))
+    moved = mixture.sweep(rows, z, *KEY.values(), held, tail, prior, survivors=survivors)
+    return z, moved, tail.size.copy(), tail.levels.copy()
+
+
+@pytest.mark.parametrize("log_weight", [-3.0, 4.0])
+@pytest.mark.parametrize("n_clusters, anchored", [(16, 0), (70, 70), (200, 120)])
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_sweep_beside_a_tail_has_the_same_bits(kind, n_clusters, anchored, log_weight):
+    """Rows that go to the tail and come back, with a tail that holds rows and one that is empty."""
+    rows, prior, held, z, bins, rng = problem(kind, n_clusters, anchored=anchored)
+    bounds = pruning.Bounds(held, rows, prior, *bins[1:], rng.permutation(n_clusters), pruning.WEIGHTLESS)
+    for in_tail in (0, 40):
+        z[rng.choice(np.flatnonzero(z < n_clusters - anchored), in_tail * (anchored < n_clusters))] = held.base + 1
+        key = {name: KEY[name] for name in ("row0", "seed", "cycle", "chain")}
+        known = pruning.survivors(rows, z, *key.values(), held, bounds, bins[0], prior)
+        if "large" not in kind and anchored < n_clusters:
+            assert (known.start >= 0).mean() > 0.7  # the others are anchors, or in the tail
+        full = beside_a_tail(rows, prior, held, z, None, log_weight)
+        ours = beside_a_tail(rows, prior, held, z, known, log_weight)
+        for a, b in zip(full, ours, strict=True):
+            assert np.array_equal(a, b)
+
+
+def test_survivors_need_bounds_that_leave_out_nothing_that_weighs():
+    rows, prior, held, z, bins, _ = problem("mixed", 20)
+    key = {name: KEY[name] for name in ("row0", "seed", "cycle", "chain")}
+    with pytest.raises(ValueError, match="weigh something"):
+        pruning.survivors(rows, z, *key.values(), held, bounds_of(rows, prior, held, bins), bins[0], prior)
+    bounds = pruning.Bounds(held, rows, prior, *bins[1:], np.arange(20), pruning.WEIGHTLESS)
+    known = pruning.survivors(rows, z, *key.values(), held, bounds, bins[0], prior)
+    with pytest.raises(ValueError, match="survivors are of rows"):
+        mixture.sweep(rows.take(slice(0, 5)), z[:5].copy(), *KEY.values(), held, None, prior, survivors=known)
 
 
 # --- what cannot be bounded -------------------------------------------------------------------------------------------
