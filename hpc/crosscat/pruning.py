@@ -94,10 +94,10 @@ class Pruning:
         ]
         return side_by_side(np.concatenate(terms)) if len(shared.anchor) else np.zeros(0, np.int64)
 
-    def bounds(self, similar: np.ndarray, order: np.ndarray, draw: kernels.Instantiated, prior, reach=None):
+    def bounds(self, similar: np.ndarray, order: np.ndarray, draw: kernels.Instantiated, prior):
         """Bounds of a draw, which has the clusters of `similar` in this order; None where it does not allow any."""
         _, *cells = self.binned
-        bounds = kernel.Bounds(draw, self.shards[0].rows, prior, *cells, np.argsort(order)[similar], reach)
+        bounds = kernel.Bounds(draw, self.shards[0].rows, prior, *cells, np.argsort(order)[similar])
         return bounds if bounds.usable else None
 
 

@@ -96,7 +96,7 @@ class Step:
         """Scores beside a tail, for rows whose labels are z in the shard's order; None where it is swept in full."""
         if not self.pruning.worthwhile(len(order), self.sweeps * len(shard)):
             return None
-        bounds = self.pruning.bounds(self.similar, order, draw, self.prior, pruned.WEIGHTLESS)
+        bounds = self.pruning.bounds(self.similar, order, draw, self.prior)
         if bounds is None:
             return None
         seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]

@@ -104,6 +104,7 @@ cdef extern from "layout.h" nogil:
         int32_t *position
         double *score
         int64_t used, room
+        double margin
 
     ctypedef struct work_t:
         block_t block
@@ -111,6 +112,7 @@ cdef extern from "layout.h" nogil:
         double *scores
         double *part
         double *sums
+        double *first
         float *weights
         double *logs
         double *own

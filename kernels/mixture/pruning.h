@@ -72,15 +72,20 @@ APART int64_t FN(find_tiles)(const bounds_t *b, const int32_t *feature, int64_t 
 }
 #undef FIND_TILES
 
-/* the greatest bound of a tile's clusters */
-APART int16_t FN(bound_of_tile)(const bounds_t *b, const int32_t *feature, int64_t n, int64_t tile) {
-    enum { V = 2 * TILE / BOUND_BYTES };
+/* the greatest bound of a tile's clusters, or INT16_MIN once none can be `at_least` so great */
+APART int16_t FN(bound_of_tile)(const bounds_t *b, const int32_t *feature, int64_t n, int16_t at_least, int64_t tile) {
+    enum { V = 2 * TILE / BOUND_BYTES, EACH = 10 };
     const int16_t *bounds = b->clusters + tile * b->n_features * TILE;
-    vs sum[V];
+    vs sum[V], least = at_least - (vs){0};
     UNROLL for (int v = 0; v < V; v++) sum[v] = (vs){0};
-    for (int64_t f = 0; f < n; f++)
-        UNROLL for (int v = 0; v < V; v++)
-            sum[v] = FN(add_bounds)(sum[v], ((const vs *)(bounds + (int64_t)feature[f] * TILE))[v]);
+    for (int64_t f = 0; f < n;) {
+        uint32_t some = 0;
+        for (int64_t end = f + EACH < n ? f + EACH : n; f < end; f++)
+            UNROLL for (int v = 0; v < V; v++)
+                sum[v] = FN(add_bounds)(sum[v], ((const vs *)(bounds + (int64_t)feature[f] * TILE))[v]);
+        UNROLL for (int v = 0; v < V; v++) some |= FN(in_reach)(sum[v], least);
+        if (!some) return INT16_MIN;
+    }
     int16_t most = INT16_MIN, *lanes = (int16_t *)sum;
     _Pragma("GCC unroll 16") for (int k = 0; k < TILE; k++) most = lanes[k] > most ? lanes[k] : most;
     return most;
@@ -269,7 +274,7 @@ APART void FN(find_survivors)(const rows_t *rows, const uint8_t *bins, const bou
     if (p->n_tiles[r] == 0) return;
     found = FN(find_tiles)(b, p->feature, n, (int16_t)least, p->tile[r * MOST_TILES], tiles);
     for (int64_t s = 0; s < found; s++) {
-        int16_t bound = FN(bound_of_tile)(b, p->feature, n, tiles[s]);
+        int16_t bound = FN(bound_of_tile)(b, p->feature, n, (int16_t)least, tiles[s]);
         if (bound < least) continue;
         tiles[kept] = tiles[s], p->bound[kept] = bound;
         best = bound > p->bound[best] ? kept : best;

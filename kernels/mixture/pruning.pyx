@@ -75,7 +75,6 @@ cdef extern from "bounds_tables.h" nogil:
 
 kernel_isa = ISA_NUMBER
 N_BINS, MISSING, UNDECIDED = BINS, NO_BIN, UNDECIDED_LABEL
-WEIGHTLESS = 88.0  # nats below the best: the weight is 0 in float32 (lanes.h, vexp2)
 REACH = 13.0  # of clusters left out, together e^-REACH of the weights: one row in 100,000 or so is scored in full
 
 
@@ -122,8 +121,7 @@ cdef class Bounds:
     held: the draw. rows: any rows of the table, prior: as for `gibbs.sweep`; they have its columns. least, greatest: float64 (real
     and count columns, N_BINS), cells of each bin (bin_cells). order: int64 (K1,), the clusters, similar ones side by
     side, those of 16 and of 4 above all; it changes no label. usable: False where a parameter is not finite, or so large
-    that rounding could be: such a draw is swept in full. reach: nats below the best score at which clusters are left out;
-    WEIGHTLESS for `survivors`.
+    that rounding could be: such a draw is swept in full.
 
     clusters int16 (tiles, features, 16) and groups int16 (features, lanes of 4 clusters) are the tables of bounds, see
     bounds.h; they are there for tests.
@@ -135,7 +133,7 @@ cdef class Bounds:
     cdef object levels, position, place, parameters, tiles, held
     cdef int64_t base, n_binned
 
-    def __init__(self, Instantiated held, rows, prior, least, greatest, order, reach=None):
+    def __init__(self, Instantiated held, rows, prior, least, greatest, order):
         cdef int64_t n = held.n, n_tiles = held.base // TILE
         cdef HeldRows columns = HeldRows(rows, prior.offsets)
         check_columns(held, columns)
@@ -150,7 +148,7 @@ cdef class Bounds:
         self.c.first_block = self.c.first_bin + BINS * self.n_binned
         self.c.n_features = self.c.first_block + held.n_blocks
         self.c.n_lanes = (n + 32 * GROUP - 1) // (32 * GROUP) * 32
-        self.c.reach = np.log(max(n, 1)) + REACH if reach is None else reach
+        self.c.reach = np.log(max(n, 1)) + REACH
         self.c.margin = 1.001 * n * np.exp(-self.c.reach) + (n + 64) * 2.0**-50
         self.groups = aligned(self.c.n_features * self.c.n_lanes, np.int16).reshape(self.c.n_features, self.c.n_lanes)
         self.groups[:1] = -2**15  # what stands in no lane is never reached
@@ -267,18 +265,16 @@ def prune(rows, const int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantia
 
 def survivors(rows, const int32_t[::1] z, row0, seed, cycle, chain, Instantiated instantiated, Bounds bounds,
               const uint8_t[:, ::1] bins, prior):
-    """Scores of rows under the instantiated clusters that can weigh anything, for `gibbs.sweep` with a tail: Survivors.
+    """Scores of rows under the instantiated clusters that matter, for `gibbs.sweep` with a tail: Survivors.
 
-    Rows in the tail, rows that may enter no cluster, and such as `prune` would leave undecided have none. bounds: of
-    `instantiated`, with the reach WEIGHTLESS; usable. The rest is as in `prune`.
+    Rows in the tail, rows that may enter no cluster, and such as have no bounds have none. Arguments as in `prune`.
     """
     cdef HeldRows r = HeldRows(rows, prior.offsets)
     cdef uint64_t u_row0 = row0, u_seed = seed, u_cycle = cycle, u_chain = chain
     cdef int64_t done = 0
     check_pass(r, z, instantiated, bounds, bins)
-    if bounds.c.reach < WEIGHTLESS:
-        raise ValueError("these bounds leave out clusters that weigh something")
     cdef Survivors kept = Survivors(r.c.n, CHUNK * MOST_TILES * TILE + 8 * r.c.n)
+    kept.c.margin = bounds.c.margin
     if r.c.n == 0:
         return kept
     out = np.empty(r.c.n, np.int32)

@@ -1,4 +1,4 @@
-"""Scores of rows under the few instantiated clusters that can weigh anything for them, for the sweep beside a tail."""
+"""Scores of rows under the few instantiated clusters that matter to their draws, for the sweep beside a tail."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mpibayes.kernels.common.machine cimport address
 cdef class Survivors:
     """Row i has count[i] (cluster, score) pairs from start[i] on in position and score; start -1: its are not known.
 
-    Clusters that are not among a row's pairs weigh exactly 0 beside one that is. Made by `pruning.survivors`.
+    Clusters that are not among a row's pairs weigh hardly anything beside one that is. Made by `pruning.survivors`.
     """
 
     def __init__(self, int64_t n, int64_t room):
@@ -35,3 +35,12 @@ cdef class Survivors:
 
     def __len__(self):
         return self.c.used
+
+    @property
+    def margin(self):
+        """What the other clusters can add to sums of weights, relative to all of them."""
+        return self.c.margin
+
+    @margin.setter
+    def margin(self, double margin):
+        self.c.margin = margin

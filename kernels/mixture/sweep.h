@@ -78,28 +78,12 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
     return label < -1 || label >= g->n ? -2 : -1;
 }
 
-/* The scores of the block's rows that are known, and -infinity for the clusters that weigh nothing. Returns whether those
- * of all rows are. */
-ALWAYS_INLINE int FN(put_survivors)(const work_t *w, const int64_t *at, double *out, int64_t stride, int64_t n) {
-    const survivors_t *known = w->survivors;
-    if (!known) return 0;
-    for (int64_t j = 0; j < w->block.n; j++)
-        if (known->start[at[j]] < 0) return 0;
-    for (int64_t j = 0; j < w->block.n; j++) {
-        int64_t start = known->start[at[j]];
-        for (int64_t k = 0; k < n; k += N_DOUBLE) *(vd *)(out + j * stride + k) = SPREAD(-INFINITY);
-        for (int64_t s = start; s < start + known->count[at[j]]; s++)
-            out[j * stride + known->position[s]] = known->score[s];
-    }
-    return 1;
-}
-
 /* scores of the block's rows under the first allowed[row] instantiated clusters, and -infinity for the others of n. On
  * the scale of score_tail where somebody is in the tail; else, as score_new, without - log x! of the counts. */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
-                                    const int64_t *at, const int64_t *allowed, double *out, int64_t stride, int64_t n) {
+                                    const int64_t *allowed, double *out, int64_t stride, int64_t n, const int known) {
     const block_t *block = &w->block;
-    if (!FN(put_survivors)(w, at, out, stride, n)) FN(score_block)(g, rows, block, out, stride, n);
+    if (!known) FN(score_block)(g, rows, block, out, stride, n);
     for (int64_t j = 0; j < block->n; j++) {
         int64_t end = n <= g->n || rows->n_reals ? n : g->n; /* the padding of reals may not be a number */
         for (int64_t k = allowed[j]; k < end; k++) out[j * stride + k] = -INFINITY;
@@ -147,7 +131,7 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
         chosen = n_prefix + fresh;
     } else {
         double before[BLOCK];
-        if (allowed) FN(score_prefix)(g, t, rows, w, &i, &allowed, w->scores, n, n);
+        if (allowed) FN(score_prefix)(g, t, rows, w, &allowed, w->scores, n, n, 0);
         FN(score_new)(t, rows, w, &i, before);
         if (t && !FN(is_empty)(t)) {
             n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
@@ -176,16 +160,18 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
                                 tail_t *t, work_t *w, int anchored, philox_stream *priorities, uint64_t row0,
                                 philox_stream *words, int64_t *settled, int64_t *moved) {
     outcome_t done = {0, 0, STATUS_DONE};
-    int undrawn = -1;
+    int undrawn = -1, known = 0;
     int64_t chosen[BLOCK], fresh = -1, n_prefix = g->base, n = n_prefix;
     vd before[BLOCK / N_DOUBLE];
     if (t && !FN(is_empty)(t)) n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
     FN(read_block)(rows, waiting->at, waiting->n, &w->block);
     if (!w->block.infinite && n) {
-        if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->at, waiting->allowed, w->scores, n, n_prefix);
+        known = FN(put_survivors)(w, waiting->at, n, n_prefix);
+        if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->allowed, w->scores, n, n_prefix, known);
         FN(score_new)(t, rows, w, waiting->at, (double *)before);
         if (n > n_prefix) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
         undrawn = FN(draw_block)(w, n, before, waiting->u, chosen);
+        if (known) undrawn |= FN(undecided)(w, n, waiting->u, chosen);
     }
     int64_t j = 0;
     for (int changed = 0; j < waiting->n && !changed; j++) {

@@ -287,7 +287,7 @@ def beside_a_tail(rows, prior, held, z, survivors, log_weight, concentration=1.5
 def test_a_sweep_beside_a_tail_has_the_same_bits(kind, n_clusters, anchored, log_weight):
     """Rows that go to the tail and come back, with a tail that holds rows and one that is empty."""
     rows, prior, held, z, bins, rng = problem(kind, n_clusters, anchored=anchored)
-    bounds = pruning.Bounds(held, rows, prior, *bins[1:], rng.permutation(n_clusters), pruning.WEIGHTLESS)
+    bounds = pruning.Bounds(held, rows, prior, *bins[1:], rng.permutation(n_clusters))
     for in_tail in (0, 40):
         z[rng.choice(np.flatnonzero(z < n_clusters - anchored), in_tail * (anchored < n_clusters))] = held.base + 1
         key = {name: KEY[name] for name in ("row0", "seed", "cycle", "chain")}
@@ -300,13 +300,36 @@ def test_a_sweep_beside_a_tail_has_the_same_bits(kind, n_clusters, anchored, log
             assert np.array_equal(a, b)
 
 
-def test_survivors_need_bounds_that_leave_out_nothing_that_weighs():
+def test_a_uniform_a_hair_off_a_boundary_beside_a_tail():
+    """The same guard there. Of three rows the last two are drawn in a block; the boundary is at the second's uniform."""
+    rows, prior = random_table(np.random.default_rng(1), 3)
+    missed = 0
+    for seed in range(40):
+        u, n_light = (int(twin.words(0, 3, seed, twin.ASSIGN, 0, 0, 0)[1]) >> 11) * 2.0**-53, 900
+        if not 0.2 < u < 0.8:
+            continue
+        for off in (-1e-3, -1e-6, -2e-7, 0.0, 2e-7, 5e-7, 1e-6, 1e-3):
+            held, key = beside_a_boundary(u, n_light, off), (0, seed, 0, 0, 0)
+            z, bins = np.full(3, n_light, np.int32), (np.empty((3, 0), np.uint8), np.empty((0, 32)), np.empty((0, 32)))
+            labels = []
+            for margin in (None, 0.0, "full"):
+                bounds = bounds_of(rows, prior, held, bins)
+                known = pruning.survivors(rows, z, 0, seed, 0, 0, held, bounds, bins[0], prior)
+                assert len(known) == 6
+                if margin == 0.0:
+                    known.margin = 0.0
+                tail, after = mixture.Tail(prior, 1.0, 0.0, -60.0), z.copy()
+                mixture.sweep(rows, after, *key, held, tail, prior, survivors=known if margin != "full" else None)
+                labels.append(after)
+            assert np.array_equal(labels[0], labels[2])
+            missed += labels[1][1] != labels[2][1]
+    assert missed > 20
+
+
+def test_survivors_are_of_as_many_rows():
     rows, prior, held, z, bins, _ = problem("mixed", 20)
     key = {name: KEY[name] for name in ("row0", "seed", "cycle", "chain")}
-    with pytest.raises(ValueError, match="weigh something"):
-        pruning.survivors(rows, z, *key.values(), held, bounds_of(rows, prior, held, bins), bins[0], prior)
-    bounds = pruning.Bounds(held, rows, prior, *bins[1:], np.arange(20), pruning.WEIGHTLESS)
-    known = pruning.survivors(rows, z, *key.values(), held, bounds, bins[0], prior)
+    known = pruning.survivors(rows, z, *key.values(), held, bounds_of(rows, prior, held, bins), bins[0], prior)
     with pytest.raises(ValueError, match="survivors are of rows"):
         mixture.sweep(rows.take(slice(0, 5)), z[:5].copy(), *KEY.values(), held, None, prior, survivors=known)
 
