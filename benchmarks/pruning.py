@@ -79,14 +79,14 @@ def state(name: str, data: str | None, out: Path, n_rows: int, n_clusters: int) 
 
 def compare(mixture: Mixture, repeats: int) -> list[str]:
     """Nanoseconds a row in full and pruned, their ratio, and how many rows are decided by bounds."""
-    view, seconds, decided = mixture.view, {False: [], True: []}, []
+    view, seconds, decided, pruning.PAUSE = mixture.view, {False: [], True: []}, [], 0
     for turn in range(repeats):
         labels = {}
         step = view.begin(mixture.cycles + 1 + turn, learn=False)
         swept = [i for i, shard in enumerate(view.shards) if shard.index not in step.collapsed]
         n = sum(len(view.shards[i]) for i in swept)
         for pruned in (False, True):
-            pruning.LEAST_CLUSTERS = 0 if pruned else 10**9
+            pruning.FAVOUR = 0.0 if pruned else 1e9
             vars(step).pop("bounds", None)
             began, spent = time.process_time(), 0.0
             tables = step.free_of_owners, step.bounds

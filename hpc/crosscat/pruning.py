@@ -16,8 +16,14 @@ from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import pruning as kernel
 
-LEAST_CLUSTERS = 80  # below that, bounds cost as much as scores
-ROWS_PER_FEATURE = 0.3  # of the rank, where bounds are worth their tables
+# Costs of a row, in ns on the machine of benchmarks/results: of what a pruned sweep does for every row, of a full one's
+# tile of 16 clusters, and of a tile's bounds as a share of it. Their ratios matter, and only to speed.
+ROW, ROW_COLUMN = 250.0, 6.0
+CODE, REAL, COUNT, PAIR, DRAW = 2.1, 4.8, 3.2, 4.0, 16.0  # PAIR: of a block of full-covariance normals
+BOUNDED, SCORED = 0.3, 1.2
+ENTRY = 3.0  # of a feature and cluster, once a cycle
+FAVOUR = 2.0  # times that a full sweep has to cost what a pruned one does for every row
+PAUSE = 16  # passes that are not tried after one that was no gain
 EDGE_CELLS = 10_000  # of a column, from which its bins are made
 SIMILAR_CELLS = 128  # by which clusters are compared
 DEPTH = 12.0  # nats below the best cluster at which all are alike
@@ -30,12 +36,33 @@ class Pruning:
 
     def __init__(self, shards: Sequence[Shard], offsets: np.ndarray):
         self.shards, self.offsets = shards, offsets
+        self._last, self._pause = None, 0
 
     def worthwhile(self, n_clusters: int, n_rows: int) -> bool:
-        """Whether bounds of so many clusters pay for so many rows."""
-        if n_clusters < LEAST_CLUSTERS or not n_rows:
+        """Whether to bound the scores of so many rows under so many clusters; after a loss, not for PAUSE passes."""
+        if self._last is not None and self._is_loss(*self._last):
+            self._pause = PAUSE
+        self._last, self._pause = None, self._pause - 1
+        if self._pause >= 0 or not n_rows:
             return False
-        return n_rows > ROWS_PER_FEATURE * (int(self.offsets[-1]) + kernel.N_BINS * self._n_binned)
+        row, tile = self._costs
+        n_features = int(self.offsets[-1]) + kernel.N_BINS * self._n_binned
+        return n_clusters / 16 * tile > FAVOUR * row and n_rows * tile > 5 * 16 * ENTRY * n_features
+
+    @property
+    def _costs(self) -> tuple[float, float]:
+        """Of a row in a pruned sweep, whatever comes of it, and of a row and tile in a full one."""
+        rows = self.shards[0].rows
+        codes, reals, counts = len(self.offsets) - 1, rows.reals.shape[1], rows.tallies.shape[1]
+        pairs = float((rows.widths * (rows.widths + 1) / 2).sum())
+        row = ROW + ROW_COLUMN * (codes + reals + counts + rows.vectors.shape[1])
+        return row, CODE * codes + REAL * reals + COUNT * counts + PAIR * pairs + DRAW
+
+    def _is_loss(self, n_clusters: int, work: np.ndarray) -> bool:
+        """Whether passes over rows of so many clusters cost more than they saved."""
+        (n_rows, bounded, scored, given_up), n_tiles = work, n_clusters / 16
+        row, tile = self._costs
+        return n_rows * row / tile + BOUNDED * bounded + SCORED * scored + n_tiles * given_up > n_tiles * n_rows
 
     def rows_but_for(self, shards: Sequence[int]) -> int:
         """Rows of the rank that are in none of these shards."""
@@ -98,6 +125,7 @@ class Pruning:
         """Bounds of a draw, which has the clusters of `similar` in this order; None where it does not allow any."""
         _, *cells = self.binned
         bounds = kernel.Bounds(draw, self.shards[0].rows, prior, *cells, np.argsort(order)[similar])
+        self._last = draw.n, bounds.work
         return bounds if bounds.usable else None
 
 

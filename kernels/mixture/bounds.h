@@ -39,6 +39,7 @@ typedef struct { /* scratch of one pass */
     double *u; /* of all rows: uniform; allowed: how many clusters are open; rows in the order in which they are taken */
     int32_t *allowed, *order;
     int64_t n;      /* in `order` */
+    int64_t bounded, scored, given_up; /* tiles that were bounded one by one, and scored, of all rows; rows without a draw */
     int32_t *first; /* [place]: where rows with that label start in `order` */
     /* of the rows of a chunk: best score so far, tiles that are scored or waited for, 0 where a row is given up */
     double *m;

@@ -210,12 +210,13 @@ APART int32_t FN(draw_survivor)(const bounds_t *b, const double *scores, const i
 
 /* Rows that a draw is due for, similar ones side by side: into p->order, by the place of their labels. Writes the labels
  * of the others: those that stay as they are keep theirs, those without an instantiated cluster are UNDECIDED. */
-APART int64_t FN(line_up)(const rows_t *rows, const int32_t *z, int32_t *out, const instantiated_t *g,
+APART void FN(line_up)(const rows_t *rows, const int32_t *z, int32_t *out, const instantiated_t *g,
                            const bounds_t *b, pruning_t *p, int has_tail, uint64_t row0, uint64_t seed, uint64_t cycle,
                            uint64_t sweep, uint64_t chain) {
     philox_stream words = philox_open(seed, PURPOSE_ASSIGN, sweep, cycle, chain);
     philox_stream priorities = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain);
     int64_t n = 0;
+    p->bounded = p->scored = p->given_up = 0;
     for (int64_t t = 0; t < b->n_tiles; t++) p->waiting[t] = -1;
     memset(p->first, 0, (b->n_tiles * TILE + 1) * sizeof *p->first);
     for (int64_t i = 0; i < rows->n; i++) {
@@ -236,12 +237,13 @@ APART int64_t FN(line_up)(const rows_t *rows, const int32_t *z, int32_t *out, co
     for (int64_t k = 0; k < b->n_tiles * TILE; k++) p->first[k + 1] += p->first[k];
     for (int64_t i = 0; i < rows->n; i++)
         if (p->allowed[i] >= 0) p->order[p->first[b->place[z[i]]]++] = (int32_t)i, n++;
-    return n;
+    p->n = n;
 }
 
 /* Keeps a row's scores under a tile. */
 ALWAYS_INLINE void FN(keep_scores)(pruning_t *p, int64_t r, int64_t tile, const double *scores) {
     int64_t s = r * MOST_TILES + p->n_tiles[r]++;
+    p->scored++;
     p->tile[s] = (int32_t)tile;
     memcpy(p->scores + s * TILE, scores, TILE * sizeof *scores);
 }
@@ -273,6 +275,7 @@ APART void FN(find_survivors)(const rows_t *rows, const uint8_t *bins, const bou
     if (least > 0) p->n_tiles[r] = 0;
     if (p->n_tiles[r] == 0) return;
     found = FN(find_tiles)(b, p->feature, n, (int16_t)least, p->tile[r * MOST_TILES], tiles);
+    p->bounded += found;
     for (int64_t s = 0; s < found; s++) {
         int16_t bound = FN(bound_of_tile)(b, p->feature, n, (int16_t)least, tiles[s]);
         if (bound < least) continue;
@@ -312,6 +315,7 @@ APART void FN(score_waiting)(const rows_t *rows, const bounds_t *b, pruning_t *p
                 n += p->n_tiles[next / MOST_TILES] > 0;
             }
             if (n == 0) continue;
+            p->scored += n;
             FN(score_similar)(rows, at, n, p->allowed, b, t, w);
             for (int64_t j = 0; j < n; j++)
                 memcpy(p->scores + to[j] * TILE, w->scores + j * TILE, TILE * sizeof *w->scores);
@@ -340,15 +344,17 @@ static void FN(score_chunk)(const rows_t *rows, const uint8_t *bins, const int32
 static void FN(prune)(const rows_t *rows, const uint8_t *bins, const int32_t *z, int32_t *out, const instantiated_t *g,
                       const bounds_t *b, pruning_t *p, work_t *w, uint64_t row0, uint64_t seed, uint64_t cycle,
                       uint64_t sweep, uint64_t chain) {
-    int64_t n = FN(line_up)(rows, z, out, g, b, p, 0, row0, seed, cycle, sweep, chain);
-    for (int64_t first = 0; first < n; first += CHUNK) {
+    FN(line_up)(rows, z, out, g, b, p, 0, row0, seed, cycle, sweep, chain);
+    for (int64_t first = 0; first < p->n; first += CHUNK) {
         const int32_t *order = p->order + first;
-        int64_t here = n - first < CHUNK ? n - first : CHUNK, left = n - first - here;
+        int64_t here = p->n - first < CHUNK ? p->n - first : CHUNK, left = p->n - first - here;
         FN(score_chunk)(rows, bins, z, b, p, w, order, here, left < CHUNK ? left : CHUNK);
-        for (int64_t r = 0; r < here; r++)
+        for (int64_t r = 0; r < here; r++) {
             if (p->n_tiles[r])
                 out[order[r]] = FN(draw_survivor)(b, p->scores + r * MOST_TILES * TILE, p->tile + r * MOST_TILES,
                                                   p->n_tiles[r], p->u[order[r]]);
+            p->given_up += out[order[r]] == UNDECIDED;
+        }
     }
 }
 
@@ -373,7 +379,7 @@ ALWAYS_INLINE void FN(keep_survivors)(const bounds_t *b, const pruning_t *p, int
 static int64_t FN(survivors)(const rows_t *rows, const uint8_t *bins, const int32_t *z, int32_t *out,
                              const instantiated_t *g, const bounds_t *b, pruning_t *p, work_t *w, survivors_t *kept,
                              int64_t first, uint64_t row0, uint64_t seed, uint64_t cycle, uint64_t chain) {
-    if (first == 0) p->n = FN(line_up)(rows, z, out, g, b, p, 1, row0, seed, cycle, 0, chain);
+    if (first == 0) FN(line_up)(rows, z, out, g, b, p, 1, row0, seed, cycle, 0, chain);
     for (; first < p->n; first += CHUNK) {
         const int32_t *order = p->order + first;
         int64_t here = p->n - first < CHUNK ? p->n - first : CHUNK, left = p->n - first - here;
@@ -381,6 +387,7 @@ static int64_t FN(survivors)(const rows_t *rows, const uint8_t *bins, const int3
         FN(score_chunk)(rows, bins, z, b, p, w, order, here, left < CHUNK ? left : CHUNK);
         for (int64_t r = 0; r < here; r++)
             if (p->n_tiles[r]) FN(keep_survivors)(b, p, r, order[r], kept);
+            else p->given_up++;
     }
     return -1;
 }

@@ -33,7 +33,7 @@ cdef extern from "pruned.h" nogil:
         const int32_t *missing
         double size, reach, margin
     ctypedef struct pruning_t:
-        int64_t n
+        int64_t n, bounded, scored, given_up
         double *u
         int32_t *allowed
         int32_t *order
@@ -124,11 +124,12 @@ cdef class Bounds:
     that rounding could be: such a draw is swept in full.
 
     clusters int16 (tiles, features, 16) and groups int16 (features, lanes of 4 clusters) are the tables of bounds, see
-    bounds.h; they are there for tests.
+    bounds.h; they are there for tests. work int64 (4,): rows of all passes so far, tiles that were bounded for one of
+    them, tiles that were scored, and rows that have to be scored in full.
     """
 
     cdef bounds_t c
-    cdef readonly object clusters, groups, greatest
+    cdef readonly object clusters, groups, greatest, work
     cdef readonly bint usable
     cdef object levels, position, place, parameters, tiles, held
     cdef int64_t base, n_binned
@@ -155,7 +156,7 @@ cdef class Bounds:
         self.clusters = aligned(n_tiles * self.c.n_features * TILE, np.int16)
         self.clusters = self.clusters.reshape(n_tiles, self.c.n_features, TILE)
         self.clusters[:, 0] = -2**15
-        self.greatest = np.zeros(self.c.n_features)
+        self.greatest, self.work = np.zeros(self.c.n_features), np.zeros(4, np.int64)
         self.levels = np.array([prior.offsets[:columns.c.n_codes] + 1, prior.offsets[1:]], np.int32)
         self.position = aligned(self.base, np.float64)
         self.position[:] = np.inf
@@ -231,6 +232,11 @@ cdef class Scratch:
         self.c.feature = self.c.next + CHUNK * MOST_TILES
 
 
+    cdef int count(self, Bounds bounds) except -1:
+        bounds.work += [self.c.n, self.c.bounded, self.c.scored, self.c.given_up]
+        return 0
+
+
 cdef int check_pass(HeldRows rows, const int32_t[::1] z, Instantiated held, Bounds bounds,
                     const uint8_t[:, ::1] bins) except -1:
     if not bounds.usable or bounds.held is not held:
@@ -260,6 +266,7 @@ def prune(rows, const int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantia
     with nogil:
         kernel_prune(&r.c, bin_of, &z[0], &label[0], &instantiated.c, &bounds.c, &scratch.c, &work.c, u_row0, u_seed,
                      u_cycle, u_sweep, u_chain)
+    scratch.count(bounds)
     return out
 
 
@@ -287,6 +294,7 @@ def survivors(rows, const int32_t[::1] z, row0, seed, cycle, chain, Instantiated
             done = kernel_survivors(&r.c, bin_of, &z[0], &label[0], &instantiated.c, &bounds.c, &scratch.c, &work.c,
                                     &kept.c, done, u_row0, u_seed, u_cycle, u_chain)
         if done < 0:
+            scratch.count(bounds)
             return kept
         kept.grow(2 * kept.c.room)
 

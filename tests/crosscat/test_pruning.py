@@ -9,7 +9,7 @@ from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
 
-NEVER = 10**9
+ALWAYS, NEVER = 0.0, 1e9
 SETTINGS = {
     "one": {},
     "two sweeps": {"sweeps_per_cycle": 2},
@@ -42,11 +42,12 @@ def chain(comm, **settings):
     return Mixture(comm, columns, lambda a, b: rows.take(np.arange(a, b)), len(rows), settings)
 
 
-def course(comm, least, monkeypatch, cycles=8, **settings):
-    """(labels of all views on root, log joint, share of rows that moved) after every cycle, with so many clusters the
-    least to prune at."""
-    monkeypatch.setattr(pruning, "LEAST_CLUSTERS", least)
-    monkeypatch.setattr(pruning, "ROWS_PER_FEATURE", 0.0)
+def course(comm, favour, monkeypatch, cycles=8, **settings):
+    """(labels of all views on root, log joint, share of rows that moved) after every cycle. favour: ALWAYS to prune,
+    or NEVER."""
+    monkeypatch.setattr(pruning, "FAVOUR", favour)
+    monkeypatch.setattr(pruning, "ENTRY", 0.0)
+    monkeypatch.setattr(pruning, "PAUSE", 0)
     mixture, out = chain(comm, **settings), []
     mixture.start("random" if not settings.get("annealing") else "sequential")
     for _ in range(cycles):
@@ -69,7 +70,7 @@ def test_a_pruned_chain_has_the_same_bits(name, monkeypatch):
     monkeypatch.setattr(pruning.Pruning, "bounds", lambda *of: passes.append(inner(*of)) or passes[-1])
     full = course(serial(), NEVER, monkeypatch, **SETTINGS[name])
     assert not passes
-    ours = course(serial(), 1, monkeypatch, **SETTINGS[name])
+    ours = course(serial(), ALWAYS, monkeypatch, **SETTINGS[name])
     assert_same(full, ours)
     assert all(bounds is not None for bounds in passes)
     assert passes
@@ -79,7 +80,7 @@ def test_a_pruned_chain_has_the_same_bits(name, monkeypatch):
 def test_ranks_that_prune_differently(monkeypatch):
     comm = world()
     alone = course(serial(), NEVER, monkeypatch)
-    ours = course(comm, 1 if comm.rank % 2 else NEVER, monkeypatch)
+    ours = course(comm, ALWAYS if comm.rank % 2 else NEVER, monkeypatch)
     if comm.rank == 0:
         assert_same(alone, ours)
 

@@ -301,7 +301,7 @@ def test_a_sweep_beside_a_tail_has_the_same_bits(kind, n_clusters, anchored, log
 
 
 def test_a_uniform_a_hair_off_a_boundary_beside_a_tail():
-    """The same guard there. Of three rows the last two are drawn in a block; the boundary is at the second's uniform."""
+    """The same guard there. The last two of three rows are drawn in a block, and the second's uniform is at one."""
     rows, prior = random_table(np.random.default_rng(1), 3)
     missed = 0
     for seed in range(40):
