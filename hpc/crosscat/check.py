@@ -116,8 +116,8 @@ def memory_per_rank(
 
 
 def _bounds_bytes(rows: int, shard: int, n_clusters: int, levels: int, numeric: int, entries: int) -> int:
-    """Memory of sweeps that leave out clusters, hardly any below 96: a byte a numeric cell for its bin, tables of bounds
-    and parameters by tiles, twice where a shard has a tail, and 8 scores a row (12 each) of one shard."""
+    """Memory of sweeps that leave out clusters, hardly any below 96: a byte a numeric cell for its bin, tables of
+    bounds and parameters by tiles, twice where a shard has a tail, and 8 scores a row (12 each) of one shard."""
     if n_clusters < 96:
         return 0
     tables = (levels + N_BINS * numeric) * 5 // 2 + 4 * levels + 24 * numeric + 8 * entries
