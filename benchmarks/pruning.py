@@ -80,9 +80,10 @@ def state(name: str, data: str | None, out: Path, n_rows: int, n_clusters: int) 
 def compare(mixture: Mixture, repeats: int) -> list[str]:
     """Nanoseconds a row in full and pruned, their ratio, and how many rows are decided by bounds."""
     view, seconds, decided, pruning.PAUSE = mixture.view, {False: [], True: []}, [], 0
-    for turn in range(repeats):
+    for _ in range(repeats):
+        mixture.cycle()
         labels = {}
-        step = view.begin(mixture.cycles + 1 + turn, learn=False)
+        step = view.begin(mixture.cycles + 1, learn=False)
         swept = [i for i, shard in enumerate(view.shards) if shard.index not in step.collapsed]
         n = sum(len(view.shards[i]) for i in swept)
         for pruned in (False, True):

@@ -26,7 +26,7 @@ FAVOUR = 2.0  # times that a full sweep has to cost what a pruned one does for e
 PAUSE = 16  # passes that are not tried after one that was no gain
 EDGE_CELLS = 10_000  # of a column, from which its bins are made
 SIMILAR_CELLS = 128  # by which clusters are compared
-DEPTH = 12.0  # nats below the best cluster at which all are alike
+DEPTH = 6.0  # nats below the best cluster at which all are alike
 DIRECTIONS = 8  # of these cells' principal ones
 
 
