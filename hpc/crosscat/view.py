@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from mpibayes.hpc.crosscat import update as global_update
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Ledger, Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
+from mpibayes.hpc.crosscat.pruning import Pruning
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.crosscat.state import Partition
 from mpibayes.hpc.crosscat.sweep import Step
@@ -103,8 +105,13 @@ class View:
         s = self.settings
         return Step(
             shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components,
-            collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key,
+            collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key, self.pruning,
         )  # fmt: skip
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        """What bounds of scores need of the cells, for as long as the view has its columns."""
+        return Pruning(self.shards, self.components.categorical.offsets)
 
     def owners(self, cycle: int) -> np.ndarray:
         """The shard that owns each cluster in a cycle, (K,) int64."""
