@@ -133,6 +133,11 @@ class Family(Protocol):
         """The number of shards of so many training rows where run.shards = "auto"."""
 
     @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        """Seconds of a chain's cycle on one core, to an order of magnitude. n_cells: of the training rows; entries of a
+        sparse table."""
+
+    @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         """What "auto" means at the first start, by section and key."""
 

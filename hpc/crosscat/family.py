@@ -65,6 +65,10 @@ class Family:
     default_shards = staticmethod(default_count)
 
     @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 3e-3 + 2e-8 * n_cells
+
+    @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         shards = count(config.run.shards, n_training)
         opening = config.of(Sampler).opening

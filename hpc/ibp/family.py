@@ -87,6 +87,10 @@ class Family:
     default_shards = staticmethod(default_count)
 
     @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 5e-3 + 5e-8 * n_cells
+
+    @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         opening = config.of(keys.Sampler).opening
         return {

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-from pathlib import Path
 
 from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.control_groups import quota
 
 
 def usable_cores() -> set[int]:
     if hasattr(os, "sched_getaffinity"):
         return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))
-
-
-def quota() -> float | None:
-    """Number of processors that a container may use, or None."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        most, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
-        if most != "max":
-            return int(most) / int(period)
-    return None
 
 
 def program_cores() -> int:

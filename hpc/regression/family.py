@@ -96,6 +96,10 @@ class Family:
     default_shards = staticmethod(default_shards)
 
     @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 1e-4  # few rows are looked at, whatever their number
+
+    @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         n_shards = shards.count(config.run.shards, n_training, default_shards)
         return {"run": {"shards": n_shards, "burn_in": config.burn_in}}

@@ -94,6 +94,10 @@ class Family:
     default_shards = staticmethod(cut.default_count)
 
     @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 1e-3 + 2e-8 * n_cells
+
+    @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         return decided(config, n_training, PARTS)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import sys
@@ -12,33 +11,9 @@ from pathlib import Path
 import click
 
 from mpibayes.errors import EXIT_INTERNAL
-from mpibayes.hpc.parallel.launcher import launched, launcher_name, launcher_rank, launcher_size, mpirun
+from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.verbs.shared import PATH, SET, Duration
-from mpibayes.io.files import reason
 from mpibayes.text import visible
-
-NO_MPIRUN = "there is no mpirun here: pip install 'mpibayes[mpich]', load an MPI module, or leave --ranks out"
-
-
-def become_mpirun(ranks: int, words: list[str]) -> None:
-    """Let mpirun take this process's place, its number and its terminal, and start so many ranks of `mpibayes WORDS`.
-
-    Its exit code is root's, and signals to it reach the ranks, as if it had been called. Returns where one rank is
-    asked for, which this process is. Raises UsageError where no mpirun starts, or a launcher is at work already.
-    """
-    if launched():
-        raise click.UsageError(f"--ranks {ranks}: {launcher_name()} has started this process; ask it for the ranks")
-    if ranks == 1:
-        return
-    program = mpirun()
-    if program is None:
-        raise click.UsageError(f"--ranks {ranks}: {NO_MPIRUN}")
-    print(f"{ranks} ranks, started by {visible(program)}", flush=True)
-    # -P: the folder where the user is has no say in which modules are loaded
-    try:
-        os.execv(program, [program, "-n", str(ranks), sys.executable, "-P", "-m", "mpibayes", *words])
-    except OSError as error:
-        raise click.UsageError(f"--ranks {ranks}: {visible(program)} cannot be started: {reason(error)}") from None
 
 
 @click.command(short_help="Run the sampler: start it, continue it or extend it.")
@@ -48,7 +23,7 @@ def become_mpirun(ranks: int, words: list[str]) -> None:
 @click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this is over: 3h50m, 90m, 1-02:00:00.")
 @click.option("--until-settled", is_flag=True, help="End once the chains agree, after run.cycles at the latest.")
 @click.option("--fresh", is_flag=True, help="Start over; an existing run directory is renamed, never deleted.")
-@click.option("--ranks", type=click.IntRange(min=1), help="Start so many ranks, by mpirun.  [default: this process]")
+@click.option("--ranks", type=click.IntRange(min=1), help="Start so many ranks, by mpirun.  [default: run.ranks]")
 def run(config, out, overrides, max_time, until_settled, fresh, ranks):
     """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
 
@@ -90,12 +65,12 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
+    overrides = [*overrides, *(["run.until=settled"] if until_settled else [])]
     if ranks is not None:
-        given = [f"--out={out}"] if out is not None else []  # a word of its own, ":" ends a program for mpirun
-        given += [f"--set={change}" for change in overrides]
-        given += [] if max_time is None else [f"--max-time={max_time:.9f}"]
-        given += ["--until-settled"] * until_settled + ["--fresh"] * fresh
-        become_mpirun(ranks, ["run", *given, "--", str(config)])
+        from mpibayes.hpc.run.become import become_mpirun, words_of
+
+        become_mpirun(ranks, words_of(config, out, overrides, max_time, fresh), f"--ranks {ranks}")
+        overrides.append("run.ranks=1")
     if launcher_size() == 1:  # until the run watches signals; several processes note them meanwhile
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -112,13 +87,13 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
             end_job(EXIT_INTERNAL)
         return EXIT_INTERNAL
 
-    return start(config, out, [*overrides, *(["run.until=settled"] if until_settled else [])], max_time, fresh)
+    return start(config, out, overrides, max_time, fresh)
 
 
 @click.command(short_help="Check a configuration; predict memory, time and disk.")
 @click.argument("config", type=PATH)
 @SET
-@click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks to plan for.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Ranks to plan for.  [default: those that `run` starts]")
 def check(config, overrides, ranks):
     """Check a configuration and its table; predict memory, time and disk. Needs no MPI.
 

@@ -48,6 +48,10 @@ class Family:
     default_shards = staticmethod(default_count)
 
     @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 2e-3 + 1e-7 * n_cells
+
+    @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         return svi.decided(config, n_training, PARTS)
 

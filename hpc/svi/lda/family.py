@@ -106,6 +106,10 @@ class Family:
     def default_shards(n_rows: int) -> int:
         return min(MOST_SHARDS, max(1, n_rows // DOCUMENTS))
 
+    @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 2e-3 + 1e-7 * n_cells
+
     def decided(self, config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         step, run, kept = config.of(keys.Step), config.run, config.of(keys.Output).kept
         of, table = config.of(keys.Model), self.data.table
