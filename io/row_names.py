@@ -38,7 +38,8 @@ class RowNames:
     sources: the files it was imported from, by default those of their names beside the table, in the folder above, or
     here.
 
-    names: the columns asked for, `row`, from 1, and `line` of a source that is one CSV file. notes: for the user.
+    names: the columns asked for, `row`, from 1, and `line` of a source that is one CSV file without a column that
+    counts equal rows. notes: for the user.
     Raises ConfigError (no such column, no such file), DataError (the file is not what the table was imported from).
     """
 
@@ -54,7 +55,8 @@ class RowNames:
             self.names += [self._of_source(source, name) for name in asked]
             self.names.sort(key=lambda name: ids.index(name.heading))
         self.names.append(Name("row", self._numbers))
-        if table.source.get("format") == "csv" and len(table.source.get("files", ())) == 1:
+        about = table.source
+        if about.get("format") == "csv" and len(about.get("files", ())) == 1 and not about.get("count"):
             self.names.append(Name("line", self._lines()))
 
     def blocks(self, rows: int) -> Iterator[list[list[str]]]:
@@ -122,7 +124,7 @@ class RowNames:
         other = f"{', '.join(map(str, paths))}: not what {table.path} was imported from"
         advice = "give the file as it was then, or import it again"
         for path in paths:
-            for rows in stream_like(table, path, check_first=False):
+            for rows in stream_like(table, path, check_first=False, count=table.source.get("count")):
                 n = min(len(rows), table.n_rows - row)
                 mine = table.read(row, row + n)
                 for block in ARRAYS:
@@ -177,7 +179,7 @@ def _all_differ(table: Table, column: Column) -> bool:
 
 def _source(paths: Sequence[Path], about: dict) -> TextSource:
     """The files as the table's import read them."""
-    given = {key: about.get(key) for key in ("delimiter", "header", "encoding")}
+    given = {key: about.get(key) for key in ("delimiter", "header", "encoding", "count")}
     if given["encoding"] in MARKED:  # the file says which of them it is
         given["encoding"] = None
     return TextSource(paths, **given, names=None if about.get("header", True) else about.get("names"))
