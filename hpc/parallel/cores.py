@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import TYPE_CHECKING
 
-from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.control_groups import quota
+from mpibayes.text import whole_number
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.parallel.comm import Communicator
+
+SHARE = "MPIBAYES_CORES_PER_RANK"
 
 
 def usable_cores() -> set[int]:
@@ -19,6 +25,17 @@ def program_cores() -> int:
     """Return how many cores a program that runs alone may compute on."""
     n, limit = len(usable_cores()), quota()
     return n if limit is None else max(1, min(n, int(limit)))
+
+
+def rank_cores(alone: bool) -> int:
+    """Return how many cores this process may compute on by itself: all of them where the program is `alone`; its share
+    where that has started its ranks; else one."""
+    return program_cores() if alone else whole_number(os.environ.get(SHARE, "")) or 1
+
+
+def share_out(ranks: int) -> None:
+    """Have ranks that this process starts share its cores."""
+    os.environ[SHARE] = str(max(1, program_cores() // ranks))
 
 
 def crowded(comm: Communicator) -> str | None:
