@@ -125,6 +125,7 @@ class Family(Protocol):
     """One kind of model with its configuration and its rows, on all ranks, as far as all chains of a run share it."""
 
     heldout_file: Rows | None  # on root, once read
+    shares_cycles: bool  # a chain's cycle takes less time on several ranks
 
     def __init__(self, comm: Communicator, config: Config, data: Data): ...
 

@@ -57,6 +57,8 @@ def settings_of(config: Config, n_rows: int) -> Settings:
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data = comm, data
         self._config = config

@@ -79,6 +79,8 @@ def _variance(given: str | float | keys.VariancePrior, size: float) -> float | I
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
         self.cells = cells_of(config, data)

@@ -19,21 +19,23 @@ RANK_BYTES = 100 << 20  # of a process without rows
 @dataclass(frozen=True)
 class Work:
     """What there is to share out: chains, the shards of the table, and bytes of its rows in memory. groups: run.groups.
-    cycle_s: seconds of a chain's cycle on one core, to an order of magnitude."""
+    cycle_s: seconds of a chain's cycle on one core, to an order of magnitude. shared: whether it takes less on several
+    ranks."""
 
     n_chains: int
     n_shards: int
     row_bytes: int
     groups: int | str
     cycle_s: float
+    shared: bool = True
 
     def schedule(self, n_ranks: int) -> Schedule:
         """Which of so many ranks run which chains."""
         return decided(n_ranks, self.n_chains, self.n_shards, self.row_bytes, self.groups)
 
     def ranks(self, most: int) -> int:
-        """The number of ranks that have something to do, `most` at most."""
-        return fewest(most, self.n_chains, self.n_shards, self.row_bytes, self.groups)
+        """The number of ranks that shorten the run, `most` at most."""
+        return fewest(most, self.n_chains, self.n_shards if self.shared else 1, self.row_bytes, self.groups)
 
     def bytes(self, n_ranks: int) -> int:
         """Memory of so many ranks, roughly: the program, and the rows with as much again of a chain's state."""
@@ -47,7 +49,8 @@ def work_of(config: Config, data: Data | SparseData) -> Work:
     n_cells, n_bytes = data.n_rows * len(data.columns), CELL_BYTES
     if isinstance(data, SparseData):
         n_cells, n_bytes = data.table.n_entries, ENTRY_BYTES
-    return Work(run.chains, n_shards, n_bytes * n_cells, run.groups, family.cycle_s(n_cells))
+    cycle_s = family.cycle_s(n_cells)
+    return Work(run.chains, n_shards, n_bytes * n_cells, run.groups, cycle_s, family.shares_cycles)
 
 
 def idle_in_words(schedule: Schedule, n_shards: int) -> str:

@@ -86,6 +86,8 @@ def problem_of(ascent: Ascent) -> str:
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
         self.cells = Cells(data.columns, config.of(keys.Model).standardise)

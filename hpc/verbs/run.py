@@ -25,7 +25,7 @@ from mpibayes.text import visible
 @click.option("--fresh", is_flag=True, help="Start over; an existing run directory is renamed, never deleted.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Start so many ranks, by mpirun.  [default: run.ranks]")
 def run(config, out, overrides, max_time, until_settled, fresh, ranks):
-    """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
+    """Run the sampler on this machine, or under mpirun: start it, continue it, or extend it.
 
     CONFIG is a TOML file, or data as it is: a table, or whatever `mpibayes import` reads (CSV, Parquet, Excel, SPSS,
     ...). Then the table and a TOML file to edit are made beside the run directory.
@@ -33,7 +33,8 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
     The same command makes the first start and every later one. A run that is finished says so; a larger run.cycles
     extends it; a configuration that would change the statistics is refused, with the differences. SIGUSR1, SIGTERM and
     Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks. On several
-    ranks chains run side by side (run.groups).
+    ranks chains run side by side (run.groups). Without mpirun or srun the run starts ranks itself: one for each chain
+    and shard, as far as there are cores; run.ranks, --ranks and the variable MPIBAYES_RANKS say otherwise.
 
     \b
     How a chain starts, in CONFIG or with --set; whatever it is, the cycles that count are exact:
@@ -57,8 +58,8 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
     \b
     Examples:
       mpibayes run people.csv                                   import it, two chains, default settings
-      mpibayes run run.toml                                     one process, no MPI needed
-      mpibayes run people.csv --ranks 2                         the same as mpirun -n 2 mpibayes run people.csv
+      mpibayes run run.toml --ranks 1                           one process
+      mpibayes run run.toml --ranks 8                           the same as mpirun -n 8 mpibayes run run.toml
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
@@ -96,6 +97,8 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
 @click.option("--ranks", type=click.IntRange(min=1), help="Ranks to plan for.  [default: those that `run` starts]")
 def check(config, overrides, ranks):
     """Check a configuration and its table; predict memory, time and disk. Needs no MPI.
+
+    Without --ranks it supposes those that `mpibayes run` starts itself on this machine, and says how many.
 
     It also says how the chain starts, until which cycle an annealed one adds rows, from which cycle draws count, and
     the seconds a cycle and efficiency at several numbers of ranks.

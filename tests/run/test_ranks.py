@@ -38,6 +38,7 @@ def changed(thing, **values):
         (3, {"n_chains": 5}, LONG, {"cores": 4}),  # two turns, as with four
         (4, {"n_chains": 100}, LONG, {"cores": 4}),
         (4, {"n_chains": 2, "n_shards": 4, "groups": 1}, LONG, {}),
+        (2, {"n_shards": 4, "shared": False}, LONG, {}),  # a regression: more ranks shorten no cycle
         (1, {}, LONG, {"cores": 1}),
         (1, {}, 0, {}),  # it has its cycles already
         (1, {}, 249, {}),  # seconds

@@ -98,6 +98,8 @@ def rate_of(config: Config) -> Schedule:
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: SparseData):
         self.comm, self.data, self._config = comm, data, config
         self.heldout_file = None
