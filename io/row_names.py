@@ -100,7 +100,7 @@ class RowNames:
                 if not path.exists():
                     raise ConfigError(f"--source {path}: there is no such file")
         source = _source(paths, about)
-        self._require_same(paths)
+        require_same(self._table, paths)
         return source
 
     def _of_source(self, source: TextSource, column: str) -> Name:
@@ -117,27 +117,6 @@ class RowNames:
                 yield np.array(cells.texts.to_pylist(), object)[cells.codes].tolist()
 
         return Name(column, texts)
-
-    def _require_same(self, paths: Sequence[Path]) -> None:
-        """DataError where the files do not have the table's rows in its order."""
-        table, row = self._table, 0
-        other = f"{', '.join(map(str, paths))}: not what {table.path} was imported from"
-        advice = "give the file as it was then, or import it again"
-        for path in paths:
-            for rows in stream_like(table, path, check_first=False, count=table.source.get("count")):
-                n = min(len(rows), table.n_rows - row)
-                mine = table.read(row, row + n)
-                for block in ARRAYS:
-                    a, b = getattr(mine, block), getattr(rows, block)[:n]
-                    same = (a == b) | ((a != a) & (b != b))
-                    if not same.all():
-                        at = row + int(np.flatnonzero(~same.all(axis=1))[0])
-                        raise DataError(f"{other}: row {at + 1:,} has other cells; {advice}")
-                row += n
-                if n < len(rows):
-                    raise DataError(f"{other}: more than the table's {table.n_rows:,} rows; {advice}")
-        if row < table.n_rows:
-            raise DataError(f"{other}: {row:,} rows instead of {table.n_rows:,}; {advice}")
 
     def _lines(self) -> Callable[[], Texts]:
         """Lines of the source; where that is not there, or has changed, as if each row were one line."""
@@ -158,6 +137,28 @@ class RowNames:
             self.notes.append(f"line counts one line for each row, for {paths[0]} has changed since it was imported")
             return lambda: self._numbers(1 + header)
         return lambda: ([str(n) for n in lines[i : i + SLICE_ROWS].tolist()] for i in range(0, len(lines), SLICE_ROWS))
+
+
+def require_same(table: Table, paths: Sequence[Path]) -> None:
+    """DataError where files do not have the table's rows in its order."""
+    row = 0
+    other = f"{', '.join(map(str, paths))}: not what {table.path} was imported from"
+    advice = "give the file as it was then, or import it again"
+    for path in paths:
+        for rows in stream_like(table, path, check_first=False, count=table.source.get("count")):
+            n = min(len(rows), table.n_rows - row)
+            mine = table.read(row, row + n)
+            for block in ARRAYS:
+                a, b = getattr(mine, block), getattr(rows, block)[:n]
+                same = (a == b) | ((a != a) & (b != b))
+                if not same.all():
+                    at = row + int(np.flatnonzero(~same.all(axis=1))[0])
+                    raise DataError(f"{other}: row {at + 1:,} has other cells; {advice}")
+            row += n
+            if n < len(rows):
+                raise DataError(f"{other}: more than the table's {table.n_rows:,} rows; {advice}")
+    if row < table.n_rows:
+        raise DataError(f"{other}: {row:,} rows instead of {table.n_rows:,}; {advice}")
 
 
 def identifier_of(table: Table) -> Column | None:
