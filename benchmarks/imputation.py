@@ -135,7 +135,7 @@ def by_single(table: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def judge(copies: list[pd.DataFrame], truth: dict, n: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Of each question of a group, shares of at least 20 rows: whether its interval covers, and its squared error in
+    """For each question of a group, shares of at least 20 rows: whether its interval covers, and its squared error in
     variances of the complete sample."""
     found = [estimates(copy) for copy in copies]
     out = {}
