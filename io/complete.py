@@ -60,7 +60,7 @@ class Dialect(NamedTuple):
 
 
 def dialect_of(like: Table, source: Path, lacking: Sequence[str], beside: Sequence[str]) -> Dialect:
-    """Of the file that `completed` writes."""
+    """Format of the file that `completed` writes."""
     o = opened_like(like, source, lacking).originals()
     behind = [c.name for c in like.columns if c.name in lacking]
     return Dialect(o.delimiter, o.encoding, () if o.head is not None else [*o.names, *behind, *beside])
