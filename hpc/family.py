@@ -125,12 +125,18 @@ class Family(Protocol):
     """One kind of model with its configuration and its rows, on all ranks, as far as all chains of a run share it."""
 
     heldout_file: Rows | None  # on root, once read
+    shares_cycles: bool  # a chain's cycle takes less time on several ranks
 
     def __init__(self, comm: Communicator, config: Config, data: Data): ...
 
     @staticmethod
     def default_shards(n_rows: int) -> int:
         """The number of shards of so many training rows where run.shards = "auto"."""
+
+    @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        """Seconds of a chain's cycle on one core, to an order of magnitude. n_cells: of the training rows; entries of a
+        sparse table."""
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:

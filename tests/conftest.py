@@ -48,6 +48,8 @@ FOR_RANKS = {
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
 for _name, _value in FOR_RANKS.items():
     os.environ.setdefault(_name, _value)
+# Tests say how many ranks they want: without a launcher one, this process, where `main` is called within pytest.
+os.environ.setdefault("MPIBAYES_RANKS", "1")
 
 comm = None  # a duplicate of COMM_WORLD on two and more ranks, or None
 failures: list[str] = []  # this rank's failures, for the last words of a run that has to be aborted

@@ -221,7 +221,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     several = config.of(Model).has_views
     dealt = strategy.views_at_first(config) if several else 0
     sample, searches = strategy.pilot_rows(config, data.n_rows), strategy.searches(config, data.n_rows)
-    at_once = min(searches, program_cores()) if ranks == 1 else 1  # in this process and its children
+    at_once = min(searches, max(1, program_cores() // ranks))  # in a rank and its children
     timing = time_sample(
         data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0
     )

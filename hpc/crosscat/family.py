@@ -57,12 +57,18 @@ def settings_of(config: Config, n_rows: int) -> Settings:
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data = comm, data
         self._config = config
         self._labels = self.heldout_file = None
 
     default_shards = staticmethod(default_count)
+
+    @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 3e-3 + 2e-8 * n_cells
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:

@@ -79,12 +79,18 @@ def _variance(given: str | float | keys.VariancePrior, size: float) -> float | I
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
         self.cells = cells_of(config, data)
         self.heldout_file = None
 
     default_shards = staticmethod(default_count)
+
+    @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 5e-3 + 5e-8 * n_cells
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ from typing import IO
 
 import mpibayes
 from mpibayes.errors import CheckpointError, ConfigError, DataError, Interrupted, MpibayesError, NumericalError
-from mpibayes.hpc.parallel.launcher import MARKS, mpirun
+from mpibayes.hpc.parallel.launcher import MARKS, launched, mpirun
 from mpibayes.hpc.python.display import Display, statuses
 from mpibayes.io.files import reason
 
@@ -42,7 +42,7 @@ PATIENCE_S = 10.0  # for a child that was told to end at once
 LAST_LINES = 30  # of an internal error
 
 
-def start(words: Sequence[str], ranks: int, module: str = "mpibayes") -> subprocess.Popen[str]:
+def start(words: Sequence[str], ranks: int = 1, module: str = "mpibayes") -> subprocess.Popen[str]:
     """`mpibayes WORDS`, or another module, on so many ranks. Raises ConfigError where these cannot be started."""
     # -P: the folder where the user is has no say in which modules are loaded
     command = [sys.executable, "-P", "-m", module, *words]
@@ -77,8 +77,9 @@ def _environment() -> dict[str, str]:
     place = str(Path(mpibayes.__file__).absolute().parent.parent)
     paths = [place, *filter(None, [inherited.get("PYTHONPATH")])]
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    alone = {"MPIBAYES_RANKS": "1"} if launched() else {}  # the cores are the launcher's to deal out
     about = {"PYTHONPATH": os.pathsep.join(paths), "MPIBAYES_STATUS_SECONDS": STATUS_S, "PYTHONUNBUFFERED": "1"}
-    return {**threads, **inherited, **about}
+    return {**threads, **alone, **inherited, **about}
 
 
 class Watched:

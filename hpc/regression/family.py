@@ -85,6 +85,8 @@ def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
 class Family:
     """See `hpc.family.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
 
+    shares_cycles = False  # which look at few rows, and wait for messages
+
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
         self.settings = settings_of(config)
@@ -94,6 +96,10 @@ class Family:
         self._choice: Choice | None = None
 
     default_shards = staticmethod(default_shards)
+
+    @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 1e-4  # few rows are looked at, whatever their number
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:

@@ -201,7 +201,7 @@ class Progress:
             if to_stream and self._live is not None:
                 self._live.console.print(text, highlight=False)
             elif to_stream:
-                print(stamped, file=self._stream, flush=True)
+                _print(stamped, self._stream)
         if self._file is not None:
             try:
                 self._file.write(stamped + "\n")
@@ -212,7 +212,13 @@ class Progress:
 def say(text: str) -> None:
     """Print a line with the time where no chain's `Progress` is there yet, on standard output."""
     with contextlib.suppress(OSError):
-        print(_stamped(text), flush=True)
+        _print(_stamped(text), sys.stdout)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Write a line as one piece: other ranks write to the same place."""
+    stream.write(text + "\n")
+    stream.flush()
 
 
 def _stamped(text: str) -> str:

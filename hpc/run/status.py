@@ -78,6 +78,15 @@ def is_stopped(run_dir: str | Path) -> bool:
         return False
 
 
+def cycles_done(run_dir: str | Path) -> int:
+    """The cycles of a chain's last checkpoint, as far as its status says. Never fails."""
+    try:
+        done = read_status(run_dir).get("last_checkpoint")
+    except MpibayesError:
+        return 0
+    return done if isinstance(done, int) else 0
+
+
 def ending(run_dir: str | Path) -> dict[str, Any] | None:
     """Ending of a chain's last start, recorded by the next one; None if there was none. Never fails."""
     try:

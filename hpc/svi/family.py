@@ -86,12 +86,18 @@ def problem_of(ascent: Ascent) -> str:
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
         self.cells = Cells(data.columns, config.of(keys.Model).standardise)
         self.heldout_file = None
 
     default_shards = staticmethod(cut.default_count)
+
+    @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 1e-3 + 2e-8 * n_cells
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:

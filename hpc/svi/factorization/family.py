@@ -41,11 +41,17 @@ def kind_of(config: Config) -> Kind:
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: SparseData):
         self.comm, self.data, self._config = comm, data, config
         self.heldout_file = None
 
     default_shards = staticmethod(default_count)
+
+    @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 2e-3 + 1e-7 * n_cells
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:

@@ -98,6 +98,8 @@ def rate_of(config: Config) -> Schedule:
 class Family:
     """See `hpc.family.Family`."""
 
+    shares_cycles = True
+
     def __init__(self, comm: Communicator, config: Config, data: SparseData):
         self.comm, self.data, self._config = comm, data, config
         self.heldout_file = None
@@ -105,6 +107,10 @@ class Family:
     @staticmethod
     def default_shards(n_rows: int) -> int:
         return min(MOST_SHARDS, max(1, n_rows // DOCUMENTS))
+
+    @staticmethod
+    def cycle_s(n_cells: int) -> float:
+        return 2e-3 + 1e-7 * n_cells
 
     def decided(self, config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         step, run, kept = config.of(keys.Step), config.run, config.of(keys.Output).kept
