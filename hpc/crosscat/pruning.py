@@ -39,7 +39,8 @@ class Pruning:
         self._last, self._pause = None, 0
 
     def worthwhile(self, n_clusters: int, n_rows: int) -> bool:
-        """True if it pays to bound scores of so many rows under so many clusters; not for PAUSE passes after a loss."""
+        """True if it pays to bound the scores of so many rows under so many clusters; after a loss, False for PAUSE
+        passes."""
         if self._last is not None and self._is_loss(*self._last):
             self._pause = PAUSE
         self._last, self._pause = None, self._pause - 1

@@ -110,7 +110,7 @@ class View:
 
     @cached_property
     def pruning(self) -> Pruning:
-        """The cells as bounds of scores need them, for as long as the view has its columns."""
+        """Summaries of the cells for bounds of scores, kept for as long as the view has its columns."""
         return Pruning(self.shards, self.components.categorical.offsets)
 
     def owners(self, cycle: int) -> np.ndarray:
