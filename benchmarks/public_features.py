@@ -82,7 +82,7 @@ def program(place: Path, *words: object) -> float:
     """CPU seconds of one command of the program."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "mpibayes", *map(str, words)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPIBAYES_RANKS": "1"}
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

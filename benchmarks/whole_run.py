@@ -60,8 +60,8 @@ def run(table: Path, folder: Path, cycles: int) -> dict:
     config.write_text(f'[data]\ntable = "{table}"\n[model]\nfamily = "mixture"\n[run]\nseed = 1\ncycles = {cycles}\n')
     where = folder / f"{table.stem}.{time.monotonic_ns()}"
     command = [sys.executable, "-c", CHILD, str(time.time()), str(config), str(where), str(note)]
-    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    subprocess.run(command, check=True, capture_output=True, env=os.environ | one_thread)
+    one_core = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPIBAYES_RANKS": "1"}
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | one_core)
     return json.loads(note.read_text())
 
 

@@ -11,16 +11,23 @@ from pathlib import Path
 
 from mpibayes.hpc.registry import check_of
 from mpibayes.hpc.run.examine import Found, examine
+from mpibayes.hpc.run.ranks import choose
 from mpibayes.text import visible
 
 
-def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int = 1) -> None:
-    """Check a configuration and its table and print what a run of it on `ranks` ranks takes.
+def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int | None = None) -> None:
+    """Check a configuration and its table and print what a run of it on `ranks` ranks takes; None: on as many as it
+    starts itself on this machine.
 
     Raises ConfigError or DataError with all that is wrong.
     """
-    found = examine(config_path, overrides)
-    for title, text in check_of(found.config.kind).findings(found, ranks):
+    examined = examine(config_path, overrides)
+    first: list[tuple[str, str]] = []
+    if ranks is None:
+        ranks, note = choose(examined.config, examined.data)
+        started = f"{ranks} ranks, which `mpibayes run` starts itself on this machine (run.ranks)" if ranks > 1 else note
+        first = [("started as", started.removeprefix("note: "))] if started else []
+    for title, text in [*first, *check_of(examined.config.kind).findings(examined, ranks)]:
         print(f"{title + ':' if title else '':<16}{visible(text)}")
 
 

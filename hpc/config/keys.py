@@ -26,6 +26,7 @@ from mpibayes.io.shape import Shape
 MOST_JOINT = 64  # columns of a block
 MOST_SHARDS = 65_536
 MOST_CHAINS = 1000
+MOST_RANKS = 1024  # that a run starts itself, on one machine
 MOST_MINUTES = 525_600  # between checkpoints: a year
 
 
@@ -65,7 +66,7 @@ class Model(Section):
 
     @property
     def shaped(self) -> Mapping[str, Shape]:
-        """By column the coordinates that real columns are modelled in."""
+        """Coordinates of the shaped real columns, by column."""
         return {}
 
     @property
@@ -105,6 +106,13 @@ class Run(Section):
         "auto",
         "groups of ranks side by side, each with chains of its own, which it takes in turns; each holds all rows",
         f'"auto" or {whole(1, MOST_CHAINS)}',
+        may_change=True,
+    )
+    ranks: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_RANKS)] = key(
+        "auto",
+        "processes that a run starts by mpirun where no launcher did; auto: MPIBAYES_RANKS, or one for each chain and "
+        "shard, no more than cores, and a single one for work of seconds, in batch jobs and without MPICH",
+        f'"auto" or {whole(1, MOST_RANKS)}',
         may_change=True,
     )
     checkpoint_minutes: float = key(

@@ -214,14 +214,14 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text) pairs."""
+    """Findings of `check` as (title, text) pairs."""
     schedule = found.schedule(ranks)
     fewest = schedule.sizes[-1]
     config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
     several = config.of(Model).has_views
     dealt = strategy.views_at_first(config) if several else 0
     sample, searches = strategy.pilot_rows(config, data.n_rows), strategy.searches(config, data.n_rows)
-    at_once = min(searches, program_cores()) if ranks == 1 else 1  # in this process and its children
+    at_once = min(searches, max(1, program_cores() // ranks))  # in a rank and its children
     timing = time_sample(
         data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0
     )
@@ -295,7 +295,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
 
 
 def _in_views(n_clusters: int, timing: Timing) -> str:
-    """So many clusters, in each of the sample's views."""
+    """The number of clusters, in each of the sample's views."""
     clusters = counted(n_clusters, "cluster")
     return clusters if timing.n_views == 1 else f"{clusters} in each of {timing.n_views} views"
 
@@ -310,13 +310,13 @@ def _cycles_per_round(config: Config) -> float:
 
 
 def _start(config: Config) -> tuple[str, int]:
-    """How the sample is started; labels that are given fit the whole table, not a sample of it."""
+    """Initial state of the sample: (init, init_clusters). Labels from a file fit the whole table, not a sample."""
     init = strategy.initial(config)
     return ("sequential" if init == "labels" else init), config.of(Sampler).init_clusters
 
 
 def _exactness(config: Config) -> str:
-    """What the sampler leaves invariant, in words."""
+    """Name the distribution that the sampler leaves invariant."""
     law = "the prior on partitions (model.likelihood = false)" if not config.of(Model).likelihood else "the posterior"
     model = config.of(Model)
     of_gamma = isinstance(model.concentration, GammaPrior)

@@ -104,13 +104,14 @@ class Step:
         return pruned.survivors(*of, self.pruning.bins(shard), self.prior)
 
     def anchors(self, shard: Shard, z: np.ndarray) -> np.ndarray:
-        """Which rows of a shard with labels z are anchors, (n,) bool: they stay where they are, in the subsample."""
+        """Mask of the anchors among the rows of a shard with labels z, (n,) bool: they stay where they are, in the
+        subsample."""
         anchor = np.full(len(self.private), kernels.UNANCHORED, np.uint64)
         anchor[self.kept] = np.where(self.owner[self.kept] == shard.index, kernels.UNANCHORED, self.shared.anchor)
         return (z >= 0) & (kernels.priorities(shard.start, len(shard), **self.key) == anchor[np.maximum(z, 0)])
 
     def has_room(self, shard: Shard) -> bool:
-        """Whether a row of the shard that is in no cluster has one to go to."""
+        """True if a row of the shard that is in no cluster can join one."""
         return shard.index in self.opened or len(self.kept) > 0
 
     def run(self, shard: Shard, before: np.ndarray, steps=None) -> np.ndarray:
@@ -174,7 +175,7 @@ class Step:
         return sum(kernels.sweep(*rows, sweep, *more, survivors=known) for sweep in range(self.sweeps))
 
     def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, mine, next_of_slot, n_opened: int) -> None:
-        """What the rows that changed do to the counts. A tail's cluster that was there before has kept its slot."""
+        """Apply the changed rows to the counts. A tail cluster that existed before the step keeps its slot."""
         n_1, changes = len(self.kept), self.changes
         name = np.full(len(self.private), -1, np.int32)
         name[self.kept] = np.arange(n_1)

@@ -32,7 +32,7 @@ from mpibayes.hpc.parallel.streams import in_lane
 
 @dataclass(frozen=True)
 class Settings:
-    """What the law of the chain depends on, besides the data."""
+    """Settings of the chain's law, besides the data."""
 
     seed: int = 0
     shards: int | None = None  # None: the default for the number of rows
@@ -87,7 +87,7 @@ class View:
         self._log_base = self._sum_log_base()
 
     def key(self, cycle: int) -> dict[str, int]:
-        """What names the view's random streams of a cycle, but for their purpose."""
+        """Key of the view's random streams in a cycle, without their purpose."""
         return {"seed": self.settings.seed, "cycle": cycle, "chain": self.lane}
 
     def labelled(self) -> list[tuple[object, np.ndarray]]:

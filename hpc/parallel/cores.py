@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.control_groups import quota
+from mpibayes.text import whole_number
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.parallel.comm import Communicator
+
+SHARE = "MPIBAYES_CORES_PER_RANK"
 
 
 def usable_cores() -> set[int]:
@@ -16,19 +21,21 @@ def usable_cores() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def quota() -> float | None:
-    """Number of processors that a container may use, or None."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        most, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()[:2]
-        if most != "max":
-            return int(most) / int(period)
-    return None
-
-
 def program_cores() -> int:
     """Return how many cores a program that runs alone may compute on."""
     n, limit = len(usable_cores()), quota()
     return n if limit is None else max(1, min(n, int(limit)))
+
+
+def rank_cores(alone: bool) -> int:
+    """Return how many cores this process may compute on by itself: all of them where the program is `alone`; its share
+    where that has started its ranks; else one."""
+    return program_cores() if alone else whole_number(os.environ.get(SHARE, "")) or 1
+
+
+def share_out(ranks: int) -> None:
+    """Have ranks that this process starts share its cores."""
+    os.environ[SHARE] = str(max(1, program_cores() // ranks))
 
 
 def crowded(comm: Communicator) -> str | None:

@@ -1,4 +1,4 @@
-"""What a launcher (mpirun, srun) puts into the environment of its processes; needs no MPI."""
+"""Environment variables that a launcher (mpirun, srun) sets for its processes; needs no MPI."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ STARTERS = ("hydra_pmi_proxy", "orted", "prted", "orterun", "prterun")
 STARTERS += tuple(name + made for name in ("mpirun", "mpiexec") for made in ("", ".openmpi"))
 LOCAL_SIZE_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE")
 MARKS = (*SIZE_VARIABLES, "PMI_RANK", "PMIX_RANK")
+# Signs of a job of a batch system (SLURM, PBS, LSF, Grid Engine, Flux, OAR), and of a host that jobs are sent from.
+JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_O_HOST", "FLUX_JOB_ID", "OAR_JOB_ID")
+SUBMITTERS = ("sbatch", "qsub", "bsub")
 
 
 def launched() -> bool:
-    """Whether a launcher started this process."""
+    """True if a launcher started this process."""
     return any(name in os.environ for name in MARKS)
 
 
@@ -60,8 +63,13 @@ def mpirun() -> str | None:
     return shutil.which("mpirun", path=os.pathsep.join([str(beside), os.environ.get("PATH", "")]))
 
 
+def batch_system() -> bool:
+    """Whether a batch system deals out the cores here: in its jobs, and on hosts from which these are submitted."""
+    return any(name in os.environ for name in JOB_VARIABLES) or any(map(shutil.which, SUBMITTERS))
+
+
 def ranks_missing_here(pid: int) -> bool:
-    """Whether the launcher has fewer live children on this host than ranks: one has ended, or not begun.
+    """True if the launcher has fewer live children on this host than ranks: one has ended, or not begun.
 
     pid: a rank of this host. False where that is unknown: other launchers, or no /proc.
     """

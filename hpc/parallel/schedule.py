@@ -1,4 +1,4 @@
-"""Which chains run where: ranks in groups side by side, each with chains of its own, which it takes in turns.
+"""Schedule of chains on ranks: groups of ranks side by side, each of which runs its own chains in turns.
 
 A chain on more ranks waits for messages, and shards that do not divide by the ranks let some of them wait; chains side
 by side wait for nobody, but each group holds all rows of the table. No bit of a chain depends on any of this.
@@ -6,6 +6,7 @@ by side wait for nobody, but each group holds all rows of the table. No bit of a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 from mpibayes.text import counted
@@ -56,7 +57,7 @@ class Schedule:
 
 
 def grouped(n_ranks: int, n_chains: int, n_groups: int) -> Schedule:
-    """So many groups of ranks, as even as can be."""
+    """Divide the ranks into groups of nearly equal size."""
     each, more = divmod(n_ranks, n_groups)
     return Schedule(tuple(each + (g < more) for g in range(n_groups)), n_chains)
 
@@ -72,3 +73,12 @@ def decided(n_ranks: int, n_chains: int, n_shards: int, row_bytes: int, groups: 
     possible = [grouped(n_ranks, n_chains, n) for n in range(1, most + 1)]
     fitting = [s for s in possible if len(s.sizes) == 1 or row_bytes <= MOST_BYTES * min(s.sizes[-1], n_shards)]
     return min(fitting, key=lambda s: (s.cost(n_shards), -len(s.sizes)))
+
+
+def fewest(most: int, n_chains: int, n_shards: int, row_bytes: int, groups: int | str = "auto") -> int:
+    """The fewest ranks with which the busiest has no more to do than it would have of `most` ranks."""
+
+    def cost(n_ranks: int) -> float:
+        return decided(n_ranks, n_chains, n_shards, row_bytes, groups).cost(n_shards)
+
+    return 1 + bisect_left(range(1, most), -cost(most), key=lambda n: -cost(n))  # a further rank never costs more

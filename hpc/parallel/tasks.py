@@ -1,4 +1,4 @@
-"""Independent tasks: each on one rank, or on a core of its own where the program runs in one process."""
+"""Independent tasks: each on one rank, or on a core of its own where the program has all cores to itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import TypeVar
 
 from mpibayes.hpc.parallel.comm import Communicator, agree
-from mpibayes.hpc.parallel.cores import program_cores
+from mpibayes.hpc.parallel.cores import rank_cores
 
 T = TypeVar("T")
 FORKED = "fork"  # children share the table and the samples with their parent, and copy nothing
@@ -26,13 +26,13 @@ class Stopped(Exception):
 def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str) -> list[T]:
     """Return the result of every task, in their order, on every rank. Collective.
 
-    Task i runs on rank i mod `comm.size`. A program that runs alone (`Serial.alone`) forks a child for each further
-    core. Tasks hold no collective, and their results, which travel pickled, do not depend on who runs them. An
-    MpibayesError raised by one is raised on all ranks. A rank that is asked to stop (`comm.asked_to_stop`) leaves its
-    further tasks out, as does a task that raises Stopped; then all ranks raise that. what: the step in words ("find
-    views").
+    Task i runs on rank i mod `comm.size`. A program that runs alone (`Serial.alone`), or has started its ranks itself,
+    forks a child for each further core. Tasks hold no collective, and their results, which travel pickled, do not
+    depend on who runs them. An MpibayesError raised by one is raised on all ranks. A rank that is asked to stop
+    (`comm.asked_to_stop`) leaves its further tasks out, as does a task that raises Stopped; then all ranks raise that.
+    what: the step in words ("find views").
     """
-    local, n_cores = list(tasks[comm.rank :: comm.size]), program_cores() if comm.alone else 1
+    local, n_cores = list(tasks[comm.rank :: comm.size]), rank_cores(comm.alone)
     # whoever has tasks that take long says so before; who is waited for at the end, `meet` says
     results = agree(comm, lambda: _on_cores(local, n_cores, comm.asked_to_stop), what, loud=False)
     by_rank = comm.collect(results)

@@ -22,7 +22,7 @@ from typing import IO
 
 import mpibayes
 from mpibayes.errors import CheckpointError, ConfigError, DataError, Interrupted, MpibayesError, NumericalError
-from mpibayes.hpc.parallel.launcher import MARKS, mpirun
+from mpibayes.hpc.parallel.launcher import MARKS, launched, mpirun
 from mpibayes.hpc.python.display import Display, statuses
 from mpibayes.io.files import reason
 
@@ -42,7 +42,7 @@ PATIENCE_S = 10.0  # for a child that was told to end at once
 LAST_LINES = 30  # of an internal error
 
 
-def start(words: Sequence[str], ranks: int, module: str = "mpibayes") -> subprocess.Popen[str]:
+def start(words: Sequence[str], ranks: int = 1, module: str = "mpibayes") -> subprocess.Popen[str]:
     """`mpibayes WORDS`, or another module, on so many ranks. Raises ConfigError where these cannot be started."""
     # -P: the folder where the user is has no say in which modules are loaded
     command = [sys.executable, "-P", "-m", module, *words]
@@ -64,21 +64,22 @@ def start(words: Sequence[str], ranks: int, module: str = "mpibayes") -> subproc
 
 
 def _mpirun() -> str:
-    found = mpirun()
-    if found is None:
+    path = mpirun()
+    if path is None:
         raise ConfigError("ranks: there is no mpirun here; pip install mpich, load an MPI module, or use ranks=1")
-    return found
+    return path
 
 
 def _environment() -> dict[str, str]:
-    """This one's, so that the child finds the same package, and without the marks of a launcher of this process."""
+    """Environment for the child: this process's, so that it finds the same package, without a launcher's marks."""
     marks = (*MARKS, "PMI_FD", "PMI_PORT", "PMI_ID")
     inherited = {name: value for name, value in os.environ.items() if name not in marks}
     place = str(Path(mpibayes.__file__).absolute().parent.parent)
     paths = [place, *filter(None, [inherited.get("PYTHONPATH")])]
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    alone = {"MPIBAYES_RANKS": "1"} if launched() else {}  # the cores are the launcher's to deal out
     about = {"PYTHONPATH": os.pathsep.join(paths), "MPIBAYES_STATUS_SECONDS": STATUS_S, "PYTHONUNBUFFERED": "1"}
-    return {**threads, **inherited, **about}
+    return {**threads, **alone, **inherited, **about}
 
 
 class Watched:
@@ -100,7 +101,8 @@ class Watched:
             self._lines.put(line)
 
     def wait(self) -> int:
-        """Its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and its errors as they are here."""
+        """Wait for the child and return its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and its
+        errors as they are here."""
         try:
             code = self._wait()
         except KeyboardInterrupt:
@@ -175,7 +177,7 @@ def _reader(stream: IO[str] | None, heard: Callable[[str], None]) -> threading.T
 
 
 def error_of(code: int, lines: Sequence[str]) -> MpibayesError:
-    """What a child that ended with this code said on standard error, as an exception of the same kind."""
+    """Exception for a child that ended with this code, with its message on standard error."""
     kind = EXCEPTIONS.get(code)
     first = next((i for i, line in enumerate(lines) if line.startswith(ERROR)), None)
     if kind is None or first is None:

@@ -42,7 +42,7 @@ def fit(
     data: Any,
     directory: str | os.PathLike[str] | None = None,
     *,
-    ranks: int = 1,
+    ranks: int | None = None,
     family: str | None = None,
     likelihood: str | bool | None = None,
     response: str | None = None,
@@ -67,7 +67,8 @@ def fit(
         pandas or polars, a pyarrow Table, a dict of columns, anything else with __arrow_c_stream__.
     directory: of the run; by default runs/NAME beside the file. Of a DataFrame without one it is a temporary
         directory, which is reported.
-    ranks: processes, under mpirun where there are several. Results have the same bits on any number.
+    ranks: processes, under mpirun where there are several; by default run.ranks, which means as many as have work, on
+        the cores of this machine. Results have the same bits on any number.
     family ... heldout: keys of the configuration (docs/configuration.md). heldout: 0 for none. Without them a data file
         gets two chains and a tenth of its rows held out.
     until_settled: end once the chains agree, after `cycles` at the latest.
@@ -86,7 +87,7 @@ def fit(
 
     if launcher_size() > 1:
         raise ConfigError("fit starts its ranks itself: call it from one process, not under mpirun")
-    if ranks < 1:
+    if ranks is not None and ranks < 1:
         raise ConfigError(f"ranks = {ranks}: expected a whole number, 1 or more")
     given = {
         "family": family, "likelihood": likelihood, "response": response, "predictors": predictors, "cycles": cycles,
@@ -106,7 +107,8 @@ def fit(
         words += [word for key, value in settings.items() for word in ("--set", f"{key}={as_toml(value)}")]
         words += [] if max_time is None else ["--max-time", _seconds(max_time)]
         words += ["--fresh"] if fresh else []
-        process = child.start(words, ranks)
+        words += [] if ranks is None else ["--ranks", str(ranks)]
+        process = child.start(words)
     except BaseException:
         display.close()
         raise
@@ -197,7 +199,7 @@ def _as_file(data: Any) -> Iterator[Path]:
 
 
 def _heldout(heldout: Any) -> Any:
-    """None where nothing was said; no rows as the configuration has them."""
+    """Value of data.heldout: None if nothing was given, "none" for no rows, a path, or a fraction."""
     if heldout is None:
         return None
     if isinstance(heldout, str | os.PathLike):
@@ -212,20 +214,20 @@ def _seconds(time: float | str | datetime.timedelta) -> str:
 
 def _settings(keywords: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Values by dotted key. Raises ConfigError where one is given twice, or is beyond the limits of a document."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in [*keywords.items(), *_flat(config)]:
-        if key in found:
+        if key in settings:
             raise ConfigError(f"{key}: given twice, as a keyword and in config")
         if isinstance(value, os.PathLike):
             value = os.fspath(value)
         elif hasattr(value, "tolist"):  # of NumPy
             value = value.tolist()
-        found[key] = "none" if value is None else value
+        settings[key] = "none" if value is None else value
     try:
-        check_values(found)
+        check_values(settings)
     except TooMuch as error:
         raise ConfigError(f"config: {error}") from None
-    return found
+    return settings
 
 
 def _flat(config: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

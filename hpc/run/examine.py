@@ -1,4 +1,4 @@
-"""What is looked at before a run starts, and what any process of it takes; for `run`, `check` and `submit`."""
+"""Checks before a run starts, and the memory that any process of it takes; for `run`, `check` and `submit`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import rounds
-from mpibayes.hpc.run.plan import idle_in_words, schedule_of
+from mpibayes.hpc.run.plan import idle_in_words, work_of
 from mpibayes.hpc.run.table import data_of, opened, with_family
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
@@ -42,7 +42,7 @@ class Found:
 
     def schedule(self, ranks: int) -> Schedule:
         """The groups of so many ranks, and the chains that each would run."""
-        return schedule_of(self.config, self.data, ranks)
+        return work_of(self.config, self.data).schedule(ranks)
 
 
 def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:

@@ -25,16 +25,17 @@ from mpibayes.hpc.family import Family
 from mpibayes.hpc.parallel import cores
 from mpibayes.hpc.parallel.comm import Communicator, end_job, names, on_root, serial, world
 from mpibayes.hpc.parallel.groups import Groups
-from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size, mpirun
+from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import directory as run_directory
-from mpibayes.hpc.run import from_file, rounds
+from mpibayes.hpc.run import from_file, ranks, rounds, status
+from mpibayes.hpc.run.become import words_of
 from mpibayes.hpc.run.chain_run import ChainRun
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock
-from mpibayes.hpc.run.plan import idle_in_words, schedule_of
+from mpibayes.hpc.run.plan import idle_in_words, work_of
 from mpibayes.hpc.run.progress import say
 from mpibayes.hpc.run.table import data_of, opened, with_family, with_shapes
 from mpibayes.io.files import open_regular
@@ -141,13 +142,21 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
     config, about_family = with_family(config, table, data)
+    if comm.alone:
+        done = 0 if fresh else min(map(status.cycles_done, places))
+        n_ranks, note = ranks.choose(config, data, done)
+        if n_ranks > 1:
+            left = None if clock.max_time_s is None else clock.max_time_s - clock.elapsed()
+            ranks.hand_over(n_ranks, words_of(config_path, folder, overrides, left, fresh), clock)
+        elif note:
+            print(visible(note), flush=True)
     if about_family and comm.rank == 0:
         print(visible(about_family), flush=True)
     config, table, data = with_shapes(comm, config, table, data)
     # all that can be wrong with the input is found before the run directory is made
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
-    schedule = on_root(comm, lambda: schedule_of(config, data, comm.size))
+    schedule = on_root(comm, lambda: work_of(config, data).schedule(comm.size))
     groups = Groups(comm, schedule, lambda: clock.signalled)
     clock.heard = groups.heard
     if groups.comm.rank == 0:
@@ -175,7 +184,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         on_root(comm, lambda: run_directory.record_start(folder, hosts, lock.check))
         guard = on_root(comm, lambda: lock.hold).check
         if comm.rank == 0:
-            _say_who_does_what(comm, schedule, config.run.shards)
+            _say_who_does_what(schedule, config.run.shards)
         chains = (
             ChainRun(groups.comm, clock, guard, config, data, family.chain(config, i), places[i], i)
             for i in schedule.chains_of(groups.number)
@@ -195,10 +204,7 @@ def _without_words() -> Iterator[None]:
         yield
 
 
-def _say_who_does_what(comm: Communicator, schedule: Schedule, n_shards: int) -> None:
-    n = min(cores.program_cores(), schedule.n_chains) if comm.alone else 1
-    if n > 1 and mpirun():
-        say(f"{schedule.n_chains} chains in turns on one core; --ranks {n} runs them side by side on {n}")
+def _say_who_does_what(schedule: Schedule, n_shards: int) -> None:
     if words := schedule.in_words():
         say(words)
     if idle := idle_in_words(schedule, n_shards):

@@ -1,26 +1,56 @@
-"""Which ranks run which chains of a configuration; for `run`, and for `check` and `submit`, which foretell it."""
+"""Assignment of a configuration's chains to ranks; for `run`, and for `check` and `submit`, which predict it."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.sparse import SparseData
-from mpibayes.hpc.parallel.schedule import Schedule, decided
+from mpibayes.hpc.parallel.schedule import Schedule, decided, fewest
 from mpibayes.hpc.parallel.shards import count
 from mpibayes.hpc.registry import family_of
 from mpibayes.text import counted
 
 CELL_BYTES, ENTRY_BYTES = 8, 16  # at most, of a cell and of an entry of a sparse table, as the samplers hold them
+RANK_BYTES = 100 << 20  # of a process without rows
 
 
-def schedule_of(config: Config, data: Data | SparseData, n_ranks: int) -> Schedule:
-    """The schedule of so many ranks. config: with its family decided."""
-    run = config.run
-    n_shards = count(run.shards, data.n_rows, family_of(config.kind).default_shards)
-    cells, n_bytes = data.n_rows * len(data.columns), CELL_BYTES
+@dataclass(frozen=True)
+class Work:
+    """What there is to share out: chains, the shards of the table, and bytes of its rows in memory. groups: run.groups.
+    cycle_s: seconds of a chain's cycle on one core, to an order of magnitude. shared: whether it takes less on several
+    ranks."""
+
+    n_chains: int
+    n_shards: int
+    row_bytes: int
+    groups: int | str
+    cycle_s: float
+    shared: bool = True
+
+    def schedule(self, n_ranks: int) -> Schedule:
+        """Which of so many ranks run which chains."""
+        return decided(n_ranks, self.n_chains, self.n_shards, self.row_bytes, self.groups)
+
+    def ranks(self, most: int) -> int:
+        """The number of ranks that shorten the run, `most` at most."""
+        return fewest(most, self.n_chains, self.n_shards if self.shared else 1, self.row_bytes, self.groups)
+
+    def bytes(self, n_ranks: int) -> int:
+        """Memory of so many ranks, roughly: the program, and the rows with as much again of a chain's state."""
+        return n_ranks * RANK_BYTES + 2 * self.row_bytes * len(self.schedule(n_ranks).sizes)
+
+
+def work_of(config: Config, data: Data | SparseData) -> Work:
+    """The work of a run. config: with its family decided."""
+    run, family = config.run, family_of(config.kind)
+    n_shards = count(run.shards, data.n_rows, family.default_shards)
+    n_cells, n_bytes = data.n_rows * len(data.columns), CELL_BYTES
     if isinstance(data, SparseData):
-        cells, n_bytes = data.table.n_entries, ENTRY_BYTES
-    return decided(n_ranks, run.chains, n_shards, n_bytes * cells, run.groups)
+        n_cells, n_bytes = data.table.n_entries, ENTRY_BYTES
+    cycle_s = family.cycle_s(n_cells)
+    return Work(run.chains, n_shards, n_bytes * n_cells, run.groups, cycle_s, family.shares_cycles)
 
 
 def idle_in_words(schedule: Schedule, n_shards: int) -> str:

@@ -1,4 +1,4 @@
-"""What a run says while it works: a greppable line now and then in a batch log, or a live display on a terminal.
+"""Progress of a run: a greppable line now and then in a batch log, or a live display on a terminal.
 
 A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2-4` works:
 
@@ -7,12 +7,12 @@ A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2
 
 The fields between cycle and s/cycle are the family's (`Scalar.log`), here a mixture's. `moved`: share of the visited
 rows that changed cluster in the last cycle, those that came in among them. `moves`: split and merge moves since the
-last line, accepted/tried. While an annealed chain grows, the rows that are in follow K: rows=12.3k/180k, and there is
-no eta before the cycles have shown what a row costs. A family whose cycles look at few rows has no rate in rows. Of
-several chains a line ends with the chain's number, chain=2.
+last line, accepted/tried. While an annealed chain grows, the number of active rows follows K: rows=12.3k/180k, and
+there is no eta before the cycles have shown the cost of a row. A family whose cycles look at few rows has no rate in
+rows. With several chains a line ends with the chain's number, chain=2.
 
-The first lines come after 1, 2, 4, ... seconds, so that one sees that it works; then there is one a minute. All lines
-are also appended to `logs/run.log` in the run's directory.
+The first lines come after 1, 2, 4, ... seconds, to show that it works; then there is one a minute. All lines are also
+appended to `logs/run.log` in the run's directory.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Progress:
             if to_stream and self._live is not None:
                 self._live.console.print(text, highlight=False)
             elif to_stream:
-                print(stamped, file=self._stream, flush=True)
+                _print(stamped, self._stream)
         if self._file is not None:
             try:
                 self._file.write(stamped + "\n")
@@ -212,7 +212,13 @@ class Progress:
 def say(text: str) -> None:
     """Print a line with the time where no chain's `Progress` is there yet, on standard output."""
     with contextlib.suppress(OSError):
-        print(_stamped(text), flush=True)
+        _print(_stamped(text), sys.stdout)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Write a line as one piece: other ranks write to the same place."""
+    stream.write(text + "\n")
+    stream.flush()
 
 
 def _stamped(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import sys
@@ -12,33 +11,9 @@ from pathlib import Path
 import click
 
 from mpibayes.errors import EXIT_INTERNAL
-from mpibayes.hpc.parallel.launcher import launched, launcher_name, launcher_rank, launcher_size, mpirun
+from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.verbs.shared import PATH, SET, Duration
-from mpibayes.io.files import reason
 from mpibayes.text import visible
-
-NO_MPIRUN = "there is no mpirun here: pip install 'mpibayes[mpich]', load an MPI module, or leave --ranks out"
-
-
-def become_mpirun(ranks: int, words: list[str]) -> None:
-    """Let mpirun take this process's place, its number and its terminal, and start so many ranks of `mpibayes WORDS`.
-
-    Its exit code is root's, and signals to it reach the ranks, as if it had been called. Returns where one rank is
-    asked for, which this process is. Raises UsageError where no mpirun starts, or a launcher is at work already.
-    """
-    if launched():
-        raise click.UsageError(f"--ranks {ranks}: {launcher_name()} has started this process; ask it for the ranks")
-    if ranks == 1:
-        return
-    program = mpirun()
-    if program is None:
-        raise click.UsageError(f"--ranks {ranks}: {NO_MPIRUN}")
-    print(f"{ranks} ranks, started by {visible(program)}", flush=True)
-    # -P: the folder where the user is has no say in which modules are loaded
-    try:
-        os.execv(program, [program, "-n", str(ranks), sys.executable, "-P", "-m", "mpibayes", *words])
-    except OSError as error:
-        raise click.UsageError(f"--ranks {ranks}: {visible(program)} cannot be started: {reason(error)}") from None
 
 
 @click.command(short_help="Run the sampler: start it, continue it or extend it.")
@@ -48,9 +23,9 @@ def become_mpirun(ranks: int, words: list[str]) -> None:
 @click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this is over: 3h50m, 90m, 1-02:00:00.")
 @click.option("--until-settled", is_flag=True, help="End once the chains agree, after run.cycles at the latest.")
 @click.option("--fresh", is_flag=True, help="Start over; an existing run directory is renamed, never deleted.")
-@click.option("--ranks", type=click.IntRange(min=1), help="Start so many ranks, by mpirun.  [default: this process]")
+@click.option("--ranks", type=click.IntRange(min=1), help="Start so many ranks, by mpirun.  [default: run.ranks]")
 def run(config, out, overrides, max_time, until_settled, fresh, ranks):
-    """Run the sampler, alone or under mpirun: start it, continue it, or extend it.
+    """Run the sampler on this machine, or under mpirun: start it, continue it, or extend it.
 
     CONFIG is a TOML file, or data as it is: a table, or whatever `mpibayes import` reads (CSV, Parquet, Excel, SPSS,
     ...). Then the table and a TOML file to edit are made beside the run directory.
@@ -58,7 +33,8 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
     The same command makes the first start and every later one. A run that is finished says so; a larger run.cycles
     extends it; a configuration that would change the statistics is refused, with the differences. SIGUSR1, SIGTERM and
     Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks. On several
-    ranks chains run side by side (run.groups).
+    ranks chains run side by side (run.groups). Without mpirun or srun the run starts ranks itself: one for each chain
+    and shard, as far as there are cores; run.ranks, --ranks and the variable MPIBAYES_RANKS say otherwise.
 
     \b
     How a chain starts, in CONFIG or with --set; whatever it is, the cycles that count are exact:
@@ -82,20 +58,20 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
     \b
     Examples:
       mpibayes run people.csv                                   import it, two chains, default settings
-      mpibayes run run.toml                                     one process, no MPI needed
-      mpibayes run people.csv --ranks 2                         the same as mpirun -n 2 mpibayes run people.csv
+      mpibayes run run.toml --ranks 1                           one process
+      mpibayes run run.toml --ranks 8                           the same as mpirun -n 8 mpibayes run run.toml
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
+    overrides = [*overrides, *(["run.until=settled"] if until_settled else [])]
     if ranks is not None:
-        given = [f"--out={out}"] if out is not None else []  # a word of its own, ":" ends a program for mpirun
-        given += [f"--set={change}" for change in overrides]
-        given += [] if max_time is None else [f"--max-time={max_time:.9f}"]
-        given += ["--until-settled"] * until_settled + ["--fresh"] * fresh
-        become_mpirun(ranks, ["run", *given, "--", str(config)])
+        from mpibayes.hpc.run.become import become_mpirun, words_of
+
+        become_mpirun(ranks, words_of(config, out, overrides, max_time, fresh), f"--ranks {ranks}")
+        overrides.append("run.ranks=1")
     if launcher_size() == 1:  # until the run watches signals; several processes note them meanwhile
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -112,15 +88,17 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
             end_job(EXIT_INTERNAL)
         return EXIT_INTERNAL
 
-    return start(config, out, [*overrides, *(["run.until=settled"] if until_settled else [])], max_time, fresh)
+    return start(config, out, overrides, max_time, fresh)
 
 
 @click.command(short_help="Check a configuration; predict memory, time and disk.")
 @click.argument("config", type=PATH)
 @SET
-@click.option("--ranks", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks to plan for.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Ranks to plan for.  [default: those that `run` starts]")
 def check(config, overrides, ranks):
     """Check a configuration and its table; predict memory, time and disk. Needs no MPI.
+
+    Without --ranks it supposes those that `mpibayes run` starts itself on this machine, and says how many.
 
     It also says how the chain starts, until which cycle an annealed one adds rows, from which cycle draws count, and
     the seconds a cycle and efficiency at several numbers of ranks.

@@ -2,7 +2,7 @@
  * Included once for every instruction set (every_isa.h).
  */
 
-/* Whether vectors over the n cells of a row that has `left` rows from itself to the table's end stay in the table. */
+/* True if vectors over a row's n cells stay in the table; `left`: rows from this one to the table's end. */
 ALWAYS_INLINE int FN(by_vectors)(int64_t left, int64_t n) { return left * n >= ((n + N_DOUBLE - 1) & -N_DOUBLE); }
 
 /* the cells of the c-th vector on that are a row's, of n */

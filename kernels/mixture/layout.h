@@ -1,4 +1,4 @@
-/* What the loops read and write: plain pointers into buffers that Python owns.
+/* Data that the loops read and write: plain pointers into buffers that Python owns.
  *
  * Every array over clusters is [thing][cluster] with the clusters contiguous, 64-byte aligned and padded to a multiple
  * of 16, so that one row's scores are sums of short vectors and no loop has a remainder.

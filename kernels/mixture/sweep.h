@@ -56,7 +56,7 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
             if (own[j] >= 0) FN(put)(out + j * stride, own[j], own_row[j]);
 }
 
-/* Whether nobody is in the tail: its new cluster is then a candidate by itself, before all others in the draw. */
+/* True if the tail is empty: its new cluster is then a candidate by itself, before all others in the draw. */
 ALWAYS_INLINE int FN(is_empty)(const tail_t *t) { return t && t->n_occupied == 0; }
 
 /* out[row]: score of the new cluster, slot 0, of an empty tail, without - log x! of the counts; -infinity where there is

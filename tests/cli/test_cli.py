@@ -251,15 +251,16 @@ def test_a_rank_has_one_thread_unless_the_environment_says_otherwise():
 
 @pytest.fixture
 def replaced(monkeypatch):
-    """What this process would become."""
+    """Commands that would replace this process."""
     found = []
     monkeypatch.setattr(os, "execv", lambda program, words: found.append(words))
+    monkeypatch.setattr("mpibayes.hpc.run.become.share_out", lambda ranks: None)
     return found
 
 
 def test_ranks_are_started_by_the_mpirun_of_this_environment(replaced, stand_in, monkeypatch, capsys):
     stand_in("mpibayes.hpc.run.loop", "main", 0)
-    monkeypatch.setattr("mpibayes.hpc.verbs.run.mpirun", lambda: "/opt/bin/mpirun")
+    monkeypatch.setattr("mpibayes.hpc.run.become.mpirun", lambda: "/opt/bin/mpirun")
     words = ["run", "a.toml", "-o", ":", "--set", "run.seed=3", "--set", "-", "--max-time", "0.0001", "--fresh"]
     assert cli.main([*words, "--ranks", "3"]) == 0
     assert ":" not in replaced[0]  # after which mpirun looks for another program
@@ -277,7 +278,7 @@ def test_one_rank_is_this_process(replaced, stand_in):
 
 @pytest.mark.parametrize("missing", [True, False])
 def test_ranks_that_cannot_be_started(replaced, missing, monkeypatch, capsys):
-    monkeypatch.setattr("mpibayes.hpc.verbs.run.mpirun", lambda: None)
+    monkeypatch.setattr("mpibayes.hpc.run.become.mpirun", lambda: None)
     if not missing:
         monkeypatch.setenv("PMI_RANK", "0")
     assert cli.main(["run", "a.toml", "--ranks", "2"]) == 2 and not replaced
@@ -288,6 +289,6 @@ def test_ranks_that_cannot_be_started(replaced, missing, monkeypatch, capsys):
 def test_an_mpirun_that_is_no_program_is_named(tmp_path, monkeypatch, capsys):
     (tmp_path / "mpirun").write_text("words\n")
     (tmp_path / "mpirun").chmod(0o755)
-    monkeypatch.setattr("mpibayes.hpc.verbs.run.mpirun", lambda: str(tmp_path / "mpirun"))
+    monkeypatch.setattr("mpibayes.hpc.run.become.mpirun", lambda: str(tmp_path / "mpirun"))
     assert cli.main(["run", "a.toml", "--ranks", "2"]) == 2
     assert f"{tmp_path}/mpirun cannot be started: Exec format error" in capsys.readouterr().err

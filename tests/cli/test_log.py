@@ -8,7 +8,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.run.live import BLOCKS, MOST_PAST, Past, panel, plot
-from mpibayes.hpc.run.progress import Progress, line
+from mpibayes.hpc.run.progress import Progress, line, say
 from mpibayes.io.trace import TraceWriter, last_values
 from mpibayes.terminal import Console
 from mpibayes.text import count, duration, rate
@@ -123,6 +123,23 @@ def test_notes_and_a_log_that_cannot_be_written(tmp_path):
     progress.update(values(1))
     progress.close()
     assert "stopped [early]" in stream.getvalue() and "cycle=1/1" in stream.getvalue()
+
+
+def test_a_line_is_written_as_one_piece(tmp_path, monkeypatch):
+    """Ranks share an output, and where Python does not buffer it, pieces of two lines would mix."""
+    pieces = []
+
+    class Stream(io.StringIO):
+        def write(self, text):
+            pieces.append(text)
+            return len(text)
+
+    progress = Progress(tmp_path, 0, 10, 500, SCALARS, Stream(), Clock())
+    progress.note("the first words")
+    progress.close()
+    monkeypatch.setattr("sys.stdout", Stream())
+    say("the second words")
+    assert len(pieces) == 2 and all(text.endswith(" words\n") for text in pieces)
 
 
 def test_a_terminal_gets_a_display(tmp_path):

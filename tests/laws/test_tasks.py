@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from mpibayes.errors import DataError
-from mpibayes.hpc.parallel import tasks, waiting
+from mpibayes.hpc.parallel import cores, tasks, waiting
 from mpibayes.hpc.parallel.comm import Serial, agree, world
 
 
@@ -24,19 +24,19 @@ def squares(comm, n):
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 9])
 def test_children_give_the_same(monkeypatch, cores):
-    monkeypatch.setattr(tasks, "program_cores", lambda: cores)
+    monkeypatch.setattr(tasks, "rank_cores", lambda alone: cores if alone else 1)
     assert squares(Serial(alone=True), 5) == [0, 1, 4, 9, 16]
 
 
 def test_children_are_used_where_the_program_runs_alone(monkeypatch):
-    monkeypatch.setattr(tasks, "program_cores", lambda: 2)
+    monkeypatch.setattr(tasks, "rank_cores", lambda alone: 2 if alone else 1)
     for alone in (True, False):
         done = tasks.run_all(Serial(alone=alone), [partial(square, i) for i in range(4)], "square numbers")
         assert len({pid for _, pid in done}) == 1 + alone
 
 
 def test_a_child_that_dies_is_replaced(monkeypatch):
-    monkeypatch.setattr(tasks, "program_cores", lambda: 2)
+    monkeypatch.setattr(tasks, "rank_cores", lambda alone: 2 if alone else 1)
     parent = os.getpid()
 
     def fragile(i):
@@ -48,7 +48,7 @@ def test_a_child_that_dies_is_replaced(monkeypatch):
 
 
 def test_an_error_in_a_child_is_the_programs(monkeypatch):
-    monkeypatch.setattr(tasks, "program_cores", lambda: 2)
+    monkeypatch.setattr(tasks, "rank_cores", lambda alone: 2 if alone else 1)
 
     def bad(i):
         if i == 3:
@@ -59,11 +59,23 @@ def test_an_error_in_a_child_is_the_programs(monkeypatch):
         tasks.run_all(Serial(alone=True), [partial(bad, i) for i in range(4)], "fail")
 
 
+def test_ranks_that_a_program_starts_share_its_cores(monkeypatch):
+    monkeypatch.setattr(cores, "program_cores", lambda: 5)
+    monkeypatch.setenv(cores.SHARE, "")
+    assert (cores.rank_cores(True), cores.rank_cores(False)) == (5, 1)
+    for ranks, each in ((2, 2), (5, 1), (8, 1)):
+        cores.share_out(ranks)
+        assert (cores.rank_cores(True), cores.rank_cores(False)) == (5, each)
+    cores.share_out(2)
+    done = tasks.run_all(Serial(), [partial(square, i) for i in range(4)], "square numbers")
+    assert len({pid for _, pid in done}) == 2
+
+
 def test_where_no_process_can_be_made_this_one_does_all(monkeypatch):
     def full(process):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(tasks, "program_cores", lambda: 3)
+    monkeypatch.setattr(tasks, "rank_cores", lambda alone: 3 if alone else 1)
     monkeypatch.setattr(multiprocessing.get_context(tasks.FORKED).Process, "start", full)
     assert squares(Serial(alone=True), 5) == [0, 1, 4, 9, 16]
 
@@ -75,7 +87,7 @@ def test_children_end_with_a_program_that_is_killed():
         "import os, time\n"
         "from mpibayes.hpc.parallel.comm import Serial\n"
         "def late():\n    print(os.getpid(), flush=True); time.sleep(60)\n"
-        "tasks.program_cores = lambda: 2\n"
+        "tasks.rank_cores = lambda alone: 2\n"
         "tasks.run_all(Serial(alone=True), [late, late], 'sleep')\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
@@ -92,7 +104,7 @@ def test_children_end_with_a_program_that_is_killed():
 @pytest.mark.parametrize("cores", [1, 2])
 def test_no_task_begins_once_the_program_is_to_stop(monkeypatch, cores):
     """A child is not waited for, and neither is a task that heeds the wish itself."""
-    monkeypatch.setattr(tasks, "program_cores", lambda: cores)
+    monkeypatch.setattr(tasks, "rank_cores", lambda alone: cores if alone else 1)
     monkeypatch.setattr(tasks, "LOOK_S", 0.02)
     parent, asked, begun = os.getpid(), [], []
 
@@ -141,7 +153,7 @@ def test_ranks_share_tasks_and_errors():
 def test_alone_nobody_waits(monkeypatch, capfd):
     """A program that runs alone is not waited for by itself; its children do not wait for their parent."""
     monkeypatch.setattr(waiting, "AFTER_S", 0.05)
-    monkeypatch.setattr(tasks, "program_cores", lambda: 2)
+    monkeypatch.setattr(tasks, "rank_cores", lambda alone: 2 if alone else 1)
 
     def slow():
         with waiting.announce("a step of the task", after_s=60.0):

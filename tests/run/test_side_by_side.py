@@ -11,9 +11,7 @@ import time
 
 import pytest
 
-from mpibayes.hpc.parallel.comm import Serial
 from mpibayes.hpc.parallel.schedule import MOST_BYTES, decided, grouped
-from mpibayes.hpc.run import loop
 from tests.conftest import FOR_RANKS, launch
 from tests.run.conftest import FAULTY, command, config_text, exported, mixed_table, run, run_some
 
@@ -350,14 +348,3 @@ def test_ranks_that_the_command_starts_itself(place):
     out = finish(process)
     assert process.returncode == 75 and out.startswith("2 ranks, started by "), out
     assert "2 chains side by side, each on 1 rank of 2" in out and out.count("stopped early") == 2
-
-
-@pytest.mark.parametrize("cores, chains, said", [(1, 2, False), (2, 1, False), (2, 2, True), (8, 3, True)])
-def test_a_program_alone_names_the_option_for_chains_side_by_side(monkeypatch, capsys, cores, chains, said):
-    monkeypatch.setattr(loop.cores, "program_cores", lambda: cores)
-    monkeypatch.setattr(loop, "mpirun", lambda: "/usr/bin/mpirun")
-    loop._say_who_does_what(Serial(alone=True), grouped(1, chains, 1), 4)
-    out = capsys.readouterr().out
-    assert (f"{chains} chains in turns on one core; --ranks {min(cores, chains)} runs them" in out) == said
-    loop._say_who_does_what(Serial(), grouped(1, chains, 1), 4)  # within another program
-    assert capsys.readouterr().out == ""

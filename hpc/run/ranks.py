@@ -1,0 +1,94 @@
+"""The number of ranks that a run starts itself, where no launcher has started any.
+
+Bits do not depend on the number of ranks, so it may be chosen for speed. Nobody has to have asked for them, so nothing
+that worked in one process may fail: ranks are started where they are known to find each other and to end at a
+checkpoint on Ctrl-C, where they have something to do for longer than their start takes, and where there is memory.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.data.sparse import SparseData
+from mpibayes.hpc.parallel.comm import meeting
+from mpibayes.hpc.parallel.control_groups import free_memory
+from mpibayes.hpc.parallel.cores import program_cores
+from mpibayes.hpc.parallel.launcher import batch_system, mpirun
+from mpibayes.hpc.run import signals
+from mpibayes.hpc.run.become import become_mpirun
+from mpibayes.hpc.run.clock import Clock
+from mpibayes.hpc.run.plan import Work, work_of
+from mpibayes.text import whole_number
+
+VARIABLE = "MPIBAYES_RANKS"  # what run.ranks = "auto" means, where it is set
+WORTH_S = 5.0  # of one process; the start of ranks takes one or two
+SHARE_OF_MEMORY = 0.5  # of what is free
+PASSES_ON = "MPICH"  # whose mpirun passes Ctrl-C on, and waits for ranks to end at a checkpoint
+UNKNOWN_CYCLES = 100  # where the family decides later how many
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What ranks can be started on. memory: free bytes, None where unknown. batch: whether a batch system deals out the
+    cores. program: its mpirun. meeting(program, n): see `comm.meeting`."""
+
+    cores: int
+    memory: int | None
+    batch: bool
+    program: str | None
+    meeting: Callable[[str, int], str | None] = meeting
+
+
+def this_machine() -> Machine:
+    return Machine(program_cores(), free_memory(), batch_system(), mpirun())
+
+
+def decide(work: Work, cycles: int, machine: Machine) -> tuple[int, str]:
+    """The number of ranks that a run starts itself, and a note for the user where it could be more. cycles: to go."""
+    most = work.ranks(machine.cores)
+    if machine.memory is not None:
+        fits = (n for n in range(most, 1, -1) if work.bytes(n) <= SHARE_OF_MEMORY * machine.memory)
+        most = next(fits, 1)
+    if most == 1 or machine.program is None or work.n_chains * cycles * work.cycle_s < WORTH_S:
+        return 1, ""
+    if machine.batch:
+        return 1, f"note: one process, for a batch system deals out the cores here; --ranks {most} starts {most}"
+    name = machine.meeting(machine.program, most)
+    if name is None:
+        trial = f"`{Path(machine.program).name} -n {most} mpibayes doctor`"
+        return 1, f"note: one process, for {most} ranks of {machine.program} do not find each other; {trial} shows why"
+    if name != PASSES_ON:
+        return 1, f"note: one process; --ranks {most} is faster, but its mpirun ends it on Ctrl-C without a checkpoint"
+    return most, ""
+
+
+def choose(config: Config, data: Data | SparseData, done: int = 0) -> tuple[int, str]:
+    """`decide` for a configuration, whose family is decided, on this machine, unless the user has.
+
+    done: cycles that all its chains have. Raises ConfigError where MPIBAYES_RANKS is no number.
+    """
+    if config.run.ranks != "auto":
+        return config.run.ranks, ""
+    if (text := os.environ.get(VARIABLE, "auto")) != "auto":
+        n = whole_number(text)
+        if n is None or n < 1:
+            raise ConfigError(f'MPIBAYES_RANKS = "{text}": expected "auto" or a whole number, 1 or more')
+        return n, ""
+    total = config.run.cycles if isinstance(config.run.cycles, int) else UNKNOWN_CYCLES
+    return decide(work_of(config, data), max(0, total - done), this_machine())
+
+
+def hand_over(ranks: int, words: Sequence[str], clock: Clock) -> None:
+    """`become_mpirun`, unless a signal asks this process to stop: then it goes on alone, to its first checkpoint."""
+    for number in signals.SIGNALS:  # what comes from now on ends the process, in which nothing has begun
+        signal.signal(number, signal.SIG_DFL)
+    if clock.stop_reason() is None:
+        become_mpirun(ranks, words, f"run.ranks = {ranks}")
+    clock.watch_signals()
