@@ -48,27 +48,27 @@ class Keys(Protocol):
 
 
 class Rules(Protocol):
-    """What holds between the keys of its configuration, and between them and the table."""
+    """Rules between the keys of a configuration, and between keys and table."""
 
     def rules(
         self, sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report
     ) -> None:
-        """Reports what no key alone can say. Sections that are not valid in themselves are missing."""
+        """Report violations that involve several keys. Sections that are not valid in themselves are missing."""
 
     def without_effect(self, sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
         """Keys, as ("run", "seed"), that nothing looks at, each with the setting that makes it so."""
 
     def against_table(self, config: Config, columns: Mapping[str, Column], report: Report) -> None:
-        """Reports what does not fit the table's columns."""
+        """Report settings that do not fit the table's columns."""
 
 
 @dataclass
 class Info:
-    """What some consecutive cycles came to.
+    """Record of some consecutive cycles.
 
-    values: {name: (n,) or (n, ...)}, on root, a row a cycle; every scalar and array of the trace but `seconds`.
-    draw: on root, what is kept of the last cycle besides, if anything. word: the ranks' words, summed.
-    problem: why the values cannot be those of a sound chain.
+    values: {name: (n,) or (n, ...)}, on root, a row a cycle; every scalar and array of the trace but `seconds`. draw:
+    on root, the arrays to keep of the last cycle, if any. word: the ranks' words, summed. problem: why the values
+    cannot be those of a sound chain.
     """
 
     cycles: range
@@ -106,19 +106,19 @@ class Chain(Protocol):
         """The state before the first cycle."""
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
-        """One cycle or several, `limit` at most. word: this rank's small integers, to be summed over ranks."""
+        """Run one cycle or several, `limit` at most. word: this rank's small integers, to be summed over ranks."""
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """What a checkpoint has to hold: the arrays of each of this rank's shards, and what all share."""
+        """State for a checkpoint: the arrays of each of this rank's shards, and the values that all ranks share."""
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         """Bring the chain to such a state."""
 
     def draws(self, folder: Path, run: str, guard: Guard) -> Draws | None:
-        """Where draws are kept that are no rows of the trace; root alone. guard: see `io.segments.Segments`."""
+        """Store of kept draws that are not rows of the trace; root alone. guard: see `io.segments.Segments`."""
 
     def in_words(self) -> list[str]:
-        """How the chain starts, or goes on, and from which cycle its draws count; root alone."""
+        """Describe how the chain starts or resumes, and from which cycle its draws count; root alone."""
 
 
 class Family(Protocol):
@@ -140,7 +140,7 @@ class Family(Protocol):
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
-        """What "auto" means at the first start, by section and key."""
+        """Values of "auto" keys, resolved at the first start, by section and key."""
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         """All files besides the table that the chains in `places` start from; what of them the run depends on.
@@ -149,7 +149,7 @@ class Family(Protocol):
         """
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """What all chains share of the rows, and what those that have no checkpoint start from. Collective."""
+        """Load the rows that all chains share, and the initial state of chains without a checkpoint. Collective."""
 
     def chain(self, config: Config, number: int) -> Chain:
         """A chain, counted from 0, before it starts; `config` with "auto" decided. Collective."""
@@ -170,10 +170,10 @@ class Posterior(Protocol):
         """ConfigError where a trace, which was read, has nothing after burn-in."""
 
     def contradicted(self) -> bool:
-        """Whether the report says not to use the result yet, since chains contradict each other."""
+        """True if the report advises against using the result yet, since chains contradict each other."""
 
     def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many of the kept draws, evenly spaced, one by one."""
+        """Iterate over kept draws: at most so many, evenly spaced."""
 
 
 class Predictive(Protocol):
@@ -190,10 +190,10 @@ class Predictive(Protocol):
 
 @dataclass
 class Predictions:
-    """Of some new rows: named `columns` of what is written of them, and the log densities of those that have one.
+    """Predictions for some new rows: named output `columns`, and the log densities of the rows that have one.
 
     To complete the rows: `cells`, by column the rows (m,) whose cell can be filled, and level codes or recorded values
-    for them (m,); and `beside`, named columns (n,) that stand beside the row, NaN for nothing.
+    for them (m,); and `beside`, further named columns (n,) of each row, NaN for nothing.
     """
 
     columns: dict[str, Any]
@@ -203,10 +203,11 @@ class Predictions:
 
 
 class SparseForecast(Protocol):
-    """What a model of a sparse table makes of a file. Made before that is opened; it raises what can be known then.
+    """Predictions of a model of a sparse table for a file. Made before the file is opened; raises the errors known by
+    then.
 
-    source: the file, None where there is none. top: how many are recommended, None for not asked. users: ids of rows
-    that were named. unseen: what an id that the table does not have is, "missing" or an "error".
+    source: the file, None where there is none. top: number of recommendations, None if not asked for. users: ids of the
+    named rows. unseen: treatment of an id that the table does not have, "missing" or "error".
     """
 
     n_scored: int  # lines that have a log density, when all is written
@@ -218,17 +219,18 @@ class SparseForecast(Protocol):
         """The work before the first lines; what it came to, in words."""
 
     def blocks(self) -> Iterator[Mapping[str, Any]]:
-        """What is written: named columns, some lines at a time."""
+        """Blocks of output lines, as columns by name."""
 
     def notes(self) -> Sequence[str]:
-        """What the user should know, when all is written."""
+        """Notes for the user, once everything is written."""
 
 
 class Forecast(Protocol):
-    """What one kind of model makes of new rows. Made before the new file is opened; it raises what can be known then.
+    """Predictions of one kind of model for new rows. Made before the new file is opened; raises the errors known by
+    then.
 
-    draws: at most so many, None for all. probabilities, impute, complete: whether these were asked for. groups: of
-    clusters, so many. ConfigError where a model has none.
+    draws: most draws to use, None for all. probabilities, impute, complete: the user's requests. groups: number of
+    groups of clusters; ConfigError where a model has none.
     """
 
     like: Table  # the columns that are read from the new file
@@ -245,7 +247,7 @@ class Forecast(Protocol):
         """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""
 
     def __call__(self, rows: Rows, first_row: int) -> Predictions:
-        """Of rows first_row.. (from 0) of the new file."""
+        """Predictions for rows first_row.. (from 0) of the new file."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +323,7 @@ class Asked(Protocol):
     refused: Mapping[str, str]  # those of them that cannot, each with the reason
     joint: Mapping[str, str]  # of columns that are modelled in a block its name
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
-    answers: Collection[str] | None  # the columns that there is a law of, given all others; None: any, given any
+    answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any
     shares: str  # what `DrawLaw.shared` is, in words
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
     n_kept: int  # draws there are
@@ -335,8 +337,7 @@ class Asked(Protocol):
         families that do not name "complete" in `cannot`."""
 
     def partition(self) -> Sequence[np.ndarray] | None:
-        """Of each view of the report, the cluster of every training row, int64 (N,); None where there are no
-        clusters."""
+        """Cluster of every training row in each view of the report, int64 (N,); None without clusters."""
 
     def cluster_group(self, number: int, n: int | None, view: int) -> tuple[np.ndarray, int] | None:
         """The rows of the table, from 0, of a group of n groups of clusters, as the report numbers them, and n: if None
@@ -369,15 +370,15 @@ class DrawLaw(Protocol):
 
 
 class Queries(Protocol):
-    """How the kept draws of a run are asked."""
+    """Door to questions about the kept draws of a run."""
 
     def ask(self, run: Posterior, draws: int | None) -> Asked:
-        """At most so many of its kept draws, evenly spaced. Raises ConfigError with the reason where this kind of model
-        has no answers."""
+        """Open at most so many of the kept draws, evenly spaced. Raises ConfigError with the reason if this kind of
+        model has no answers."""
 
 
 class Check(Protocol):
-    """What `mpibayes check` says of a configuration and its table (`run.examine.Found`)."""
+    """Findings of `mpibayes check` on a configuration and its table (`run.examine.Found`)."""
 
     def memory(self, found: Any, ranks: int) -> dict[str, int]:
         """Resident bytes at the peak of the busiest of so many ranks, by part; predicted without running a chain."""

@@ -49,12 +49,12 @@ def keys_of(kind: str) -> Keys:
 
 
 def rules_of(kind: str) -> Rules:
-    """What holds between the keys of its configuration, and between them and the table."""
+    """Rules between the keys of a kind's configuration, and between keys and table."""
     return _door(kind, "rules")
 
 
 def family_of(kind: str) -> type[Family]:
-    """What belongs to a kind of model before a chain starts."""
+    """Family of a kind of model: everything needed before a chain starts."""
     return _door(kind, "family").Family
 
 
@@ -74,22 +74,22 @@ def report_of(kind: str) -> Any:
 
 
 def forecast_of(kind: str) -> type[Forecast]:
-    """What it predicts of new rows."""
+    """Predictions of a kind of model for new rows."""
     return _door(kind, "predict").Forecast
 
 
 def exports_of(kind: str) -> Exports:
-    """What `mpibayes export` writes of it besides its trace."""
+    """Exports that `mpibayes export` writes besides the trace."""
     return _door(kind, "exports")
 
 
 def queries_of(kind: str) -> Queries:
-    """How its kept draws are asked."""
+    """Questions to the kept draws of a kind of model."""
     return _door(kind, "query")
 
 
 def check_of(kind: str) -> Check:
-    """What `mpibayes check` says of it."""
+    """Findings of `mpibayes check` for a kind of model."""
     return _door(kind, "check")
 
 

@@ -12,7 +12,7 @@ SCORES = "scores"  # `Scalar.judged` of the scores of held-out rows
 
 
 class Form(NamedTuple):
-    """How a number is written: formats in the log and in the status, digits after the point in a report."""
+    """Format of a number: in the log, in the status, and its digits after the point in a report."""
 
     log: str
     status: str
@@ -51,7 +51,7 @@ class Scalar:
 
     @property
     def whole(self) -> bool:
-        """Whether it is a whole number, which the trace has as float64 like all others."""
+        """True for a whole number, although the trace stores it as float64 like all others."""
         return self.form is WHOLE
 
 
@@ -61,7 +61,7 @@ def named(scalars: Iterable[Scalar]) -> dict[str, Scalar]:
 
 
 def shown(scalars: Iterable[Scalar]) -> list[Scalar]:
-    """Those that people are shown, in order."""
+    """Scalars shown to people, in order."""
     return sorted((scalar for scalar in scalars if scalar.place), key=lambda scalar: scalar.place)
 
 

@@ -90,22 +90,22 @@ def judge(traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle
     checks = [check for check in _checks(cycle) if 5 * check <= 4 * cycle]
     now = _problems(traces, scalars, n_rows, cycle, burn_in)
     problems, after = dict(now), {}
-    wanted = {what for what, why in now.items() if not why}  # those that have settled at every check so far
+    settled = {what for what, why in now.items() if not why}  # those that have settled at every check so far
     later = cycle
     for i, check in enumerate(reversed(checks)):
-        if not wanted:
+        if not settled:
             break
-        only = [s for s in scalars if s.judged in wanted]
+        only = [s for s in scalars if s.judged in settled]
         before = _problems(traces, only, n_rows, check, burn_in)
-        for what in sorted(wanted):
+        for what in sorted(settled):
             if before.get(what) == ():
                 after[what] = later
                 continue
-            wanted.remove(what)
+            settled.remove(what)
             if i == 0:
                 problems[what] = ("they passed this check, but not the one before",)
         later = check
-    problems |= {what: (TOO_FEW,) for what in wanted if what not in after}
+    problems |= {what: (TOO_FEW,) for what in settled if what not in after}
     return Judgement(cycle, problems, {what: after[what] for what in problems if what in after})
 
 
@@ -120,7 +120,7 @@ def _checks(last: int | None = None):
 def _problems(
     traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle: int, burn_in: int
 ) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    problems: dict[str, tuple[str, ...]] = {}
     for what in dict.fromkeys(s.judged for s in scalars if s.judged):
         draws = {
             s.title.lower(): _second_half(traces, s.name, n_rows, cycle, burn_in) for s in scalars if s.judged == what
@@ -130,14 +130,14 @@ def _problems(
             continue
         x = next(iter(there.values()))
         if x.size < LEAST_ESS or x.shape[1] < 8:
-            found[what] = (TOO_FEW,)
+            problems[what] = (TOO_FEW,)
         elif what == SCORES:
-            found[what] = tuple(line for x in there.values() for line in _unlike(x))
+            problems[what] = tuple(line for x in there.values() for line in _unlike(x))
         else:
-            found[what] = tuple(_unmixed(there))
-        if len(traces) == 1 and found[what] != (TOO_FEW,):
-            found[what] += (ONE_CHAIN,)
-    return found
+            problems[what] = tuple(_unmixed(there))
+        if len(traces) == 1 and problems[what] != (TOO_FEW,):
+            problems[what] += (ONE_CHAIN,)
+    return problems
 
 
 def _second_half(traces: Sequence[Trace], name: str, n_rows: int, cycle: int, burn_in: int) -> np.ndarray | None:
@@ -177,11 +177,11 @@ def _apart(title: str, x: np.ndarray, worst: float) -> str:
 
 
 def _unlike(x: np.ndarray) -> list[str]:
-    found, means = [], x.mean(axis=1)
+    problems, means = [], x.mean(axis=1)
     if (apart := float(np.ptp(means))) > APART:
-        found.append(f"chains differ by {apart:.3f} nats a row")
+        problems.append(f"chains differ by {apart:.3f} nats a row")
     halves = np.array_split(x, 2, axis=1)
     noise = 2.0 * np.sqrt(sum(half.var(axis=1).mean() / effective(half) for half in halves))
     if (rise := float(halves[1].mean() - halves[0].mean())) > max(RISE, noise):
-        found.append(f"still rising by {rise:.3f} nats a row")
-    return found
+        problems.append(f"still rising by {rise:.3f} nats a row")
+    return problems

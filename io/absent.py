@@ -1,8 +1,8 @@
-"""Cells that cannot be: a column that has no value wherever another one has some level, as the living have no cause of
-death. A mixture has a distribution of the column there, too, as of cells that nobody looked at; so whoever shows it
-says that the table never has it.
+"""Impossible cells: a column that has no value wherever another one has some level, as the living have no cause of
+death. A mixture has a distribution of the column there, too, as of cells that nobody looked at; so a report that shows
+it says that the table never has it.
 
-All rows are looked at as they are written. Pairs of a level and a column are dropped as soon as the column has values
+All rows are checked as they are written. Pairs of a level and a column are dropped as soon as the column has values
 there, so that few are left after the first rows.
 """
 
@@ -49,7 +49,7 @@ class Absence:
         return "hardly ever" if self.present else "never"
 
     def condition(self) -> str:
-        """In words: "'death' is '0' (5,705 rows)"."""
+        """The condition in words: "'death' is '0' (5,705 rows)"."""
         levels = [f"'{level}'" for level in self.levels[:NAMED]]
         if len(self.levels) > NAMED:
             levels.append(counted(len(self.levels) - NAMED, "other level"))
@@ -59,10 +59,10 @@ class Absence:
 
 def reasons(absences: Sequence[Absence]) -> dict[str, str]:
     """A few words about each column that lacks somewhere, by its name."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for a in absences:
-        found.setdefault(a.column, f"{a.how_often} where {a.condition()}")
-    return found
+        words.setdefault(a.column, f"{a.how_often} where {a.condition()}")
+    return words
 
 
 def notes(absences: Sequence[Absence]) -> Iterator[str]:

@@ -30,7 +30,7 @@ class Cells:
 
     @classmethod
     def unread(cls, array: pa.Array) -> Cells:
-        """Of a column whose cells are no text."""
+        """Cells of a column that is not text."""
         return cls(pa.array([""]), np.zeros(len(array), np.int32), array)
 
     def counts(self) -> np.ndarray:

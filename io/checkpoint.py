@@ -213,10 +213,10 @@ def _plain(value: Any) -> Any:
 
 def _check_size(path: Path, size: int) -> None:
     with storing(path), open_regular(path) as file:  # open, then ask: NFS promises fresh attributes only then
-        found = os.fstat(file.fileno()).st_size
-    if found != size:
+        written = os.fstat(file.fileno()).st_size
+    if written != size:
         raise CheckpointError(
-            f"{path}: has {found} bytes where {size} were written; is the file system shared by all nodes?"
+            f"{path}: has {written} bytes where {size} were written; is the file system shared by all nodes?"
         )
 
 
@@ -226,9 +226,9 @@ def _manifest_sum(manifest: Mapping[str, Any]) -> str:
 
 
 def _remove_beyond(folder: Path, cycle: int, keep: int, guard: Guard) -> None:
-    found = _candidates(folder)
-    kept = [path for number, path in found if number <= cycle and path.suffix != ASIDE][:keep]
-    for number, path in found:
+    generations = _candidates(folder)
+    kept = [path for number, path in generations if number <= cycle and path.suffix != ASIDE][:keep]
+    for number, path in generations:
         if path in kept:
             continue
         guard()
@@ -258,12 +258,12 @@ class Generation:
         return sum(len(part["shards"]) for part in self.manifest["parts"])
 
     def kept(self, folder: str) -> Kept | None:
-        """What was in a folder of segments when this generation was written; None where the run keeps none."""
-        said = self.manifest["kept"]
-        return Kept(said[folder], said["run"]) if folder in said else None
+        """Contents of a folder of segments when this generation was written; None if the run keeps none."""
+        cycles = self.manifest["kept"]
+        return Kept(cycles[folder], cycles["run"]) if folder in cycles else None
 
     def shared(self) -> dict[str, Any]:
-        """What `commit` was given. Raises CheckpointError when the file is damaged."""
+        """Shared state that was passed to `commit`. Raises CheckpointError if the file is damaged."""
         with self._open(self.manifest["shared"]) as file:
             return json_value(file["json"].asstr()[()]) | _load(file["arrays"])
 
@@ -276,11 +276,11 @@ class Generation:
             return _load(file[f"shard-{index}"])
 
     def verify_part(self, index: int) -> str | None:
-        """What is wrong with the file that holds shard `index`, or None. A part is verified once a process."""
+        """Problem with the file that holds shard `index`, or None. A part is verified once a process."""
         return self._verify(self._part(index))
 
     def verify(self) -> str | None:
-        """What is wrong with any file, by size and checksum, or None."""
+        """Problem with any file, by size and checksum, or None."""
         entries = [self.manifest["shared"], *self.manifest["parts"]]
         return next(filter(None, map(self._verify, entries)), None)
 
@@ -298,13 +298,13 @@ class Generation:
         path = self.path / entry["file"]
         try:
             with open_regular(path) as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
+                checksum = hashlib.file_digest(file, "sha256").hexdigest()
                 size = file.tell()
         except OSError as error:
             return f"{path}: {reason(error)}"
         if size != entry["bytes"]:
             return _wrong_size(path, size, entry["bytes"])
-        if found != entry["sha256"]:
+        if checksum != entry["sha256"]:
             return f"{path}: damaged (its SHA-256 is not the one in {MANIFEST})"
         self._sound.add(entry["file"])
         return None
@@ -337,7 +337,7 @@ def latest(folder: str | Path, deep: bool = True) -> Generation | None:
 
 
 def kept(run_dir: str | Path, folder: str) -> Kept | None:
-    """What the newest generation that is whole says of a folder of segments; None where it says nothing."""
+    """Record of a folder of segments in the newest intact generation; None if there is no record."""
     for cycle, path in _candidates(Path(run_dir) / "checkpoints"):
         generation, _ = _read_manifest(path, cycle)
         if generation is not None and not (
@@ -354,9 +354,9 @@ def previous(generation: Generation, problems: Iterable[str | None] = (), deep: 
     """
     texts = list(dict.fromkeys(p for p in problems if p)) or [f"{generation.path}: could not be used"]
     folder = generation.path.parent
-    found = _candidates(folder)
-    names = [path.name for _, path in found]
-    older = found[names.index(generation.path.name) + 1 :] if generation.path.name in names else []
+    generations = _candidates(folder)
+    names = [path.name for _, path in generations]
+    older = generations[names.index(generation.path.name) + 1 :] if generation.path.name in names else []
     result = _newest(folder, older, generation.warnings + texts, deep)
     assert result is not None  # there are warnings, so nothing usable raises
     return result
@@ -369,12 +369,12 @@ def _candidates(folder: Path) -> list[tuple[int, Path]]:
             names = os.listdir(folder)
         except FileNotFoundError:
             return []
-    found = []
+    generations = []
     for name in names:
         match = re.fullmatch(r"(\d{9,})(" + re.escape(ASIDE) + ")?", name)
         if match:
-            found.append((int(match[1]), match[2] is None, folder / name))
-    return [(cycle, path) for cycle, _, path in sorted(found, reverse=True)]
+            generations.append((int(match[1]), match[2] is None, folder / name))
+    return [(cycle, path) for cycle, _, path in sorted(generations, reverse=True)]
 
 
 def _newest(folder: Path, found: list[tuple[int, Path]], warnings: list[str], deep: bool) -> Generation | None:
@@ -434,7 +434,7 @@ def _read_manifest(directory: Path, cycle: int) -> tuple[Generation | None, str 
 
 
 def _advice(version: object) -> str:
-    """What to do about a checkpoint of an older program, whose chain this one would not continue with the same law."""
+    """Advice on a checkpoint of an older program, whose chain this one would not continue with the same law."""
     if not (isinstance(version, int) and 0 < version < VERSION):
         return ""
     return ". An older mpibayes wrote it: finish the run with that, or start it anew with --fresh"

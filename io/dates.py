@@ -61,7 +61,7 @@ class Dates:
         return pc.fill_null(pc.cast(pa.array(days, from_pandas=True), pa.string()), "")
 
     def labels(self, texts: pa.StringArray) -> pa.StringArray:
-        """Which of PARTS[part] each text is, by the clock on its wall; "" for what is no date."""
+        """Label among PARTS[part] of each text, in local time; "" for a text that is not a date."""
         days, _ = self._read(texts)
         day = np.floor(np.nan_to_num(days))
         if self.part == "weekday":
@@ -75,18 +75,18 @@ class Dates:
 
     def _read(self, texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
         """Days by the clock on the wall, NaN for what is no date, and how far this clock is ahead of UTC, in days."""
-        found = pc.extract_regex(texts, PATTERN[self.order])
+        parts = pc.extract_regex(texts, PATTERN[self.order])
 
         def number(name: str, otherwise: float = 0.0) -> np.ndarray:
-            text = pc.replace_substring(pc.struct_field(found, name), ",", ".")
+            text = pc.replace_substring(pc.struct_field(parts, name), ",", ".")
             text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
             values = pc.cast(text, pa.float64()).to_numpy(zero_copy_only=False)
             return np.where(np.isnan(values), otherwise, values)
 
         def text(name: str) -> np.ndarray:
-            return pc.fill_null(pc.struct_field(found, name), "").to_numpy(zero_copy_only=False).astype(str)
+            return pc.fill_null(pc.struct_field(parts, name), "").to_numpy(zero_copy_only=False).astype(str)
 
-        good = found.is_valid().to_numpy(zero_copy_only=False)
+        good = parts.is_valid().to_numpy(zero_copy_only=False)
         hour, minute, second = number("hour"), number("minute"), number("second")
         half = np.char.lower(text("half"))
         good &= (minute < 60) & (second < 61) & np.where(half == "", hour < 24, (hour >= 1) & (hour <= 12))
@@ -119,16 +119,16 @@ class Dates:
 
     def written(self, plain: str) -> str:
         """A plain number of days in this form, as `like` is written and by its clock, if it is a date."""
-        days, found = float(plain), re.match(PATTERN[self.order], self.like)
-        offset = _ahead(found["zone"]) if found and found["zone"] else 0.0
-        if found is None or not FIRST <= days + offset < LAST:
-            found, offset = re.match(PATTERN[self.order], EXAMPLES[self.order]), 0.0
+        days, parts = float(plain), re.match(PATTERN[self.order], self.like)
+        offset = _ahead(parts["zone"]) if parts and parts["zone"] else 0.0
+        if parts is None or not FIRST <= days + offset < LAST:
+            parts, offset = re.match(PATTERN[self.order], EXAMPLES[self.order]), 0.0
         if not FIRST <= days < LAST:
             return f"{days:.10g}"
         stamp = np.datetime64(0, "ms") + np.timedelta64(round((days + offset) * 86_400_000), "ms")
-        text = _like(found, stamp.item())
+        text = _like(parts, stamp.item())
         clock = str(stamp)[11:].removesuffix(".000")
-        return text if found["hour"] or clock == "00:00:00" else f"{text} {clock}"
+        return text if parts["hour"] or clock == "00:00:00" else f"{text} {clock}"
 
     def in_words(self) -> str:
         if self.order == "clock":
@@ -149,7 +149,7 @@ class DatesLike(Dates):
 
 
 def type_of(unit: str, step: float) -> pa.DataType:
-    """Of a column of days in Arrow. step: of the days, 0.0: none."""
+    """Arrow type of a column of days. step: of the days, 0.0: none."""
     if unit == DAYS:
         return pa.time32("ms")
     return pa.date32() if step and step == round(step) else pa.timestamp("ms")
@@ -164,21 +164,21 @@ def as_times(days: np.ndarray, missing: np.ndarray, kind: pa.DataType) -> pa.Arr
 
 
 def in_milliseconds(times: pa.Array) -> pa.Array:
-    """What `as_times` makes, as whole numbers: since 1970-01-01, or since midnight."""
+    """Milliseconds since 1970-01-01, or since midnight, of the result of `as_times`."""
     if pa.types.is_time(times.type):
         return times.cast(pa.int32()).cast(pa.int64())
     return times.cast(pa.timestamp("ms")).cast(pa.int64())
 
 
 def of_times(kind: pa.DataType) -> DatesLike:
-    """How a column of dates, timestamps or times is written that has no text of its own."""
+    """Form in which to write a column of dates, timestamps or times that has no text of its own."""
     if pa.types.is_time(kind):
         return DatesLike("clock", "", "12:30:00")
     return DatesLike("ymd", "", "2024-05-01" if pa.types.is_date(kind) else "2024-05-01 12:30:00")
 
 
 def _ahead(zone: str) -> float:
-    """How far the clock of a zone is ahead of UTC, in days."""
+    """Offset of a zone's clock from UTC, in days."""
     digits = zone.replace(":", "")
     if digits[0] not in "+-":
         return 0.0
@@ -214,8 +214,8 @@ def dates_of(texts: pa.StringArray, said: str | None = None) -> tuple[Dates, ...
     said: the order of day and month as the user gives it, one of ORDERS."""
     if not any(re.match(pattern, text) for text in texts[:10].to_pylist() for pattern in PATTERN.values()):
         return ()
-    wanted = [order for order in PATTERN if said is None or order not in ORDERS.values() or order == ORDERS[said]]
-    share = {order: float(np.mean(is_date(Dates(order), texts))) for order in wanted}
+    orders = [order for order in PATTERN if said is None or order not in ORDERS.values() or order == ORDERS[said]]
+    share = {order: float(np.mean(is_date(Dates(order), texts))) for order in orders}
     if share["compact"] < 1.0 or len(texts) < SURE:
         del share["compact"]
     best = max(share.values())
@@ -223,7 +223,7 @@ def dates_of(texts: pa.StringArray, said: str | None = None) -> tuple[Dates, ...
 
 
 def is_date(form: Dates, texts: pa.StringArray) -> np.ndarray:
-    """Which texts are dates in this form, bool."""
+    """Mask of the texts that are dates in this form, bool."""
     return ~np.isnan(form._read(texts)[0])
 
 

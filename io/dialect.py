@@ -1,4 +1,4 @@
-"""How a file is written: packing, encoding, delimiter, header and column names, from a look at its beginning."""
+"""Dialect of a file: packing, encoding, delimiter, header and column names, from its beginning."""
 
 from __future__ import annotations
 
@@ -161,13 +161,13 @@ def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, 
 
 
 def _head(path: Path, encoding: str, n_bytes: int) -> tuple[str, bool]:
-    """So many bytes of text, less a character cut at their end, and whether that is the whole file."""
+    """First n_bytes of the text, less a character cut at their end, and whether that is the whole file."""
     data = bytearray()
     try:
         with open_regular(path) as raw:
             stream = decompressed(raw)
-            while len(data) < n_bytes and (some := stream.read(n_bytes - len(data))):
-                data += some
+            while len(data) < n_bytes and (piece := stream.read(n_bytes - len(data))):
+                data += piece
     except UNREADABLE as error:
         raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
     text = codecs.getincrementaldecoder(encoding)("replace").decode(bytes(data))
@@ -248,7 +248,7 @@ def _word_at(data: bytes, place: int) -> bytes:
 
 
 def not_decodable(path: Path, encoding: str) -> DataError:
-    """Where the first byte is that this encoding does not have."""
+    """Place of the first byte that this encoding does not have."""
     decoder = codecs.getincrementaldecoder(encoding)()
     offset, line = 0, 1
     with open_regular(path) as raw:

@@ -71,8 +71,8 @@ def where(error: ValueError, text: str) -> tuple[int | None, str]:
     if isinstance(error, TooMuch):
         return error.line, str(error)
     message = str(error)
-    if found := LINE.search(message):
-        return int(found[1]), message.replace(found[0], f" (column {found[2]})")
+    if match := LINE.search(message):
+        return int(match[1]), message.replace(match[0], f" (column {match[2]})")
     return (text.count("\n") + 1 if "at end of document" in message else 1), message
 
 

@@ -1,4 +1,4 @@
-"""From text to the cells of a typed table, and what to say about text that a column cannot hold."""
+"""Encoding of text as the cells of a typed table, and messages about text that a column cannot hold."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def _same_number(levels: pa.StringArray, texts: pa.StringArray, form: Form | Non
     if np.isnan(values).any():
         return np.full(len(texts), len(levels))
     order = np.argsort(values)
-    wanted = known_numbers(texts, form)
-    place = np.minimum(np.searchsorted(values[order], wanted), len(levels) - 1)
-    return np.where(values[order][place] == wanted, order[place], len(levels))
+    numbers = known_numbers(texts, form)
+    place = np.minimum(np.searchsorted(values[order], numbers), len(levels) - 1)
+    return np.where(values[order][place] == numbers, order[place], len(levels))
 
 
 def known_numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:
@@ -112,13 +112,13 @@ class Offences:
     n_listed: dict[str, int] = field(default_factory=dict)
 
     def add(self, batch: Batch, column: str, cells: Cells, counts: np.ndarray, bad: np.ndarray, expected: str) -> None:
-        """Notes the texts of a batch's column that are `bad`; of very many, a few are described and all are counted."""
-        found = np.flatnonzero(bad & (counts > 0))
-        described = found[: 2 * MAX_PROBLEMS]
+        """Note the `bad` texts of a batch's column; of very many, a few are described and all are counted."""
+        offending = np.flatnonzero(bad & (counts > 0))
+        described = offending[: 2 * MAX_PROBLEMS]
         for i in described:
             row = batch.row(cells.first(i))
             self.note(column, cells.texts[i].as_py(), expected, batch.path, row, int(counts[i]))
-        rest = int(counts[found[2 * MAX_PROBLEMS :]].sum())
+        rest = int(counts[offending[2 * MAX_PROBLEMS :]].sum())
         if rest:
             self.n_cells[column] += rest
 
@@ -200,7 +200,7 @@ class Encoder:
         return rows
 
     def gaps(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Which cells of the batch are missing, by column, bool (n,)."""
+        """Masks of the missing cells of the batch, by column, bool (n,)."""
         each = zip(self.columns, self._places, self._markers, self._forms, strict=True)
         cells = ((c, batch.columns[place], markers, form) for c, place, markers, form in each if place is not None)
         return {c.name: markers.among(of.texts, form)[of.codes] for c, of, markers, form in cells}
@@ -212,7 +212,7 @@ class Markers:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Markers:
-        """The same object for the same texts: most columns have the same."""
+        """Markers for these texts; the same object for the same texts, since most columns share them."""
         return _markers(tuple(texts))
 
     def __init__(self, texts: Sequence[str]):
@@ -221,13 +221,13 @@ class Markers:
         self._values = _within_range(values[~np.isnan(values)])
 
     def among(self, texts: pa.StringArray, form: Form | None = None, values: np.ndarray | None = None) -> np.ndarray:
-        """Which texts mean missing, bool (n,). values: their numbers, if known."""
-        found = pc.is_in(texts, value_set=self._texts).to_numpy(zero_copy_only=False)
+        """Mask of the texts that mean missing, bool (n,). values: their numbers, if known."""
+        missing = pc.is_in(texts, value_set=self._texts).to_numpy(zero_copy_only=False)
         if len(self._values):
             values = numbers(texts, form) if values is None else values
             coded = pc.match_substring_regex(texts, r"^[+-]?0\d").to_numpy(zero_copy_only=False)
-            found = found | (np.isin(_within_range(values), self._values) & ~coded)
-        return found
+            missing = missing | (np.isin(_within_range(values), self._values) & ~coded)
+        return missing
 
 
 @lru_cache(maxsize=256)
@@ -236,5 +236,5 @@ def _markers(texts: tuple[str, ...]) -> Markers:
 
 
 def _within_range(values: np.ndarray) -> np.ndarray:
-    """What is beyond MAX_REAL as infinite."""
+    """Replace values beyond MAX_REAL by infinite ones."""
     return np.where(np.abs(values) > MAX_REAL, np.copysign(np.inf, values), values)

@@ -1,5 +1,5 @@
-"""What other programs read: kept labels and features as text, traces and other tables as CSV, draws as a
-netCDF file for ArviZ.
+"""Export for other programs: kept labels and features as text, traces and other tables as CSV, draws as a netCDF file
+for ArviZ.
 
 The text forms are the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV:
 `timings=False`).
@@ -36,7 +36,7 @@ STDOUT = "-"
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export wrote."""
+    """Outcome of an export."""
 
     paths: list[Path] = field(default_factory=list)  # empty: standard output
     notes: list[str] = field(default_factory=list)  # what the user should know
@@ -88,7 +88,7 @@ def export(
 
 
 def canonical_labels(labels: np.ndarray) -> np.ndarray:
-    """The same partition, clusters numbered by first appearance, int64 (N,): [7, 2, 7, 5] -> [0, 1, 0, 2]."""
+    """Number the clusters of a partition by first appearance, int64 (N,): [7, 2, 7, 5] -> [0, 1, 0, 2]."""
     labels = np.asarray(labels)
     if labels.size == 0:
         return labels.astype(np.int64)

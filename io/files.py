@@ -148,16 +148,16 @@ def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:
 
 def stamps(paths: Iterable[str | Path]) -> dict[Path, tuple[int, ...]]:
     """Device, inode, size and time of change of files. Raises DataError where one is missing."""
-    found = {}
+    stamps = {}
     for path in map(Path, paths):
         with reading(path):
             now = os.stat(path)
-            found[path] = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
-    return found
+            stamps[path] = (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+    return stamps
 
 
 def require_unchanged(before: dict[Path, tuple[int, ...]]) -> None:
-    """DataError where a file is not what it was when `stamps` looked at it."""
+    """Raise DataError if a file has changed since `stamps` looked at it."""
     changed = [path for path, stamp in stamps(before).items() if stamp != before[path]]
     if changed:
         raise DataError(f"{changed[0]}: changed while it was read; wait until it is complete, and import it again")

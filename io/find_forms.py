@@ -1,5 +1,5 @@
-"""How the numbers and dates of each column are written, from its first cells; where these leave a doubt, from the other
-columns of the file, or from the cells below.
+"""Forms of the numbers and dates in each column, from its first cells; in doubt, from the other columns of the file, or
+from the cells below.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpibayes.io.source import TextSource
 
 @dataclass(frozen=True)
 class Written:
-    """What the user says of a file's numbers and dates; None: to be found out."""
+    """Forms of a file's numbers and dates as given by the user; None: to be inferred."""
 
     decimal: str | None = None
     thousands: str | None = None
@@ -27,22 +27,22 @@ class Written:
 
 
 def find_forms(source: TextSource, profiles: Sequence[Profile], said: Written) -> list[str]:
-    """Notes in each profile how its cells are written, or what the question is; says where a form was a guess."""
+    """Note in each profile the form of its cells, or the open question; return notes on forms that were guessed."""
     batches = source.batches(i for i, profile in enumerate(profiles) if profile.kind in (None, "real", "count"))
     first = next(batches, None)
     batches.close()
-    found: dict[str, tuple[Form | None, Form | None]] = {}
+    forms: dict[str, tuple[Form | None, Form | None]] = {}
     dates: dict[int, tuple[Dates, ...]] = {}
     for position, profile in enumerate(profiles) if first is not None else ():
         if profile.kind in (None, "real", "count") and position in first.columns:
             texts = first.columns[position].texts
             no_value = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(NO_VALUE))
             there = pc.filter(texts, pc.and_not(pa.array(~profile.missing_among(texts)), no_value))
-            found[profile.name] = form_of(there.to_pylist(), said.decimal, said.thousands)
-            if found[profile.name][0] is None and profile.kind != "count":
+            forms[profile.name] = form_of(there.to_pylist(), said.decimal, said.thousands)
+            if forms[profile.name][0] is None and profile.kind != "count":
                 dates[position] = dates_of(there, said.dates)
     _settle_dates(source, profiles, dates)
-    return _settle_numbers(source, profiles, found)
+    return _settle_numbers(source, profiles, forms)
 
 
 def _settle_numbers(source: TextSource, profiles: Sequence[Profile], found) -> list[str]:
@@ -93,7 +93,7 @@ def _settle_dates(source: TextSource, profiles: Sequence[Profile], found: dict[i
 
 
 def as_found(profiles: Sequence[Profile], said: Written) -> Written:
-    """What was said, and what can be said of all columns after the first pass, for a schema."""
+    """The given forms, completed by those that all columns share after the first pass, for a schema."""
     forms = [p.form for p in profiles if isinstance(p.form, Form)]
     plain = any(p.form is None and p.n_numbers and not p.all_integer for p in profiles)
     decimals, groups = {form.decimal for form in forms}, {form.thousands for form in forms} - {""}

@@ -1,7 +1,7 @@
-"""How people write numbers: decimal commas, groups of three digits, currencies, per cent; and how to read them.
+"""Forms of numbers that people write: decimal commas, groups of three digits, currencies, per cent; and their parsing.
 
-A form is looked for among a column's first cells and holds for all of it: cells that are not written so are no numbers.
-A plain number (`encode.NUMBER`) has no form.
+A form is looked for among a column's first cells and holds for all of it: cells in another form are not numbers. A
+plain number (`encode.NUMBER`) has no form.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Form:
         if self.brackets:
             texts = pc.replace_substring_regex(texts, BRACKETS, r"-\1\2")
         ours = pc.or_(pc.match_substring_regex(texts, pattern), pc.match_substring_regex(texts, INFINITE))
-        found = pc.replace_substring_regex(texts, pattern, r"\1\2")
-        found = pc.replace_substring(found, "\u2212", "-")
+        plain = pc.replace_substring_regex(texts, pattern, r"\1\2")
+        plain = pc.replace_substring(plain, "\u2212", "-")
         if self.thousands:
             group = f"[{BLANKS}]" if self.thousands == " " else re.escape(self.thousands)
-            found = pc.replace_substring_regex(found, group, "")
+            plain = pc.replace_substring_regex(plain, group, "")
         if self.decimal != ".":
-            found = pc.replace_substring(found, self.decimal, ".")
-        return pc.if_else(ours, found, pa.scalar("", pa.string()))
+            plain = pc.replace_substring(plain, self.decimal, ".")
+        return pc.if_else(ours, plain, pa.scalar("", pa.string()))
 
     def written(self, plain: str) -> str:
         """A plain number, without an exponent, in this form; without groups."""
@@ -106,7 +106,7 @@ def form_of(
 
 
 def _needed(form: Form, texts: Sequence[str]) -> bool:
-    """Whether every mark of a form occurs."""
+    """True if every mark of a form occurs."""
     groups = set(BLANKS if form.thousands == " " else form.thousands)
     return (form.decimal == "." or form.thousands == "." or any("," in text for text in texts)) and (
         not groups or any(groups & set(text) for text in texts)
@@ -114,7 +114,7 @@ def _needed(form: Form, texts: Sequence[str]) -> bool:
 
 
 def settled(form: Form, other: Form | None, clear: Collection[Form], delimiter: str | None) -> tuple[Form, bool]:
-    """Which of two forms of "1,234" it is, by the file's columns that leave no doubt, else by its delimiter; whether
+    """Choose between two forms of "1,234" by the file's unambiguous columns, else by its delimiter; and return whether
     that was a guess."""
     if other is None:
         return form, False

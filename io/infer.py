@@ -1,6 +1,6 @@
-"""What a column is, decided from all its text: the first pass of the import.
+"""Kind of a column, decided from all its text: the first pass of the import.
 
-Rules, in order (cells that are missing are set aside first; a *number* is a decimal number with or without exponent):
+Rules, in order (missing cells are set aside first; a *number* is a decimal number with or without exponent):
 
 1.  No cell left: ignored. One level: ignored (constant); boolean where the other cells are blank (`yes_no`).
 2.  The index that pandas or R write: ignored (`index_column`).
@@ -13,18 +13,18 @@ Rules, in order (cells that are missing are set aside first; a *number* is a dec
        id, key ... (in at least 100 cells also number, index ...); else real;
     b. at most 5 different ones, or at most 20 that lie close together (range below 5 a level, two cells a level):
        categorical; so are at most 1,000 where the name ends in code, type, class, zip, id, key ..., and above 1,000 a
-       column named id, key ... is ignored (identifier of something that comes again);
+       column named id, key ... is ignored (identifier of something that occurs repeatedly);
     c. non-negative, none above 10^6, mean at most 20 and variance at most twice the mean: count. Larger means and wider
        spreads are served better by a normal component, whose variance is free, with atoms where values pile up: real;
     d. any other: real.
 5.  Other numbers: real. Among numbers, infinite ones are missing cells.
 6.  Everything else: categorical.
 
-Afterwards weights of rows are left out (`weights`), categories in order are put in it (`scales`), and counts of cases
-are asked about (`patterns`).
+Afterwards weights of rows are left out (`weights`), ordered categories are sorted (`scales`), and counts of cases are
+asked about (`patterns`).
 
 Levels without another order are sorted by their value where all are numbers and by their text (code points) otherwise,
-so they depend on what is in the column and not on the order of its rows.
+so they depend on the contents of the column and not on the order of its rows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ LOOK_ALIKE = {
 
 @dataclass(frozen=True)
 class Decision:
-    """What a column becomes: kind "ignored" or one of the table's kinds, and why."""
+    """Decision on a column: kind "ignored" or one of the table's kinds, and why."""
 
     kind: str
     levels: tuple[str, ...] = ()
@@ -91,25 +91,25 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     n_infinite = p.infinite_as_missing()
     if p.n_numbers == p.n_observed and not p.leading_zero and p.levels is None:
         p.merge_equal_numbers()
-    found = _decide(p, keep)
+    decision = _decide(p, keep)
     if words:
         listed = ", ".join(
             f"{word!r} ({n:,})" for word, n in sorted(words.items(), key=lambda item: (-item[1], item[0]))
         )
         what = "dates" if p.dates else "numbers"
-        found = replace(
-            found, warning=_joined(found.warning, f"column '{p.name}': {listed} among {what}: taken as missing")
+        decision = replace(
+            decision, warning=_joined(decision.warning, f"column '{p.name}': {listed} among {what}: taken as missing")
         )
     if n_infinite:
         text, _ = p.example_infinite
         what = f"{counted(n_infinite, 'cell is', 'cells are')} infinite or beyond 1e150, such as {text!r}"
-        found = replace(found, warning=_joined(found.warning, f"column '{p.name}': {what}; taken as missing"))
-    if found.kind == "count" and p.kind is None and recording(p.histogram).roughness > DOUBTFUL:
-        found = replace(found, kind="real", reason="integers, some of them far more common than their neighbours")
-    if found.kind == "categorical" and p.kind is None and not found.error and p.n_numbers == p.n_observed:
-        return _with_codes(p, found)
-    if found.kind != "real" or found.error:
-        return found
+        decision = replace(decision, warning=_joined(decision.warning, f"column '{p.name}': {what}; taken as missing"))
+    if decision.kind == "count" and p.kind is None and recording(p.histogram).roughness > DOUBTFUL:
+        decision = replace(decision, kind="real", reason="integers, some of them far more common than their neighbours")
+    if decision.kind == "categorical" and p.kind is None and not decision.error and p.n_numbers == p.n_observed:
+        return _with_codes(p, decision)
+    if decision.kind != "real" or decision.error:
+        return decision
     dates = p.dates
     known = {"resolution": step_of(p.histogram.merge().values), "log": False} if dates else {}
     r = recording(p.histogram, **(known | p.recorded))
@@ -117,7 +117,7 @@ def decide(p: Profile, keep: bool = False) -> Decision:
         what = "numbers" if not dates else "times" if dates.order == "clock" else "dates"
         recur = ", each ten times or more" if p.n_distinct <= FEW_VALUES else " that recur and have no common step"
         return _with_codes(p, _categorical(p, f"{p.n_distinct} different {what}{recur}"))
-    warnings = [found.warning] if found.warning else []
+    warnings = [decision.warning] if decision.warning else []
     if r.suspects:
         warnings.append(_far_from_others(p, r.suspects))
     if r.roughness > DOUBTFUL and not dates:
@@ -126,8 +126,8 @@ def decide(p: Profile, keep: bool = False) -> Decision:
             f"{option('kind', p.name + '=categorical')}; if they were rounded, as to dozens, leave it as it is"
         )
     written = "" if p.form is None else p.form.in_words()
-    reason = "; ".join(filter(None, [written or found.reason, in_words(r, dates.unit if dates else "")]))
-    return replace(found, reason=reason, warning="; ".join(warnings), recording=r)
+    reason = "; ".join(filter(None, [written or decision.reason, in_words(r, dates.unit if dates else "")]))
+    return replace(decision, reason=reason, warning="; ".join(warnings), recording=r)
 
 
 def _with_codes(p: Profile, found: Decision) -> Decision:
@@ -183,8 +183,8 @@ def _decide(p: Profile, keep: bool) -> Decision:
     if numeric and not p.leading_zero:
         return Decision("real", reason="numbers")
     plain = "text" if p.n_numbers < 0.5 * n else "numbers and text"
-    found = _categorical(p, "numbers with leading zeros" if p.leading_zero else plain)
-    return replace(found, warning=_joined(_unread(p) or found.warning, _alike(p.name, found.levels)))
+    decision = _categorical(p, "numbers with leading zeros" if p.leading_zero else plain)
+    return replace(decision, warning=_joined(_unread(p) or decision.warning, _alike(p.name, decision.levels)))
 
 
 def _constant(p: Profile) -> Decision:
@@ -248,7 +248,7 @@ def _identifier(p: Profile, what: str) -> Decision:
 
 
 def _too_many(p: Profile) -> bool:
-    """Whether text has more levels than a categorical column can have, or than its cells can tell anything of."""
+    """True if text has more levels than a categorical column can have, or than its cells can estimate."""
     return p.n_distinct > MAX_LEVELS or (p.n_distinct > MANY_LEVELS and p.n_observed < CELLS_OF_MANY * p.n_distinct)
 
 
@@ -264,7 +264,7 @@ def _left_out(p: Profile) -> Decision:
 
 
 def _stray(p: Profile) -> str:
-    """What to do where few cells keep a column from being one of numbers."""
+    """Advice where a few cells keep a column from being numeric."""
     if p.example_text is None or p.n_numbers <= 0.5 * p.n_observed:
         return ""
     text = p.example_text[0][:40]
@@ -331,9 +331,9 @@ def _as_given(p: Profile) -> Decision:
         return Decision(p.kind, error=f"column '{p.name}': {what}")
     if p.kind == "boolean" and p.n_distinct == 1 and p._texts is not None and (no := texts_of_no(p.gaps)):
         return _yes_no(p, p._texts[0].as_py(), no)
-    found = _categorical(p, "as given")
-    if p.kind == "boolean" and not found.error and len(found.levels) != 2:
-        few = ", ".join(repr(v) for v in found.levels[:5])
+    decision = _categorical(p, "as given")
+    if p.kind == "boolean" and not decision.error and len(decision.levels) != 2:
+        few = ", ".join(repr(v) for v in decision.levels[:5])
         what = f"given as boolean, which has two levels; found {p.counted}: {few}"
         return Decision(p.kind, error=f"column '{p.name}': {what}")
-    return Decision(p.kind, found.levels, "as given", "", found.error)
+    return Decision(p.kind, decision.levels, "as given", "", decision.error)

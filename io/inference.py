@@ -59,8 +59,8 @@ def inference_image(
         ("sample_stats", traces, [name for name in names if name not in drawn], axes),
     ]
     if kept:
-        some = [name for name in kept[0] if name != "cycle"]
-        groups.append(("kept_draws", kept, some, kept_axes or {}))
+        arrays = [name for name in kept[0] if name != "cycle"]
+        groups.append(("kept_draws", kept, arrays, kept_axes or {}))
 
     def fill(file: h5py.File) -> None:
         file.attrs.update(format="mpibayes-trace", version=1, inference_library="mpibayes")
@@ -74,7 +74,7 @@ def inference_image(
 
 
 def _says_something(traces: Draws, name: str, burn_in: int) -> bool:
-    """Whether a variable has values after burn-in, and more than one; where there is no such draw yet, it may have."""
+    """True if a variable has values after burn-in, and more than one; without a draw after burn-in it may have."""
     later = traces[0]["cycle"] > burn_in
     if not later.any():
         return True

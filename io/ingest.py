@@ -169,7 +169,7 @@ def import_table(
 
 
 def look_at(sources: str | os.PathLike | Sequence[str | os.PathLike], **options) -> ImportSummary:
-    """What an import says, with the same options: the table is made in a temporary folder, and gone."""
+    """Summary of an import with the same options: the table is made in a temporary folder, and deleted."""
     with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
         return replace(import_table(sources, Path(folder) / "look.h5", **options), written=False)
 
@@ -202,10 +202,16 @@ def _profiles(
     problems = []
     has = f"; it has {', '.join(source.names[:12])}{' ...' if len(source.names) > 12 else ''}"
     there = set(source.names)
-    said = [("the schema", schema.columns), ("kinds", kinds), ("keep", keep), ("drop", drop), ("calendar", calendar)]
-    said += [("ordered", [name for name in ordered if name != NONE]), ("unordered", unordered)]
+    mentions = [
+        ("the schema", schema.columns),
+        ("kinds", kinds),
+        ("keep", keep),
+        ("drop", drop),
+        ("calendar", calendar),
+    ]
+    mentions += [("ordered", [name for name in ordered if name != NONE]), ("unordered", unordered)]
     problems += [f"column '{name}': is both ordered and unordered" for name in ordered if name in unordered]
-    for where, mentioned in said:
+    for where, mentioned in mentions:
         unknown = [name for name in mentioned if name not in there]
         problems += [
             f"{where}: no column '{name}' in {source.paths[0]}{near(name, source.names) or has}"
@@ -227,8 +233,8 @@ def _profiles(
         column = schema.columns.get(name, ColumnSchema())
         kind = "ignored" if name in drop or name == source.count else kinds.get(name, column.kind)
         levels = column.levels if kind in LEVELLED else None
-        said_missing = (m for m in (column.missing, schema.missing) if m is not None)
-        usual = next(said_missing, MISSING)
+        given_markers = (m for m in (column.missing, schema.missing) if m is not None)
+        usual = next(given_markers, MISSING)
         no = column.no if levels else ()
         labels = source.labels.get(len(profiles), {})
         markers = [*usual, *(m.strip() for m in missing)]
@@ -253,15 +259,15 @@ def _profiles(
         in_file = source.orders.get(position)
         profiles[-1].order = tuple(labels.values()) or tuple(in_file or ())
         profiles[-1].ordered = in_file is not None
-        said = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
-        profiles[-1].recorded = {key: value for key, value in said.items() if value is not None}
+        recorded = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
+        profiles[-1].recorded = {key: value for key, value in recorded.items() if value is not None}
     if problems:
         raise ConfigError("the description of the columns does not fit", problems)
     return profiles
 
 
 def _unmet(missing: Sequence[str], profiles: list[Profile], source: TextSource) -> Iterator[str]:
-    """Says which markers of the user no cell has."""
+    """Report markers of the user that no cell has."""
     for marker in map(str.strip, missing):
         labels = (source.labels.get(i, {}).get(marker, marker) for i in range(len(profiles)))
         if not any(profile.n_marked.get(label) for profile, label in zip(profiles, labels)):
@@ -282,8 +288,8 @@ def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress
     """The first pass. Returns the number of rows; raises DataError with the cells that do not fit what was said."""
     offences = Offences()
     rows = 0
-    wanted = [i for i, profile in enumerate(profiles) if profile.kind != "ignored"] or None
-    for batch in source.batches(wanted, progress, "reading"):
+    used = [i for i, profile in enumerate(profiles) if profile.kind != "ignored"] or None
+    for batch in source.batches(used, progress, "reading"):
         rows += batch.n_rows
         for position, profile in enumerate(profiles):
             if position in batch.columns:
@@ -368,8 +374,8 @@ def _column_summaries(table: Table, profiles, decisions, made: list[Made]) -> tu
             summary = replace(summary, warned=bool(what.warning), recording=what.recording, ordered=bool(what.ordered))
             column = columns.get(name)
             if column is not None and not column.levels and column.n_missing < table.n_rows:
-                found = {"mean": column.center, "minimum": column.minimum, "maximum": column.maximum}
-                summary = replace(summary, **found, unit=column.unit)
+                statistics = {"mean": column.center, "minimum": column.minimum, "maximum": column.maximum}
+                summary = replace(summary, **statistics, unit=column.unit)
             result.append(summary)
     return tuple(result)
 

@@ -27,10 +27,10 @@ class Made:
 def made_columns(
     profiles: Sequence[Profile], decisions: Sequence[Decision], calendar: Collection[str]
 ) -> tuple[list[Made], tuple[Column, ...]]:
-    """What is written, in order, and as columns of a table. calendar: names of columns of dates whose weekdays, months
+    """Columns to write, in order, and as columns of a table. calendar: names of columns of dates whose weekdays, months
     and hours become columns, too.
 
-    Raises ConfigError where such a column has no dates, or where a name comes twice.
+    Raises ConfigError if such a column has no dates, or if a name occurs twice.
     """
     result = []
     problems = []

@@ -1,4 +1,4 @@
-"""How a real column was recorded, found from all its values: their step, their atoms, their scale.
+"""Recording of a real column, found from all its values: their step, their atoms, their scale.
 
 The rules, and where they come from (docs/tables.md has them for users):
 
@@ -7,9 +7,9 @@ The rules, and where they come from (docs/tables.md has them for users):
   agree. Values of more than 7.5 digits have one only if their differences have a common one.
 * An atom is a value of 2 % of the cells or more, at least 20, and at least five times the commonest of its four
   neighbours a side. A sentinel is the least or the greatest value, far from the others and more common than the next.
-* Of few integers, as of answers, -99 or 9 are codes of missing ones if they are further from the others than these from
-  each other.
-* Values whose normal logarithm describes them much better are modelled on a log scale.
+* Of few integers, such as answers, -99 or 9 are codes of missing ones if they are further from the others than these
+  from each other.
+* Values whose logarithms fit a normal much better are modelled on a log scale.
 * At most 20 values, each ten times or more, are categories; so are at most 200 that have no step, half of them ten
   times or more: they recur exactly, as ratios of small numbers do, and a density would have a peak at each.
 """
@@ -104,14 +104,14 @@ AS_IT_IS = Recording()
 
 
 def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bool | None = None) -> Recording:
-    """How the column of a histogram was recorded; what is given is not asked."""
+    """Recording of a column, from its histogram; arguments that are given are not inferred."""
     values, cells = h.merge().values, h.cells
     if not len(values):
         return Recording(resolution or 0.0, tuple(atoms or ()), bool(log))
     step = _resolution(values, cells) if resolution is None else resolution
     few = len(values) <= FEW_VALUES and cells.min() >= FEW_CELLS
     recurring = not step and len(values) <= RECURRING and np.median(cells) >= FEW_CELLS
-    found = Recording(step, few=h.whole and bool(few or recurring))
+    recording = Recording(step, few=h.whole and bool(few or recurring))
     suspects = ()
     if atoms is None:
         sentinels = _sentinels(values, cells)
@@ -123,11 +123,11 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
     if log is None:
         log = _is_log(values[rest], cells[rest], step) and values[-1] not in atoms
     rough = _roughness(values[rest], cells[rest], step) if h.whole else 0.0
-    return replace(found, atoms=tuple(atoms), suspects=suspects, log=log, roughness=rough)
+    return replace(recording, atoms=tuple(atoms), suspects=suspects, log=log, roughness=rough)
 
 
 def in_words(r: Recording, unit: str = "") -> str:
-    """What was found, for people: "in steps of 0.1; 0 and 99 are values of their own; log scale". unit: of dates."""
+    """Describe a recording: "in steps of 0.1; 0 and 99 are values of their own; log scale". unit: of dates."""
     parts = [step_in_words(r.resolution) if unit else f"in steps of {r.resolution:.6g}"] if r.resolution else []
     if r.atoms:
         named = [as_text(atom, unit) if unit else f"{atom:.10g}" for atom in r.atoms[:4]]
@@ -184,20 +184,20 @@ def _step_of_differences(values: np.ndarray) -> float:
 
 
 def _atoms(values: np.ndarray, cells: np.ndarray, n: int, step: float) -> list[float]:
-    found = []
+    atoms = []
     for i in np.flatnonzero((cells >= ATOM_SHARE * n) & (cells >= ATOM_CELLS)):
         near = np.r_[max(i - NEIGHBOURS, 0) : i, i + 1 : min(i + 1 + NEIGHBOURS, len(values))]
         if step:
             near = near[np.abs(values[near] - values[i]) < (NEIGHBOURS + 0.5) * step]
         if cells[i] >= ATOM_TIMES * cells[near].max(initial=0):
-            found.append(float(values[i]))
-    return found
+            atoms.append(float(values[i]))
+    return atoms
 
 
 def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
     if len(values) < 5:
         return ()
-    found = []  # the ends alone
+    sentinels = []  # the ends alone
     for end, next_one, others in ((0, 1, slice(1, None)), (-1, -2, slice(None, -1))):
         low, high = _quantiles(values[others], cells[others], (0.25, 0.75))
         gap = abs(values[end] - values[next_one])
@@ -206,8 +206,8 @@ def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
             and cells[end] >= SENTINEL_TIMES * cells[next_one]
             and gap > SENTINEL_GAP * (high - low)
         ):
-            found.append(float(values[end]))
-    return tuple(found)
+            sentinels.append(float(values[end]))
+    return tuple(sentinels)
 
 
 def missing_codes(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:

@@ -56,7 +56,7 @@ def in_order(name: str, levels: Sequence[str]) -> tuple[int, ...]:
 
 
 def _band(level: str) -> tuple[float, float] | None:
-    """From and to where a level reaches; None of one that is no band."""
+    """Range of a level; None if it is not a band."""
     level = level.strip()
     if INTEGER.match(level):  # among bands: 0, 1-2, 3+
         return float(level), float(level)

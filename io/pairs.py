@@ -34,18 +34,18 @@ def read_pairs(
         if lacking:
             raise ConfigError(f"{path}: no column {' and '.join(lacking)}; it has {', '.join(names)}")
         kinds = {name: pa.string() for name in ids}
-        wanted = list(ids)
+        columns = list(ids)
         if value is not None and value in names:
             kinds[value] = pa.float64()
-            wanted.append(value)
-        options = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=wanted)
+            columns.append(value)
+        options = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=columns)
         with pyarrow.csv.open_csv(
             str(path), pyarrow.csv.ReadOptions(block_size=BLOCK), convert_options=options
         ) as batches:
             for batch in batches:
                 first = batch.column(0).to_pylist()
                 second = batch.column(1).to_pylist() if len(ids) > 1 else []
-                values = batch.column(len(ids)).to_numpy(zero_copy_only=False) if len(wanted) > len(ids) else None
+                values = batch.column(len(ids)).to_numpy(zero_copy_only=False) if len(columns) > len(ids) else None
                 if None in first or None in second:
                     raise DataError(f"{path}: a line without {' or '.join(ids)}")
                 yield first, second, values

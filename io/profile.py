@@ -1,4 +1,4 @@
-"""What the first pass of the import finds of one column: its different texts, its numbers, their histogram.
+"""Profile of one column in the first pass of the import: its different texts, its numbers, their histogram.
 
 Up to 131,072 different texts are kept and counted exactly; beyond, their number is estimated (k smallest hashes,
 Bar-Yossef et al. 2002; standard error 0.8 %).
@@ -34,10 +34,10 @@ _SKETCH = 16_384
 
 
 class Profile:
-    """What is known of one column after the batches added so far; its size does not grow with the rows.
+    """Summary of one column over the batches added so far; its size does not grow with the rows.
 
-    kind, levels: given by the user, or None = to be inferred; of a given kind the offending cells are noted. form: how
-    its numbers are written, None: plainly. no: texts of cells that are the first level.
+    kind, levels: given by the user, or None = to be inferred; of a given kind the offending cells are noted. form: of
+    its numbers, None: plain. no: texts of cells that are the first level.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Profile:
         self._level_array = None if levels is None else pa.array(list(levels), pa.string())
 
     def missing_among(self, texts: pa.StringArray) -> np.ndarray:
-        """Which texts mean missing, bool."""
+        """Mask of the texts that mean missing, bool."""
         return self._markers.among(texts, self.form)
 
     def add(self, batch: Batch, position: int, offences: Offences) -> None:
@@ -269,7 +269,7 @@ class Profile:
 
     @property
     def dates(self) -> Dates | None:
-        """How its cells are written, if all are dates or times of the day."""
+        """Form of its cells, if all are dates or times of the day."""
         only = isinstance(self.form, Dates) and self.n_numbers == self.n_observed > 0
         return self.form if only else None
 

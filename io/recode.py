@@ -101,7 +101,7 @@ def stream_like(
 
 
 def lacking_columns(like: Table, path: str | os.PathLike, may_lack: Collection[str]) -> list[str]:
-    """Which columns of `may_lack` a file does not have. Raises DataError as `stream_like` does, for the others."""
+    """Columns of `may_lack` that a file does not have. Raises DataError as `stream_like` does, for the others."""
     return opened_like(like, path, may_lack).lacking
 
 
@@ -177,12 +177,12 @@ def _lacking(columns: Mapping[str, str], names: Collection[str], may_lack: Colle
 def _missing_columns(
     path: Path, columns: Mapping[str, str], names: Sequence[str], may_lack: Collection[str], advice: str
 ) -> DataError:
-    there, wanted = set(names), set(columns.values())
+    there, of_table = set(names), set(columns.values())
     needed = [in_file for name, in_file in columns.items() if name not in may_lack and in_file not in there]
-    lacking = list(dict.fromkeys(needed)) or [name for name in wanted if name not in there]
-    others = [n for n in names if n not in wanted]
+    lacking = list(dict.fromkeys(needed)) or [name for name in of_table if name not in there]
+    others = [n for n in names if n not in of_table]
     return DataError(
-        f"{path}: lacks {len(lacking)} of the table's {counted(len(wanted), 'column')}; {advice}",
+        f"{path}: lacks {len(lacking)} of the table's {counted(len(of_table), 'column')}; {advice}",
         [f"no column '{name}'{near(name, others)}" for name in lacking[:20]],
     )
 
@@ -207,14 +207,14 @@ class _TextFile:
                 source = TextSource(path, header=False, names=sources, **options)
         self.lacking, enough = _lacking(columns_of, set(source.names), may_lack)
         if self.lacking and (source.dialect.header is False or not enough):
-            found = f"it has {counted(len(source.names), 'column')}: {', '.join(source.names[:8])}" + (
+            contents = f"it has {counted(len(source.names), 'column')}: {', '.join(source.names[:8])}" + (
                 ", ..." if len(source.names) > 8 else ""
             )
             if source.dialect.header is False:
-                found = (
+                contents = (
                     f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
                 )
-            raise _missing_columns(path, columns_of, source.names, may_lack, found)
+            raise _missing_columns(path, columns_of, source.names, may_lack, contents)
         self._source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]
@@ -254,17 +254,17 @@ class _TextFile:
 
     def _dates(self) -> dict[str, DatesLike]:
         """The forms of columns of dates, with an example from the first batch that has one."""
-        wanted = {n: form for n, form in self._forms.items() if isinstance(form, Dates) and n in self._places}
-        found: dict[str, DatesLike] = {}
+        dated = {n: form for n, form in self._forms.items() if isinstance(form, Dates) and n in self._places}
+        examples: dict[str, DatesLike] = {}
         with one_thread():
-            for batch in self._source.batches({self._places[n] for n in wanted}) if wanted else ():
-                for name in wanted.keys() - found.keys():
-                    form = wanted[name]
+            for batch in self._source.batches({self._places[n] for n in dated}) if dated else ():
+                for name in dated.keys() - examples.keys():
+                    form = dated[name]
                     if text := form.example(batch.columns[self._places[name]].texts):
-                        found[name] = DatesLike(form.order, form.part, text)
-                if len(found) == len(wanted):
+                        examples[name] = DatesLike(form.order, form.part, text)
+                if len(examples) == len(dated):
                     break
-        return found
+        return examples
 
     def _original_batches(self) -> Iterator:
         with one_thread():

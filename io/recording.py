@@ -1,9 +1,9 @@
-"""How a real column was recorded: in steps, with atoms, over orders of magnitude; and what a mixture makes of it.
+"""Recording of a real column: in steps, with atoms, over orders of magnitude; and its two parts in a mixture.
 
 Nobody records a density. A value stands for a cell of width `resolution` about it; a value that comes again and again,
-as 0 does among dividends, is an atom of its own; and what spans orders of magnitude is close to normal only in its
-logarithm, or in coordinates that a run has fitted (`io.shape`). So a column is modelled in two parts: *which* of its
-atoms a cell is, or none, and the *rest*, a number on the model's scale where it is none.
+as 0 does among dividends, is an atom of its own; and values that span orders of magnitude are close to normal only in
+their logarithm, or in coordinates that a run has fitted (`io.shape`). So a column is modelled in two parts: *which* of
+its atoms a cell is, or none, and the *rest*, a number on the model's scale where it is none.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def levels(column: Column) -> tuple[str, ...]:
-    """Of `which`: the atoms, and last what is none of them."""
+    """Levels of `which`: the atoms, and last any other value."""
     atoms = [as_text(atom, column.unit) if column.unit else f"{atom:.15g}" for atom in column.atoms]
     return (*atoms, f"not {atoms[0]}" if len(atoms) == 1 else "another value")
 
 
 def which(column: Column, x: np.ndarray) -> np.ndarray:
-    """Which atom each cell is, or len(atoms): none; len(atoms) + 1: missing. uint8 (n,)."""
+    """Atom of each cell, or len(atoms): none; len(atoms) + 1: missing. uint8 (n,)."""
     n_atoms = len(column.atoms)
     atoms = np.array(column.atoms)
     code = np.minimum(np.searchsorted(atoms, x), n_atoms - 1)

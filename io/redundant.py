@@ -1,12 +1,12 @@
-"""What a table says twice: columns that are functions of one another, and rows that are equal.
+"""Redundancy in a table: columns that are functions of one another, and rows that are equal.
 
-A mixture takes the columns of a row for independent in a cluster, and rows for independent given theirs. What is said
-twice is counted twice, and clusters become narrower and more than their owner expects. So the import says so.
+A mixture takes the columns of a row for independent in a cluster, and rows for independent given theirs. So redundant
+information is counted twice, and clusters become narrower and more than their owner expects. The import warns of it.
 
 Columns are compared on a sample of rows: numbers by their rank correlation, and categories, and numbers of few values,
 by whether each value of one goes with one value of the other. Values that are all different, or nearly, do so in any
-two columns and prove nothing: a match counts if shuffled columns would hardly ever show it. Equal rows are found
-among all rows, by a hash: of very many rows those are kept whose hash is small, and so all or none of the equal ones.
+two columns and prove nothing: a match counts if shuffled columns would hardly ever show it. Equal rows are found among
+all rows, by a hash: of very many rows those are kept whose hash is small, and so all or none of the equal ones.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Redundancy:
             )
 
     def _by_chance(self, sample: Rows) -> bool:
-        """Whether as many rows would be equal if the columns had nothing to do with each other."""
+        """True if as many rows would be equal with independent columns."""
         alike = 0.0  # log probability that two rows are equal
         for column in self._columns:
             _, cells = np.unique(_cells(column, sample), return_counts=True)
@@ -167,7 +167,7 @@ class _EqualRows:
             self._hashes, self._cells = self._hashes[keep], self._cells[keep]
 
     def share(self) -> float:
-        """Of the rows that are equal to another."""
+        """Share of the rows that are equal to another."""
         self._merge()
         return float(self._cells[self._cells > 1].sum() / max(self._cells.sum(), 1))
 

@@ -187,7 +187,7 @@ def _source(paths: Sequence[Path], about: dict) -> TextSource:
 
 
 def _regrouped(texts: Texts, n: int) -> Texts:
-    """The same texts, n at a time."""
+    """Regroup the texts, n at a time."""
     held: list[str] = []
     for some in texts:
         held += some

@@ -63,7 +63,7 @@ class Column:
         return len(self.levels) if self.levels else np.nan
 
     def is_missing(self, cells: np.ndarray) -> np.ndarray:
-        """Which cells of the column (n,) are missing, bool (n,)."""
+        """Mask of the missing cells of the column (n,), bool (n,)."""
         return cells == self.blank if self.levels else np.isnan(cells)
 
 
@@ -95,7 +95,7 @@ class Rows:
         return self._alike(lambda array: np.array(array[index], order="C"))
 
     def only(self, arrays: Collection[str]) -> Rows:
-        """The same rows, with no columns in the other arrays."""
+        """Copy of the rows without columns in the other arrays."""
         held = (getattr(self, name) if name in arrays else np.empty((len(self), 0), of) for name, of in ARRAYS.items())
         return Rows(*held, self.widths if "vectors" in arrays else None)
 
@@ -198,17 +198,19 @@ class _Rests:
         """A column that has its other statistics, with these."""
         if column.kind != "real":
             return column
-        found = {"center": column.center, "scale": column.scale}
+        statistics = {"center": column.center, "scale": column.scale}
         i = self._place.get(column.name)
         if i is not None:
-            found = self._moments.of(i) or {"center": 0.0, "scale": 1.0}
+            statistics = self._moments.of(i) or {"center": 0.0, "scale": 1.0}
             if self._n_without[i] > column.n_missing + self._n_atoms[i]:
                 raise DataError(
                     f"column '{column.name}': has values of 0 or below that are no atoms, so that it has no "
                     'logarithms; give scale = "linear" in the schema'
                 )
         spread = 0.0 if column.log else column.resolution / np.sqrt(12.0)  # of latent values within their cells
-        return replace(column, rest_center=found["center"], rest_scale=float(np.hypot(found["scale"], spread)))
+        return replace(
+            column, rest_center=statistics["center"], rest_scale=float(np.hypot(statistics["scale"], spread))
+        )
 
 
 class _Moments:

@@ -1,8 +1,8 @@
-"""Which categorical columns of an import are in order, and their levels in that order.
+"""Ordered categorical columns of an import, and their levels in order.
 
 The user names them or forbids it, the file says so (ordered categories of Arrow and pandas, ordinal variables of SPSS),
 or the levels show it (`order`, and fractions). The order is that of the schema's levels or of the file's; else that of
-the numbers or bands that the levels are. Levels in order have their codes in that order, so that all that lists levels
+the numbers or bands that the levels are. Ordered levels have their codes in that order, so that every list of levels
 keeps it.
 """
 
@@ -35,7 +35,8 @@ def columns_in(words: Sequence[str], names: Sequence[str]) -> list[str]:
 def asked(
     ordered: Sequence[str], unordered: Sequence[str], schema: Mapping[str, bool], names: Sequence[str]
 ) -> dict[str, bool]:
-    """By column, True where the user says that it is in order, False where not. Options count before the schema."""
+    """True for columns that the user calls ordered, False for unordered ones, by name. Options count before the
+    schema."""
     others = {} if NONE not in ordered or NONE in names else dict.fromkeys(names, False)
     return others | schema | dict.fromkeys(unordered, False) | dict.fromkeys(ordered, True)
 

@@ -57,7 +57,7 @@ MAX_ATOMS = 254  # with what is none of them, and missing, as many as a byte tel
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """What is said of one column; None = to be inferred."""
+    """Settings of one column; None = to be inferred."""
 
     kind: str | None = None
     levels: tuple[str, ...] | None = None

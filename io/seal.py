@@ -44,7 +44,7 @@ def _seal(size: int, sums: list[int], apart: Sequence[tuple[int, int]]) -> bytes
 
 @dataclass
 class Seal:
-    """What a file's seal says, and which pieces this process has found to be right."""
+    """Contents of a file's seal, and the pieces that this process has found intact."""
 
     path: Path
     about: dict[str, Any] | None  # None: the file has no seal
@@ -76,15 +76,15 @@ class Seal:
                 edge = stop
 
     def verify(self, start: int, stop: int) -> None:
-        """These bytes of the file, with all of the pieces that they are in. OSError; ValueError when damaged."""
+        """Verify these bytes of the file, with all the pieces they lie in. OSError; ValueError when damaged."""
         if self.about is None or stop <= start:
             return
         piece, size, sums = self.about["piece"], self.about["size"], self.about["crc32"]
-        wanted = [i for i in range(start // piece, min(-(-stop // piece), len(sums))) if i not in self._sound]
-        if not wanted:
+        unread = [i for i in range(start // piece, min(-(-stop // piece), len(sums))) if i not in self._sound]
+        if not unread:
             return
         with open_regular(self.path) as file:
-            for i in wanted:
+            for i in unread:
                 file.seek(i * piece)
                 if zlib.crc32(file.read(min(piece, size - i * piece))) != sums[i]:
                     raise ValueError(f"the checksum of bytes {i * piece} to {min(size, (i + 1) * piece)} is wrong")

@@ -60,7 +60,7 @@ def list_segments(folder: str | Path) -> list[Segment]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a checkpoint says of a folder of segments: the last cycle in it (-1: none), and the run that it is of."""
+    """Record of a folder of segments in a checkpoint: the last cycle in it (-1: none), and its run."""
 
     last: int
     run: str = ""
@@ -266,11 +266,11 @@ class Segments:
             for segment in segments:
                 for block in _blocks(segment.path, None):
                     cycle = block["cycle"]
-                    wanted = (cycle > done) & (cycle <= last)
-                    n = int(wanted.sum())
+                    new = (cycle > done) & (cycle <= last)
+                    n = int(new.sum())
                     for name, array in block.items():
                         length = array.shape[1:2]  # shorter rows have zeros behind them
-                        out[name][(slice(at, at + n), *map(slice, length))] = array[wanted]
+                        out[name][(slice(at, at + n), *map(slice, length))] = array[new]
                     at, done = at + n, int(cycle.max(initial=done))
 
         self._put(segments[0].first, final, fill)
@@ -280,7 +280,7 @@ class Segments:
 
 def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
     """(segments that count, segments that lie within one of those)."""
-    found = []
+    segments = []
     with reading(folder, CheckpointError):
         try:
             names = os.listdir(folder)
@@ -289,11 +289,11 @@ def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
     for name in names:
         match = re.fullmatch(r"seg-(\d+)-(\d+)\.h5", name)
         if match:
-            found.append(Segment(folder / name, int(match[1]), int(match[2])))
-    found.sort(key=lambda s: (s.first, -s.last))
+            segments.append(Segment(folder / name, int(match[1]), int(match[2])))
+    segments.sort(key=lambda s: (s.first, -s.last))
     counting: list[Segment] = []
     within: list[Segment] = []
-    for segment in found:
+    for segment in segments:
         (within if counting and segment.last <= counting[-1].last else counting).append(segment)
     return counting, within
 
@@ -306,8 +306,8 @@ def size_of(segment: Segment) -> int:
 
 def _check(file: h5py.File, segment: Segment, run: str) -> int:
     """The last cycle stored before this segment. CheckpointError when it is of another run, or of other cycles."""
-    found, cycle = str(file.attrs["run"]), file["cycle"]
-    if run and found != run:
+    owner, cycle = str(file.attrs["run"]), file["cycle"]
+    if run and owner != run:
         raise CheckpointError(f"{segment.path}: is of another run. Restore this run's file from a copy.")
     if len(cycle) == 0 or (int(cycle[0]), int(cycle[-1])) != (segment.first, segment.last):
         raise ValueError("its cycles are not those of its name")
@@ -355,10 +355,10 @@ def _open(path: Path) -> Iterator[h5py.File]:
 
 def _blocks(path: Path, names: Sequence[str] | None) -> Iterator[dict[str, np.ndarray]]:
     with _open(path) as file:
-        wanted = list(file) if names is None else ["cycle", *(n for n in names if n != "cycle")]
+        stored = list(file) if names is None else ["cycle", *(n for n in names if n != "cycle")]
         n = file["cycle"].shape[0]
         step = n
-        for name in wanted:
+        for name in stored:
             data = file[name]
             if data.shape[0] != n:
                 raise ValueError(f"{name} has {data.shape[0]} rows, cycle has {n}")
@@ -369,5 +369,5 @@ def _blocks(path: Path, names: Sequence[str] | None) -> Iterator[dict[str, np.nd
     # The file is closed between blocks: a reader that stops half-way, or is a long computation, holds nothing open.
     for start in starts:
         with _open(path) as file:
-            block = {name: file[name][start : start + step] for name in wanted}
+            block = {name: file[name][start : start + step] for name in stored}
         yield block

@@ -166,15 +166,15 @@ class TextSource:
 
     def describe(self, places: Sequence[Place]) -> list[str]:
         """Each place as 'FILE row R (line L)'; the line is looked up by reading the file again."""
-        wanted: dict[Path, set[int]] = {}
+        rows: dict[Path, set[int]] = {}
         for place in places:
-            wanted.setdefault(place.path, set()).add(place.row)
+            rows.setdefault(place.path, set()).add(place.row)
         lines = {}
         for path, dialect in zip(self.paths, self._dialects, strict=True):
-            if path in wanted and dialect.format == "csv":
-                lines |= {(path, row): line for row, line in _lines(path, dialect, wanted[path])}
-            elif path in wanted and dialect.typed.lines_above is not None:
-                lines |= {(path, row): row + dialect.typed.lines_above for row in wanted[path]}
+            if path in rows and dialect.format == "csv":
+                lines |= {(path, row): line for row, line in _lines(path, dialect, rows[path])}
+            elif path in rows and dialect.typed.lines_above is not None:
+                lines |= {(path, row): row + dialect.typed.lines_above for row in rows[path]}
         words = []
         for place in places:
             line = lines.get((place.path, place.row))
@@ -190,10 +190,10 @@ def _size(path: Path) -> int:
 def near(name: str, known: Iterable[str]) -> str:
     """' (did you mean ...?)' when something near `name` is known, else nothing."""
     known = list(known)
-    found = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
-    if not found:
+    matches = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
+    if not matches:
         return ""
-    return f" (did you mean '{next(k for k in known if k.lower() == found[0])}'?)"
+    return f" (did you mean '{next(k for k in known if k.lower() == matches[0])}'?)"
 
 
 def _read(
@@ -353,7 +353,7 @@ def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator
 
 
 def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
-    """The same by Python's csv module, which reads a quote after blanks as a quote; about five times slower."""
+    """Read with Python's csv module, which takes a quote after blanks for a quote; about five times slower."""
     ragged: list = []
     row, last = 0, ""
     try:
@@ -419,7 +419,7 @@ def _ragged(path: Path, dialect: Dialect, found: list[tuple[int, int, str]]) -> 
 
 
 def _advice(dialect: Dialect, found: list[tuple[int, int, str]]) -> str:
-    """What may be the matter where rows of another number of fields are alike."""
+    """Advice where rows with a wrong number of fields are alike."""
     widths = {n for _, n, _ in found}
     if dialect.delimiter == " ":
         return "; if its columns are lined up by several blanks, make them one: tr -s ' '"

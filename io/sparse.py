@@ -162,7 +162,7 @@ class SparseTable:
             yield first, self.read(first, last)
 
     def starts(self) -> np.ndarray:
-        """Where the entries of each row start, and the end, int64 (N + 1,)."""
+        """Start of each row's entries, and the end, int64 (N + 1,)."""
         with open_sealed(self.path) as file:
             self._same(file)
             return self._slice(file, "starts", 0, self.n_rows + 1)
@@ -271,7 +271,7 @@ def in_words(table: SparseTable) -> list[tuple[str, str]]:
 
 @dataclass
 class Entries:
-    """What a sparse table is written of. pieces: all rows, in order. row_ids, column_ids: None for "1", "2", ..."""
+    """Contents of a sparse table to write. pieces: all rows, in order. row_ids, column_ids: None for "1", "2", ..."""
 
     n_rows: int
     n_columns: int
@@ -360,7 +360,7 @@ def write_sparse(
 
 
 class _Statistics:
-    """Of values that come in pieces."""
+    """Statistics of values that come in pieces."""
 
     def __init__(self) -> None:
         self.n, self.total, self.least, self.most, self.whole = 0, 0.0, np.inf, -np.inf, True
@@ -388,6 +388,6 @@ def _write_ids(file: h5py.File, of: str, ids: Sequence[str], digest) -> None:
 
 
 def _extent(data: h5py.Dataset) -> tuple[int, int]:
-    """Where a contiguous dataset lies in the file."""
+    """Place of a contiguous dataset in the file."""
     offset = data.id.get_offset()
     return (0, 0) if offset is None else (offset, offset + data.size * data.dtype.itemsize)

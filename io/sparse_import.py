@@ -37,7 +37,7 @@ FIELDS = ("columns", "values", "times")
 
 @dataclass(frozen=True)
 class SparseSummary:
-    """What an import came to. format: in words. warnings: what a user should know."""
+    """Summary of an import. format: in words. warnings: for the user."""
 
     table: SparseTable
     format: str
@@ -130,12 +130,12 @@ def _require_parts(parts: Sequence[Triples]) -> None:
 
 def _beside(source: Triples) -> Path | None:
     """The vocabulary that belongs to a bag of words by its name."""
-    found = re.fullmatch(r"docword\.(.+)", source.path.name)
-    if found is None or source.row_ids is not None:
+    match = re.fullmatch(r"docword\.(.+)", source.path.name)
+    if match is None or source.row_ids is not None:
         return None
-    bare = re.sub(r"\.(gz|xz|bz2|zst)$", "", found[1])
+    bare = re.sub(r"\.(gz|xz|bz2|zst)$", "", match[1])
     folder = source.path.parent
-    places = (folder / f"vocab.{name}{packed}" for name in {found[1], bare} for packed in ("", ".gz", ".xz", ".bz2"))
+    places = (folder / f"vocab.{name}{packed}" for name in {match[1], bare} for packed in ("", ".gz", ".xz", ".bz2"))
     return next((place for place in places if place.exists()), None)
 
 
@@ -211,10 +211,10 @@ class _Spool:
             new = np.concatenate([np.ones(min(1, len(rows)), bool), (np.diff(rows) > 0) | (np.diff(columns) > 0)])
             into = slice(at, at + int(new.sum()))
             for name in self.fields:
-                found = np.array(kept[name][piece])[order]
+                values = np.array(kept[name][piece])[order]
                 if not new.all():
-                    found = self._merged(name, found, rows, columns, new, ids)
-                kept[name][into] = found
+                    values = self._merged(name, values, rows, columns, new, ids)
+                kept[name][into] = values
             if not new.all():
                 lengths[first:last] = np.bincount(rows[new] - first, minlength=last - first)
             at = into.stop
@@ -230,16 +230,16 @@ class _Spool:
         return self.n_entries - at, Entries(n, v, at, "times" in self.fields, pieces, *ids)
 
     def _by_row(self, kept: dict[str, np.memmap], starts: np.ndarray) -> dict[str, np.memmap]:
-        """The same entries, those of a row side by side, in the order in which they came."""
+        """Sort the entries so that a row's lie side by side, in the order in which they came."""
         rows = np.memmap(self.folder / "rows", np.int32, "r", shape=self.n_entries)
         sorted_ = {name: self._room(f"sorted-{name}", TYPES[name]) for name in self.fields}
         free = starts[:-1].copy()
         for start in range(0, self.n_entries, PIECE):
             piece = slice(start, start + PIECE)
             order = np.argsort(rows[piece], kind="stable")
-            own = np.array(rows[piece])[order]
-            which, at, many = np.unique(own, return_index=True, return_counts=True)
-            place = np.repeat(free[which] - at, many) + np.arange(len(own))
+            of_piece = np.array(rows[piece])[order]
+            which, at, many = np.unique(of_piece, return_index=True, return_counts=True)
+            place = np.repeat(free[which] - at, many) + np.arange(len(of_piece))
             free[which] += many
             for name in self.fields:
                 sorted_[name][place] = np.array(kept[name][piece])[order]
@@ -288,7 +288,7 @@ def _warnings(spool: _Spool, table: SparseTable, twice: int) -> Iterator[str]:
 
 
 def print_sparse(summary: SparseSummary) -> None:
-    """What was imported, on standard output."""
+    """Print the summary of an import on standard output."""
     from mpibayes.text import visible
 
     for title, text in [*in_words(summary.table), ("read as", summary.format), ("time", f"{summary.seconds:.1f} s")]:

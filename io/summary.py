@@ -1,4 +1,4 @@
-"""What an import says: what each column became and why, and what its owner should look at."""
+"""Summary of an import: the kind of each column and why, and warnings for its owner."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _head(summary: ImportSummary) -> tuple[str, str]:
 
 
 def is_wide(summary: ImportSummary, verbose: bool) -> bool:
-    """Whether the columns are told of by kind."""
+    """True if the columns are summarised by kind."""
     return len(summary.columns) > WIDE and not verbose
 
 
@@ -98,11 +98,11 @@ def by_kind(summary: ImportSummary) -> Iterator[str]:
         if c.kind == "ignored":
             reasons.setdefault(re.split("[:(]", c.reason)[0].strip(), []).append(c.name)
     for reason, names in reasons.items():
-        yield f"{counted(len(names), 'column')} left out, {reason}: {some(names)}"
+        yield f"{counted(len(names), 'column')} left out, {reason}: {first_of(names)}"
 
 
 def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
-    """What columns of one kind have in common, and how many of them."""
+    """Common properties of the columns of one kind, and their number."""
     levels = sorted(c.n_levels for c in columns)
     if levels[-1]:
         yield counted(levels[0], "level") if levels[0] == levels[-1] else f"{levels[0]} to {levels[-1]:,} levels"
@@ -135,7 +135,7 @@ def named(names: Sequence[str], most: int = NAMED) -> str:
     return enumerated([f"'{name}'" for name in names[:most]] + [f"{len(names) - most:,} more"] * (len(names) > most))
 
 
-def some(names: Sequence[str]) -> str:
+def first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
@@ -150,11 +150,11 @@ def warnings(summary: ImportSummary, verbose: bool = False) -> list[str]:
 
 
 def _first_ones(alike: Iterable[list[str]]) -> Iterator[str]:
-    for found in alike:
-        if len(found) <= NAMED:
-            yield from found
+    for names in alike:
+        if len(names) <= NAMED:
+            yield from names
         else:
-            yield f"{found[0]} (and {len(found) - 1:,} more columns likewise; --verbose lists them)"
+            yield f"{names[0]} (and {len(names) - 1:,} more columns likewise; --verbose lists them)"
 
 
 def _content(c: ColumnSummary) -> str:

@@ -167,7 +167,7 @@ def _read_rows(file: h5py.File, rows: Rows, start: int) -> None:
 
 
 def _extent(data: h5py.Dataset, start: int, stop: int) -> tuple[int, int]:
-    """Where rows start..stop-1 of a contiguous dataset lie in the file."""
+    """Place of rows start..stop-1 of a contiguous dataset in the file."""
     offset, width = data.id.get_offset(), data.shape[1] * data.dtype.itemsize
     return (0, 0) if offset is None else (offset + start * width, offset + stop * width)
 
@@ -214,10 +214,10 @@ def _read_header(path: Path, file: h5py.File) -> Table:
     problems = problems_of(columns, n_rows)
     for block, width in block_widths(columns).items():
         data = dataset(file, block) if block in file else None
-        found = (data.shape, data.dtype) if data is not None else ((n_rows, 0), np.dtype(BLOCKS[block]))
-        if found != ((n_rows, width), np.dtype(BLOCKS[block])):
+        stored = (data.shape, data.dtype) if data is not None else ((n_rows, 0), np.dtype(BLOCKS[block]))
+        if stored != ((n_rows, width), np.dtype(BLOCKS[block])):
             expected = f"{(n_rows, width)} {np.dtype(BLOCKS[block])}"
-            problems.append(f"dataset '{block}' is {found[0]} {found[1]}, expected {expected}")
+            problems.append(f"dataset '{block}' is {stored[0]} {stored[1]}, expected {expected}")
     if not columns:
         problems.append("no columns")
     if place_columns((c.name, c.kind, c.levels) for c in columns) != tuple(
@@ -345,7 +345,7 @@ class TableWriter:
         return columns, fingerprint, [_extent(data, 0, len(data)) for data in blocks]
 
     def _read_back(self, digests: dict) -> Iterator[Rows]:
-        """What was written, in slices of our own: fingerprint and statistics do not depend on the batches."""
+        """Read back the written rows, in slices of our own: fingerprint and statistics do not depend on the batches."""
         step = slice_rows(self.columns)
         for start in range(0, self.n_rows, step):
             rows = Rows.empty(self.columns, min(step, self.n_rows - start))
@@ -385,14 +385,14 @@ def write_table(
 def _reason(error: Exception) -> str:
     """The operating system's words out of an HDF5 message that buries them."""
     text = str(error)
-    found = re.search(r"error message = '([^']+)'", text)
-    if found:
-        return found.group(1)
+    match = re.search(r"error message = '([^']+)'", text)
+    if match:
+        return match.group(1)
     return getattr(error, "strerror", None) or text.splitlines()[0] if text else type(error).__name__
 
 
 def created_by() -> str:
-    """This program and its version, for a file's attributes."""
+    """Name and version of this program, for a file's attributes."""
     import mpibayes
 
     return f"mpibayes {getattr(mpibayes, '__version__', '')}".strip()

@@ -17,7 +17,7 @@ AnyTable = Table | SparseTable
 
 
 def is_sparse(path: str | os.PathLike) -> bool:
-    """Whether the table at `path` is a sparse one. Raises DataError where there is no table."""
+    """True if the table at `path` is sparse. Raises DataError if there is no table."""
     with open_sealed(Path(path)) as file:
         return file.attrs.get("format") == FORMAT
 

@@ -135,7 +135,7 @@ def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
 
 
 def read_kinds(run_dir: str | Path) -> dict[str, frozenset[str]]:
-    """Which scalars of a chain's trace are of which kind; {} where nothing is kept. Raises CheckpointError."""
+    """Names of a chain's scalars by kind; {} if nothing is kept. Raises CheckpointError."""
     attributes = read_attributes(Path(run_dir) / FOLDER)
     return {kind: frozenset(map(str, attributes[kind])) for kind in KINDS if kind in attributes}
 
@@ -161,12 +161,12 @@ def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.
 def last_values(run_dir: str | Path, cycle: int) -> dict[str, float]:
     """The last value of each scalar in the thousand cycles up to `cycle`, where a trace ends; {} where nothing is kept.
     Raises CheckpointError naming a damaged segment."""
-    folder, found = Path(run_dir) / FOLDER, {}
+    folder, values = Path(run_dir) / FOLDER, {}
     names = ["cycle", *map(str, read_attributes(folder).get("scalars", ()))]
     for block in read_blocks(folder, names, max(cycle - 1000, 0)):
         finite = ((name, x[np.isfinite(x)]) for name, x in block.items())
-        found |= {name: float(x[-1]) for name, x in finite if len(x)}
-    return found
+        values |= {name: float(x[-1]) for name, x in finite if len(x)}
+    return values
 
 
 def _remove_dead_merges(run_dir: Path) -> None:

@@ -120,15 +120,15 @@ def _below(block: bytes, lines: int) -> tuple[bytes, int]:
 
 def refuse(path: Path, first: int, block: bytes, separator: str | None, problem: Callable[[list[str]], str]) -> None:
     """DataError with the lines of a block that have a problem; none where all is well."""
-    found = []
+    problems = []
     for number, line in enumerate(block.decode("utf-8", "replace").split("\n"), first):
         line = line.rstrip("\r")
         if line.strip() and (words := problem(_fields(line, separator))):
-            found.append(f"line {number:,}: {words}: {line[:60]!r}")
-            if len(found) == MAX_PROBLEMS:
+            problems.append(f"line {number:,}: {words}: {line[:60]!r}")
+            if len(problems) == MAX_PROBLEMS:
                 break
-    if found:
-        raise DataError(f"{path}: lines that cannot be read", found)
+    if problems:
+        raise DataError(f"{path}: lines that cannot be read", problems)
 
 
 def _fields(line: str, separator: str | None) -> list[str]:

@@ -1,7 +1,7 @@
-"""Weights of rows, by the name and the shape of a column: they say how many people a row stands for, and are no trait
-of theirs. So they are left out, and the import says so.
+"""Weights of rows, by the name and the shape of a column: a weight is the number of people that a row stands for, not
+one of their traits. So weights are left out, and the import says so.
 
-The trap is a body's weight. Three kinds of names are told apart, by their words:
+The trap is a body's weight. Three kinds of names are distinguished, by their words:
 
 * `PURE`, which mean nothing else (pweight, fnlwgt, perwt): weights, if none is negative.
 * A word for weight beside one of sampling (`final weight`, `samp_wt`): weights, if they look it; else a question.
@@ -50,7 +50,7 @@ DESIGN = {"strata", "stratum", "psu", "fpc", "secu"}  # of surveys
 def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], kept: set[str]) -> list[Decision]:
     """The decisions, with weights of rows left out; where that is in doubt, with a question. kept: is not asked."""
     words = [words_of(p.name) for p in profiles]
-    found = list(decisions)
+    result = list(decisions)
     for i, (p, d) in enumerate(zip(profiles, decisions, strict=True)):
         numbers = p.n_numbers == p.n_observed > 0 and not p.dates
         if p.kind is not None or p.name in kept or d.kind == "ignored" or d.error or not numbers:
@@ -59,7 +59,7 @@ def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], 
         verdict = _verdict(p, d, set(words[i]), bool(others & (BODIES | WEIGHT)), bool(others & DESIGN))
         data = f"if it is data: {option('kind', f'{p.name}=real')}"
         if verdict == "weight":
-            found[i] = Decision(
+            result[i] = Decision(
                 "ignored",
                 reason=f"weight of the rows: mean {p.mean:.4g}",
                 warning=f"column '{p.name}': looks like the weight of each row, as of a survey, and is left out. "
@@ -68,8 +68,8 @@ def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], 
         elif verdict:
             advice = option("kind", f"{p.name}=ignored")
             question = f"column '{p.name}': is it the weight of each row, as of a survey? Then {advice}"
-            found[i] = replace(d, warning="; ".join(filter(None, [d.warning, question])))
-    return found
+            result[i] = replace(d, warning="; ".join(filter(None, [d.warning, question])))
+    return result
 
 
 def words_of(name: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""What all tests share: options, where the large tables are, a way to start mpirun, and the guard of runs under mpirun.
+"""Common parts of all tests: options, places of the large tables, a start of mpirun, and the guard of runs under
+mpirun.
 
 The markers are pytest-mpi's: `mpirun -n N python -m pytest --with-mpi -m mpi`. The plugin alone has three faults. A
 test that fails on one rank while the others wait for it hangs the run. Each rank prints a summary of its own, and rank
@@ -297,7 +298,7 @@ def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProc
 
 @functools.cache
 def is_open_mpi() -> bool:
-    """Whether the `mpirun` of these tests is Open MPI's."""
+    """True if the `mpirun` of these tests is Open MPI's."""
     return shutil.which("mpirun") is not None and "open-mpi" in launch(["mpirun", "--version"], timeout=30).stdout
 
 

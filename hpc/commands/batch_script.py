@@ -19,7 +19,7 @@ WARNING_S = 300  # how long before the time limit the signal comes; a quarter of
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of SLURM."""
+    """Request to SLURM."""
 
     nodes: int = 1
     ntasks_per_node: int | None = None  # None: a rank for every shard
@@ -38,10 +38,9 @@ class Job:
 
 
 def clock(seconds: float) -> str:
-    """As sbatch takes it: days-hours:minutes:seconds.
+    """A length of time as sbatch takes it: days-hours:minutes:seconds.
 
-    >>> clock(129600)
-    '1-12:00:00'
+    >>> clock(129600) '1-12:00:00'
     """
     minutes, s = divmod(int(seconds), 60)
     hours, m = divmod(minutes, 60)

@@ -21,13 +21,13 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int | N
 
     Raises ConfigError or DataError with all that is wrong.
     """
-    found = examine(config_path, overrides)
+    examined = examine(config_path, overrides)
     first: list[tuple[str, str]] = []
     if ranks is None:
-        ranks, note = choose(found.config, found.data)
-        own = f"{ranks} ranks, which `mpibayes run` starts itself on this machine (run.ranks)" if ranks > 1 else note
-        first = [("started as", own.removeprefix("note: "))] if own else []
-    for title, text in [*first, *check_of(found.config.kind).findings(found, ranks)]:
+        ranks, note = choose(examined.config, examined.data)
+        started = f"{ranks} ranks, which `mpibayes run` starts itself on this machine (run.ranks)" if ranks > 1 else note
+        first = [("started as", started.removeprefix("note: "))] if started else []
+    for title, text in [*first, *check_of(examined.config.kind).findings(examined, ranks)]:
         print(f"{title + ':' if title else '':<16}{visible(text)}")
 
 

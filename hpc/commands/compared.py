@@ -26,14 +26,14 @@ def compared(sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | 
 
 
 def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Report:
-    """The same of runs that are opened already."""
+    """Compare runs that are opened already."""
     same_table([run.chains[0].home for run in runs])
     names = names_of(sides)
-    found = [
+    opened = [
         Side(name, [str(home) for home in homes], run, report_of(run.chains[0].config.kind)(run))
         for name, homes, run in zip(names, sides, runs)
     ]
-    return make(compare(found), [_folder(name) for name in names])
+    return make(compare(opened), [_folder(name) for name in names])
 
 
 def default_folder(sides: Sequence[Sequence[Path]]) -> Path:

@@ -106,7 +106,8 @@ def complete(
 
 
 def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: bool, seed: int) -> list[tuple]:
-    """Of every copy: cells filled and cells below 0 in columns that never are, by column."""
+    """Write the copies; returns for each the cells filled, and the cells below 0 in columns that never are, by
+    column."""
     if not long:
 
         def own() -> list[tuple]:

@@ -72,9 +72,9 @@ def export(
     if to == "clusters":
         return _clusters(posterior_of(family)(given, burn_in, table), door, out, ids, sources, groups)
     if to in ("factors", "topics"):
-        head, blocks, said = getattr(door, to)(posterior_of(family)(given, burn_in, table))
+        head, blocks, note = getattr(door, to)(posterior_of(family)(given, burn_in, table))
         done = write_csv_lines(out, head, blocks)
-        done.notes.append(said)
+        done.notes.append(note)
         return done
     burn_ins = [burn_in_of(run_dir) if burn_in is None else burn_in for run_dir in given]
     kept, notes = None, []
@@ -116,8 +116,8 @@ def _clusters(
     run: Any, door: Any, out: str | Path | None, ids: Sequence[str], sources: Sequence[str | Path], groups: int | None
 ) -> Exported:
     names = RowNames(run.table, ids, [Path(source) for source in sources])
-    found: Clusters = door.clusters(run, groups)
-    columns = found.columns()
+    clusters: Clusters = door.clusters(run, groups)
+    columns = clusters.columns()
 
     def blocks() -> Iterator[list[list[str]]]:
         for start, texts in zip(range(0, run.table.n_rows, SLICE_ROWS), names.blocks(SLICE_ROWS), strict=True):
@@ -128,7 +128,7 @@ def _clusters(
     n_ids = head.index("row")
     head[:n_ids] = [f"{name}'" if name in taken else name for name in head[:n_ids]]
     done = write_csv_lines(out, [*head, *columns], blocks())
-    done.notes.extend([found.about, *names.notes])
+    done.notes.extend([clusters.about, *names.notes])
     n_out = int(columns["held_out"].sum())
     if n_out:
         done.notes.append(f"{counted(n_out, 'row')} held out: the most probable cluster given the draws (held_out)")

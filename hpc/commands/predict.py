@@ -24,7 +24,7 @@ LISTED = 8  # columns that are named, at most
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a prediction wrote, and what the user should know."""
+    """Outcome of a prediction: its file, and notes for the user."""
 
     path: Path | None
     n_rows: int
@@ -110,16 +110,16 @@ def predict(
         for block in _chain(first, rows):
             for start in range(0, len(block), forecast.batch):
                 batch = block.take(slice(start, start + forecast.batch))
-                told = forecast(batch, n_rows)
+                predictions = forecast(batch, n_rows)
                 if complete is not None or impute:
                     never.update(dict(rows_lacking(Absence.stored(forecast.like.source), forecast.like.columns, batch)))
                 if write:
-                    write(told.columns)
+                    write(predictions.columns)
                 if fill:
-                    fill(len(batch), told.cells, told.beside)
+                    fill(len(batch), predictions.cells, predictions.beside)
                 n_rows += len(batch)
-                n_scored += len(told.log_density)
-                total += float(told.log_density.sum())
+                n_scored += len(predictions.log_density)
+                total += float(predictions.log_density.sum())
     for a, n in never.items():
         what = f"the table {a.how_often} has '{a.column}' where {a.condition()}; {counted(n, 'row')} of {source} "
         notes = (*notes, f"{what}got what the model expects if there were a value")
@@ -138,7 +138,7 @@ def predict(
 
 
 def _of_sparse(forecast: SparseForecast, out: Path, console: Any) -> Predicted:
-    """What a model of a sparse table writes."""
+    """Write the predictions of a model of a sparse table."""
     _say(console, forecast.prepare())
     n_lines = 0
     with _writer(out) as write:

@@ -137,12 +137,12 @@ def text_of(made: Report) -> str:
 
 
 def write(folder: Path, made: Report) -> None:
-    """Its files, all of them or none; the folder is made. Reports that lie in folders of it come first. Raises
-    ConfigError, CheckpointError."""
+    """Write the files of a report, all of them or none, and make the folder. Reports in folders of it come first.
+    Raises ConfigError, CheckpointError."""
     for name in made.beside:
         check_folder(folder / name)
-    for name, own in made.beside.items():
-        write(folder / name, own)
+    for name, report in made.beside.items():
+        write(folder / name, report)
     files = {name: content.encode() for name, content in made.files.items()}
     document = json.dumps(made.document, indent=1, allow_nan=False) + "\n"
     files |= {**made.pictures, TEXT: text_of(made).encode(), PAGE: page(made).encode(), NUMBERS: document.encode()}

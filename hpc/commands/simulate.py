@@ -53,7 +53,7 @@ CENSUS = {
 
 @dataclass(frozen=True)
 class Shape:
-    """What a table to be drawn looks like."""
+    """Shape of a table to be drawn."""
 
     categorical: Sequence[tuple[str, int]] = ()  # name and number of levels, in table order
     n_real: int = 0

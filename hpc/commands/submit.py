@@ -44,15 +44,15 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
     """Check, fill, write and submit; with `dry_run` only print the script. ConfigError and DataError as of `check`."""
     folder = folder.absolute()
     _check_request(config_path.absolute(), folder, overrides, job)
-    found = examine(config_path, overrides)
+    examined = examine(config_path, overrides)
     for place, more in _places(folder, job):
         _refuse_another_run(place, load(config_path, [*overrides, *more]))
-    n_shards = found.config.run.shards
+    n_shards = examined.config.run.shards
     tasks = job.ntasks_per_node or -(-n_shards // job.nodes)
     ranks = job.nodes * tasks
     script = folder.with_name(folder.name + ".sbatch")
     text = filled(job, tasks, script, [str(config_path.absolute()), str(folder), *_sets(overrides)])
-    if idle := idle_in_words(found.schedule(ranks), n_shards):
+    if idle := idle_in_words(examined.schedule(ranks), n_shards):
         print(f"warning: {idle.replace('(run.shards)', '(run.shards, --nodes, --ntasks-per-node)')}", file=sys.stderr)
     if dry_run:
         print(text, end="")
@@ -63,7 +63,7 @@ def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, 
         )
     _write(script, text)
     number = _sbatch(script)
-    parts = checking.memory(found, ranks)
+    parts = checking.memory(examined, ranks)
     print(f"job {number}: {counted(ranks, 'rank')} on {counted(job.nodes, 'node')}, {clock(job.time_s)} a job")
     print(f"script:  {visible(script)}")
     print(f"log:     {visible(folder)}-{number}{'_N' if job.array else ''}.log")
@@ -108,8 +108,8 @@ def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) 
     for option, several in ("--set", overrides), ("--setup", job.setup), ("--sbatch", job.sbatch):
         texts += [(option, text) for text in several]
     for what, text in texts:
-        if found := {unicodedata.category(character) for character in str(text or "")} & UNFIT.keys():
-            kinds = " and ".join(UNFIT[kind] for kind in sorted(found))
+        if categories := {unicodedata.category(character) for character in str(text or "")} & UNFIT.keys():
+            kinds = " and ".join(UNFIT[kind] for kind in sorted(categories))
             yield f"{what} {str(text)!r}: has {kinds}; expected one line of printable text"
 
 
@@ -148,7 +148,7 @@ def _places(folder: Path, job: Job) -> list[tuple[Path, list[str]]]:
 
 
 def _refuse_another_run(folder: Path, config: Config) -> None:
-    """What `mpibayes run` would refuse after hours in the queue."""
+    """Refuse now a directory that `mpibayes run` would refuse after hours in the queue."""
     if not run_directory.holds_run(folder):
         run_directory.require_no_strangers(folder)
         return

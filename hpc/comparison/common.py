@@ -1,9 +1,9 @@
-"""On which rows, and by which columns, runs on one table can be compared.
+"""Common rows and columns, by which runs on one table can be compared.
 
-A row counts that no run was trained on, and a column that every run has a law of; others are taken as missing. Where a
-run is a regression, all are compared by its response, given all other columns that each has. Scores of a column are
-densities in some runs, and probabilities of cells as they were recorded in others (`io.recording`): a density times the
-width of the cell is the probability, but for how it varies within the cell.
+A row counts if no run was trained on it, and a column if every run has a law of it; other columns are taken as missing.
+If one run is a regression, all are compared by its response, given all other columns that each has. Scores of a column
+are densities in some runs, and probabilities of cells as they were recorded in others (`io.recording`): a density times
+the width of the cell is the probability, but for how it varies within the cell.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from mpibayes.hpc.run.identity import read_provenance
 
 @dataclass(frozen=True)
 class Side:
-    """One run, or several that are chains of one posterior. name: what tells its directory from the others' (`homes`,
-    as the user gave them); made: its own report."""
+    """One run, or several that are chains of one posterior. name: distinguishes its directory from the others'
+    (`homes`, as the user gave them); made: its own report."""
 
     name: str
     homes: Sequence[str]
@@ -102,9 +102,9 @@ def compare(sides: Sequence[Side]) -> Comparison:
         c.refused = refused
     first = c.scores.ranking[0] if c.scores is not None else 0
     for other in range(len(sides)):
-        found = [c.findings[first], c.findings[other]]
-        if other != first and None not in found:
-            c.pairs[first, other] = compared([runs[first], runs[other]], found)
+        findings = [c.findings[first], c.findings[other]]
+        if other != first and None not in findings:
+            c.pairs[first, other] = compared([runs[first], runs[other]], findings)
     return c
 
 
@@ -125,16 +125,18 @@ def _settings(sides: Sequence[Side]) -> list[tuple[str, list[Any]]]:
     """Keys that are not the same in all runs, each with its values: those of the model, or of sampling where no other
     differs. None: a run has no such key, or it is not set."""
     first, *others = [as_dict(side.run.chains[0].config) for side in sides]
-    found: dict[str, list[Any]] = {}
+    settings: dict[str, list[Any]] = {}
     for model_alone in (True, False):
         for r, document in enumerate(others, 1):
             for key, was, now in changed(first, document, same_table=True, model_alone=model_alone):
-                found.setdefault(key, [was] * len(sides))[r] = now
-        if found:
+                settings.setdefault(key, [was] * len(sides))[r] = now
+        if settings:
             break
     if len({side.model for side in sides}) > 1:  # a key that one of the families does not look at says nothing
-        found = {key: of for key, of in found.items() if all(_has(document, key) for document in (first, *others))}
-    return list(found.items())
+        settings = {
+            key: of for key, of in settings.items() if all(_has(document, key) for document in (first, *others))
+        }
+    return list(settings.items())
 
 
 def _has(document: dict[str, Any], key: str) -> bool:

@@ -13,7 +13,7 @@ TAIL = 0.01  # share of the rows on each side beyond the axis
 
 @styled
 def differences(d: np.ndarray, of: Difference, first: str, second: str):
-    """How many rows have which difference; d (n,): score under the first run less that under the second."""
+    """Histogram of the differences; d (n,): score under the first run less that under the second."""
     figure = plot(8.0, 3.2)
     axes = figure.subplots()
     low, high = np.quantile(d, (TAIL, 1.0 - TAIL)) if len(d) > 200 else (d.min(), d.max())

@@ -47,7 +47,7 @@ class Pair:
 
 
 def compared(runs: Sequence[Any], findings: Sequence[Findings]) -> Pair:
-    """Two runs on one table, each with what it found."""
+    """Compare the groupings of two runs on one table."""
     places, n_rows = _common_rows(runs)
     whole = [[g for g in f.groupings if not g.slight] for f in findings]
     a, b = ([_sampled(g, at) for g in of] for of, at in zip(whole, places))

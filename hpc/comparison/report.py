@@ -36,8 +36,8 @@ def verdict(c: Comparison) -> Verdict:
     steps, commands = words.next_steps(c)
     decided = c.scores is not None and c.scores.next.decided
     sound = GOOD if decided and not words.doubtful(c) and not c.scores.next.hangs_on_one_row else DOUBT
-    found = [*words.of_scores(c), *c.columns.notes, *words.of_groupings(c)]
-    return Verdict(found, words.of_chains(c), steps, sound, words.approximations(c), commands, words.headline(c))
+    result = [*words.of_scores(c), *c.columns.notes, *words.of_groupings(c)]
+    return Verdict(result, words.of_chains(c), steps, sound, words.approximations(c), commands, words.headline(c))
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ def _links(c: Comparison, pages: Sequence[str]) -> list[Link]:
 def _by_itself(side: Side) -> list[Any]:
     from mpibayes.terminal import Text
 
-    found = side.made.verdict.found
-    return [Text(side.name, style="bold"), *found] if found else []
+    sentences = side.made.verdict.found
+    return [Text(side.name, style="bold"), *sentences] if sentences else []
 
 
 def _rows(c: Comparison) -> Browse:

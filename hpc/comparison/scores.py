@@ -60,8 +60,8 @@ def _batches(run: Any, rows: HeldOutRows) -> Iterator[Rows]:
     """The rows as the run models them."""
     if rows.numbers is not None:
         for start in range(0, len(rows.numbers), BATCH):
-            some = rows.numbers[start : start + BATCH]
-            yield run.data.as_modelled(run.data.recorded_at(some), some)
+            numbers = rows.numbers[start : start + BATCH]
+            yield run.data.as_modelled(run.data.recorded_at(numbers), numbers)
         return
     table, first = run.table, 0
     used = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)

@@ -161,26 +161,26 @@ def _of_views(names: tuple[str, str], findings: tuple[Findings, Findings], pair:
     if not pair.columns:
         return [f"The same columns go together in {names[0]} and in {names[1]}."]
     sentences = []
-    for name, other, own, its in ((*names, "first", "second"), (*names[::-1], "second", "first")):
-        here = [t for t in pair.columns if getattr(t, own) > getattr(t, its)]
+    for name, other, ours, its in ((*names, "first", "second"), (*names[::-1], "second", "first")):
+        here = [t for t in pair.columns if getattr(t, ours) > getattr(t, its)]
         if here:
-            some = [
-                f"{' and '.join(t.columns)} ({percent(getattr(t, own))} of the draws, {percent(getattr(t, its))} in "
+            examples = [
+                f"{' and '.join(t.columns)} ({percent(getattr(t, ours))} of the draws, {percent(getattr(t, its))} in "
                 f"{other})" if not k else f"{' and '.join(t.columns)}"
                 for k, t in enumerate(here[:LISTED])
             ]  # fmt: skip
             more = f"; and {counted(len(here) - LISTED, 'more pair')}" if len(here) > LISTED else ""
-            sentences.append(f"Together in {name} and not in {other}: {'; '.join(some)}{more}.")
+            sentences.append(f"Together in {name} and not in {other}: {'; '.join(examples)}{more}.")
     return sentences
 
 
 def _views(f: Findings) -> str:
-    some = []
+    views = []
     for g in f.groupings[:LISTED]:
         more = f" and {len(g.columns) - NAMED:,} more" if len(g.columns) > NAMED else ""
-        some.append(f"({', '.join(g.columns[:NAMED])}{more})")
+        views.append(f"({', '.join(g.columns[:NAMED])}{more})")
     rest = len(f.groupings) - LISTED
-    return ", ".join(some) + (f" and {counted(rest, 'more view')}" if rest > 0 else "")
+    return ", ".join(views) + (f" and {counted(rest, 'more view')}" if rest > 0 else "")
 
 
 def _of_rows(names: tuple[str, str], pair: Pair) -> list[str]:

@@ -26,7 +26,7 @@ START = 0.5
 
 @lru_cache(maxsize=64)
 def _table(points: tuple[float, ...]) -> updates.Grid:
-    """What scores a grid of multipliers; the same object for the same grid."""
+    """Scorer of a grid of multipliers; the same object for the same grid."""
     return updates.Grid(np.array(points))
 
 
@@ -51,7 +51,7 @@ class Levels:
         raise NotImplementedError("a single cell is there or not")
 
     def probabilities(self, column: int) -> np.ndarray:
-        """Of a column's levels in every cluster, (V, K + 1)."""
+        """Probabilities of a column's levels in every cluster, (V, K + 1)."""
         return self.theta[self._rows(column)]
 
     def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:

@@ -1,9 +1,9 @@
-"""What every kind of column has: the same methods, and names for its arrays.
+"""Interface of the kinds of columns: common methods, and names for their arrays.
 
 A kind is one file of this folder, and its place in `KINDS` (kinds.py). An object of it stands for all columns of the
 kind in a view, in order; several columns that are modelled jointly count as one. Its methods take the hyperparameters
-and the statistics of its own columns alone, as arrays whose first axis runs over columns, or over what a column has
-several of, and whose last axis runs over clusters.
+and the statistics of its own columns alone, as arrays whose first axis runs over columns (or over the several entries
+of a column), and whose last axis runs over clusters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Law(Protocol):
         """Log density of the cells that are there, where others lack, (m, K + 1)."""
 
     def averages(self, column: int, x, seen: np.ndarray, lacking: np.ndarray, weight: np.ndarray) -> list[np.ndarray]:
-        """Of each lacking cell, given those seen, sums over the clusters weighted by `weight` (m, K + 1): of the
+        """Sums over the clusters, weighted by `weight` (m, K + 1), for each lacking cell given those seen: of the
         probabilities of its levels (m, V), or of the first two moments about the column's center (m, 2)."""
 
     def draw(
@@ -101,8 +101,8 @@ class Component(Protocol):
         """The prior as the kernels read it, by the names they know."""
 
     def log_base(self, rows: Rows) -> float:
-        """Of the log likelihood of some rows, what is left out elsewhere, as it is of their cells alone: -log x! of
-        counts, and the widths of the cells that recorded numbers stand for."""
+        """Part of the log likelihood of some rows that depends on their cells alone and is left out elsewhere: -log x!
+        of counts, and the widths of the cells that recorded numbers stand for."""
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         """Statistics of the rows of `a` and `b` together, cluster by cluster; one of them may have a single cluster."""
@@ -114,11 +114,11 @@ class Component(Protocol):
         """Log marginal likelihood of every cluster, summed over all columns, (K,)."""
 
     def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of each of `columns` by itself, n, mean and scatter, (columns, K) each; where the kind is not `exact`."""
+        """Count, mean and scatter of each of `columns` by itself, (columns, K) each; for kinds that are not `exact`."""
 
     def side_odds(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
-        """What kernels/mixture/split.pyx makes a row's log odds of, between clusters 1, 3, 5, ... and 0, 2, 4, ... of
-        `s`: posterior means plugged in, (K / 2, *odds_form)."""
+        """Coefficients from which kernels/mixture/split.pyx computes a row's log odds between clusters 1, 3, 5, ... and
+        0, 2, 4, ... of `s`: posterior means plugged in, (K / 2, *odds_form)."""
 
     def predictive(self, hyper: np.ndarray, s: tuple) -> Law:
         """The law of a further row's cells, with parameters integrated out."""

@@ -19,7 +19,7 @@ def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> np.ndar
 
 
 def pick_on_grid(log_weight: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """The same by given uniforms in [0, 1), one a leading row. -infinity stands for a point that is not there."""
+    """Draw grid points by given uniforms in [0, 1), one per leading row. -infinity marks a point that is not there."""
     weight = np.exp(log_weight - log_weight.max(axis=-1, keepdims=True))
     cumulative = weight.cumsum(axis=-1)
     total = cumulative[..., -1:]

@@ -23,7 +23,8 @@ class Hyper(make_dataclass("Arrays", [("concentration", float), ("discount", flo
     """
 
     def take(self, columns: Mapping[str, np.ndarray | slice]) -> Hyper:
-        """Those of some columns, in the order given: by the name of their kind; a kind that is not named has none."""
+        """Take the hyperparameters of some columns, in the order given, by the name of their kind; of kinds not named,
+        none."""
         chosen = {kind.hyper: getattr(self, kind.hyper)[columns.get(kind.name, slice(0))] for kind in KINDS}
         return replace(self, **chosen)
 

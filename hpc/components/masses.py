@@ -15,10 +15,9 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
 def log_t(location, scale, nu, low, high) -> np.ndarray:
-    """Of low <= x <= high under t distributions; of the density where low == high. Arguments broadcast.
+    """Log probability of low <= x <= high under t distributions; log density where low == high. Arguments broadcast.
 
-    >>> float(np.round(np.exp(log_t(0.0, 1.0, np.array([1.0]), -1.0, 1.0))[0], 6))
-    0.5
+    >>> float(np.round(np.exp(log_t(0.0, 1.0, np.array([1.0]), -1.0, 1.0))[0], 6)) 0.5
     """
     a, b = (low - location) / scale, (high - location) / scale
     constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
@@ -49,7 +48,8 @@ def _difference(a, b, nu) -> np.ndarray:
 
 
 def log_negative_binomial(shape, rate, low, high) -> np.ndarray:
-    """Of low <= x <= high, whole numbers, of a Poisson count whose rate is Gamma(shape, rate). Arguments broadcast."""
+    """Log probability of low <= x <= high, whole numbers, for a Poisson count whose rate is Gamma(shape, rate).
+    Arguments broadcast."""
     if np.array_equal(low, high):
         p = low * -np.log1p(rate) + shape * -np.log1p(1.0 / rate)
         return p + gammaln(shape + low) - gammaln(shape) - gammaln(low + 1.0)

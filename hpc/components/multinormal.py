@@ -66,7 +66,7 @@ def cholesky(matrix: np.ndarray, least: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Posterior:
-    """Of K clusters: location (K, D), kappa and nu (K,), and the lower triangle L of S_n = L L' (K, D, D)."""
+    """Posterior of K clusters: location (K, D), kappa and nu (K,), and the lower triangle L of S_n = L L' (K, D, D)."""
 
     location: np.ndarray
     kappa: np.ndarray
@@ -145,7 +145,7 @@ class Predictive:
 
 
 def default_grids(width: int) -> dict[str, np.ndarray]:
-    """Where the hyperparameters of a block of so many columns are learned when nothing else is said."""
+    """Grids on which the hyperparameters of a block of so many columns are learned by default."""
     return dict(zip(NAMES, (normal.KAPPA_GRID, width - 1 + normal.NU_GRID, normal.VARIANCE_GRID)))
 
 
@@ -181,14 +181,15 @@ class Block:
         return Posterior(location, kappa, nu, cholesky(matrix, np.broadcast_to(spread, matrix.shape[:-1])))
 
     def predictive(self, wishart: np.ndarray, n, mean, scatter) -> Predictive:
-        """Of the next row in each cluster, and last in a new one."""
+        """Predictive law of the next row in each cluster, and last in a new one."""
         blank = (np.append(a, np.zeros((*a.shape[:-1], 1), a.dtype), axis=-1) for a in (n, mean, scatter))
         p = self.posterior(wishart, *blank)
         matrix = (p.lower @ p.lower.swapaxes(-1, -2)) * ((p.kappa + 1.0) / p.kappa)[:, None, None]
         return Predictive(p.location, matrix, p.nu - self.width + 1.0)
 
     def side_odds(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
-        """Of K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 1 + 2 (D + pairs))."""
+        """Coefficients for K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 1 + 2 (D +
+        pairs))."""
         p = self.posterior(wishart, n, mean, scatter)
         widen = np.sqrt((p.kappa + 1.0) / (p.kappa * (p.nu - self.width + 1.0)))
         lower = p.lower * widen[:, None, None]
@@ -348,7 +349,7 @@ class Multinormal:
         return np.array([b.start for b in self.blocks]).reshape(-1, 3)
 
     def prior(self, wishart: np.ndarray) -> dict[str, np.ndarray]:
-        """With the locations and the diagonals of S_0 of all blocks, side by side."""
+        """Prior with the locations and the diagonals of S_0 of all blocks, side by side."""
         none = np.zeros(0)
         mean = np.concatenate([none, *(b.mean for b in self.blocks)])
         spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])

@@ -127,7 +127,7 @@ class Normal:
         return s
 
     def side_odds(self, normal: np.ndarray, s: tuple) -> np.ndarray:
-        """Of a cell x: [0] - [2] (x - [1])^2 + [4] (x - [3])^2."""
+        """Coefficients of the log odds of a cell x: [0] - [2] (x - [1])^2 + [4] (x - [3])^2."""
         location, kappa, nu, spread = posterior(normal, *s)
         half = 0.5 / (spread * (kappa + 1.0) / (nu * kappa))
         level = 0.5 * np.log(half[:, 1::2] / half[:, 0::2])

@@ -119,7 +119,7 @@ class Poisson:
         raise NotImplementedError("the cells are counted as they are")
 
     def side_odds(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
-        """Of a cell x: x [0] - [1]."""
+        """Coefficients of the log odds of a cell x: x [0] - [1]."""
         n, total = s
         rate = (gamma[:, 0, None] + total) / (gamma[:, 1, None] + n)
         log_rate = np.log(rate)

@@ -31,8 +31,8 @@ class Parameters(make_dataclass("Arrays", [array.name for kind in KINDS for arra
 
 
 class Dealing:
-    """Which rank updates which columns. `starts`: of each kind, in the order of KINDS and by axis, rank r has the rows
-    from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64."""
+    """Assignment of columns to the ranks that update them. `starts`: for each kind, in the order of KINDS, and each
+    axis, rank r has the rows from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64."""
 
     def __init__(self, kinds: Sequence[Component], columns: Sequence[np.ndarray]):
         pairs = zip(kinds, columns)
@@ -57,19 +57,19 @@ class Components:
     ):
         self.kinds: list[Component] = []
         for kind in KINDS:
-            own = [c for stored in kind.stored for c in sorted(columns, key=lambda c: c.index) if c.block == stored]
-            self.kinds.append(kind(own, priors or {}, joint or {}))
+            members = [c for stored in kind.stored for c in sorted(columns, key=lambda c: c.index) if c.block == stored]
+            self.kinds.append(kind(members, priors or {}, joint or {}))
         vars(self).update({kind.name: kind for kind in self.kinds})
         self._present = [(place, kind) for place, kind in enumerate(self.kinds) if len(kind)]
 
     @property
     def exact(self) -> bool:
-        """Whether all statistics are whole numbers, so that those of a part can be subtracted from the whole."""
+        """True if all statistics are whole numbers, so that those of a part can be subtracted from the whole."""
         return all(kind.exact for kind in self.kinds if len(kind))
 
     @property
     def row_bytes(self) -> int:
-        """Of a row that is copied, about: its cells and 80 bytes of labels, ids and random words."""
+        """Approximate bytes of a copied row: its cells and 80 bytes of labels, ids and random words."""
         return 80 + sum(np.dtype(ARRAYS[c.block]).itemsize for kind in self.kinds for c in kind.columns)
 
     def start(self, concentration: float, discount: float) -> Hyper:
@@ -81,11 +81,11 @@ class Components:
         return {kind.members(c)[0].name: array[c] for kind, array in arrays for c in range(len(kind))}
 
     def hyper(self, concentration: float, discount: float, of_column: Mapping[str, np.ndarray]) -> Hyper:
-        """What `by_column` took apart."""
+        """Assemble the hyperparameters from the columns' own; the inverse of `by_column`."""
         arrays = {}
         for kind in self.kinds:
-            own = [of_column[kind.members(c)[0].name] for c in range(len(kind))]
-            arrays[kind.hyper] = np.array(own, np.float64).reshape(len(kind), *kind.hyper_form)
+            rows = [of_column[kind.members(c)[0].name] for c in range(len(kind))]
+            arrays[kind.hyper] = np.array(rows, np.float64).reshape(len(kind), *kind.hyper_form)
         return Hyper(concentration, discount, **arrays)
 
     def prior(self, hyper: Hyper) -> Prior:
@@ -118,8 +118,8 @@ class Components:
 
     def log_marginal(self, hyper: Hyper, s: Statistics, part: Part) -> list[np.ndarray]:
         """Log marginal likelihood of the columns of a part given the partition, an array a kind; without the 1 / x!."""
-        found = {kind.name: kind.log_marginal(*of, own) for kind, *of, own in self._each(hyper, s, part)}
-        return [found.get(kind.name, np.zeros(0)) for kind in self.kinds]
+        by_kind = {kind.name: kind.log_marginal(*of, columns) for kind, *of, columns in self._each(hyper, s, part)}
+        return [by_kind.get(kind.name, np.zeros(0)) for kind in self.kinds]
 
     def log_marginal_clusters(self, hyper: Hyper, s: Statistics) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over columns, (K,); counts without the 1 / x!."""
@@ -132,8 +132,10 @@ class Components:
         hyper and s are of all columns; the result has Hyper's names and the part's rows alone.
         """
         stream = Stream(purpose=Purpose.COMPONENTS, **key)
-        found = {kind.hyper: getattr(hyper, kind.hyper)[:0] for kind in self.kinds}
-        return found | {kind.hyper: kind.update(*of, own, stream) for kind, *of, own in self._each(hyper, s, part)}
+        updated = {kind.hyper: getattr(hyper, kind.hyper)[:0] for kind in self.kinds}
+        return updated | {
+            kind.hyper: kind.update(*of, columns, stream) for kind, *of, columns in self._each(hyper, s, part)
+        }
 
     def draw(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> Parameters:
         """Component parameters of a part's columns in every cluster, given all its rows (docs/math.md 2.1, step 4).
@@ -141,19 +143,19 @@ class Components:
         hyper and s are of all columns; of `hyper` only the part's rows matter. The result has the part's rows.
         """
         stream = Stream(purpose=Purpose.PARAMETERS, **key)
-        found = {}
-        for kind, own in zip(self.kinds, part):
+        drawn = {}
+        for kind, columns in zip(self.kinds, part):
             for array in kind.parameters:
                 cut = kind.cuts[array.axis]
-                found[array.name] = np.zeros((int(cut[own.stop] - cut[own.start]), len(s)), array.dtype)
+                drawn[array.name] = np.zeros((int(cut[columns.stop] - cut[columns.start]), len(s)), array.dtype)
         if len(s):  # there are none where one shard has all clusters
-            for kind, *of, own in self._each(hyper, s, part):
-                found.update(zip((array.name for array in kind.parameters), kind.draw(*of, own, stream)))
-        return Parameters(**found)
+            for kind, *of, columns in self._each(hyper, s, part):
+                drawn.update(zip((array.name for array in kind.parameters), kind.draw(*of, columns, stream)))
+        return Parameters(**drawn)
 
     def _each(self, hyper: Hyper, s: Statistics, part: Part):
         """Every kind that has columns in the part, with its hyperparameters, its statistics, and these columns."""
         for place, kind in self._present:
-            own = part[place]
-            if own.stop > own.start:
-                yield kind, getattr(hyper, kind.hyper), s.of(kind), own
+            columns = part[place]
+            if columns.stop > columns.start:
+                yield kind, getattr(hyper, kind.hyper), s.of(kind), columns

@@ -1,4 +1,4 @@
-"""What the kinds share whose columns have one cell a row, which is drawn by its inverse distribution function."""
+"""Common part of the kinds with one cell per row and column, drawn by its inverse distribution function."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
         return len(self.size)
 
     def of(self, kind: Component | type[Component]) -> tuple[np.ndarray, ...]:
-        """Those of one kind, as its methods take them."""
+        """Statistics of one kind, as its methods take them."""
         arrays = vars(self)
         return tuple([arrays[name] for name in NAMES[kind.name]])
 

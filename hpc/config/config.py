@@ -30,9 +30,9 @@ class Config:
 
     def of(self, section: type[S]) -> S:
         """A section by its class. Raises KeyError where the family has no such section."""
-        for found in self.sections.values():
-            if isinstance(found, section):
-                return found
+        for candidate in self.sections.values():
+            if isinstance(candidate, section):
+                return candidate
         raise KeyError(section.__name__)
 
     @property
@@ -45,7 +45,7 @@ class Config:
 
     @property
     def kind(self) -> str:
-        """Of the model (`registry.kind_of`)."""
+        """Kind of the model (`registry.kind_of`)."""
         return kind_of(self.model.model_dump(include={"family", "likelihood"}))
 
     @property
@@ -111,6 +111,6 @@ class Config:
         return self.places.where(key)
 
     def changed(self, section: str, **values: Any) -> Config:
-        """The same with other values of some keys, which are not checked again."""
+        """A copy with other values of some keys, which are not validated again."""
         new = self.sections[section].model_copy(update=values)
         return replace(self, sections={**self.sections, section: new})

@@ -66,7 +66,7 @@ class Model(Section):
 
     @property
     def shaped(self) -> Mapping[str, Shape]:
-        """By column the coordinates that real columns are modelled in."""
+        """Coordinates of the shaped real columns, by column."""
         return {}
 
     @property

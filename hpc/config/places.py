@@ -1,4 +1,4 @@
-"""Where each key of a configuration was given, how keys and values are written, and the list of what is wrong."""
+"""Places of the keys of a configuration, spelling of keys and values, and the list of errors."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def leaves(tree: Any, above: Key = ()) -> list[Key]:
 
 
 def merge(document: dict[str, Any], change: dict[str, Any], named: Iterable[str]) -> None:
-    """Puts `change` over `document`: sections are merged, also `named` ones ([columns.NAME]); values are replaced."""
+    """Merge `change` into `document`: sections are merged, also `named` ones ([columns.NAME]); values are replaced."""
     for section, keys in change.items():
         if not (isinstance(keys, dict) and isinstance(document.get(section), dict)):
             document[section] = keys

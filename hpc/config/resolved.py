@@ -61,11 +61,12 @@ def continued(config: Config, old: dict[str, Any]) -> Config:
 def difference(
     old: dict[str, Any], new: dict[str, Any], same_table: bool = False, model_alone: bool = False
 ) -> list[str]:
-    """What forbids continuing a run with another configuration: one line for each key that changes the statistics.
+    """Changes that forbid continuing a run with another configuration: one line for each key that changes the
+    statistics.
 
     `old` and `new` are `as_dict(config)` or the parsed config.resolved.toml. With `same_table` (the fingerprints agree)
-    the table's path may differ: a file that was moved is the same data. A new "auto" takes what it meant at first.
-    model_alone: what the model is, not how it is sampled. Of two families only the keys that both have are compared.
+    the table's path may differ: a file that was moved is the same data. A new "auto" takes the value it had at first.
+    model_alone: compare the model, not how it is sampled. Of two families only the keys that both have are compared.
     """
     changes = changed(old, new, same_table, model_alone)
     return [f"{key}: was {or_unset(was)}, is now {or_unset(now)}" for key, was, now in changes]

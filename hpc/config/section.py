@@ -1,7 +1,7 @@
-"""What a section of the configuration is, how one of its keys is declared, and the types that sections share.
+"""Sections of the configuration: declaration of their keys, and the types that sections share.
 
-A key has a type, a default, a line of explanation, which `config.resolved.toml` shows, and what is expected of it,
-which a message about a wrong value says. Unknown keys are refused; `load.py` names the near misses.
+A key has a type, a default, a line of explanation, which `config.resolved.toml` shows, and a description of the
+expected value, which a message about a wrong value quotes. Unknown keys are refused; `load.py` names the near misses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Section(BaseModel):
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """By key, the entries of a value that hold where they are not given, for those that follow from other keys."""
+        """Defaults of the entries of a section's values that follow from other keys, by key."""
         return {}
 
 
@@ -74,13 +74,13 @@ def parsed(section: type[Section], name: str, value: Any) -> Any:
 def section_in(info: FieldInfo) -> type[Section] | None:
     """The section that a key holds, as `prior = {kappa = 1}` does; None for a value, and for a choice of several."""
     optional = get_origin(info.annotation) in (types.UnionType, Union)
-    found = [kind for kind in (get_args(info.annotation) if optional else (info.annotation,)) if kind is not type(None)]
-    one = found[0] if len(found) == 1 else None
+    kinds = [kind for kind in (get_args(info.annotation) if optional else (info.annotation,)) if kind is not type(None)]
+    one = kinds[0] if len(kinds) == 1 else None
     return one if isinstance(one, type) and issubclass(one, Section) else None
 
 
 def expected(section: type[Section], *within: str) -> str:
-    """What the value of a key has to be, in words. within: the key, and the key in the section that it holds."""
+    """Expected value of a key, in words. within: the key, and the key in the section that it holds."""
     info = section.model_fields[within[0]]
     return expected(section_in(info), *within[1:]) if within[1:] else info.json_schema_extra["expected"]
 

@@ -54,7 +54,7 @@ def _family(document: dict[str, Any], report: Report) -> str | None:
 
 
 def _fits(section: type[Section], key: str, value: Any) -> bool:
-    """Whether a key of a section takes this value."""
+    """True if a key of a section takes this value."""
     try:
         section.model_validate({key: value})
     except ValidationError as error:
@@ -63,8 +63,8 @@ def _fits(section: type[Section], key: str, value: Any) -> bool:
 
 
 def _either(names: Iterable[str]) -> str:
-    *some, last = (f'"{name}"' for name in names)
-    return f"{', '.join(some)} or {last}" if some else last
+    *others, last = (f'"{name}"' for name in names)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _near(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
@@ -72,10 +72,10 @@ def _near(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
 
 
 class _Check:
-    """A document is held against the sections of its family.
+    """Validation of a document against the sections of its family.
 
-    Of a family that there is not (None), which is reported already, these are the sections that all families have, and
-    of others, whichever family they are of, those that the document has. Whether it should is not known.
+    With an unknown family (None), which is reported already, the sections are those that all families have, and those
+    sections of any family that the document has; whether they belong in it is not known.
     """
 
     def __init__(self, family: str | None, document: dict[str, Any], report: Report):
@@ -90,7 +90,7 @@ class _Check:
             self.named = shared.NAMED
 
     def strangers(self, document: dict[str, Any]) -> None:
-        """Reports sections that the family does not have, and what is no section."""
+        """Report sections that the family does not have, and values in the place of sections."""
         for name, given in document.items():
             if name in self.sections or name in self.named:
                 self._is_section((name,), given)
@@ -104,12 +104,12 @@ class _Check:
 
     def with_names(self, kind: str, of: type[Section], given: dict[str, Any]) -> dict[str, Section]:
         """The valid ones of [columns.NAME]."""
-        found = {
+        sections = {
             name: self.section(of, keys, (kind, name))
             for name, keys in given.items()
             if self._is_section((kind, name), keys)
         }
-        return {name: section for name, section in found.items() if section is not None}
+        return {name: section for name, section in sections.items() if section is not None}
 
     def section(self, of: type[Section], given: dict[str, Any], above: Key) -> Section | None:
         """The section, or None with its problems reported: one for each key, in the words of its declaration."""
@@ -166,50 +166,50 @@ class _Check:
             self.report.add(key, f"given, but {_setting(self.family)} has no use for it; {cure}")
 
     def _near_section(self, name: str, what: str) -> str:
-        own = [*self.sections, *self.named]
+        names = [*self.sections, *self.named]
         every = [section for each in registry.FAMILIES for section in _sections(each)]
         if what == "key" and (homes := self._homes(name)):
             return f"did you mean {homes[0]}?"
-        if near := _near(name, own) or _near(name, every):
+        if near := _near(name, names) or _near(name, every):
             return f"did you mean [{near}]?"
-        return f"sections are {', '.join(own)}"
+        return f"sections are {', '.join(names)}"
 
     def _near_key(self, section: str, name: str) -> str:
         """The nearest valid key: of the same name in another section, like it in its own, or like it elsewhere."""
-        own = self.sections[section].model_fields
+        keys = self.sections[section].model_fields
         everywhere = {key: f"{home}.{key}" for home, of in self.sections.items() for key in of.model_fields}
         if homes := self._homes(name):
             return f"did you mean {homes[0]}?"
-        if near := _near(name, own):
+        if near := _near(name, keys):
             return f"did you mean {section}.{near}?"
         if near := _near(name, everywhere, 0.7):
             return f"did you mean {everywhere[near]}?"
-        return f"[{section}] has {', '.join(own)}"
+        return f"[{section}] has {', '.join(keys)}"
 
     def _homes(self, key: str) -> list[str]:
         return [f"{name}.{key}" for name, of in self.sections.items() if key in of.model_fields]
 
 
 def _sections(family: str) -> Mapping[str, type[Section]]:
-    """Of a family, by name and by kind of named sections."""
+    """Sections of a family, by name and by kind of named sections."""
     keys = registry.keys_of(family)
     return {**keys.SECTIONS, **keys.NAMED}
 
 
 def _families_with(section: str, key: str | None = None) -> list[str]:
     """The kinds of models that have this section, or this key of it; "auto" is one of them, and left out."""
-    found = ((name, _sections(name).get(section)) for name in registry.ROOMS if name != registry.AUTO)
-    return [name for name, of in found if of is not None and (key is None or key in of.model_fields)]
+    sections = ((name, _sections(name).get(section)) for name in registry.ROOMS if name != registry.AUTO)
+    return [name for name, of in sections if of is not None and (key is None or key in of.model_fields)]
 
 
 def _setting(kind: str) -> str:
-    """What chooses a kind of model, in words."""
+    """Setting that chooses a kind of model, in words."""
     family, _, likelihood = kind.partition(" ")
     return f'model.family = "{family}"' + (f', model.likelihood = "{likelihood}"' if likelihood else "")
 
 
 def _one(others: Sequence[str], kind: str) -> str:
-    """What chooses one of other kinds: a likelihood of the same family, where one will do."""
+    """Setting that chooses one of other kinds: a likelihood of the same family, where one will do."""
     family = kind.partition(" ")[0]
     same = [other for other in others if other.partition(" ")[0] == family]
     if same:
@@ -228,7 +228,7 @@ def _elsewhere(key: Key, value: Any) -> str:
 
 
 def _place(section: type[Section], loc: Sequence[str | int]) -> tuple[tuple[str, ...], type[Section]]:
-    """Of a problem: the key, or the two where a key holds a section; and the section that the last of them is in."""
+    """Locate an error: its key path (two keys where a key holds a section), and the section declaring the last key."""
     first = str(loc[0])
     inner = section_in(section.model_fields[first]) if first in section.model_fields else None
     return ((first, str(loc[1])), inner) if inner is not None and len(loc) > 1 else ((first,), section)

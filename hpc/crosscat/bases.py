@@ -33,9 +33,9 @@ def with_bases(
         return dict(priors)
     cells = np.zeros(sum(len(c.levels) + 1 for c in wide), np.int64)
     parts = np.split(cells, np.cumsum([len(c.levels) + 1 for c in wide])[:-1])
-    for some in rows:
+    for batch in rows:
         for column, part in zip(wide, parts):
-            part += np.bincount(getattr(some, column.block)[:, column.index], minlength=len(part))
+            part += np.bincount(getattr(batch, column.block)[:, column.index], minlength=len(part))
     comm.sum_everywhere(cells)
-    found = {c.name: part[:-1] + UNSEEN for c, part in zip(wide, parts)}  # the last one counts missing cells
-    return {**priors, **{name: {**priors.get(name, {}), "base": n / n.mean()} for name, n in found.items()}}
+    bases = {c.name: part[:-1] + UNSEEN for c, part in zip(wide, parts)}  # the last one counts missing cells
+    return {**priors, **{name: {**priors.get(name, {}), "base": n / n.mean()} for name, n in bases.items()}}

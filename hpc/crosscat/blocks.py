@@ -46,7 +46,7 @@ class BlockLaw:
         return total
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
-        """The same given something else of other columns."""
+        """A copy given other known cells of other columns."""
         if given is None or not self.knows(given):
             return self.score(known)
         return self.score(known.join(given)) - self.score(given)
@@ -101,7 +101,7 @@ class BlockLaw:
 
 
 def _ranges(events: Events) -> np.ndarray:
-    """Which events are wider than a recorded value."""
+    """Mask of the events wider than one recorded value."""
     step = events.column.resolution
     return events.high - events.low > step * (1.0 + 1e-9) + 1e-300
 

@@ -91,7 +91,7 @@ class Mixture:
         self.arrange(views or names)
 
     def _load(self, rows_of) -> list[shards.Shard]:
-        """This rank's shards, with all columns, or none where the cells are not looked at."""
+        """Load this rank's shards, with all columns, or with none where the likelihood is switched off."""
         cut, loaded = shards.bounds(self.n_rows, self.n_shards).tolist(), []
         for i in shards.of_rank(self.n_shards, self.comm.size, self.comm.rank):
             rows = rows_of(cut[i], cut[i + 1])
@@ -110,8 +110,8 @@ class Mixture:
             self.views = [self._view(*of, lane) for lane, of in enumerate(zip(views, cells))]
 
     def _taken(self, views: Sequence[View], wanted: Sequence[Collection[str]]) -> list[list]:
-        """The cells of each of some sets of columns, of this rank's shards; the views that have them lose theirs. Shard
-        by shard, so that there are never more than one shard's cells twice."""
+        """Take the cells of several sets of columns from the views that have them, for this rank's shards. Shard by
+        shard, so that no more than one shard's cells are held twice."""
         found: list[list] = [[] for _ in wanted]
         for i in range(len(self.shards)):
             held = [self.held(view.columns, [view.shards[i].rows]) for view in views]
@@ -130,7 +130,7 @@ class Mixture:
         return Held(self._modelled(names), rows)
 
     def _modelled(self, names: Collection[str]) -> list:
-        """The columns with these names whose cells are looked at."""
+        """Columns with these names; none where the likelihood is switched off."""
         wanted = set(names)
         return [c for c in self.columns if c.name in wanted] if self.settings.likelihood else []
 
@@ -162,7 +162,7 @@ class Mixture:
         return components, components.hyper(1.0, 0.0, of_column), self._cells(names, held)
 
     def subject(self, names: Collection[str]) -> Subject:
-        """Some columns by themselves."""
+        """Columns with these names as a subject."""
         wanted = set(names)
         held = [of for of, view in zip(self._held(), self.views) if wanted & set(view.columns)]
         return Subject(
@@ -177,7 +177,7 @@ class Mixture:
 
     @property
     def places(self) -> list[dict[str, np.ndarray]] | None:
-        """Of each view, where its columns are in rows that have all; None of one view (see `Predictive`)."""
+        """Places of each view's columns in rows of all columns; None for a single view (see `Predictive`)."""
         if len(self.views) == 1:
             return None
         return [places(self._modelled(view.columns), self.settings.blocks) for view in self.views]
@@ -232,8 +232,8 @@ class Mixture:
         """(remove, assign) that all views follow on the i-th of this rank's shards, so that a row is active in all of
         them or in none.
 
-        A row that may not leave in one view stays in all: the step that would take it out is nobody's. Where one view
-        has no place for a row that comes in, they wait.
+        A row that may not leave in one view stays in all: its removal is skipped. Where one view has no place for a
+        row that comes in, all wait.
         """
         remove, assign = self.growth.steps(shard, self.views[0].z[i], target, self.cycles + 1)
         if not all(step.has_room(shard) for step in steps):
@@ -254,7 +254,7 @@ class Mixture:
         sync.carry(self.comm, before, [step.kept for step in steps], changes, max(int(part[-1]) for part in news))
 
     def _summarise(self, views: Sequence[View] | None = None) -> None:
-        """What the coming cycle needs of the labels."""
+        """Compute the summaries of the labels for the coming cycle."""
         sync.summarise(self.comm, views or self.views, self.cycles + 1)
 
     def _count(self) -> None:
@@ -355,7 +355,7 @@ class Mixture:
 
     @property
     def growing(self) -> bool:
-        """Whether some rows are idle, so that what the chain has is no draw of the posterior."""
+        """True while some rows are idle, so that the chain's state is not a draw from the posterior."""
         return self.n_active < self.n_rows
 
     @property

@@ -30,6 +30,7 @@ from mpibayes.hpc.parallel.cores import program_cores
 from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_ranks, about_table
 from mpibayes.io.draws import BUFFERED
 from mpibayes.io.rows import ARRAYS, Column, Rows
+from mpibayes.kernels.mixture.pruning import N_BINS
 from mpibayes.text import counted, duration, every, rate
 
 SEARCHED = 16 * 128 + 4 * 100  # bytes of a row: twice its scores in a partition's clusters, and a hundred labels
@@ -85,6 +86,7 @@ def memory_per_rank(
                total, by changes, of a tail and in a message (4 each, the last 8); moments for each (numeric column,
                cluster), and those of blocks by column and by pair of columns; for each count column a new cluster's
                scores of the counts up to 1,023
+    bounds     with many clusters, see `_bounds_bytes`
     """
     widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
     row = sum(width * np.dtype(ARRAYS[block]).itemsize for block, width in widths.items())
@@ -109,7 +111,17 @@ def memory_per_rank(
         "heldout": -(-heldout_rows // n_ranks) * (row + 16),
         "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine)))
         + 8 * 1024 * widths["tallies"],
+        "bounds": _bounds_bytes(rows, -(-n_train // n_shards), padded, levels, numeric, entries),
     }
+
+
+def _bounds_bytes(rows: int, shard: int, n_clusters: int, levels: int, numeric: int, entries: int) -> int:
+    """Memory of sweeps that leave out clusters, hardly any below 96: a byte a numeric cell for its bin, tables of
+    bounds and parameters by tiles, twice where a shard has a tail, and 8 scores a row (12 each) of one shard."""
+    if n_clusters < 96:
+        return 0
+    tables = (levels + N_BINS * numeric) * 5 // 2 + 4 * levels + 24 * numeric + 8 * entries
+    return rows * numeric + 2 * n_clusters * tables + (16 + 8 * 12) * shard
 
 
 def _moves_bytes(rows: int, row: int, n_clusters: int, levels: int) -> int:
@@ -202,7 +214,7 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text) pairs."""
+    """Findings of `check` as (title, text) pairs."""
     schedule = found.schedule(ranks)
     fewest = schedule.sizes[-1]
     config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
@@ -283,7 +295,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
 
 
 def _in_views(n_clusters: int, timing: Timing) -> str:
-    """So many clusters, in each of the sample's views."""
+    """The number of clusters, in each of the sample's views."""
     clusters = counted(n_clusters, "cluster")
     return clusters if timing.n_views == 1 else f"{clusters} in each of {timing.n_views} views"
 
@@ -298,13 +310,13 @@ def _cycles_per_round(config: Config) -> float:
 
 
 def _start(config: Config) -> tuple[str, int]:
-    """How the sample is started; labels that are given fit the whole table, not a sample of it."""
+    """Initial state of the sample: (init, init_clusters). Labels from a file fit the whole table, not a sample."""
     init = strategy.initial(config)
     return ("sequential" if init == "labels" else init), config.of(Sampler).init_clusters
 
 
 def _exactness(config: Config) -> str:
-    """What the sampler leaves invariant, in words."""
+    """Name the distribution that the sampler leaves invariant."""
     law = "the prior on partitions (model.likelihood = false)" if not config.of(Model).likelihood else "the posterior"
     model = config.of(Model)
     of_gamma = isinstance(model.concentration, GammaPrior)

@@ -1,4 +1,4 @@
-"""What a cycle costs: seconds by phase, bytes on the wire, from rows, columns, levels, clusters, shards and ranks.
+"""Cost of a cycle: seconds by phase, bytes on the wire, from rows, columns, levels, clusters, shards and ranks.
 
 Compute is linear in a few counts (rows x columns x lanes for the sweep, levels x clusters for the draws, ...); its
 coefficients are in `cost_constants.py`, fitted to measured cycles by `benchmarks/scaling.py fit`. Messages follow the
@@ -42,7 +42,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Network:
-    """Between nodes, and between the ranks of one."""
+    """Latency and bandwidth between nodes, and between the ranks of one."""
 
     name: str
     latency_s: float
@@ -57,7 +57,8 @@ ONE_NODE = Network("one node", 2e-6, 10e9, ranks_per_node=1 << 30)
 
 @dataclass(frozen=True)
 class Design:
-    """Who does what. The defaults are this program; the others are what it was compared with."""
+    """Division of labour among ranks. The defaults are this program; the others are alternatives it was compared
+    with."""
 
     divided: bool = True  # hyperparameters and parameters are drawn by columns on all ranks, not on root
     tree: bool = True  # floating moments are merged up a tree over shards, and anchors by a minimum; not gathered
@@ -129,9 +130,9 @@ def _allgather(n, p, latency, rate):
 def features(
     phase: str, problem: Problem, rows: float, shards: float, design: Design = Design(), ranks: int = 1
 ) -> dict[str, float]:
-    """What a phase's time on one rank is linear in. rows, shards: those of the rank; all of them for a root phase.
+    """Regressors of a phase's time on one rank. rows, shards: of the rank; for a root phase, all of them.
 
-    The phase "crowd" is what the interpreter does on each of many ranks about all the others.
+    The phase "crowd" is the interpreter's work on each rank for all the other ranks.
     """
     p = problem
     cells, table = p.level_rows * p.clusters, 4 * p.level_rows * p.lanes

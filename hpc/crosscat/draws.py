@@ -1,5 +1,5 @@
-"""What a run of a mixture or a cross-categorization left behind, opened for reading: its chains, its training rows and
-its kept draws.
+"""A finished or running mixture or cross-categorization, opened for reading: its chains, its training rows and its kept
+draws.
 
 A kept draw is the labels of the training rows and the hyperparameters they were drawn under, as `io/draws.py` stores
 it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in the order of the table.
@@ -77,7 +77,7 @@ def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawW
 
 
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
-    """What is kept of the state of a chain, on root. several: there may be several views. Collective."""
+    """Arrays of a kept draw of the chain's state, on root. several: there may be several views. Collective."""
     if not several:
         labels = mixture.view.labels()
         return {} if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
@@ -92,8 +92,8 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
         return {}
     home = {name: v for v, view in enumerate(mixture.views) for name in view.columns}
     views = np.array([home[c.name] for c in mixture.columns if not c.part_of], np.int64)
-    own = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
-    hyper = vars(mixture.components.hyper(0.0, 0.0, own))
+    by_column = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
+    hyper = vars(mixture.components.hyper(0.0, 0.0, by_column))
     return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views}
 
 
@@ -167,7 +167,7 @@ class Posterior(KeptChains, Tallies):
         return contradicted(self)
 
     def require_kept(self) -> list[tuple[int, int]]:
-        """The same; ConfigError where there is none."""
+        """The kept draws; ConfigError where there is none."""
         kept = self.kept()
         if not kept:
             raise ConfigError(
@@ -200,7 +200,7 @@ class Posterior(KeptChains, Tallies):
     # --- views -------------------------------------------------------------------------------------------------------
 
     def of(self, names: Sequence[str]) -> OfColumns:
-        """Some of the table's used columns by themselves."""
+        """Select some of the table's used columns."""
         key = tuple(names)
         if key not in self._of_columns:
             self._of_columns[key] = OfColumns(self, key, self._priors, self._joint)
@@ -218,14 +218,14 @@ class Posterior(KeptChains, Tallies):
 
     def views_of(self, draw: Draw) -> list[tuple[OfColumns, ViewDraw]]:
         """The views of a draw: their columns, and the draw as they have it."""
-        found = []
+        views = []
         for v in range(len(draw.labels)):
-            own = self.of(self.names_in(draw, v))
-            found.append((own, own.seen_by(draw, v)))
-        return found
+            columns = self.of(self.names_in(draw, v))
+            views.append((columns, columns.seen_by(draw, v)))
+        return views
 
     def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many kept draws, evenly spaced, as distributions over rows; their clusters take a pass over the
+        """Kept draws as distributions over rows: at most that many, evenly spaced. Their clusters take a pass over the
         table for as many draws as have AT_ONCE labels."""
         draws: list[Draw] = []
         for _, draw in self.states(evenly(self.kept(), most)):
@@ -238,19 +238,19 @@ class Posterior(KeptChains, Tallies):
     def predictives(self, draws: Sequence[Draw], cells: bool) -> Iterator[Predictive]:
         """Draws as distributions over rows, by one pass over the table. cells: see `ViewPredictive`."""
         views = [self.views_of(draw) for draw in draws]
-        found = iter(self.statistics_of([(own, state.labels) for of in views for own, state in of]))
+        statistics = iter(self.statistics_of([(columns, state.labels) for of in views for columns, state in of]))
         for of in views:
-            parts = [ViewPredictive(own.components, state.hyper, next(found), cells) for own, state in of]
-            yield Predictive(parts, None if len(of) == 1 else [own.places for own, _ in of])
+            parts = [ViewPredictive(columns.components, state.hyper, next(statistics), cells) for columns, state in of]
+            yield Predictive(parts, None if len(of) == 1 else [columns.places for columns, _ in of])
 
     def statistics_of(self, pairs: Sequence[tuple[OfColumns, np.ndarray]]) -> list[Statistics]:
         """Statistics of the clusters of each partition, (N,) labels 0..K-1, of some columns, in one pass over the
         table."""
-        totals = [(own, Total(own.components, z)) for own, z in pairs]
+        totals = [(columns, Total(columns.components, z)) for columns, z in pairs]
         for start, rows in self.slices():
-            cells = {id(own): own.take(rows) for own, _ in pairs}
-            for own, total in totals:
-                total.add(cells[id(own)], start)
+            cells = {id(columns): columns.take(rows) for columns, _ in pairs}
+            for columns, total in totals:
+                total.add(cells[id(columns)], start)
         return [total.statistics for _, total in totals]
 
 
@@ -262,11 +262,11 @@ class OfColumns(Tallies):
 
     def __init__(self, run: Posterior, names: Sequence[str], given: Mapping, joint: Mapping[str, Mapping]):
         self.run, self.names, self.n_rows = run, tuple(names), run.n_rows
-        wanted = set(names)
-        chosen = [c for c in run.columns if (c.part_of or c.name) in wanted]
+        chosen_names = set(names)
+        chosen = [c for c in run.columns if (c.part_of or c.name) in chosen_names]
         self.all = len(chosen) == len(run.columns)
         self.columns: Sequence[Column] = run.columns if self.all else renumbered(chosen)
-        blocks = {name: of for name, of in joint.items() if set(of["columns"]) <= wanted}
+        blocks = {name: of for name, of in joint.items() if set(of["columns"]) <= chosen_names}
         self.components, self.places = Components(self.columns, given, blocks), places(chosen, joint)
         place = {name: i for kind in run.components.kinds for i, name in enumerate(_names(kind))}
         self._hyper = {  # by kind, where the hyperparameters of these columns are among those of all
@@ -274,7 +274,7 @@ class OfColumns(Tallies):
         }
 
     def take(self, rows: Rows) -> Rows:
-        """Of rows of all the run's columns."""
+        """Take these columns from rows of all the run's columns."""
         return rows if self.all else take_columns(rows, self.places)
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
@@ -290,8 +290,8 @@ class OfColumns(Tallies):
         """The view of a draw that has most of these columns; of several the first."""
         if len(draw.labels) == 1:
             return 0
-        own = set(self.names)
-        mine = [v for c, v in zip(self.run.data.stored, draw.view_of.tolist()) if c.name in own]
+        names = set(self.names)
+        mine = [v for c, v in zip(self.run.data.stored, draw.view_of.tolist()) if c.name in names]
         return int(np.bincount(mine, minlength=len(draw.labels)).argmax())
 
     def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, ViewDraw]]:
@@ -300,11 +300,11 @@ class OfColumns(Tallies):
 
 
 def _names(kind) -> list[str]:
-    """What stands for each of a kind's columns, or blocks of them."""
+    """Names of a kind's columns, or of the first column of each of its blocks."""
     return [kind.members(c)[0].name for c in range(len(kind))]
 
 
 def without_gaps(z: np.ndarray) -> np.ndarray:
-    """The same partition, labels 0..K-1, none of them empty."""
+    """Renumber a partition to labels 0..K-1, none of them empty."""
     used = np.bincount(z) > 0
     return z if used.all() else (np.cumsum(used) - 1)[z]

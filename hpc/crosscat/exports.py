@@ -20,20 +20,20 @@ WEIGHTS = 100  # clusters whose weights are exported, at most
 
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     """See `hpc.family.ClusterExports`."""
-    found, views = row_clusters(run, groups)
+    partitions, views = row_clusters(run, groups)
     sizes = [
         "a column alone: its clusters are its histogram"
         if run.several and len(r.of.names) == 1
         else counted(len(r.sizes), "cluster")
-        for r in found.views
+        for r in partitions.views
     ]
     if not run.several:
-        r = found.views[0]
+        r = partitions.views[0]
         where = f"cycle {r.cycle:,} of {run.chains[r.chain].folder}, {sizes[0]}"
         return Clusters(views, f"the representative partition, as in the report: {where}")
-    named = [cut(r.of.names[0]) + " and others" * bool(r.of.names[1:]) for r in found.views]
+    named = [cut(r.of.names[0]) + " and others" * bool(r.of.names[1:]) for r in partitions.views]
     each = "; ".join(f"{v}: {name} ({of})" for v, (name, of) in enumerate(zip(named, sizes), 1))
-    where = f"cycle {found.cycle:,} of {run.chains[found.chain].folder}"
+    where = f"cycle {partitions.cycle:,} of {run.chains[partitions.chain].folder}"
     return Clusters(views, f"the views of {where}, numbered as in the report: {each}")
 
 
@@ -83,7 +83,7 @@ def _endings(kind) -> list[str]:
 
 
 def _names(run: Posterior) -> dict[str, list]:
-    """By hyperparameter: the columns, or blocks of them, that have it."""
+    """Columns, or blocks of them, that have each hyperparameter."""
     blocks, names = list(run.chains[0].config.joint), {}
     for kind in run.components.kinds:
         members = [kind.members(c) for c in range(len(kind))]

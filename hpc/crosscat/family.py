@@ -32,7 +32,7 @@ from mpibayes.text import visible
 
 
 def settings_of(config: Config, n_rows: int) -> Settings:
-    """What the sampler needs of a configuration in which "auto" has been decided. n_rows: training rows."""
+    """Settings of the sampler, from a configuration in which "auto" has been resolved. n_rows: training rows."""
     model, sampler = config.of(Model), config.of(Sampler)
     return Settings(
         seed=config.run.seed,
@@ -76,18 +76,18 @@ class Family:
         opening = config.of(Sampler).opening
         if opening == "auto":  # cheaper cycles, and effective draws a second no worse: benchmarks/opening.py
             opening = "one"
-        said = {
+        values = {
             "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
             "sampler": {"opening": opening, "init": strategy.initial(config)},
             "model": {"concentration": AUTO_CONCENTRATION, "view_concentration": AUTO_CONCENTRATION},
         }
         if config.of(Model).has_views:
             rows = strategy.pilot_rows(config, n_training)
-            said["sampler"] |= {"init_views": strategy.views_at_first(config), "init_rows": rows}
-            said["sampler"] |= {"searches": strategy.searches(config, n_training)}
+            values["sampler"] |= {"init_views": strategy.views_at_first(config), "init_rows": rows}
+            values["sampler"] |= {"searches": strategy.searches(config, n_training)}
         if strategy.annealing(config, n_training) is not None:
-            said["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
-        return said
+            values["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
+        return values
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         comm, config, data = self.comm, self._config, self.data

@@ -23,7 +23,7 @@ class GammaPrior(Section):
 
 
 class GammaGrid(Section):
-    """The same prior on a grid: so many of its quantiles, which have the same weight each."""
+    """The same prior on a grid: equally weighted quantiles, so many of them."""
 
     gamma: tuple[Positive, Positive]
     points: Annotated[int, Field(ge=1, le=MOST_POINTS)]

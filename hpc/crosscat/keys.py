@@ -159,7 +159,7 @@ ONE_OR_GRID = f"{POSITIVE}, or a list of 1 to {MOST_POINTS} such numbers"
 
 
 class BlockPrior(Section):
-    """Of a block of D columns; what is not given is learned, but for the mean, which is then the columns' own."""
+    """Prior of a block of D columns. Parameters that are not given are learned; the mean is by default the columns'"""
 
     kappa: OneOrGrid | None = key(None, "rows that the prior's mean counts for", ONE_OR_GRID)
     nu: OneOrGrid | None = key(None, "degrees of freedom, above D - 1", ONE_OR_GRID)
@@ -180,7 +180,7 @@ class Block(keys.Block):
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """What is taken of a block's prior where nothing is given; the mean is not in it, being the table's."""
+        """Default prior of a block where none is given, without the mean, which comes from the table."""
         return {"prior": {name: grid.tolist() for name, grid in default_grids(len(given["columns"])).items()}}
 
 
@@ -305,7 +305,7 @@ class Anneal(Section):
 
 
 def growing_schedule(sampler: Sampler, anneal: Anneal) -> bool:
-    """Whether the chain starts from a subsample that grows."""
+    """True if the chain starts from a subsample that grows."""
     return sampler.strategy == "anneal" and anneal.schedule not in ("constant", "sequential")
 
 

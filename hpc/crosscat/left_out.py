@@ -52,10 +52,10 @@ class LeftOut:
     def _log_own(self, events: Events, which: np.ndarray) -> np.ndarray:
         """Log probability of each row's event in its own cluster without it, (n,); 0 where the cell is missing."""
         column, seen = events.column, which < len(events)
-        found, at, own = np.zeros(len(which)), which[seen], self._own[seen]
+        total, at, cluster = np.zeros(len(which)), which[seen], self._own[seen]
         if column.levels:
-            found[seen] = self._log_level(column.name, events.codes[at], own)
-            return found
+            total[seen] = self._log_level(column.name, events.codes[at], cluster)
+            return total
         low, high = events.low[at], events.high[at]
         number = ~np.isnan(low)
         log_p = np.zeros(len(at))
@@ -63,9 +63,9 @@ class LeftOut:
         atoms = self._view.columns_of(column.name)[1]
         if atoms is not None:
             codes = np.where(events.codes[at] < 0, len(column.atoms), events.codes[at])
-            log_p += self._log_level(atoms, codes, own)
-        found[seen] = log_p
-        return found
+            log_p += self._log_level(atoms, codes, cluster)
+        total[seen] = log_p
+        return total
 
     def _log_level(self, name: str, codes: np.ndarray, own: np.ndarray) -> np.ndarray:
         kind, c = self._view.place[name]
@@ -76,8 +76,8 @@ class LeftOut:
 
     def _log_number(self, column, at: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         kind, c = self._view.place[column.name]
-        hyper, own = getattr(self._view.hyper, kind.hyper)[c], self._own[at]
-        s = [a[c, own] for a in self._view.statistics.of(kind)]
+        hyper, cluster = getattr(self._view.hyper, kind.hyper)[c], self._own[at]
+        s = [a[c, cluster] for a in self._view.statistics.of(kind)]
         if column.kind == "count":
             n, total = s
             x = self._rows.tallies[at, kind.members(c)[0].index]

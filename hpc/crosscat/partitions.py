@@ -51,7 +51,7 @@ def jaccard(together: np.ndarray) -> np.ndarray:
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
-    """The same partition, clusters numbered from the largest (0) to the smallest; equal sizes by their first row."""
+    """Number the clusters of a partition from the largest (0) to the smallest; equal sizes by their first row."""
     size = np.bincount(labels)
     first = np.full(len(size), len(labels))
     np.minimum.at(first, labels, np.arange(len(labels)))

@@ -34,7 +34,7 @@ def log_eppf(size: np.ndarray, concentration, discount) -> np.ndarray:
 
 @dataclass
 class PitmanYor:
-    """How (concentration, discount) are drawn: fixed, on an even product grid, or by Escobar & West (1995)."""
+    """Law of (concentration, discount): fixed, on a uniform product grid, or updated by Escobar & West (1995)."""
 
     concentrations: np.ndarray = field(default_factory=lambda: LEARNED_CONCENTRATION)
     discounts: np.ndarray = field(default_factory=lambda: np.zeros(1))

@@ -1,4 +1,4 @@
-"""What a mixture, or a cross-categorization, predicts of new rows: log density, clusters and missing cells, averaged
+"""Predictions of a mixture, or a cross-categorization, for new rows: log density, clusters and missing cells, averaged
 over kept draws.
 
 Of draw d, with its clusters k (docs/math.md 2.6), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and
@@ -8,15 +8,15 @@ for a new one, over the observed cells of x. Averages weigh the draws as the pos
     P(c | x)     sum_d p_d(x) P_d(c | x) / sum_d p_d(x)        P_d(r | x) = sum_k p_d(k | x) n_rk / n_k
     P(v | x)     sum_d sum_k p_d(x, k) f(v | rows of k) / sum_d p_d(x)
 
-Clusters c are those of the representative partition r (as in `report`), or a new one. n_rk of the n_k training rows
-in cluster k of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not
+Clusters c are those of the representative partition r (as in `report`), or a new one. n_rk of the n_k training rows in
+cluster k of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not
 matter.
 
-A block of columns that are modelled jointly may be partly missing in a new row: its cells that are there are scored by
-their joint marginal, and those that are not are predicted given them.
+A block of columns that are modelled jointly may be partly missing in a new row: its observed cells are scored by their
+joint marginal, and the missing ones are predicted given them.
 
-Of several views p_d(x) is the product over them, and the rest holds in each: a representative view stands for that of
-a draw that has most of its columns.
+With several views p_d(x) is the product over them, and the rest holds in each: a representative view stands for the
+view of a draw that has most of its columns.
 
 The statistics of all draws are built once; new rows then stream through in batches.
 """
@@ -67,22 +67,22 @@ class Forecast:
         self.may_lack = {c.name for c in self.like.columns}
 
     def prepare(self) -> str:
-        kept, found = self.kept, representatives(self._run, self.kept)
-        wanted = evenly(kept, self._draws)
-        other = [None] * len(found.views)
+        kept, reference = self.kept, representatives(self._run, self.kept)
+        chosen = evenly(kept, self._draws)
+        other = [None] * len(reference.views)
         if self._groups is not None:
-            other = grouped(self._run, kept, found.views, self._groups)
-        every = [*found.views, *(r for r in other if r is not None)]
+            other = grouped(self._run, kept, reference.views, self._groups)
+        every = [*reference.views, *(r for r in other if r is not None)]
         self._grouped = [v for v, r in enumerate(other) if r is not None]  # views that have groups
-        self._predictor = p = Predictor(self._run, wanted, every, self._impute or self._complete)
+        self._predictor = p = Predictor(self._run, chosen, every, self._impute or self._complete)
         self.batch, self.n_draws = p.batch, p.n_draws
-        numbers = [str(len(r.sizes)) for r in found.views]
+        numbers = [str(len(r.sizes)) for r in reference.views]
         clusters = enumerated(numbers)
         clusters = f"{clusters} cluster{'s' * (clusters != '1')}"
         if self._run.several:
             clusters = f"{counted(len(numbers), 'view')} with {clusters}"
         return (
-            f"{p.n_draws} of {counted(len(kept), 'kept draw')}, {clusters} (cycle {found.cycle}); their statistics "
+            f"{p.n_draws} of {counted(len(kept), 'kept draw')}, {clusters} (cycle {reference.cycle}); their statistics "
             f"take {p.n_bytes / 2**20:,.1f} MiB"
         )
 
@@ -93,7 +93,7 @@ class Forecast:
         result = self._predictor(rows)
         n_views = len(result.views) - len(self._grouped)
         in_groups, result.views = result.views[n_views:], result.views[:n_views]
-        p, some = self._predictor, result.imputed if self._complete else {}
+        p, cells = self._predictor, result.imputed if self._complete else {}
         beside = {}
         for number, view in zip(_numbers(result), result.views):
             beside |= dict(zip((f"cluster{number}", f"p_cluster{number}"), view.cluster()))
@@ -106,7 +106,7 @@ class Forecast:
         return Predictions(
             columns,
             result.log_density,
-            {name: (cell.rows, cell.fill) for name, cell in some.items()},
+            {name: (cell.rows, cell.fill) for name, cell in cells.items()},
             beside,
         )
 
@@ -135,7 +135,8 @@ class Imputed:
 
 @dataclass
 class InView:
-    """Of n rows: p_new (n,), p (n, R) probability of each representative cluster of a view; see the module."""
+    """Clusters of n rows in one view: p_new (n,) of a new cluster, p (n, R) of each representative cluster; see the
+    module."""
 
     p_new: np.ndarray
     p: np.ndarray
@@ -150,7 +151,7 @@ class InView:
 
 @dataclass
 class Result:
-    """Of n rows: log_density, log_density_sd (n,); see the module."""
+    """Predictions for n rows: log_density, log_density_sd (n,); see the module."""
 
     log_density: np.ndarray
     log_density_sd: np.ndarray
@@ -160,8 +161,8 @@ class Result:
 
 @dataclass
 class Cells:
-    """Of some rows, those of a view's columns; where blocks of them are partly missing, and what is to be predicted:
-    with the column of which atom it is, where only the rest is."""
+    """Cells of some rows in a view's columns: rows, partly missing blocks, and missing cells to predict, each with the
+    column of its atoms where only the rest is predicted."""
 
     rows: Rows
     partly: list[Pattern]
@@ -180,7 +181,7 @@ class Predictor:
     ):
         self.representatives, self.impute = views, impute
         self._which = run.data.latent.which
-        parts = {own.name for own in self._which.values()}
+        parts = {column.name for column in self._which.values()}
         self.columns = [c for c in run.columns if c.name not in parts]
         # labels in as few bytes as they need: the table is read once for all draws
         drawn = [replace(d, labels=[_small(z) for z in d.labels]) for _, d in run.states(wanted)]
@@ -261,11 +262,11 @@ class Predictor:
     ) -> Iterator[tuple[Pattern, Column | None]]:
         """The cells to predict. Of a column with atoms the rest is predicted where nobody knows which it is, not where
         it is an atom; the second of a pair is then the column of which it is."""
-        own = {column.name: column for column in view.components.categorical.columns}
+        columns = {column.name: column for column in view.components.categorical.columns}
         for p in patterns(view.components, rows):
             which = self._which.get(p.kind.members(p.column)[0].name)
             if which is not None:
-                which, name = own[which.name], p.kind.members(p.column)[0].name
+                which, name = columns[which.name], p.kind.members(p.column)[0].name
                 known = np.isin(p.rows, holes.get(name, ()))
                 p = replace(p, rows=p.rows[known], x=p.x[known])
             if len(p.rows):
@@ -273,7 +274,7 @@ class Predictor:
 
     def _home(self, column: Column) -> tuple[str, int]:
         """The table's column that a column is a part of, and where its averages begin among that one's."""
-        return next(((name, 2) for name, own in self._which.items() if own.name == column.name), (column.name, 0))
+        return next(((name, 2) for name, part in self._which.items() if part.name == column.name), (column.name, 0))
 
     def _holes(self, rows: Rows) -> dict[str, np.ndarray]:
         """Rows with a missing cell, by column; columns without any are left out."""
@@ -307,11 +308,12 @@ def _membership(r: Representative, draw: Draw) -> tuple[int, np.ndarray]:
 
 
 def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of numbers with averages (m, 2): of x - center and its square; of those with atoms (m, 2 + atoms + 1), where
-    these are of the rest alone, times its probability, which comes last, behind those of the atoms.
+    """Means and standard deviations of numbers from averages (m, 2) of x - center and its square. With atoms the
+    averages are (m, 2 + atoms + 1): the first two are of the rest alone, times its probability, which comes last, after
+    the atoms'.
 
-    On a log scale or in coordinates, in which a t has no mean: the number at the mean of the rest, which is the
-    geometric mean of logarithms, and how far one deviation goes beyond it.
+    On a log scale or in transformed coordinates, where a t has no mean: the number at the mean of the rest (on a log
+    scale the geometric mean), and the distance from it to one deviation beyond.
     """
     mean, square, *p = average.T
     if column.log or column.shape is not None:
@@ -327,8 +329,8 @@ def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _as_recorded(column: Column, average: np.ndarray) -> np.ndarray:
-    """Of the same averages: the atom that is more probable than every other value, else the mean of the rest, on a log
-    scale the geometric one, in coordinates the number at their mean; at the column's resolution."""
+    """Point predictions from the same averages: the atom that is more probable than every other value, else the mean of
+    the rest (geometric on a log scale; in coordinates the number at their mean), at the column's resolution."""
     mean, _, *p = average.T
     code = np.argmax(p, axis=0) if p else None
     y = (mean / np.maximum(p[-1], 1e-300) if p else mean) + column.center
@@ -370,7 +372,7 @@ def _columns(
 
 
 def _numbers(result: Result) -> list[str]:
-    """What the names of a view's columns end with."""
+    """Suffixes of the output columns of each view."""
     return [f"_{v}" for v in range(1, 1 + len(result.views))] if len(result.views) > 1 else [""]
 
 

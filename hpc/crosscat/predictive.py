@@ -46,7 +46,7 @@ class Pattern:
 
 
 def patterns(components: Components, rows: Rows, partly: bool = False) -> Iterator[Pattern]:
-    """Where rows lack cells, by column; `partly`: those alone that have others of the same block."""
+    """Patterns of missing cells of the rows, by column; `partly`: only rows with other cells of the same block."""
     for kind in components.kinds:
         for c in range(len(kind)):
             members = kind.members(c)
@@ -54,16 +54,16 @@ def patterns(components: Components, rows: Rows, partly: bool = False) -> Iterat
                 continue
             x = np.column_stack([getattr(rows, m.block)[:, m.index] for m in members])
             missing = np.column_stack([is_missing(rows, m) for m in members])
-            some = np.flatnonzero(missing.any(axis=1))
-            found, which = np.unique(missing[some], axis=0, return_inverse=True)
-            for i, lacking in enumerate(found):
-                at, seen = some[which.ravel() == i], np.flatnonzero(~lacking)
+            incomplete = np.flatnonzero(missing.any(axis=1))
+            kinds, which = np.unique(missing[incomplete], axis=0, return_inverse=True)
+            for i, lacking in enumerate(kinds):
+                at, seen = incomplete[which.ravel() == i], np.flatnonzero(~lacking)
                 if len(seen) or not partly:
                     yield Pattern(kind, c, at, seen, np.flatnonzero(lacking), x[np.ix_(at, seen)])
 
 
 def is_missing(rows: Rows, column: Column) -> np.ndarray:
-    """Which cells of a column are missing, bool (n,)."""
+    """Mask of the missing cells of a column, bool (n,)."""
     return column.is_missing(getattr(rows, column.block)[:, column.index])
 
 
@@ -93,8 +93,8 @@ class ViewPredictive:
         density = kernels.log_predictive(rows, self.tail) + self._log_cells(rows)
         partly = [p.rows for p in patterns(self.components, rows, partly=True)]
         if partly:  # by themselves, so that the other rows' last bits do not depend on them
-            some = np.unique(np.concatenate(partly))
-            density[some] = np.logaddexp.reduce(self.log_terms(rows.take(some)), axis=1)
+            incomplete = np.unique(np.concatenate(partly))
+            density[incomplete] = np.logaddexp.reduce(self.log_terms(rows.take(incomplete)), axis=1)
         return density
 
     def log_terms(self, rows: Rows, partly: Sequence[Pattern] | None = None) -> np.ndarray:
@@ -106,7 +106,7 @@ class ViewPredictive:
         return terms
 
     def averages(self, p: Pattern, weight: np.ndarray) -> list[np.ndarray]:
-        """Of each cell that the rows of `p` lack, sums over the clusters, weighted by (m, K + 1): of the probabilities
+        """Sums over the clusters, weighted by (m, K + 1), for each cell that the rows of `p` lack: of the probabilities
         of its levels (m, V), or of the first two moments about the column's center (m, 2)."""
         return self._laws[p.kind.name].averages(p.column, p.x, p.seen, p.lacking, weight)
 
@@ -116,13 +116,13 @@ class ViewPredictive:
 
     def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
         """See `Predictive.simulate`; `columns` are some of the view's."""
-        wanted, n = {column.name for column in columns}, len(given)
+        names, n = {column.name for column in columns}, len(given)
         drawn, ids = given.take(slice(None)), first_row + np.arange(n)
-        if not wanted:
+        if not names:
             return drawn
         cluster = pick_on_grid(self.log_terms(given), replace(stream, sub=CLUSTER).uniforms(ids))
         for p in patterns(self.components, given):
-            members = [(i, column) for i, column in p.members() if column.name in wanted]
+            members = [(i, column) for i, column in p.members() if column.name in names]
             if members:
                 law = self._laws[p.kind.name]
                 x = law.draw(p.column, p.x, p.seen, p.lacking, cluster[p.rows], stream, ids[p.rows])
@@ -157,13 +157,13 @@ class Predictive:
     def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
         """`given` with the missing cells of `columns` drawn from this distribution, given the observed cells of their
         row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
-        wanted = {column.name for column in columns}
+        names = {column.name for column in columns}
         drawn = given.take(slice(None))
         for v, view in enumerate(self.views):
-            own = [c for kind in view.components.kinds for c in kind.columns]
+            members = [c for kind in view.components.kinds for c in kind.columns]
             lane = replace(stream, chain=in_lane(stream.chain, v))
-            part = view.simulate(self.rows_of(v, given), [c for c in own if c.name in wanted], lane, first_row)
-            for c in own:
+            part = view.simulate(self.rows_of(v, given), [c for c in members if c.name in names], lane, first_row)
+            for c in members:
                 at = c.index if self._places is None else self._places[v][c.block][c.index]
                 getattr(drawn, c.block)[:, at] = getattr(part, c.block)[:, c.index]
         return drawn
@@ -174,7 +174,7 @@ class Predictive:
         return sum(view.together(self.rows_of(v, rows)) for v, view in enumerate(self.views)) / len(self.views)
 
     def dependent(self, columns: Sequence[Column]) -> np.ndarray:
-        """Whether two columns are in one view, so that one can tell something about the other; bool (C, C)."""
+        """True for pairs of columns in one view, where either is informative about the other; bool (C, C)."""
         home = {c.name: v for v, view in enumerate(self.views) for kind in view.components.kinds for c in kind.columns}
         at = np.array([home[column.name] for column in columns], np.intp)
         return at[:, None] == at

@@ -1,8 +1,8 @@
-"""What the kept draws of a mixture, or of a cross-categorization, are asked (`hpc.family.Asked`; docs/math.md 2.12).
+"""Questions to the kept draws of a mixture, or of a cross-categorization (`hpc.family.Asked`; docs/math.md 2.12).
 
-A draw is a product of views, a view a mixture over its columns. What is known of a row weighs a view's clusters, w_k
-times the probability of it in each; views that have no column of the question are left out. Draws are built from the
-labels that were kept and from passes over the table, which look at the columns in question alone.
+A draw is a product of views, a view a mixture over its columns. The known cells of a row reweight a view's clusters:
+w_k times the probability of these cells in each; views that have no column of the question are left out. Draws are
+built from the kept labels and from passes over the table that read only the columns in question.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class Asked:
         return [law for group in self._groups(names, some) for law in self._laws(group, names)]
 
     def _whole(self, names: Collection[str]) -> set[str]:
-        """With all columns of the blocks that some of them are in."""
+        """Names completed by all columns of the blocks that some of them are in."""
         blocks = {self.joint[name] for name in names if name in self.joint}
         return {*names, *(name for name, block in self.joint.items() if block in blocks)}
 
     def labelled(
         self, names: Collection[str], places: np.ndarray | None = None, some: slice = EVERY
     ) -> Iterator[DrawLaw]:
-        """The same one by one, with the clusters of training rows: of all, or of those at some places, ascending."""
+        """Draws one by one, with the clusters of training rows: of all, or of those at `places`, ascending."""
         names = self._whole(names)
         for group in self._groups(names, some):
             yield from self._laws(group, names, slice(None) if places is None else places)
@@ -86,8 +86,9 @@ class Asked:
         return (Completion(law, seed, copy) for copy, law in zip(copies, laws, strict=True))
 
     def left_out(self, known: Known, places: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Of training rows by their places, ascending, each left out of every draw by itself: log probability of what
-        is known of them, (n,), and the inverse of that of each column's given the others, (n, C), NaN: not known."""
+        """Leave-one-out log probabilities of the training rows at `places` (ascending) in every draw: of the known
+        cells, (n,), and the inverse of the probability of each column's cell given the others, (n, C), NaN where it is
+        not known."""
         from mpibayes.hpc.crosscat.left_out import LeftOut
 
         rows = self.modelled(places)
@@ -101,7 +102,7 @@ class Asked:
             yield sum(log_p), inverse
 
     def views(self, names: Sequence[str]) -> np.ndarray:
-        """Which view each of some columns is in, in every draw, (D, C)."""
+        """View of each of these columns in every draw, (D, C)."""
         place = {c.name: i for i, c in enumerate(self.columns)}
         at = [place[name] for name in names]
         found = {}
@@ -111,7 +112,7 @@ class Asked:
         return np.array([found[key] for key in self._wanted])
 
     def partition(self) -> list[np.ndarray]:
-        """Of each view of the report, the cluster of every training row as it is numbered there, int64 (N,)."""
+        """Cluster of every training row in each view of the report, numbered as there, int64 (N,)."""
         from mpibayes.hpc.crosscat.representative import representatives
 
         return [r.labels + 1 for r in representatives(self.run, self.run.kept()).views]
@@ -126,7 +127,7 @@ class Asked:
         return self.training_numbers()[places], n
 
     def training_numbers(self) -> np.ndarray:
-        """Of the training rows, in the table, from 0, int64 (N,)."""
+        """Row numbers of the training rows in the table, from 0, int64 (N,)."""
         rows = self.run.data.training_rows
         return np.arange(self.n_rows) if rows is None else rows
 
@@ -182,8 +183,8 @@ def _small(z: np.ndarray) -> np.ndarray:
 
 
 class Given(NamedTuple):
-    """What a view makes of what is known of rows: weight (n, K + 1), the probabilities of its clusters, and last of a
-    new one; known: what is known of columns in blocks, which in a cluster still depend on each other."""
+    """Clusters of a view given the known cells of rows: weight (n, K + 1), the probabilities of its clusters, a new one
+    last; known: the known cells of columns in blocks, which depend on each other even within a cluster."""
 
     weight: np.ndarray
     known: Known
@@ -247,7 +248,7 @@ class DrawLaw:
         return np.ascontiguousarray(np.exp(self.view_of(events.column.name)[1].log_masses(events)).T)
 
     def weight(self, name: str) -> np.ndarray:
-        """Of the clusters of a column's view, and of a new one, (K + 1,)."""
+        """Weights of the clusters of a column's view, and of a new one, (K + 1,)."""
         return np.exp(self.view_of(name)[1].log_weight)
 
     def averaged(self, events: Events, state: Sequence[Given], masses: np.ndarray) -> np.ndarray:
@@ -260,7 +261,7 @@ class DrawLaw:
         return weight @ masses
 
     def view_of(self, name: str) -> tuple[int, ViewLaw]:
-        """Which of `views` has a column, and that view."""
+        """Find the view of a column: its number in `views`, and the view."""
         return next((i, view) for i, view in enumerate(self.views) if name in view.names)
 
     def simulate(self, known: Known, wanted: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:

@@ -56,12 +56,12 @@ class Representative:
 
     @property
     def slight(self) -> bool:
-        """Whether its view groups no columns, or no rows."""
+        """True if its view groups no columns, or no rows."""
         return len(self.of.names) == 1 or len(self.sizes) == 1
 
     @property
     def losses(self) -> np.ndarray:
-        """Of all draws compared, (D',)."""
+        """Expected loss of each draw compared, (D',)."""
         return self.compared.distances.mean(axis=1)
 
 
@@ -79,13 +79,15 @@ class Representatives:
 
 
 def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Representatives:
-    """Of at most COMPARED kept draws, evenly spaced in each chain, those with the least expected variation of
-    information to them all among those of a typical number of clusters: of the columns, and of the rows of each view.
-    Ties go to the earlier draw. The traces have to be read."""
+    """Representative draws of a run: of at most COMPARED kept draws, evenly spaced in each chain, the one with the
+    least expected variation of information to them all among those with a typical number of clusters.
+
+    There is one for the columns, and one for the rows of each view. Ties go to the earlier draw. The traces have to be
+    read."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), FEWEST)
-    wanted = [pair for some in by_chain for pair in evenly(some, share)]
-    columns = _columns(run, wanted) if run.several else None
+    compared = [pair for of_chain in by_chain for pair in evenly(of_chain, share)]
+    columns = _columns(run, compared) if run.several else None
     best, among = 0, None
     if columns is not None:
         best, among = _chosen(columns, _counts(columns.labels), _printed(run, "n_views"))
@@ -93,16 +95,18 @@ def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Represen
     rows = _rows(run.n_rows)
     labels: list[list[np.ndarray]] = [[] for _ in chosen]
     counts: list[list[int]] = [[] for _ in chosen]
-    for _, draw in run.states(wanted):
-        for own, found, n in zip(chosen, labels, counts):
-            z = draw.labels[own.nearest_view(draw)]
-            found.append(z[rows].astype(np.int32))
+    for _, draw in run.states(compared):
+        for view, of_view, n in zip(chosen, labels, counts):
+            z = draw.labels[view.nearest_view(draw)]
+            of_view.append(z[rows].astype(np.int32))
             n.append(int(z.max()) + 1)
     printed = None if run.several else _printed(run, "n_clusters")
-    views = [_of_view(own, wanted, found, np.array(n), printed) for own, found, n in zip(chosen, labels, counts)]
+    views = [
+        _of_view(view, compared, of_view, np.array(n), printed) for view, of_view, n in zip(chosen, labels, counts)
+    ]
     if columns is None:
         return Representatives(views, views[0].chain, views[0].cycle, 0.0, None)
-    return Representatives(views, *wanted[best], float(columns.distances[best].mean()), columns, among)
+    return Representatives(views, *compared[best], float(columns.distances[best].mean()), columns, among)
 
 
 def _printed(run: Posterior, name: str) -> tuple[float, float] | None:
@@ -141,8 +145,8 @@ def _rows(n_rows: int) -> np.ndarray:
 
 def _columns(run: Posterior, wanted: Sequence[tuple[int, int]]) -> Compared:
     """The views of these draws as partitions of the columns."""
-    found = np.array([draw.view_of for _, draw in run.states(wanted)])
-    return Compared(*np.array(wanted).T, found, variations(found))
+    view_of = np.array([draw.view_of for _, draw in run.states(wanted)])
+    return Compared(*np.array(wanted).T, view_of, variations(view_of))
 
 
 def _in_order(run: Posterior, view_of: np.ndarray) -> list[OfColumns]:

@@ -37,12 +37,12 @@ def row_clusters(run: Posterior, groups: int | None = None) -> tuple[Representat
     """
     run.read_traces()  # which say what belongs to the burn-in
     kept = run.require_kept()
-    found = representatives(run, kept)
-    every, at = with_groups(run, kept, found.views, groups)
+    partitions = representatives(run, kept)
+    every, at = with_groups(run, kept, partitions.views, groups)
     trained = _trained(run, kept, every)
     others = run.data.heldout
     if others is None:
-        return found, _beside([RowClusters(cluster, p, run.held_out) for cluster, p in trained], at)
+        return partitions, _beside([RowClusters(cluster, p, run.held_out) for cluster, p in trained], at)
     assign = _predictor(run, kept, every)
     starts = range(0, len(others), assign.batch)
     parts = [_assigned(assign, _held_out(run, i, min(i + assign.batch, len(others)))) for i in starts]
@@ -50,7 +50,7 @@ def row_clusters(run: Posterior, groups: int | None = None) -> tuple[Representat
     for v, of_trained in enumerate(trained):
         rest = (np.concatenate(values) for values in zip(*(part[v] for part in parts)))
         views.append(RowClusters(*map(run.of_all_rows, of_trained, rest), run.held_out))
-    return found, _beside(views, at)
+    return partitions, _beside(views, at)
 
 
 def with_groups(
@@ -82,10 +82,10 @@ def clusters_of(
     n = 0
     for rows in batches:
         for start in range(0, len(rows), assign.batch):
-            some = rows.take(slice(start, start + assign.batch))
-            found = _assigned(assign, run.data.as_modelled(some, n + np.arange(len(some)), OF_NEW_ROWS))
-            yield named(found[: len(at)], [None if i is None else found[i][0] for i in at])
-            n += len(some)
+            batch = rows.take(slice(start, start + assign.batch))
+            assigned = _assigned(assign, run.data.as_modelled(batch, n + np.arange(len(batch)), OF_NEW_ROWS))
+            yield named(assigned[: len(at)], [None if i is None else assigned[i][0] for i in at])
+            n += len(batch)
 
 
 def _trained(run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative]) -> list[Assigned]:
@@ -107,7 +107,7 @@ def _predictor(
 
 
 def _held_out(run: Posterior, start: int, stop: int) -> Rows:
-    """Some held-out rows as they are modelled: without cells, where the prior was sampled."""
+    """Held-out rows as they are modelled: without cells, where the prior was sampled."""
     return run.data.heldout_of(start, stop) if run.likelihood else Rows.empty((), stop - start)
 
 

@@ -1,4 +1,4 @@
-"""What holds between the keys of the configuration of a mixture or a cross-categorization, and with the table."""
+"""Rules between the keys of the configuration of a mixture or a cross-categorization, and between keys and table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpibayes.text import counted, import_again
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
     _block_rules(named["blocks"], named["columns"], report)
     if "run" in sections and sections["run"].until == "settled" and sections["run"].chains == 1:
         report.add(("run", "until"), '"settled" compares chains; set run.chains = 2 or more, or run.until = "cycles"')
@@ -41,7 +41,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, table.Column], report: Report) -> None:
-    """Reports priors, blocks and strata that do not fit the table's columns."""
+    """Report priors, blocks and strata that do not fit the table's columns."""
     _check_priors(config, columns, report)
     _check_blocks(config, columns, report)
     _check_strata(config, columns, report)
@@ -167,14 +167,14 @@ def _check_priors(config: Config, by_name: Mapping[str, table.Column], report: R
         key, column = ("columns", name), by_name.get(name)
         if settings.prior is None or column is None:
             continue
-        wanted = next(kind for kind in PRIORS.values() if column.kind in table_kinds(kind))
+        fitting = next(kind for kind in PRIORS.values() if column.kind in table_kinds(kind))
         given = PRIORS[type(settings.prior)]
-        if given is not wanted:
+        if given is not fitting:
             got = shown(settings.prior.model_dump())
-            what = f"got {got}, but the column is {column.kind}; expected {prior_words(wanted)}"
+            what = f"got {got}, but the column is {column.kind}; expected {prior_words(fitting)}"
             report.add((*key, "prior"), f"{what}, or {import_again(name, table_kinds(given)[0])}")
             continue
-        by_level = {key.name for form in wanted.prior_forms for key in form if key.by_level}
+        by_level = {key.name for form in fitting.prior_forms for key in form if key.by_level}
         for numbers in (getattr(settings.prior, key) for key in type(settings.prior).model_fields if key in by_level):
             if len(numbers) != len(column.levels):
                 n, levels = len(numbers), list(column.levels)

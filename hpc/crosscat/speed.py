@@ -14,7 +14,7 @@ TYPICAL_NETWORK = Network("2 us, 20 GB/s", 2e-6, 20e9)
 
 @dataclass
 class Timing:
-    """What a few cycles on a sample measured."""
+    """Measurements of a few cycles on a sample."""
 
     n_rows: int  # of the sample
     n_shards: int

@@ -1,4 +1,4 @@
-"""What the ranks exchange in a cycle: the partition, and what is drawn given it."""
+"""State that the ranks exchange in a cycle: the partition, and the draws given it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Partition:
 
 @dataclass
 class Weights:
-    """What root draws of the Pitman-Yor process."""
+    """Root's draws of the Pitman-Yor process."""
 
     concentration: float
     discount: float
@@ -40,7 +40,8 @@ class Weights:
 
 @dataclass
 class Shared:
-    """What every rank needs for a cycle: hyperparameters, and weights and parameters of the instantiated clusters."""
+    """State that every rank needs for a cycle: hyperparameters, and weights and parameters of the instantiated
+    clusters."""
 
     hyper: Hyper
     anchor: np.ndarray  # (K1,) uint64, anchor priorities of the instantiated clusters
@@ -57,7 +58,7 @@ def exchange(
     columns: Mapping[str, np.ndarray],
     parameters: Parameters,
 ) -> tuple[Weights, Hyper, Parameters]:
-    """Everybody's draws on every rank: a broadcast, and one message a rank for each kind of column.
+    """Share all draws with every rank: a broadcast, and one message a rank for each kind of column.
 
     n_kept: K1, instantiated clusters; n_tails: how many tails have a weight of their own. weights: root's. columns,
     parameters: hyperparameters and parameters of this rank's columns.

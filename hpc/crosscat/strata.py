@@ -42,11 +42,11 @@ def chosen(comm: Communicator, data: Data, settings: Settings, by: str, chain: i
 
 def _by_clusters(comm: Communicator, data: Data, settings: Settings, chain: int) -> StrataOf:
     """The cluster of the pilot that suits a row best; rows that suit none, best left alone, are one more stratum."""
-    found = on_root(comm, lambda: _pilot(data, settings, chain), share=False, what="run the pilot of the strata")
-    found = broadcast_arrays(comm, found)
-    hyper = Hyper(**{f.name: found.pop(f.name) for f in fields(Hyper)})
+    arrays = on_root(comm, lambda: _pilot(data, settings, chain), share=False, what="run the pilot of the strata")
+    arrays = broadcast_arrays(comm, arrays)
+    hyper = Hyper(**{f.name: arrays.pop(f.name) for f in fields(Hyper)})
     hyper = replace(hyper, concentration=float(hyper.concentration), discount=float(hyper.discount))
-    tail = collapsed_clusters(Components(data.columns, settings.priors, settings.blocks), hyper, Statistics(**found))
+    tail = collapsed_clusters(Components(data.columns, settings.priors, settings.blocks), hyper, Statistics(**arrays))
 
     def strata_of(start: int, stop: int) -> np.ndarray:
         strata = np.empty(stop - start, np.int32)

@@ -10,10 +10,12 @@ import numpy as np
 
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.pruning import Pruning
 from mpibayes.hpc.crosscat.state import Shared
 from mpibayes.hpc.crosscat.sync import Changes, Counts
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import pruning as pruned
 from mpibayes.kernels.mixture.counts import recount
 
 WIDTH = 16  # clusters in a tile of the kernels; arrays over clusters are padded to a multiple of it
@@ -48,7 +50,7 @@ class Step:
     """A view's cycle as all shards have it in common, and what becomes of it on this rank.
 
     private (K,) bool and owner (K,) are of the clusters that the shards' labels name on entry, `counts` theirs.
-    collapsed: the shards that have a tail.
+    collapsed: the shards that have a tail. pruning: of the view's cells on this rank.
     """
 
     shared: Shared
@@ -60,6 +62,7 @@ class Step:
     collapsed: Sequence[int]
     sweeps: int
     key: Mapping[str, int]
+    pruning: Pruning
 
     def __post_init__(self):
         self.changes = Changes(self.components, len(self.kept))
@@ -77,14 +80,38 @@ class Step:
         order = local_order(np.zeros(len(self.kept), bool), self.shared.anchor)
         return order, instantiated(self.shared, order, 0)
 
+    @cached_property
+    def similar(self) -> np.ndarray:
+        """Instantiated clusters in an order for bounds, (K1,)."""
+        return self.pruning.similar(self.shared)
+
+    @cached_property
+    def bounds(self) -> pruned.Bounds | None:
+        """Of `free_of_owners`; None where it is swept in full."""
+        if not self.pruning.worthwhile(len(self.kept), self.sweeps * self.pruning.rows_but_for(self.collapsed)):
+            return None
+        return self.pruning.bounds(self.similar, *self.free_of_owners, self.prior)
+
+    def survivors(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw: kernels.Instantiated):
+        """Scores beside a tail, for rows whose labels are z in the shard's order; None where it is swept in full."""
+        if not self.pruning.worthwhile(len(order), self.sweeps * len(shard)):
+            return None
+        bounds = self.pruning.bounds(self.similar, order, draw, self.prior)
+        if bounds is None:
+            return None
+        seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]
+        of = shard.rows, z, shard.start, seed, cycle, chain, draw, bounds
+        return pruned.survivors(*of, self.pruning.bins(shard), self.prior)
+
     def anchors(self, shard: Shard, z: np.ndarray) -> np.ndarray:
-        """Which rows of a shard with labels z are anchors, (n,) bool: they stay where they are, in the subsample."""
+        """Mask of the anchors among the rows of a shard with labels z, (n,) bool: they stay where they are, in the
+        subsample."""
         anchor = np.full(len(self.private), kernels.UNANCHORED, np.uint64)
         anchor[self.kept] = np.where(self.owner[self.kept] == shard.index, kernels.UNANCHORED, self.shared.anchor)
         return (z >= 0) & (kernels.priorities(shard.start, len(shard), **self.key) == anchor[np.maximum(z, 0)])
 
     def has_room(self, shard: Shard) -> bool:
-        """Whether a row of the shard that is in no cluster has one to go to."""
+        """True if a row of the shard that is in no cluster can join one."""
         return shard.index in self.opened or len(self.kept) > 0
 
     def run(self, shard: Shard, before: np.ndarray, steps=None) -> np.ndarray:
@@ -113,7 +140,7 @@ class Step:
             to_local[mine] = base + np.arange(len(mine))
             tail = self._tail(shard, before, mine)
         z = _renamed(before, to_local)
-        self.moved += self._sweep(shard, z, draw, tail, steps)
+        self.moved += self._sweep(shard, z, order, draw, tail, steps)
 
         occupied = np.flatnonzero(tail.size[: tail.n_slots]) if tail is not None else np.zeros(0, np.int64)
         to_next = np.full(base + (tail.n_slots if tail is not None else 0), -1, np.int32)
@@ -135,15 +162,20 @@ class Step:
         tail.load(Statistics(*kernels.accumulate(shard.rows, z, len(mine), self.prior.offsets, relabel=slot)))
         return tail
 
-    def _sweep(self, shard: Shard, z: np.ndarray, draw: kernels.Instantiated | None, tail, steps) -> int:
+    def _sweep(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw, tail, steps) -> int:
         seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]
         rows = shard.rows, z, shard.start, seed, cycle
         if steps is not None:
             return kernels.sweep(*rows, 0, chain, draw, tail, self.prior, False, *steps)
-        return sum(kernels.sweep(*rows, sweep, chain, draw, tail, self.prior) for sweep in range(self.sweeps))
+        if draw and not tail and draw is self.free_of_owners[1] and self.bounds is not None:
+            more = chain, draw, self.bounds, self.pruning.bins(shard), self.prior
+            return sum(pruned.sweep(*rows, sweep, *more) for sweep in range(self.sweeps))
+        known = self.survivors(shard, z, order, draw) if draw and tail else None
+        more = chain, draw, tail, self.prior
+        return sum(kernels.sweep(*rows, sweep, *more, survivors=known) for sweep in range(self.sweeps))
 
     def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, mine, next_of_slot, n_opened: int) -> None:
-        """What the rows that changed do to the counts. A tail's cluster that was there before has kept its slot."""
+        """Apply the changed rows to the counts. A tail cluster that existed before the step keeps its slot."""
         n_1, changes = len(self.kept), self.changes
         name = np.full(len(self.private), -1, np.int32)
         name[self.kept] = np.arange(n_1)

@@ -45,13 +45,13 @@ class Counts(namedtuple("Arrays", [array.name for array in COUNTS])):
         return cls(np.zeros(n_clusters, np.int64), *arrays)
 
     def of_wire(self, wire: type) -> list[np.ndarray]:
-        """Those that are added up as integers of one type."""
+        """Arrays that are summed as integers of one type."""
         return [array for of, array in zip(COUNTS, self) if of.wire is wire]
 
 
 class Changes:
-    """What the rows of this rank's shards do to a view's counts in a cycle: to those of the instantiated clusters, and
-    of the clusters that the tails leave behind."""
+    """Changes of a view's counts in a cycle from the rows of this rank's shards: in the instantiated clusters, and in
+    the clusters that the tails leave behind."""
 
     def __init__(self, components: Components, n_kept: int):
         self.kept = Counts.zeros(components, n_kept)
@@ -59,7 +59,7 @@ class Changes:
         self.bound = 0  # no entry's absolute value is greater
 
     def after(self, first: Mapping[int, int], n_labels: int) -> Counts:
-        """Those of all clusters after the cycle. first: by shard, the number of the first cluster of its tail."""
+        """Changes of all clusters after the cycle. first: by shard, the number of the first cluster of its tail."""
         change = Counts(*(np.zeros((*a.shape[:-1], n_labels), a.dtype) for a in self.kept))
         for whole, part in zip(change, self.kept):
             whole[..., : part.shape[-1]] = part
@@ -138,7 +138,7 @@ def total_statistics(
 def statistics(
     comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Statistics:
-    """The same on every rank. Collective."""
+    """Statistics on every rank. Collective."""
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
     add_up(comm, [total])
@@ -156,7 +156,7 @@ class Moments:
         self.length = sum(self._lengths)
 
     def of(self, rows, z: np.ndarray, k: int) -> list[np.ndarray]:
-        """Of the rows of one shard, flat."""
+        """Moments of the rows of one shard, flat."""
         if not self.length:
             return []
         measured = rows.only([stored for kind in INEXACT for stored in kind.stored])

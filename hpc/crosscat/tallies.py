@@ -1,4 +1,4 @@
-"""What the cells of some columns come to in the clusters of partitions of the rows, by passes over the table."""
+"""Counts and sums of columns' cells in the clusters of partitions of the rows, by passes over the table."""
 
 from __future__ import annotations
 

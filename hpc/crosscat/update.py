@@ -1,4 +1,4 @@
-"""What changes between two syncs besides labels (docs/math.md 2.1, steps 1 to 5; 2.3).
+"""Updates between two syncs of everything but the labels (docs/math.md 2.1, steps 1 to 5; 2.3).
 
 The order is part of the algorithm: hyperparameters are drawn with weights and parameters integrated out, then weights,
 then parameters. Concentration, discount and weights are drawn by root; every column's hyperparameters and parameters by

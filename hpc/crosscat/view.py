@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from mpibayes.hpc.crosscat import update as global_update
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Ledger, Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
+from mpibayes.hpc.crosscat.pruning import Pruning
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.crosscat.state import Partition
 from mpibayes.hpc.crosscat.sweep import Step
@@ -30,7 +32,7 @@ from mpibayes.hpc.parallel.streams import in_lane
 
 @dataclass(frozen=True)
 class Settings:
-    """What the law of the chain depends on, besides the data."""
+    """Settings of the chain's law, besides the data."""
 
     seed: int = 0
     shards: int | None = None  # None: the default for the number of rows
@@ -85,7 +87,7 @@ class View:
         self._log_base = self._sum_log_base()
 
     def key(self, cycle: int) -> dict[str, int]:
-        """What names the view's random streams of a cycle, but for their purpose."""
+        """Key of the view's random streams in a cycle, without their purpose."""
         return {"seed": self.settings.seed, "cycle": cycle, "chain": self.lane}
 
     def labelled(self) -> list[tuple[object, np.ndarray]]:
@@ -103,8 +105,13 @@ class View:
         s = self.settings
         return Step(
             shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components,
-            collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key,
+            collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key, self.pruning,
         )  # fmt: skip
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        """What bounds of scores need of the cells, for as long as the view has its columns."""
+        return Pruning(self.shards, self.components.categorical.offsets)
 
     def owners(self, cycle: int) -> np.ndarray:
         """The shard that owns each cluster in a cycle, (K,) int64."""

@@ -93,8 +93,8 @@ class ViewLaw:
         return next((block for block in self.blocks if name in block.names), None)
 
     def _tables(self, known: Known, given: Known | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each column that something is known of: log probabilities of its events, and of nothing, (U + 1, K + 1),
-        and which of them each row has; and of each block those of each row."""
+        """Log probability tables of the known cells. For each column outside blocks: log probabilities of its events,
+        and of no event, (U + 1, K + 1), and the event of each row; for each block: those of each row."""
         blocks, single = [b for b in self.blocks if b.knows(known)], self.names.difference(self.in_blocks)
         found = [(b.given(known, given), np.arange(known.n_rows)) for b in blocks]
         for name, (events, which) in known.of.items():
@@ -147,7 +147,7 @@ class ViewLaw:
         return np.where(which < len(events), found, np.nan)
 
     def _log_levels(self, name: str, events: Events) -> np.ndarray:
-        """Of a categorical column, or of the atoms of another one."""
+        """Log probabilities of events of a categorical column, or of the atoms of another one."""
         kind, c = self.place[name]
         total, rows = self.level_totals[c], slice(kind.offsets[c], kind.missing_rows[c])
         beta, levels = self.pseudo_counts[rows, None], self.statistics.levels[rows]
@@ -166,7 +166,7 @@ class ViewLaw:
 
     @cached_property
     def pseudo_counts(self) -> np.ndarray:
-        """Of every level, and 0 where missing cells are counted, (L,)."""
+        """Pseudo-counts of every level, and 0 where missing cells are counted, (L,)."""
         return self.components.categorical.pseudo_counts(self.hyper.dirichlet)
 
     @cached_property
@@ -242,7 +242,7 @@ class ViewLaw:
         )
 
     def column_number(self, name: str) -> int:
-        """Of a column, among those here."""
+        """Number of a column in this view."""
         return self.order.index(name)
 
     def simulate(self, known: Known, wanted: set[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -261,7 +261,7 @@ class ViewLaw:
         return found
 
     def columns_of(self, name: str) -> tuple[str, str | None]:
-        """What a column of the table is modelled by: a column by its name, and that of its atoms."""
+        """Columns that model a column of the table: its own name, and the column of its atoms, or None."""
         return name, self._which.get(name)
 
 

@@ -20,18 +20,18 @@ def draw_within(
 ) -> np.ndarray:
     """Recorded values (n,) of a column, level codes or numbers, one of each row's event; NaN where nothing is known.
     which, cluster, ids (n,): the row's event, its cluster, its number in the stream."""
-    column, found = events.column, np.full(len(which), np.nan)
+    column, values = events.column, np.full(len(which), np.nan)
     seen = np.flatnonzero(which < len(events))
     event, k = which[seen], cluster[seen]
     if column.levels and events.sets is None:
-        found[seen] = events.codes[event]
-        return found
+        values[seen] = events.codes[event]
+        return values
     single = not column.levels and events.sets is None
     if single:
         atoms = np.array([*column.atoms, np.nan])
         middle = 0.5 * (events.low[event] + events.high[event])
-        found[seen] = np.where(events.codes[event] >= 0, atoms[events.codes[event]], middle)
-        return found
+        values[seen] = np.where(events.codes[event] >= 0, atoms[events.codes[event]], middle)
+        return values
     named = (ids[seen], view.column_number(column.name))
     u, v = (_uniforms(stream, sub, *named) for sub in (PART, PLACE))
     # one event, of a set and, for numbers, a range
@@ -42,11 +42,11 @@ def draw_within(
     p = np.exp(np.concatenate([view.log_masses(part)[:, k] for part in parts]))
     at = (np.cumsum(p, axis=0)[:-1] <= u * p.sum(axis=0)).sum(axis=0)
     if column.levels:
-        found[seen] = codes[at]
-        return found
+        values[seen] = codes[at]
+        return values
     atoms = np.array([*(column.atoms[code] for code in codes), np.nan])
-    found[seen] = np.where(at < len(codes), atoms[at], _in_range(view, events, k, v))
-    return found
+    values[seen] = np.where(at < len(codes), atoms[at], _in_range(view, events, k, v))
+    return values
 
 
 def _only(events: Events, codes: list[int]) -> Events:

@@ -32,7 +32,7 @@ class Cells:
         return x
 
     def in_single_precision(self, rows: Rows) -> np.ndarray:
-        """The same, for the chain, which has them as float32. DataError for those that float32 cannot hold."""
+        """Cells as float32, for the chain. DataError for cells that float32 cannot hold."""
         x = self.of(rows)
         huge = np.abs(x) > np.finfo(np.float32).max
         if huge.any():

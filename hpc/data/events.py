@@ -1,8 +1,8 @@
-"""What is known of the cells of some rows: of each column a few different events, and which of them each row has.
+"""Known cells of some rows: a few different events for each column, and the event of each row.
 
-An event is about a value as it was recorded: one of some levels, one of some atoms, or a number between two bounds. A
-number that was recorded in steps stands for its cell, so that events have probabilities; where a column has no step, a
-single number is an event of no width, and what it has is a density.
+An event is about a recorded value: one of some levels, one of some atoms, or a number between two bounds. A number that
+was recorded in steps stands for its cell, so that events have probabilities; in a column without a step, a single
+number is an event of no width, which has a density.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Events:
         return len(self.codes)
 
     def take(self, index: np.ndarray) -> Events:
-        """Some of the events."""
+        """Select some of the events."""
         sets = None if self.sets is None else self.sets[index]
         low, high = (a[index] if len(a) else a for a in (self.low, self.high))
         return Events(self.column, self.codes[index], sets, low, high)
@@ -43,19 +43,20 @@ class Events:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of n rows: by the name of a column its events, and which of them each row has, (n,) intp; the
-    number of events stands for nothing."""
+    """Known cells of n rows: by the name of a column its events, and the event of each row, (n,) intp; the number of
+    events stands for an unknown cell."""
 
     n_rows: int
     of: Mapping[str, tuple[Events, np.ndarray]]
 
     def take(self, index: np.ndarray | slice) -> Known:
-        """Some of the rows."""
+        """Known cells of some rows."""
         taken = {name: (events, which[index]) for name, (events, which) in self.of.items()}
         return Known(len(np.zeros(self.n_rows, np.int8)[index]), taken)
 
     def block(self, rows: slice) -> Known:
-        """Some consecutive rows, without events that none of them has where there are more events than rows."""
+        """Known cells of consecutive rows; where there are more events than rows, without events that none of them
+        has."""
         taken = self.take(rows)
         of = {}
         for name, (events, which) in taken.of.items():
@@ -70,7 +71,7 @@ class Known:
         return Known(taken.n_rows, of)
 
     def only(self, names: Sequence[str]) -> Known:
-        """Some of the columns, as far as they are there."""
+        """Known cells of these columns, as far as there are any."""
         return Known(self.n_rows, {name: self.of[name] for name in names if name in self.of})
 
     def without(self, names: Sequence[str]) -> Known:
@@ -78,19 +79,19 @@ class Known:
         return Known(self.n_rows, {name: of for name, of in self.of.items() if name not in set(names)})
 
     def join(self, other: Known) -> Known:
-        """What is known of other columns of the same rows; of one row it holds for all."""
+        """Add the known cells of other columns of the same rows; those of a single row hold for all."""
         n = max(self.n_rows, other.n_rows)
         return Known(n, {**self.repeat(n).of, **other.repeat(n).of})
 
     def repeat(self, n: int) -> Known:
-        """The same for n rows, of one row."""
+        """Known cells of n rows, from those of one row."""
         if self.n_rows == n:
             return self
         return Known(n, {name: (events, np.repeat(which, n)) for name, (events, which) in self.of.items()})
 
 
 def known_of(rows: Rows, columns: Sequence[Column]) -> Known:
-    """What recorded rows say of some of their columns."""
+    """Known cells of recorded rows in some of their columns."""
     of = {}
     for column in columns:
         x = getattr(rows, column.block)[:, column.index]
@@ -119,7 +120,7 @@ def of_values(column: Column, values: np.ndarray) -> Events:
 
 
 def of_range(column: Column, low: float, high: float) -> Events:
-    """One event: a recorded number from low to high, both among them. Raises ValueError where there is none."""
+    """One event: a recorded number from low to high, both included. Raises ValueError if there is none."""
     if not low <= high:
         raise ValueError(f"{low:g} is above {high:g}")
     atoms = np.array(column.atoms)
@@ -136,5 +137,5 @@ def of_levels(column: Column, codes: Sequence[int]) -> Events:
 
 
 def everyone(events: Mapping[str, Events]) -> Known:
-    """One row of which these hold, each of one event."""
+    """Known cells of one row, from one event of each column."""
     return Known(1, {name: (e, np.zeros(1, np.intp)) for name, e in events.items()})

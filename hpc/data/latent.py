@@ -69,7 +69,7 @@ class Latent:
             added.append(Column(name, "categorical", "codes8", self._first + i, levels, c.n_missing, part_of=c.name))
         self.widths = {c.name: c.resolution for c in self._reals if c.resolution}  # of cells that have a probability
         # by a column's name, the one of which atom it is
-        self.which = {c.name: own for c, own in zip((c for c in self._reals if c.atoms), added)}
+        self.which = {c.name: column for c, column in zip((c for c in self._reals if c.atoms), added)}
         latent = {c.name: c if c.name in joint else _on_its_scale(c) for c in self._reals}
         self.columns = (*(latent.get(c.name, c) for c in stored), *added)
 
@@ -86,7 +86,7 @@ class Latent:
         return Rows(np.column_stack([rows.codes8, codes]), rows.codes16, reals, rows.tallies)
 
     def _shift(self, column: Column, numbers: np.ndarray, of: int) -> np.ndarray:
-        """Of the latent numbers, from the middle of their cells."""
+        """Shifts of the latent numbers from the middle of their cells."""
         u = Stream(self._seed, Purpose.RECORDED, cycle=0, chain=of, sub=key_of(column.name)).uniforms(numbers)
         return column.resolution * (u - 0.5)
 
@@ -96,7 +96,7 @@ class Latent:
             return rows
         reals = rows.reals.copy()
         for c in self._reals:
-            own = self.which.get(c.name)
-            code = None if own is None else rows.codes8[:, own.index]
+            atoms = self.which.get(c.name)
+            code = None if atoms is None else rows.codes8[:, atoms.index]
             reals[:, c.index] = recording.recorded(c, code, rows.reals[:, c.index])
         return Rows(np.ascontiguousarray(rows.codes8[:, : self._first]), rows.codes16, reals, rows.tallies)

@@ -96,16 +96,16 @@ class Carve:
 def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path, names: Collection[str]) -> None:
     """DataError if a row has some cells of one of the blocks `names` and lacks others. pieces: (number of the first
     row, carved rows) of the table or file at `path`."""
-    found: dict[str, list] = {}  # rows, first row, columns missing there, missing cells by column
+    partial: dict[str, list] = {}  # rows, first row, columns missing there, missing cells by column
     for start, rows in pieces:
         for name, mask in carve.partly_missing(rows).items():
             partly = np.flatnonzero(mask.any(axis=1))
             if name in names and len(partly):
-                entry = found.setdefault(name, [0, start + int(partly[0]), mask[partly[0]], 0])
+                entry = partial.setdefault(name, [0, start + int(partly[0]), mask[partly[0]], 0])
                 entry[0] += len(partly)
                 entry[3] = entry[3] + mask.sum(axis=0)
     problems = []
-    for name, (n, first, mask, cells) in found.items():
+    for name, (n, first, mask, cells) in partial.items():
         columns = carve.blocks[name]
         lacking = ", ".join(c for c, missing in zip(columns, mask) if missing)
         each = ", ".join(f"{c} in {k:,}" for c, k in zip(columns, cells.tolist()) if k)
@@ -114,7 +114,7 @@ def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path,
             f"first is row {first + 1:,}, which lacks {lacking}. Missing in such rows: {each}"
         )
     if problems:
-        sections = " and ".join(f"[blocks.{name}]" for name in found)
+        sections = " and ".join(f"[blocks.{name}]" for name in partial)
         raise DataError(
             f"{path}: a row has to have all cells of a block or none. Take columns that are often missing out of "
             f"{sections}, so that they are modelled one by one, or impute their cells",
@@ -123,15 +123,16 @@ def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path,
 
 
 def heldout_rows(n_rows: int, fraction: float) -> np.ndarray:
-    """Which rows a fraction keeps out of training, ascending int64; whatever the seed, so that runs compare."""
+    """Row numbers that a fraction keeps out of training, ascending int64; the same for every seed, so that runs
+    compare."""
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
     order = generator(0, Purpose.HELDOUT).permutation(n_rows)
     return np.sort(order[:n])
 
 
 def heldout_cells(names: Sequence[str], numbers: np.ndarray, fraction: float) -> np.ndarray:
-    """Which cells of these columns and rows, by their numbers in the table, a fraction keeps out of training, bool
-    (n, D); each by itself, whatever the seed, the other columns and the other rows, so that runs compare."""
+    """Mask of the cells that a fraction keeps out of training, for these columns and rows (numbers in the table), bool
+    (n, D); each cell independently of the seed, the other columns and the other rows, so that runs compare."""
     chosen = [Stream(0, Purpose.HELDOUT, 0, sub=key_of(name)).uniforms(numbers) < fraction for name in names]
     return np.stack(chosen, axis=1) if chosen else np.zeros((len(numbers), 0), bool)
 

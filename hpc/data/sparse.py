@@ -29,7 +29,7 @@ class SparseData:
         return self.table.n_rows if self.training_rows is None else len(self.training_rows)
 
     def check_blocks(self) -> None:
-        """It has none."""
+        """Do nothing: a sparse table has no blocks."""
 
     def numbers_of(self, start: int, stop: int) -> np.ndarray:
         """Numbers in the table of training rows start..stop-1, int64."""

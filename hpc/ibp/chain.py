@@ -143,11 +143,11 @@ class Buffet:
             tail, i = None, shard.index
             if i in collapse.collapsed_shards(s.opening, owner, self.n_shards):
                 tail = self._tail(shard, features, self.slots[private & (owner[:k] == i)])
-            own = np.where(owner[at] == i, np.uint64(0), anchors[i]) if tail is not None else anchors[i]
+            until = np.where(owner[at] == i, np.uint64(0), anchors[i]) if tail is not None else anchors[i]
             for sweep in range(s.sweeps_per_cycle):
                 if tail is not None and sweep:
                     tail.refresh(shard.rows, features)
-                features.sweep(shard.rows, own, key["seed"], key["cycle"], key["chain"], sweep, tail)
+                features.sweep(shard.rows, until, key["seed"], key["cycle"], key["chain"], sweep, tail)
             if tail is not None:
                 new[i] = self._write_back(shard, tail, owner, private)
                 births[i] = new[i].shape[1]
@@ -212,7 +212,7 @@ class Buffet:
             shard.rows.x[row, column] = mean + stream.normals(ids) * self.hyper.noise_sd[column]
 
     def _owned_by(self, owner: np.ndarray) -> np.ndarray:
-        """How many rows of its owner have each feature."""
+        """Number of rows of each feature's owner that have the feature."""
         owned = np.zeros(len(owner), np.int64)
         for shard in self.shards:
             here = owner == shard.index
@@ -221,7 +221,7 @@ class Buffet:
         return owned
 
     def _places(self) -> np.ndarray:
-        """Where the features that there are stand among those that were counted."""
+        """Places of the present features among those that were counted."""
         return np.searchsorted(self.counted, self.slots)
 
     def _weights(self, key: dict[str, int], private: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -238,11 +238,12 @@ class Buffet:
         return at, weights
 
     def _anchors(self, key: dict[str, int], at: np.ndarray, owner: np.ndarray) -> dict[int, np.ndarray]:
-        """Of each shard, the priority of each feature's anchor, up to which its rows keep the feature as it is."""
+        """Priority of each feature's anchor, by shard: rows of the shard with priorities up to it keep the feature as
+        it is."""
         least = np.full(len(at), 2**64 - 1, np.uint64)
         for shard in self.shards:
-            found = shard.rows.least_priorities(self.slots[at], key["seed"], key["cycle"], key["chain"])
-            least = np.where(owner[at] == shard.index, least, np.minimum(least, found))
+            priorities = shard.rows.least_priorities(self.slots[at], key["seed"], key["cycle"], key["chain"])
+            least = np.where(owner[at] == shard.index, least, np.minimum(least, priorities))
         self.comm.least_everywhere(least)
         return {shard.index: least for shard in self.shards}
 
@@ -289,14 +290,14 @@ class Buffet:
     def summarise(self) -> None:
         """Sums over all rows, of the features as they are."""
         k, d = len(self.slots), self.n_columns
-        found = [shard.rows.tally(self.slots) for shard in self.shards]
+        tallies = [shard.rows.tally(self.slots) for shard in self.shards]
         together = np.zeros((k, k), np.int64)
-        for owners, _ in found:
+        for owners, _ in tallies:
             together += owners
         self.comm.sum_everywhere(together)
-        sums = shard_sum(self.comm, [s for _, s in found], (k + 1, d), self.n_shards)
+        sums = shard_sum(self.comm, [s for _, s in tallies], (k + 1, d), self.n_shards)
         self.counted = self.slots
-        self.counts = {shard.index: np.diag(owners) for shard, (owners, _) in zip(self.shards, found)}
+        self.counts = {shard.index: np.diag(owners) for shard, (owners, _) in zip(self.shards, tallies)}
         self.totals = Totals(np.diag(together).copy())
         if self.comm.rank == 0:
             self.totals = Totals(self.totals.owned, together, sums[:k], sums[k])
@@ -312,8 +313,8 @@ class Buffet:
         """uint8 (N, K) on root: which rows have which feature, in table order."""
         bits = [held(shard.rows.z, self.slots).astype(np.uint8) for shard in self.shards]
         lengths = [
-            int(self.starts[own.stop] - self.starts[own.start])
-            for own in (cut.of_rank(self.n_shards, self.comm.size, r) for r in range(self.comm.size))
+            int(self.starts[shards.stop] - self.starts[shards.start])
+            for shards in (cut.of_rank(self.n_shards, self.comm.size, r) for r in range(self.comm.size))
         ]
         mine = np.concatenate(bits or [np.zeros((0, len(self.slots)), np.uint8)])
         return self.comm.gather_to_root(mine, lengths)

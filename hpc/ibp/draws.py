@@ -1,4 +1,4 @@
-"""What a run of an Indian buffet process left behind, opened for reading: its chains and its kept draws.
+"""The run of an Indian buffet process, opened for reading: its chains and its kept draws.
 
 A kept draw, as `io/draws.py` stores it: features (R, B) uint8, of each feature its rows as bits, the first row the
 highest bit of the first byte; count K of them, and zeros beyond, to leave room; n_rows N; alpha, c, feature_sd,
@@ -59,7 +59,7 @@ class Draw:
         return np.diag(self.together)
 
     def rows(self) -> np.ndarray:
-        """Which rows have which feature, bool (N, K)."""
+        """Features of each row, bool (N, K)."""
         return np.unpackbits(self.features, axis=1, count=self.n_rows).astype(bool).T
 
     def law(self) -> Law:
@@ -85,7 +85,7 @@ def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawW
 
 
 def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
-    """What is kept of the state of a chain, on root. Collective."""
+    """Arrays of a kept draw of the chain's state, on root. Collective."""
     there = np.flatnonzero(buffet.totals.owned > 0)
     packed = _gathered(buffet, buffet.slots[there])
     if buffet.comm.rank != 0:
@@ -94,15 +94,15 @@ def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
     room = max(ROOM, -(-k // ROOM) * ROOM)
     features = np.zeros((room, packed.shape[1]), np.uint8)
     features[:k] = packed
-    found = {
+    draw = {
         "features": features, "count": np.int64(k), "n_rows": np.int64(buffet.n_rows),
         "alpha": np.float64(hyper.alpha), "c": np.float64(hyper.c), "feature_sd": np.float64(hyper.feature_sd),
     }  # fmt: skip
     if buffet.n_columns:
         cells = np.zeros((room, buffet.n_columns))
         cells[:k] = buffet.totals.cells[there]
-        found |= {"noise_sd": hyper.noise_sd, "cells": cells}
-    return found
+        draw |= {"noise_sd": hyper.noise_sd, "cells": cells}
+    return draw
 
 
 def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
@@ -111,8 +111,8 @@ def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
     Eight features at a time travel, a byte a row.
     """
     comm, n = buffet.comm, buffet.n_rows
-    own = [cut.of_rank(buffet.n_shards, comm.size, rank) for rank in range(comm.size)]
-    lengths = [int(buffet.starts[some.stop] - buffet.starts[some.start]) for some in own]
+    of_ranks = [cut.of_rank(buffet.n_shards, comm.size, rank) for rank in range(comm.size)]
+    lengths = [int(buffet.starts[shards.stop] - buffet.starts[shards.start]) for shards in of_ranks]
     packed = np.zeros((len(slots), -(-n // 8)), np.uint8)
     for first in range(0, len(slots), 8):
         few = slots[first : first + 8].tolist()
@@ -173,7 +173,7 @@ class Posterior(KeptChains):
         return contradicted(len(self.chains), summary_of([c.later()["log_joint"] for c in self.chains]).r_hat)
 
     def require_kept(self) -> list[tuple[int, int]]:
-        """The same; ConfigError where there is none."""
+        """The kept draws; ConfigError where there is none."""
         kept = self.kept()
         if not kept:
             raise ConfigError(
@@ -198,6 +198,6 @@ class Posterior(KeptChains):
                     yield i, draw
 
     def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many kept draws, evenly spaced, as distributions over rows."""
+        """Kept draws as distributions over rows: at most so many, evenly spaced."""
         for _, draw in self.states(evenly(self.kept(), most)):
             yield Predictive(self.cells, draw.law())

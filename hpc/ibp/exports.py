@@ -1,4 +1,4 @@
-"""What is exported of an Indian buffet process besides its trace: its features, and how many rows have them."""
+"""Exports of an Indian buffet process besides its trace: its features, and how many rows have them."""
 
 from __future__ import annotations
 

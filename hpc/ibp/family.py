@@ -38,10 +38,10 @@ COLUMN_NOISE = "column_noise_sd"  # of the trace, where each column has its own
 
 
 def settings_of(config: Config, cells: Cells) -> Settings:
-    """What the sampler needs of a configuration in which "auto" has been decided.
+    """Settings of the sampler, from a configuration in which "auto" has been resolved.
 
     Learned variances have an inverse gamma prior with shape 1 and, as scale, the mean variance of a cell: 1 where cells
-    are standardised. So has that of loadings, but in units of the noise where each column has its own.
+    are standardised. The same holds for loadings, but in units of the noise where each column has its own.
     """
     model, sampler = config.of(keys.Model), config.of(keys.Sampler)
     size = 1.0
@@ -147,7 +147,7 @@ def _require_cells(config: Config, data: Data, cells: Cells) -> None:
 
 
 def cells_of(config: Config, data: Data) -> Cells:
-    """How the model has the cells of the used columns; of none where it samples the prior."""
+    """Cells of the used columns as the model takes them; no columns where it samples the prior."""
     model = config.of(keys.Model)
     return Cells(data.columns if model.likelihood else (), model.standardise)
 
@@ -235,7 +235,7 @@ class FeaturesChain:
         return result
 
     def _scores(self, cycle: int) -> dict[str, float]:
-        """What is held out under the present draw, rows and cells; valid on root. Collective."""
+        """Scores of held-out rows and cells under the present draw; valid on root. Collective."""
         rows, cells, average = self.heldout, self.heldout_cells, cycle > self.config.burn_in
         if rows is None and cells is None:
             return {}
@@ -245,8 +245,8 @@ class FeaturesChain:
         return dict(zip(SCORED, of_rows + of_cells, strict=True))
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """Which rows have which feature, the cells drawn for missing ones, hyperparameters, and the running scores of
-        what is held out. Sums are computed again from these."""
+        """State to save: the features of each row, draws of missing cells, hyperparameters, and the running scores of
+        held-out rows and cells. Sums are recomputed from these."""
         buffet, heldout, cells = self.buffet, self.heldout, self.heldout_cells
         shards = {s.index: {"z": s.rows.z, "filled": s.rows.x[s.missing]} for s in buffet.shards}
         if heldout is not None:
@@ -298,7 +298,7 @@ class FeaturesChain:
 
 
 def model_in_words(config: Config, cells: Cells) -> str:
-    """What is modelled, in a line."""
+    """Describe the model in one line."""
     model = config.of(keys.Model)
     if not model.likelihood:
         return "samples the prior on features: model.likelihood = false"

@@ -52,7 +52,7 @@ class HeldOutCells:
         return np.where(hidden, np.nan, x)
 
     def count(self) -> None:
-        """How many there are on all ranks. Collective."""
+        """Count the held-out cells on all ranks. Collective."""
         total = np.array([sum(len(part.value) for part in self.parts)])
         self.comm.sum_everywhere(total)
         self.n_cells = int(total[0])
@@ -82,7 +82,7 @@ class HeldOutCells:
 
 
 def mask(data: Data, cells: Cells, fraction: float, start: int, x: np.ndarray) -> np.ndarray:
-    """Which cells of training rows start.. are withheld of those that are there, bool (n, D)."""
+    """Mask of the withheld cells among the observed ones of training rows start.., bool (n, D)."""
     numbers = data.numbers_of(start, start + len(x))
     return heldout_cells([c.name for c in cells.columns], numbers, fraction) & ~np.isnan(x)
 
@@ -98,8 +98,8 @@ def predicted(buffet: Buffet, law: Law, shard, part: Withheld) -> tuple[np.ndarr
     has = np.array(has).reshape(len(slots), len(part.rows))
     leverage = (np.einsum("kl,ln->kn", law.spread, has) * has).sum(axis=0)[part.at]
     mean = np.zeros(len(part.at))
-    for own, loadings in zip(has, law.means):
-        mean += own[part.at] * loadings[part.column]
+    for owners, loadings in zip(has, law.means):
+        mean += owners[part.at] * loadings[part.column]
     drawn = shard.rows.x[part.rows[part.at], part.column]
     rest = 1.0 - leverage
     return mean - leverage / rest * (drawn - mean), law.noise_sd[part.column] / np.sqrt(rest)

@@ -121,7 +121,7 @@ Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
 
 
 class Report(Section):
-    """How the report shows features."""
+    """Keys of [report]: display of features."""
 
     image: Annotated[
         tuple[Pixels, Pixels] | None,

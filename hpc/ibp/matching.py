@@ -23,8 +23,8 @@ ALIKE = 0.5  # of the rows that have one of two features or the other, those tha
 
 @dataclass(frozen=True)
 class Match:
-    """Of each feature of one draw: place (K,) of its match in the other, -1 for none; alike (K,): of the rows that
-    have either, the share that have both."""
+    """Match of each feature of one draw to another draw's: place (K,), -1 for none; alike (K,): rows that have both, as
+    a share of those that have either."""
 
     place: np.ndarray
     alike: np.ndarray
@@ -64,15 +64,15 @@ class Representative:
 def representative(run: Posterior, kept: Sequence[tuple[int, int]]) -> Representative:
     """kept: see `Posterior.kept`; not empty."""
     used = evenly(kept, COMPARED)
-    some = [(key, _thinned(draw)) for key, draw in _keyed(run, used)]
+    draws = [(key, _thinned(draw)) for key, draw in _keyed(run, used)]
     n_bits = 8 * min(BYTES, -(-run.n_rows // 8))
-    apart = np.zeros((len(some), len(some)))
-    for i, (_, a) in enumerate(some):
-        for j, (_, b) in enumerate(some[:i]):
+    apart = np.zeros((len(draws), len(draws)))
+    for i, (_, a) in enumerate(draws):
+        for j, (_, b) in enumerate(draws[:i]):
             apart[i, j] = apart[j, i] = difference(a, b) / min(n_bits, run.n_rows)
-    losses = apart.sum(axis=1) / max(1, len(some) - 1)
+    losses = apart.sum(axis=1) / max(1, len(draws) - 1)
     best = int(losses.argmin())
-    chain, _ = key = some[best][0]
+    chain, _ = key = draws[best][0]
     draw = next(draw for _, draw in run.states([key]))
     return Representative(chain, sorted_by_rows(draw), float(losses[best]), losses)
 

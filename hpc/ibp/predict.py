@@ -1,7 +1,7 @@
-"""What an Indian buffet process predicts of new rows: log density, features and missing cells.
+"""Predictions of an Indian buffet process for new rows: log density, features and missing cells.
 
-Averages over kept draws d weigh them as the posterior does once a row x is known, by p_d(x). Features are those of
-the representative draw, as in the report; in another draw they are its features that match (`matching.py`).
+Averages over kept draws d weigh them as the posterior does once a row x is known, by p_d(x). Features are those of the
+representative draw, as in the report; in another draw they are its features that match (`matching.py`).
 
 Columns written:
 
@@ -57,16 +57,16 @@ class Forecast:
         self.batch = BATCH
 
     def prepare(self) -> str:
-        run, wanted = self._run, evenly(self.kept, self._draws)
-        found = representative(run, self.kept)
-        self._k = len(found.draw)
+        run, keys = self._run, evenly(self.kept, self._draws)
+        reference = representative(run, self.kept)
+        self._k = len(reference.draw)
         self._of = []  # each draw, and the places of its features that match the representative ones, -1 for none
-        for _, draw in run.states(wanted):
-            self._of.append((Predictive(run.cells, draw.law()), match(found.draw, draw).place))
+        for _, draw in run.states(keys):
+            self._of.append((Predictive(run.cells, draw.law()), match(reference.draw, draw).place))
         self.n_draws = len(self._of)
         many = max(len(draw.law.probability) for draw, _ in self._of)
         words = f"{self.n_draws} of {counted(len(self.kept), 'kept draw')}, {counted(self._k, 'feature')} "
-        words += f"(cycle {found.draw.cycle})"
+        words += f"(cycle {reference.draw.cycle})"
         if many > ENUMERATED:
             words += f"; up to {many} features in a draw: densities are sums near the best combination, from below"
         return words
@@ -78,17 +78,17 @@ class Forecast:
         p, count = np.zeros((n, k)), np.zeros(n)
         mean, square = np.zeros((n, d)), np.zeros((n, d))
         for s, (draw, place) in enumerate(self._of):
-            found = draw.moments(rows) if cells else draw.features(rows)
-            logs[s], own = found[0], found[1]
+            predicted = draw.moments(rows) if cells else draw.features(rows)
+            logs[s], features = predicted[0], predicted[1]
             new = np.logaddexp(total, logs[s])
             old, now = np.exp(total - new), np.exp(logs[s] - new)  # shares of the draws so far, and of this one
             total = new
-            matched = np.where(place >= 0, own[:, place], 0.0) if own.shape[1] else np.zeros((n, k))
+            matched = np.where(place >= 0, features[:, place], 0.0) if features.shape[1] else np.zeros((n, k))
             p = old[:, None] * p + now[:, None] * matched
-            count = old * count + now * own.sum(axis=1)
+            count = old * count + now * features.sum(axis=1)
             if cells:
-                mean = old[:, None] * mean + now[:, None] * found[2]
-                square = old[:, None] * square + now[:, None] * found[3]
+                mean = old[:, None] * mean + now[:, None] * predicted[2]
+                square = old[:, None] * square + now[:, None] * predicted[3]
         density = total - np.log(self.n_draws)
         sd = np.sqrt(np.maximum(square - mean**2, 0.0))
         columns = self._columns(rows, first_row, density, logs, p, count, mean, sd)
@@ -123,9 +123,9 @@ class Forecast:
         """Missing cells with their means; those of counts are whole numbers."""
         cells, filled = self._run.cells, rows.take(slice(None))
         missing = np.isnan(cells.of(rows))
-        found = {}
+        by_column = {}
         for d, c in enumerate(cells.columns):
             at = np.flatnonzero(missing[:, d])
             cells.put(filled, d, at, mean[at, d])
-            found[c.name] = at, getattr(filled, c.block)[at, c.index]
-        return found
+            by_column[c.name] = at, getattr(filled, c.block)[at, c.index]
+        return by_column

@@ -62,23 +62,23 @@ class Found:
 
     def weights(self, log_density: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """(own features, rows at, probability (m, P)) given the rows' cells."""
-        for own, at, log in self.terms:
-            yield own, at, np.exp(log - log_density[at][:, None])
+        for n_own, at, log in self.terms:
+            yield n_own, at, np.exp(log - log_density[at][:, None])
 
     def pairs(self, probability: np.ndarray) -> np.ndarray:
-        """How much of `probability` (m, P) combinations with two of the features in `free` have, (m, u, u)."""
+        """Part of `probability` (m, P) on combinations with both features of each pair in `free`, (m, u, u)."""
         u = self.free.shape[1]
         bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
         both = (bits[:, :, None] * bits[:, None, :]).reshape(len(bits), u * u)
         return np.einsum("np,pq->nq", probability, both).reshape(len(probability), u, u)
 
     def shares(self, probability: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """How much of `probability` (m, P), of rows `at` (m,), combinations with each feature have, (m, K)."""
+        """Part of `probability` (m, P), of rows `at` (m,), on combinations with each feature, (m, K)."""
         u = self.free.shape[1]
         bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
-        found = self.base[at] * probability.sum(axis=1)[:, None]
-        np.put_along_axis(found, self.free[at], np.einsum("np,pu->nu", probability, bits), axis=1)
-        return found
+        shares = self.base[at] * probability.sum(axis=1)[:, None]
+        np.put_along_axis(shares, self.free[at], np.einsum("np,pu->nu", probability, bits), axis=1)
+        return shares
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,10 @@ class Law:
         (n, K) nats.
         """
         best, differ, gain = self._best(p, np.zeros(len(p.square)))
-        own = self._own_features(p, best)
-        far = np.flatnonzero(own)
+        n_own = self._own_features(p, best)
+        far = np.flatnonzero(n_own)
         if len(far):  # what flips cost is another thing where features of its own explain the row
-            best[far], differ[far], gain[far] = self._best(p.take(far), own[far] * self.ratio)
+            best[far], differ[far], gain[far] = self._best(p.take(far), n_own[far] * self.ratio)
         unsure = np.where(differ, np.inf, gain)
         return best, np.argsort(-unsure, axis=1, kind="stable"), (unsure > -SURE).sum(axis=1), gain
 
@@ -167,30 +167,30 @@ class Law:
         """The number of own features that is most probable with these others, (n,) int64."""
         if self.own <= 0.0:
             return np.zeros(len(z), np.int64)
-        has, own = z.astype(np.float64), np.arange(MOST_OWN + 1)
+        has, n_own = z.astype(np.float64), np.arange(MOST_OWN + 1)
         left = p.left - np.einsum("nkl,nl->nk", p.gram, has)
         square = p.square - ((p.left + left) * has).sum(axis=1)
-        s = 1.0 + (np.einsum("kl,nl->nk", self.spread, has) * has).sum(axis=1)[:, None] + own * self.ratio
-        log = own * np.log(self.own) - gammaln(own + 1.0) - 0.5 * p.n_seen[:, None] * np.log(s)
+        s = 1.0 + (np.einsum("kl,nl->nk", self.spread, has) * has).sum(axis=1)[:, None] + n_own * self.ratio
+        log = n_own * np.log(self.own) - gammaln(n_own + 1.0) - 0.5 * p.n_seen[:, None] * np.log(s)
         return (log - 0.5 * square[:, None] / s).argmax(axis=1)
 
     def _climbed(self, p: _Problem, z: np.ndarray, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The best flip of each row until none gains: features, log p(x, z) but for a constant, what flips gain."""
         everyone, half = np.arange(len(z)), 0.5 * p.n_seen[:, None]
-        odds, own = np.log(self.probability) - np.log1p(-self.probability), np.diagonal(p.gram, axis1=1, axis2=2)
+        odds, squares = np.log(self.probability) - np.log1p(-self.probability), np.diagonal(p.gram, axis1=1, axis2=2)
         for _ in range(10 * z.shape[1]):
             has = z.astype(np.float64)
             left = p.left - np.einsum("nkl,nl->nk", p.gram, has)
             square = (p.square - ((p.left + left) * has).sum(axis=1))[:, None]
             lean = np.einsum("kl,nl->nk", self.spread, has)
             spread, sign = (1.0 + extra + (lean * has).sum(axis=1))[:, None], 1.0 - 2.0 * has
-            then, wide = square - sign * 2.0 * left + own, spread + sign * 2.0 * lean + np.diag(self.spread)
+            then, wide = square - sign * 2.0 * left + squares, spread + sign * 2.0 * lean + np.diag(self.spread)
             gain = sign * odds - half * np.log(wide / spread) - 0.5 * (then / wide - square / spread)
             flip = gain.argmax(axis=1)
-            some = gain[everyone, flip] > 1e-9
-            if not some.any():
+            gains = gain[everyone, flip] > 1e-9
+            if not gains.any():
                 break
-            z[everyone[some], flip[some]] ^= True
+            z[everyone[gains], flip[gains]] ^= True
         value = (has * odds).sum(axis=1) - (half * np.log(spread) + 0.5 * square / spread)[:, 0]
         return z, value, gain
 
@@ -214,12 +214,12 @@ class Law:
         terms = [(0, np.arange(n), constant - half * np.log(wide) - 0.5 * residual / wide)]
         if self.own > 0.0:
             least, most = (wide.min(axis=1)[:, None], wide.max(axis=1)[:, None])
-            own = np.arange(1, MOST_OWN + 1)
-            log_own = own * np.log(self.own) - gammaln(own + 1.0)
-            bound = log_own - half * np.log(least + own * self.ratio)
-            bound = bound - 0.5 * residual.min(axis=1)[:, None] / (most + own * self.ratio) - p.constant[:, None]
+            n_own = np.arange(1, MOST_OWN + 1)
+            log_own = n_own * np.log(self.own) - gammaln(n_own + 1.0)
+            bound = log_own - half * np.log(least + n_own * self.ratio)
+            bound = bound - 0.5 * residual.min(axis=1)[:, None] / (most + n_own * self.ratio) - p.constant[:, None]
             needed = bound - self.own > _log_sum(terms[0][2])[:, None] - NEGLIGIBLE
-            for kappa in own[needed.any(axis=0)].tolist():
+            for kappa in n_own[needed.any(axis=0)].tolist():
                 at = np.flatnonzero(needed[:, kappa - 1])
                 s = wide[at] + kappa * self.ratio
                 log = constant[at] + log_own[kappa - 1] - half[at] * np.log(s) - 0.5 * residual[at] / s
@@ -230,8 +230,8 @@ class Law:
         """Log density of the cells of each row that are there, (n,), and about the share of the density that the sum
         left out, (n,)."""
         density, neglected = np.empty(len(x)), np.empty(len(x))
-        for found in self.found(x):
-            density[found.rows], neglected[found.rows] = found.log_density(), found.neglected
+        for part in self.found(x):
+            density[part.rows], neglected[part.rows] = part.log_density(), part.neglected
         return density, neglected
 
 
@@ -296,7 +296,7 @@ class Predictive:
         return self.scored(rows)[0]
 
     def scored(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """The same, and about the share of the density that was left out, (n,): 0 up to ENUMERATED features."""
+        """Log densities, and about the share of the density that was left out, (n,): 0 up to ENUMERATED features."""
         x = self.cells.of(rows)
         density, neglected = self.law.log_density(x)
         return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), neglected
@@ -305,34 +305,34 @@ class Predictive:
         """(log density (n,), probability of each of the draw's features given the observed cells (n, K))."""
         x = self.cells.of(rows)
         density, p = np.empty(len(x)), np.zeros((len(x), len(self.law.probability)))
-        for found in self.law.found(x):
-            log = found.log_density()
-            density[found.rows] = log
-            for _, at, weight in found.weights(log):
-                p[found.rows[at]] += found.shares(weight, at)
+        for part in self.law.found(x):
+            log = part.log_density()
+            density[part.rows] = log
+            for _, at, weight in part.weights(log):
+                p[part.rows[at]] += part.shares(weight, at)
         return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p
 
     def moments(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """What `features` returns; and of every cell, had it not been seen, mean and mean square given the cells that
-        were, (n, D) each, as the model has cells."""
+        """The results of `features`; and the mean and mean square of every cell as if unseen, given the observed cells,
+        (n, D) each, in the model's units."""
         x, law = self.cells.of(rows), self.law
         k = len(law.probability)
         density, p = np.empty(len(x)), np.zeros((len(x), k))
         mean, square = np.zeros(x.shape), np.zeros(x.shape)
-        for found in law.found(x):
-            at = found.rows
-            density[at] = log = found.log_density()
-            fixed, some = np.einsum("nk,kd->nd", found.base.astype(np.float64), law.means), law.means[found.free]
-            both, wide = np.zeros((len(at), *found.free.shape[1:] * 2)), np.zeros(len(at))
+        for part in law.found(x):
+            at = part.rows
+            density[at] = log = part.log_density()
+            fixed, loadings = np.einsum("nk,kd->nd", part.base.astype(np.float64), law.means), law.means[part.free]
+            both, wide = np.zeros((len(at), *part.free.shape[1:] * 2)), np.zeros(len(at))
             share = np.zeros((len(at), k))
-            for own, of, weight in found.weights(log):
-                share[of] += found.shares(weight, of)
-                both[of] += found.pairs(weight)
-                wide[of] += (weight * (found.spread[of] + own * law.ratio)).sum(axis=1)
+            for n_own, of, weight in part.weights(log):
+                share[of] += part.shares(weight, of)
+                both[of] += part.pairs(weight)
+                wide[of] += (weight * (part.spread[of] + n_own * law.ratio)).sum(axis=1)
             p[at] = share
             mean[at] = np.einsum("nk,kd->nd", share, law.means)
             square[at] = fixed * (2.0 * mean[at] - fixed) + np.einsum(
-                "nuv,nud,nvd->nd", both, some, some, optimize=True
+                "nuv,nud,nvd->nd", both, loadings, loadings, optimize=True
             )
             square[at] += wide[:, None] * law.noise_sd**2
         return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p, mean, square
@@ -342,13 +342,13 @@ class Predictive:
         row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
         drawn, x = given.take(slice(None)), self.cells.of(given)
         names = {column.name for column in columns}
-        wanted = [d for d, c in enumerate(self.cells.columns) if c.name in names and np.isnan(x[:, d]).any()]
-        if not wanted:
+        missing = [d for d, c in enumerate(self.cells.columns) if c.name in names and np.isnan(x[:, d]).any()]
+        if not missing:
             return drawn
         ids = first_row + np.arange(len(x))
         z, sd = self._drawn(x, replace(stream, sub=CHOICE).uniforms(ids))
         noise = replace(stream, sub=NOISE)
-        for d in wanted:
+        for d in missing:
             at = np.flatnonzero(np.isnan(x[:, d]))
             normal = noise.normals(ids[at] * len(self.cells) + d)
             mean = np.einsum("nk,k->n", z[at], self.law.means[:, d])
@@ -358,20 +358,20 @@ class Predictive:
     def _drawn(self, x: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Features of each row (n, K), 0 or 1, and the root of s, (n,), drawn given its cells; see the module."""
         z, sd = np.zeros((len(x), len(self.law.probability))), np.ones(len(x))
-        for found in self.law.found(x):
-            log, n = found.log_density(), len(found.rows)
-            passed, left = np.zeros(n), uniform[found.rows].copy()
-            chosen, own = np.zeros(n, np.int64), np.zeros(n)
-            for kappa, at, weight in found.weights(log):
+        for part in self.law.found(x):
+            log, n = part.log_density(), len(part.rows)
+            passed, left = np.zeros(n), uniform[part.rows].copy()
+            chosen, n_own = np.zeros(n, np.int64), np.zeros(n)
+            for kappa, at, weight in part.weights(log):
                 total = passed[at][:, None] + np.cumsum(weight, axis=1)
                 open_ = (left[at] >= passed[at]) & (left[at] < total[:, -1]) | (kappa == 0)
-                some = at[open_]
-                place = (total[open_] <= left[some][:, None]).sum(axis=1)
-                chosen[some], own[some] = np.minimum(place, weight.shape[1] - 1), kappa
+                rows = at[open_]
+                place = (total[open_] <= left[rows][:, None]).sum(axis=1)
+                chosen[rows], n_own[rows] = np.minimum(place, weight.shape[1] - 1), kappa
                 passed[at] = total[:, -1]
-            u = found.free.shape[1]
-            has = found.base.astype(np.float64)
-            np.put_along_axis(has, found.free, (chosen[:, None] >> np.arange(u) & 1).astype(np.float64), axis=1)
-            z[found.rows] = has
-            sd[found.rows] = np.sqrt(found.spread[np.arange(n), chosen] + own * self.law.ratio)
+            u = part.free.shape[1]
+            has = part.base.astype(np.float64)
+            np.put_along_axis(has, part.free, (chosen[:, None] >> np.arange(u) & 1).astype(np.float64), axis=1)
+            z[part.rows] = has
+            sd[part.rows] = np.sqrt(part.spread[np.arange(n), chosen] + n_own * self.law.ratio)
         return z, sd

@@ -1,6 +1,6 @@
-"""What the kept draws of an Indian buffet process are asked (`hpc.family.Asked`; docs/math.md 2.12, 7.10).
+"""Questions to the kept draws of an Indian buffet process (`hpc.family.Asked`; docs/math.md 2.12, 7.10).
 
-Given which of a draw's features a row has, and how many of its own, its cells are independent normals. So a draw is a
+Given a row's features of a draw, and its number of own features, its cells are independent normals. So a draw is a
 mixture over these combinations, and all of them are summed over: a draw may have up to MOST features.
 """
 
@@ -69,7 +69,7 @@ class Asked:
     def labelled(
         self, names: Collection[str], places: np.ndarray | None = None, some: slice = slice(None), rows: bool = True
     ) -> Iterator[FeatureLaw]:
-        """The same one by one, with the features of training rows."""
+        """Draws one by one, with the features of training rows."""
         for _, draw in self.run.states(self._wanted[some]):
             if len(draw) > MOST:
                 raise ConfigError(
@@ -92,7 +92,7 @@ class Asked:
         return np.zeros((len(self._wanted), len(names)), np.int64)
 
     def training_numbers(self) -> np.ndarray:
-        """Of the training rows, in the table, from 0, int64 (N,)."""
+        """Row numbers of the training rows in the table, from 0, int64 (N,)."""
         rows = self.run.data.training_rows
         return np.arange(self.n_rows) if rows is None else rows
 
@@ -190,7 +190,7 @@ class FeatureLaw:
         return np.ascontiguousarray(np.exp(self.log_masses(events)).T)
 
     def weight(self, name: str) -> np.ndarray:
-        """Of the combinations, (P,)."""
+        """Weights of the combinations, (P,)."""
         return np.exp(self.log_weight)
 
     def averaged(self, events: Events, weights: Sequence[np.ndarray], masses: np.ndarray) -> np.ndarray:
@@ -210,8 +210,9 @@ class FeatureLaw:
         return weights[0][:, len(self.combinations) :].sum(axis=1)
 
     def shared(self, names: Sequence[str], place: int | None, known: Known) -> np.ndarray:
-        """Of each of the labelled rows (N,) the share of the features that it or one of them has, by its place, or a
-        row of which this is known, that both have; 1 where neither has any. A row's own features do not count."""
+        """Shared features of each labelled row (N,) and the row at `place`, or a row with these known cells: the share,
+        among features that either has, of those that both have; 1 where neither has any. A row's own features do not
+        count."""
         kinds, of = np.unique(self.rows, axis=0, return_inverse=True)
         if place is not None:
             others, weight = self.rows[place][None].astype(np.float64), np.ones(1)

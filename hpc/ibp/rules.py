@@ -1,4 +1,4 @@
-"""What holds between the keys of the configuration of an Indian buffet process, and with the table."""
+"""Rules between the keys of the configuration of an Indian buffet process, and between keys and table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OF_CELLS = ("noise_sd", "feature_sd", "noise", "standardise")  # keys of [model]
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
     if "run" in sections and sections["run"].until == "settled" and sections["run"].chains == 1:
         report.add(("run", "until"), '"settled" compares chains; set run.chains = 2 or more, or run.until = "cycles"')
     if "model" in sections:
@@ -37,7 +37,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """Reports columns that cannot have loadings, and a picture of another number of pixels than there are columns."""
+    """Report columns that cannot have loadings, and a picture whose number of pixels is not that of the columns."""
     if not config.of(keys.Model).likelihood:
         return
     used = [column for name, column in columns.items() if name not in config.unused]

@@ -9,7 +9,7 @@ COMMON = 0.005  # share of the rows that have a common feature, at least: rarer 
 
 
 def common_rows(n_rows: int) -> int:
-    """How many rows a common feature has, at least."""
+    """Least number of rows of a common feature."""
     return max(1, math.ceil(COMMON * n_rows))
 
 

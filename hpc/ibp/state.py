@@ -28,7 +28,7 @@ class InverseGamma:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the law of the chain depends on, besides the data. A number fixes a hyperparameter; a prior learns it."""
+    """Settings of the chain's law, besides the data. A number fixes a hyperparameter; a prior learns it."""
 
     seed: int = 0
     shards: int | None = None

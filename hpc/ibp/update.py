@@ -42,7 +42,7 @@ def _scales(hyper: Hyper) -> tuple[np.ndarray, float]:
 
 
 def prior_variance(hyper: Hyper) -> float:
-    """Of a loading, over that of its column's noise: one number for all columns (docs/math.md 7.4)."""
+    """Prior variance of a loading over its column's noise variance: one number for all columns (docs/math.md 7.4)."""
     shared = hyper.noise == "shared" and len(hyper.noise_sd)  # there is no column without likelihood
     return float(hyper.feature_sd**2 / (hyper.noise_sd[0] ** 2 if shared else 1.0))
 

@@ -73,9 +73,9 @@ def inline(text: Text | str) -> str:
 
 
 def _span(text: str, style: str) -> str:
-    said = style.split()
-    names = [name for word, name in CLASSES.items() if word in said]
-    if "bold" in said and "not" not in said:
+    styles = style.split()
+    names = [name for word, name in CLASSES.items() if word in styles]
+    if "bold" in styles and "not" not in styles:
         names.append("strong")
     return f'<span class="{" ".join(names)}">{escaped(text)}</span>' if names else escaped(text)
 

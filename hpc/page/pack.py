@@ -32,11 +32,11 @@ NATS = 1000.0  # to one
 
 
 def packed(part: Browse | Matrix | Stops | Traces) -> dict[str, Any]:
-    """What the script shows of a part, of plain types; numbers that do not exist are None."""
+    """Data of a part for the page's script, in plain types; numbers that do not exist are None."""
     return {Browse: _browse, Matrix: _matrix, Stops: _stops, Traces: _traces}[type(part)](part)
 
 
-def said(text: object) -> str:
+def printable(text: object) -> str:
     """Someone else's text as it can be seen, at most LETTERS long."""
     text = visible(text)
     return text if len(text) <= LETTERS else text[: LETTERS - 1] + "…"
@@ -45,7 +45,7 @@ def said(text: object) -> str:
 def brief(x: Any) -> Any:
     """A number to five figures; None where there is none; a text; or a list of these."""
     if x is None or isinstance(x, str):
-        return x if x is None else said(x)
+        return x if x is None else printable(x)
     if isinstance(x, (list, tuple)):
         return [brief(y) for y in x]
     if isinstance(x, (int, np.integer)):
@@ -60,7 +60,7 @@ def _browse(b: Browse) -> dict[str, Any]:
         "part": "browse", "noun": b.noun, "rows": rows, "caption": "; ".join(w for w in (b.caption, left_out) if w),
         "fields": [[f.heading, f.kind, f.about] for f in b.fields],
         "details": None if b.details is None else _details(b.details),
-        "titles": [said(t) for t in b.titles[: len(rows)]],
+        "titles": [printable(t) for t in b.titles[: len(rows)]],
     }  # fmt: skip
 
 
@@ -81,14 +81,14 @@ def _levels(c: Levels, n: int, most: int) -> dict[str, Any]:
     if len(at) > most:  # those that some group has more, or less, of than all rows
         at = np.sort(np.argsort(-np.abs(p - c.overall).max(axis=0), kind="stable")[:most])
     return {
-        "name": said(c.name), "levels": [said(c.levels[i]) for i in at], "more": len(c.levels) - len(at),
+        "name": printable(c.name), "levels": [printable(c.levels[i]) for i in at], "more": len(c.levels) - len(at),
         "overall": brief(c.overall[at].tolist()), "p": _shares(p[:, at]), "ordered": c.ordered, **_common(c, n),
     }  # fmt: skip
 
 
 def _numbers(c: Numbers, n: int) -> dict[str, Any]:
     made = {
-        "name": said(c.name), "mean": brief(c.mean[:n].tolist()), "sd": brief(c.sd[:n].tolist()),
+        "name": printable(c.name), "mean": brief(c.mean[:n].tolist()), "sd": brief(c.sd[:n].tolist()),
         "overall": brief([float(x) for x in c.overall]), "log": c.log, **_common(c, n),
     }  # fmt: skip
     if c.unit:
@@ -122,7 +122,7 @@ def _stops(s: Stops) -> dict[str, Any]:
         tables.append(table if pairs <= left else replace(table, details=None))
         left -= pairs if pairs <= left else 0
     stops = [
-        {"name": said(name), "words": said(words), "mark": mark, "table": _browse(table)}
+        {"name": printable(name), "words": printable(words), "mark": mark, "table": _browse(table)}
         for name, words, mark, table in zip(s.names, s.words, s.marks, tables, strict=True)
     ]
     return {"part": "stops", "label": s.label, "first": s.first, "stops": stops}
@@ -134,7 +134,7 @@ def _matrix(m: Matrix) -> dict[str, Any]:
     i, j = np.tril_indices(n, -1)
     share = np.rint(m.share[i, j] * 255).astype(np.uint8)
     return {
-        "part": "matrix", "names": [said(name) for name in m.names[:n]], "share": base64.b64encode(share).decode(),
+        "part": "matrix", "names": [printable(name) for name in m.names[:n]], "share": base64.b64encode(share).decode(),
         "ends": [int(e) for e in m.ends if e < n] + [n], "words": m.words, "group": m.group,
         "left_out": len(m.names) - n,
     }  # fmt: skip
@@ -146,7 +146,7 @@ def _traces(t: Traces) -> dict[str, Any]:
         lines = [_line(c, s) for c in t.chains]
         if any(len(line["x"]) for line in lines):
             panels.append({"title": f"{s.title}, {s.unit}" if s.unit else s.title, "whole": s.whole, "lines": lines})
-    chains = [{"name": said(c.name), "burn_in": c.burn_in, "growth": c.growth} for c in t.chains]
+    chains = [{"name": printable(c.name), "burn_in": c.burn_in, "growth": c.growth} for c in t.chains]
     return {"part": "traces", "chains": chains, "panels": panels}
 
 

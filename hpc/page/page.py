@@ -80,11 +80,11 @@ def _own(name: str) -> str:
 def _verdict(v: Verdict) -> str:
     answers = []
     for question, name in ASKED:
-        said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in getattr(v, name))
+        html = "".join(f"<p>{escaped(sentence)}</p>" for sentence in getattr(v, name))
         if name == "next":
-            said += "".join(f"<p>To {escaped(words)}:</p><pre>{escaped(line)}</pre>" for words, line in v.commands)
-        if said:
-            answers.append(f'<div class="{name}"><h2>{question}</h2>{said}</div>')
+            html += "".join(f"<p>To {escaped(words)}:</p><pre>{escaped(line)}</pre>" for words, line in v.commands)
+        if html:
+            answers.append(f'<div class="{name}"><h2>{question}</h2>{html}</div>')
     note = (
         f'<p class="approximation"><b>An approximation.</b> {escaped(v.approximation)}</p>' if v.approximation else ""
     )

@@ -1,4 +1,4 @@
-"""Who collapses what in a cycle: owners, private clusters, and the shards with a tail (docs/math.md 2.1, 2.3).
+"""Collapsed clusters of a cycle: owners, private clusters, and the shards with a tail (docs/math.md 2.1, 2.3).
 
 Every cluster is owned by a shard for a cycle. One whose rows all live on its owner is private there, hence collapsed:
 its weight and parameters are integrated out. All others are instantiated.

@@ -89,7 +89,7 @@ class Serial:
         """Wait for everyone, politely: waiting ranks sleep between looks, since MPI's own barriers spin."""
 
     def wait_for_all(self, seconds: float) -> bool:
-        """Whether every rank arrives here within `seconds`."""
+        """Return True if every rank arrives here within `seconds`."""
         return True
 
     def meet(self, what: str, meanwhile: Callable[[], Any] = _never) -> None:
@@ -236,7 +236,7 @@ Communicator = Serial | Mpi
 
 
 def _politely(done: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Whether `done()` within `seconds`, asked with short sleeps in between."""
+    """Wait for `done()` with short sleeps; False if it takes longer than `seconds`."""
     pause, start = 1e-5, time.monotonic()
     while not done():
         if time.monotonic() - start > seconds:

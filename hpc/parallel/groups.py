@@ -44,7 +44,7 @@ class Groups:
         self._heard: list[str] = []
 
     def heard(self) -> str | None:
-        """Why another group has ended before its time, if one has."""
+        """Reason why another group has ended early, if one has."""
         while self.several and (words := self.world.hear()) is not None:
             self._heard.append(words)
         return self._heard[0] if self._heard else None
@@ -64,7 +64,7 @@ class Groups:
             self._tell(FAILED)
         self.world.meet(what, self._pass_on)
         everyone = self.world.collect((failure if self.comm.rank == 0 else None, self._told))
-        self._hear_out([told for _, told in everyone])
+        self._hear_out([report for _, report in everyone])
         if failures := [error for error, _ in everyone if error is not None]:
             raise _one_for_all(failures)
         return value

@@ -1,4 +1,4 @@
-"""What a launcher (mpirun, srun) puts into the environment of its processes; needs no MPI."""
+"""Environment variables that a launcher (mpirun, srun) sets for its processes; needs no MPI."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUBMITTERS = ("sbatch", "qsub", "bsub")
 
 
 def launched() -> bool:
-    """Whether a launcher started this process."""
+    """True if a launcher started this process."""
     return any(name in os.environ for name in MARKS)
 
 
@@ -69,7 +69,7 @@ def batch_system() -> bool:
 
 
 def ranks_missing_here(pid: int) -> bool:
-    """Whether the launcher has fewer live children on this host than ranks: one has ended, or not begun.
+    """True if the launcher has fewer live children on this host than ranks: one has ended, or not begun.
 
     pid: a rank of this host. False where that is unknown: other launchers, or no /proc.
     """

@@ -36,7 +36,7 @@ def shard_sum(comm: Communicator, parts: Sequence[np.ndarray], shape: tuple[int,
 def shard_sum_everywhere(
     comm: Communicator, parts: Sequence[np.ndarray], shape: tuple[int, ...], n_shards: int
 ) -> np.ndarray:
-    """The same on every rank. Collective."""
+    """Sum over shards, on every rank. Collective."""
     total = shard_sum(comm, parts, shape, n_shards)
     comm.broadcast(total)
     return total
@@ -71,15 +71,15 @@ def _merges(n_shards: int, n_ranks: int, rank: int) -> list[tuple[int, int, int,
     """The merges of the tree that one rank has part in, in order: (left node, right node, who holds each)."""
     holder = np.empty(n_shards, np.int64)
     for r in range(n_ranks):
-        own = shards.of_rank(n_shards, n_ranks, r)
-        holder[own.start : own.stop] = r
-    found, step = [], 1
+        held = shards.of_rank(n_shards, n_ranks, r)
+        holder[held.start : held.stop] = r
+    merges, step = [], 1
     while step < n_shards:
         left = np.arange(0, n_shards - step, 2 * step)
         mine = (holder[left] == rank) | (holder[left + step] == rank)
-        found += [(int(i), int(i + step), int(holder[i]), int(holder[i + step])) for i in left[mine]]
+        merges += [(int(i), int(i + step), int(holder[i]), int(holder[i + step])) for i in left[mine]]
         step *= 2
-    return found
+    return merges
 
 
 def exact_sum(comm: Communicator, parts: np.ndarray) -> np.ndarray | None:

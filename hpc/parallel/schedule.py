@@ -1,4 +1,4 @@
-"""Which chains run where: ranks in groups side by side, each with chains of its own, which it takes in turns.
+"""Schedule of chains on ranks: groups of ranks side by side, each of which runs its own chains in turns.
 
 A chain on more ranks waits for messages, and shards that do not divide by the ranks let some of them wait; chains side
 by side wait for nobody, but each group holds all rows of the table. No bit of a chain depends on any of this.
@@ -57,7 +57,7 @@ class Schedule:
 
 
 def grouped(n_ranks: int, n_chains: int, n_groups: int) -> Schedule:
-    """So many groups of ranks, as even as can be."""
+    """Divide the ranks into groups of nearly equal size."""
     each, more = divmod(n_ranks, n_groups)
     return Schedule(tuple(each + (g < more) for g in range(n_groups)), n_chains)
 

@@ -145,8 +145,8 @@ class KeptChains:
             self.chains[i] = replace(chain, trace=trace, growth=growth, burn_in=max(chain.burn_in, growth))
 
     def contradicted(self) -> bool:
-        """Whether the report says not to use the result yet, since its chains contradict each other; a family has its
-        own. Reads the traces."""
+        """True if the report advises against using the result yet, since its chains contradict each other; families
+        override it. Reads the traces."""
         return False
 
     def require_draws(self) -> None:
@@ -173,7 +173,7 @@ class KeptChains:
 
 
 def begun(home: Path) -> list[Path]:
-    """The directories of a run's chains that have cycles: one may still search while another is looked at."""
+    """Directories of a run's chains that have cycles: one may still search while another is looked at."""
     return [folder for folder in chain_directories(home) if list_segments(folder / TRACE)]
 
 
@@ -234,7 +234,7 @@ def burn_in_of(run_dir: str | Path) -> int:
 
 
 def evenly(items: Sequence, most: int) -> list:
-    """At most `most` of the items, evenly spaced, the last among them."""
+    """Select at most `most` of the items, evenly spaced, with the last one."""
     if len(items) <= most:
         return list(items)
     return [items[i] for i in np.ceil(np.arange(1, most + 1) * len(items) / most).astype(int) - 1]
@@ -247,8 +247,8 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
         parent = _settings_in(home)
         config = load(parent / RESOLVED)
         for folder in folders:
-            own = _burn_in(config, folder) if burn_in is None else burn_in
-            chains.append(Chain("", folder, parent, config, own))
+            of_chain = _burn_in(config, folder) if burn_in is None else burn_in
+            chains.append(Chain("", folder, parent, config, of_chain))
     common = os.path.commonpath([c.folder.resolve() for c in chains])
     names = [os.path.relpath(c.folder.resolve(), common) for c in chains]
     chains = [replace(c, name=c.folder.name if name == "." else name) for c, name in zip(chains, names)]

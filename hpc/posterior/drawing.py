@@ -1,5 +1,5 @@
-"""How our pictures look, and what several of them have: chains by colour, phases, a second axis in seconds. They take
-chains with their traces, or plain arrays; matplotlib is imported when a picture is asked for."""
+"""Style of our pictures, and their common parts: chains by colour, phases, a second axis in seconds. They take chains
+with their traces, or plain arrays; matplotlib is imported when a picture is asked for."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def styled(draw):
 
 
 def styled_figure(draw):
-    """The same as matplotlib's Figure, which a notebook shows."""
+    """A styled matplotlib Figure, which a notebook shows."""
 
     @functools.wraps(draw)
     def styled(*args, **kwargs):
@@ -231,7 +231,7 @@ def value_panel(chains: Sequence[Chain], scalar: Scalar, left, right) -> None:
 
 
 def _distribution(axes, later: Sequence[np.ndarray], everything: np.ndarray, whole: bool) -> None:
-    """Of each chain's draws, in per cent of them."""
+    """Histogram of each chain's draws, in per cent of them."""
     look: dict[str, Any] = {"histtype": "step" if len(later) > 1 else "stepfilled"}
     low, high = float(everything.min()), float(everything.max())
     bins = np.linspace(low, high, int(np.clip(2.0 * np.sqrt(min(map(len, later))), 8, 30)) + 1) if high > low else 3

@@ -1,4 +1,4 @@
-"""How a run groups rows and columns, for a comparison with other runs on the same table."""
+"""A run's groups of rows and columns, for a comparison with other runs on the same table."""
 
 from __future__ import annotations
 

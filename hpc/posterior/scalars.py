@@ -19,8 +19,8 @@ ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
 
 @dataclass(frozen=True)
 class ScalarSummary:
-    """One quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`, few
-    draws); r_hat is MOST_R_HAT at most."""
+    """Summary of one quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`,
+    few draws); r_hat is MOST_R_HAT at most."""
 
     mean: float
     sd: float
@@ -65,25 +65,25 @@ def quiet_arviz():
 def mixing_warnings(
     scalars: Mapping[str, ScalarSummary], n_chains: int = 1, most_r_hat: float = ENOUGH_R_HAT
 ) -> list[str]:
-    """What some quantities, by what they are called, say against the chains: a line for each kind of trouble."""
+    """Warnings about the mixing of named quantities: a line for each kind of trouble."""
     moving = {name: s for name, s in scalars.items() if not s.fixed}
     unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
     short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]
     apart = [f"{name} {r_hat_in_words(s.r_hat)}" for name, s in moving.items() if s.r_hat > most_r_hat]
-    found = []
+    warnings = []
     if unknown:
-        found.append(f"too few draws after burn-in to judge {', '.join(unknown)}")
+        warnings.append(f"too few draws after burn-in to judge {', '.join(unknown)}")
     if short:
-        found.append(f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
+        warnings.append(f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS): {', '.join(short)}")
     if apart:
         still = any(s.r_hat >= MOST_R_HAT for s in moving.values())
         means = f" (> {MOST_R_HAT:.0f}: it hardly changes within a chain, but differs between them)" if still else ""
-        found.append(f"R-hat above {most_r_hat}: {', '.join(apart)}{means}")
-    if found:
+        warnings.append(f"R-hat above {most_r_hat}: {', '.join(apart)}{means}")
+    if warnings:
         disagree = n_chains > 1 and apart  # then more cycles may not help: the report says what may
         why, then = (", or its chains disagree", " and chains.png") if disagree else ("", "; raise run.cycles")
-        found.append(f"the figures are rough: the run is too short{why}. Look at trace.png{then}")
-    return found
+        warnings.append(f"the figures are rough: the run is too short{why}. Look at trace.png{then}")
+    return warnings
 
 
 def r_hat_in_words(x: float, digits: int = 3) -> str:

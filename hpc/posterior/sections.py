@@ -46,7 +46,7 @@ class Verdict:
     warnings: Sequence[str] = ()
 
     def __str__(self) -> str:
-        """In a line."""
+        """Verdict in one line."""
         return self.headline or SOUND[self.sound].replace("result", "approximation" if self.approximation else "result")
 
 

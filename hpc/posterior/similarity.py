@@ -1,4 +1,4 @@
-"""How alike two partitions of some rows are."""
+"""Similarity of two partitions of some rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def similarity(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
 
 
 def similarity_of(together: np.ndarray) -> tuple[float, float]:
-    """The same of two partitions by their `contingency`."""
+    """Similarity of two partitions from their `contingency`."""
     counts = together.sum(axis=1), together.sum(axis=0), together.ravel()
     return _similarity(*(c[c > 0] for c in counts))
 
 
 def _similarity(of_a: np.ndarray, of_b: np.ndarray, of_both: np.ndarray) -> tuple[float, float]:
-    """From the sizes of the clusters of each, and of their intersections; all positive."""
+    """Similarity from the sizes of each partition's clusters, and of their intersections; all positive."""
     n, counts = of_both.sum(), [c.astype(np.float64) for c in (of_a, of_b, of_both)]
     pairs_a, pairs_b, pairs = (float((c * (c - 1)).sum()) / 2.0 for c in counts)
     expected, most = pairs_a * pairs_b / max(n * (n - 1) / 2.0, 1.0), (pairs_a + pairs_b) / 2.0

@@ -1,4 +1,4 @@
-"""What reports of all models have: a head, warnings, numbers as text and as JSON."""
+"""Common parts of reports of all models: a head, warnings, numbers as text and as JSON."""
 
 from __future__ import annotations
 
@@ -99,26 +99,26 @@ def _bold(words: str) -> Any:
 def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
     """The chains that a run is to have and that have no cycles yet."""
     lines = []
-    for home, wanted in {c.home: c.config.run.chains for c in chains}.items():
+    for home, planned in {c.home: c.config.run.chains for c in chains}.items():
         there = len(begun(home)) or len(chain_directories(home))
-        if there < wanted:
-            have = "has" if wanted - there == 1 else "have"
-            missing = f"{wanted - there} of the {wanted} chains of {home} {have} no cycles yet"
+        if there < planned:
+            have = "has" if planned - there == 1 else "have"
+            missing = f"{planned - there} of the {planned} chains of {home} {have} no cycles yet"
             lines.append(("missing", f"{missing}: run the same command again"))
     return lines
 
 
 def states(chains: Sequence[Chain]) -> str:
-    """Whether the chains have finished, and how many ranks they were last on."""
-    found, ranks = [], set()
+    """Describe whether the chains have finished, and on how many ranks they last ran."""
+    states, ranks = [], set()
     for chain in chains:
         try:
             status = read_status(chain.folder)
         except MpibayesError:
             continue
-        found.append(str(status.get("state", "unknown")))
+        states.append(str(status.get("state", "unknown")))
         ranks.add(status.get("ranks"))
-    text = " / ".join(dict.fromkeys(found)) or "state unknown"
+    text = " / ".join(dict.fromkeys(states)) or "state unknown"
     ranks.discard(None)
     if len(ranks) == 1:
         text += f", last on {counted(ranks.pop(), 'rank')}"
@@ -138,7 +138,7 @@ def span(values: Sequence[int], noun: str = "") -> str:
 
 
 def fixed(x: float, digits: int) -> str:
-    """So many digits after the point; - for a number that does not exist."""
+    """A number with so many digits after the point; - for one that does not exist."""
     return f"{x:,.{digits}f}" if np.isfinite(x) else "-"
 
 
@@ -180,12 +180,12 @@ def _cells(scalar: Scalar, s: ScalarSummary, judged: bool) -> list[str]:
 
 
 def means(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:
-    """Of each chain, for a column of `chain_table`."""
+    """Mean in each chain, for a column of `chain_table`."""
     return [fixed(c[scalar.name].mean, scalar.form.digits) for c in chains]
 
 
 def sds(scalar: Scalar, chains: Sequence[Mapping[str, ScalarSummary]]) -> list[str]:
-    """Of each chain, for a column of `chain_table`."""
+    """Standard deviation in each chain, for a column of `chain_table`."""
     return [fixed(c[scalar.name].sd, scalar.form.digits) for c in chains]
 
 
@@ -211,25 +211,25 @@ def commands_in_words(commands: Sequence[tuple[str, str]]) -> list[Any]:
 
 
 def sentence(text: str) -> str:
-    """With a large letter and a full stop."""
+    """A text with a capital letter and a full stop."""
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text and text[-3:] != "..." else text
 
 
 def warned(warnings: Sequence[str]) -> list[str]:
     """The warnings as sentences of a verdict; of many the first."""
-    said = list(map(sentence, warnings[:WARNED]))
-    left = len(warnings) - len(said)
-    return [*said, f"{counted(left, 'more warning')} in report.txt."] if left else said
+    sentences = list(map(sentence, warnings[:WARNED]))
+    left = len(warnings) - len(sentences)
+    return [*sentences, f"{counted(left, 'more warning')} in report.txt."] if left else sentences
 
 
 def use_it(run: Any, sound: str) -> list[str]:
-    """What a sound result is good for."""
+    """Next steps with a sound result; none with another."""
     home = run.chains[0].home
     return [f"Use it: mpibayes predict {home} NEW.csv -o OUT.csv scores new rows."] if sound == GOOD else []
 
 
 def finite(value: Any) -> Any:
-    """For JSON, which has no NaN."""
+    """A number for JSON, which has no NaN."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 

@@ -44,7 +44,7 @@ class Received:
 
 
 class Asks(Exception):
-    """What a method of `Run` asks: raised instead of asking it."""
+    """Question of a method of `Run`: raised instead of asking it."""
 
     def __init__(self, verb: Callable[..., Any], rows: Any, unseen: str):
         super().__init__()
@@ -90,29 +90,29 @@ def _from_ranks(run: Run, method: str, given: dict[str, Any], ranks: int) -> Rec
         (place / QUESTION).write_bytes(pickle.dumps((run, method, given)))
         process = child.start([folder], ranks, module=__spec__.name)
         try:
-            _, said = process.communicate()
+            _, messages = process.communicate()
         finally:
             if process.poll() is None:  # after an interrupt
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
         if process.returncode != 0:
-            error = child.error_of(process.returncode, said.splitlines())
+            error = child.error_of(process.returncode, messages.splitlines())
             for path in made:
                 error = frames.retold(error, path)
             raise error
-        found: Received = pickle.loads((place / ANSWER).read_bytes())
+        received: Received = pickle.loads((place / ANSWER).read_bytes())
         for path in made:
 
             def plain(text: str, path: Path = path) -> str:
                 return text.replace(str(path), frames.NAME).replace(path.name, frames.NAME)
 
-            a, found.notes = found.answer, list(map(plain, found.notes))
-            found.answer = replace(a, title=plain(a.title), remarks=list(map(plain, a.remarks)))
-        return found
+            a, received.notes = received.answer, list(map(plain, received.notes))
+            received.answer = replace(a, title=plain(a.title), remarks=list(map(plain, a.remarks)))
+        return received
 
 
 def main(folder: str) -> int:
-    """On every rank; the exit code of `mpibayes query`."""
+    """Ask the question on every rank; return the exit code of `mpibayes query`."""
     from mpibayes.hpc.commands.query import query
     from mpibayes.hpc.parallel.launcher import launcher_rank
     from mpibayes.terminal import Console
@@ -124,24 +124,24 @@ def main(folder: str) -> int:
             getattr(run.for_ranks(), method)(**given)
             raise AssertionError(f"{method} asks nothing")
         except Asks as asks:
-            wanted = asks
+            question = asks
 
         def verb(asking: Any, new: Any) -> Answer:
             notes.extend(new.notes if new is not None else ())
-            found: Answer = wanted.verb(asking, new)
-            return found
+            answer: Answer = question.verb(asking, new)
+            return answer
 
         with open(os.devnull, "w") as nowhere:
-            found = query(
-                run.directories, verb, rows=wanted.rows, unseen=wanted.unseen or "missing",
+            answer = query(
+                run.directories, verb, rows=question.rows, unseen=question.unseen or "missing",
                 console=Console(file=nowhere), **run.options,
             )  # fmt: skip
     except MpibayesError as error:
         print(f"{child.ERROR}{error}", file=sys.stderr, flush=True)
         return error.exit_code
-    if launcher_rank() == 0 and found is not None:
-        answer = Received(replace(found, picture=None), notes, found.picture is not None)
-        (Path(folder) / ANSWER).write_bytes(pickle.dumps(answer))
+    if launcher_rank() == 0 and answer is not None:
+        received = Received(replace(answer, picture=None), notes, answer.picture is not None)
+        (Path(folder) / ANSWER).write_bytes(pickle.dumps(received))
     return 0
 
 

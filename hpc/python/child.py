@@ -64,14 +64,14 @@ def start(words: Sequence[str], ranks: int = 1, module: str = "mpibayes") -> sub
 
 
 def _mpirun() -> str:
-    found = mpirun()
-    if found is None:
+    path = mpirun()
+    if path is None:
         raise ConfigError("ranks: there is no mpirun here; pip install mpich, load an MPI module, or use ranks=1")
-    return found
+    return path
 
 
 def _environment() -> dict[str, str]:
-    """This one's, so that the child finds the same package, and without the marks of a launcher of this process."""
+    """Environment for the child: this process's, so that it finds the same package, without a launcher's marks."""
     marks = (*MARKS, "PMI_FD", "PMI_PORT", "PMI_ID")
     inherited = {name: value for name, value in os.environ.items() if name not in marks}
     place = str(Path(mpibayes.__file__).absolute().parent.parent)
@@ -101,7 +101,8 @@ class Watched:
             self._lines.put(line)
 
     def wait(self) -> int:
-        """Its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and its errors as they are here."""
+        """Wait for the child and return its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and its
+        errors as they are here."""
         try:
             code = self._wait()
         except KeyboardInterrupt:
@@ -176,7 +177,7 @@ def _reader(stream: IO[str] | None, heard: Callable[[str], None]) -> threading.T
 
 
 def error_of(code: int, lines: Sequence[str]) -> MpibayesError:
-    """What a child that ended with this code said on standard error, as an exception of the same kind."""
+    """Exception for a child that ended with this code, with its message on standard error."""
     kind = EXCEPTIONS.get(code)
     first = next((i for i, line in enumerate(lines) if line.startswith(ERROR)), None)
     if kind is None or first is None:

@@ -1,4 +1,4 @@
-"""How far a run is, while `fit` waits for it: lines, a display on a terminal, or one in a notebook."""
+"""Progress of a run while `fit` waits for it: lines, a display on a terminal, or one in a notebook."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Display(Protocol):
         """A line that the run, or `fit`, has for the user."""
 
     def show(self, chains: Sequence[Status]) -> None:
-        """Where the chains are."""
+        """Show the chains' progress."""
 
     def close(self) -> None:
-        """Nothing follows."""
+        """End the display."""
 
 
 def display_for(progress: bool) -> Display:
-    """What suits where the program runs. progress: False for none."""
+    """Display that suits the place where the program runs. progress: False for none."""
     if not progress:
         return Silent()
     if _in_notebook():
@@ -43,7 +43,7 @@ def display_for(progress: bool) -> Display:
 
 
 def _in_notebook() -> bool:
-    """Whether this is the kernel of a notebook, which shows more than text."""
+    """True in the kernel of a notebook, which shows more than text."""
     if "IPython" not in sys.modules:
         return False
     shell = sys.modules["IPython"].get_ipython()
@@ -52,18 +52,18 @@ def _in_notebook() -> bool:
 
 def statuses(folder: Path, since: float) -> list[Status]:
     """status.json of each chain that has written one after `since`, seconds since 1970."""
-    found: list[Status] = []
+    statuses: list[Status] = []
     try:
         for place in chain_directories(folder):
             if (place / NAME).stat().st_mtime >= since:
-                found.append({**read_status(place), "chain": place.name if place != folder else ""})
+                statuses.append({**read_status(place), "chain": place.name if place != folder else ""})
     except (OSError, MpibayesError):
         pass  # not there yet
-    return found
+    return statuses
 
 
 def in_words(chain: Status) -> str:
-    """One line: chain-1: cycle=120/2000 K=37 ..."""
+    """Describe one chain in a line: chain-1: cycle=120/2000 K=37 ..."""
     if chain.get("cycle") is None or not chain.get("cycles"):
         return ""
     kind = chain.get("family")
@@ -74,7 +74,7 @@ def in_words(chain: Status) -> str:
 
 
 class Silent:
-    """Nothing, not even errors, which are raised."""
+    """A display that shows nothing, not even errors, which are raised."""
 
     def say(self, text: str) -> None:
         pass
@@ -126,7 +126,7 @@ class Terminal:
 
 
 class Notebook:
-    """The same as HTML, updated in place; also as plain text, for other readers of the notebook."""
+    """A display as HTML, updated in place; also as plain text, for other readers of the notebook."""
 
     def __init__(self) -> None:
         self._said: list[str] = []

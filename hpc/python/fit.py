@@ -199,7 +199,7 @@ def _as_file(data: Any) -> Iterator[Path]:
 
 
 def _heldout(heldout: Any) -> Any:
-    """None where nothing was said; no rows as the configuration has them."""
+    """Value of data.heldout: None if nothing was given, "none" for no rows, a path, or a fraction."""
     if heldout is None:
         return None
     if isinstance(heldout, str | os.PathLike):
@@ -214,20 +214,20 @@ def _seconds(time: float | str | datetime.timedelta) -> str:
 
 def _settings(keywords: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """Values by dotted key. Raises ConfigError where one is given twice, or is beyond the limits of a document."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in [*keywords.items(), *_flat(config)]:
-        if key in found:
+        if key in settings:
             raise ConfigError(f"{key}: given twice, as a keyword and in config")
         if isinstance(value, os.PathLike):
             value = os.fspath(value)
         elif hasattr(value, "tolist"):  # of NumPy
             value = value.tolist()
-        found[key] = "none" if value is None else value
+        settings[key] = "none" if value is None else value
     try:
-        check_values(found)
+        check_values(settings)
     except TooMuch as error:
         raise ConfigError(f"config: {error}") from None
-    return found
+    return settings
 
 
 def _flat(config: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -27,12 +27,12 @@ NAME = "DataFrame"  # what rows that are no file are called in messages
 
 
 def is_path(data: object) -> bool:
-    """Whether what was given is the name of a file."""
+    """True if the data are given as the name of a file."""
     return isinstance(data, str | os.PathLike)
 
 
 def kind_of(data: object) -> Kind:
-    """In which kind of table the answer to a question about `data` is."""
+    """Kind of table in which to answer a question about `data`."""
     library = type(data).__module__.partition(".")[0]
     return "pandas" if library == "pandas" else "polars" if library == "polars" else "pyarrow"
 
@@ -72,8 +72,8 @@ def _name(data: object) -> str:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """The same cells in types that every reader of Parquet has; without metadata, so that equal tables make equal
-    files. Categories in order stay categories, which say it."""
+    """Cells in types that every reader of Parquet has; without metadata, so that equal tables make equal files. Ordered
+    categories stay ordered."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -95,9 +95,9 @@ class Fitted:
         """The run, opened for reading."""
         from mpibayes.hpc.registry import posterior_of
 
-        found = posterior_of(self.family)([self._folder / RUN], None, self._folder / TABLE)
-        found.read_traces()
-        return found
+        posterior = posterior_of(self.family)([self._folder / RUN], None, self._folder / TABLE)
+        posterior.read_traces()
+        return posterior
 
     @cached_property
     def _forecast(self) -> Any:
@@ -110,14 +110,14 @@ class Fitted:
         return forecast
 
     def predict(self, cells: Mapping[str, np.ndarray], n: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Of n rows the columns of `mpibayes predict`, (n,) each, and the log densities of those that have one. cells:
-        by column, as in Columns; those that lack are missing."""
+        """Columns of `mpibayes predict` for n rows, (n,) each, and the log densities of the rows that have one. cells:
+        by column, as in Columns; columns that are not there are missing."""
         rows = self._rows(cells, n)
         parts, density = [], []
         for start in range(0, n, self._forecast.batch):
-            told = self._forecast(rows.take(slice(start, start + self._forecast.batch)), start)
-            parts.append({name: np.asarray(values) for name, values in told.columns.items()})
-            density.append(told.log_density)
+            predictions = self._forecast(rows.take(slice(start, start + self._forecast.batch)), start)
+            parts.append({name: np.asarray(values) for name, values in predictions.columns.items()})
+            density.append(predictions.log_density)
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, np.concatenate(density)
 
     def _rows(self, cells: Mapping[str, np.ndarray], n: int) -> Rows:
@@ -135,7 +135,7 @@ class Fitted:
         columns = self.posterior.columns
         u = Stream(seed, Purpose.SIMULATED, cycle=0).uniforms(np.arange(n))
         chosen = np.minimum((u * len(predictives)).astype(np.int64), len(predictives) - 1)
-        found = {name: np.empty(n) for name, _, _ in self._columns}
+        cells = {name: np.empty(n) for name, _, _ in self._columns}
         for d, predictive in enumerate(predictives):
             at = np.flatnonzero(chosen == d)
             if len(at):
@@ -143,8 +143,8 @@ class Fitted:
                 blank = self.posterior.data.as_modelled(Rows.missing(self.posterior.data.stored, len(at)), at)
                 rows = predictive.simulate(blank, columns, stream)
                 for column in columns:
-                    found[column.name][at] = getattr(rows, column.block)[:, column.index]
-        return found
+                    cells[column.name][at] = getattr(rows, column.block)[:, column.index]
+        return cells
 
 
 def _toml(sections: Mapping[str, Mapping[str, Any]]) -> str:

@@ -60,18 +60,18 @@ class Opened:
 
     @property
     def options(self) -> dict[str, Any]:
-        """How it was opened: draws, burn_in, table."""
+        """Options it was opened with: draws, burn_in, table."""
         return {"draws": self._draws, "burn_in": self._burn_in, "table": self._table}
 
     def for_ranks(self) -> Self:
-        """The same, whose questions are raised as `ask.Asks`, for ranks to ask them."""
-        found = type(self)(self.directories, frames=self._kind, **self.options)
-        found._for_ranks = True
-        return found
+        """A copy whose questions are raised as `ask.Asks`, for ranks to ask them."""
+        opened = type(self)(self.directories, frames=self._kind, **self.options)
+        opened._for_ranks = True
+        return opened
 
     @property
     def directory(self) -> Path:
-        """Of the run, the first of several."""
+        """Directory of the run, the first of several."""
         return self.directories[0]
 
     def __repr__(self) -> str:
@@ -85,12 +85,12 @@ class Opened:
     @property
     def status(self) -> list[dict[str, Any]]:
         """status.json of each chain that was started (docs/files.md)."""
-        found = []
+        statuses = []
         for directory in self.directories:
             for place in chain_directories(directory):
                 if (place / "status.json").exists():
-                    found.append(read_status(place))
-        return found
+                    statuses.append(read_status(place))
+        return statuses
 
     @property
     def columns(self) -> dict[str, str]:
@@ -133,31 +133,31 @@ class Opened:
             raise Asks(verb, rows, unseen)
         asking = self._asking
         if self.received is None:
-            found, notes = self._here(verb, rows, unseen)
+            answer, notes = self._here(verb, rows, unseen)
         else:
-            found, notes = self.received.answer, list(self.received.notes)
+            answer, notes = self.received.answer, list(self.received.notes)
             if self.received.drawn:
-                found.picture = lambda: self._picture(verb, rows, unseen)
-        effective = found.columns.get("draws")
+                answer.picture = lambda: self._picture(verb, rows, unseen)
+        effective = answer.columns.get("draws")
         if effective is not None and asking.averages.n_draws > FEW and (effective < FEW).any():
             rows_of = "" if len(effective) == 1 else f" in {counted(int((effective < FEW).sum()), 'row')}"
             notes.append(f"what is given fits fewer than {FEW:.0f} draws{rows_of}: errors are too small there")
         for note in notes:
             warn(note)
         self._say_once()
-        return found
+        return answer
 
     def _here(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> tuple[Answer, list[str]]:
         """An answer of this process, and what is to know of the rows."""
-        own, asking = self._handed(rows), self._asking
+        given, asking = self._handed(rows), self._asking
         with in_words_of_python():
-            new = None if own is None else own.read(asking, unseen)
+            new = None if given is None else given.read(asking, unseen)
             return verb(asking, new), list(new.notes) if new is not None else []
 
     def _picture(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
-        """Of a question that ranks have answered: it is asked here once more."""
-        found, _ = self._here(verb, rows, unseen)
-        return found.picture and found.picture()
+        """Picture of a question that ranks have answered: it is asked here once more."""
+        answer, _ = self._here(verb, rows, unseen)
+        return answer.picture and answer.picture()
 
     def _say_once(self) -> None:
         """A warning where the chains contradict each other, with the first answer."""
@@ -170,11 +170,11 @@ class Opened:
         """A Result, or for rows that were handed in a DataFrame of their kind."""
         from mpibayes.hpc.query.answer import as_table
 
-        found, own = self._answer(verb, rows, unseen), self._handed(rows)
-        if own is None:
-            return self._result(found)
-        numbers = found.columns.get("row")
-        return from_arrow(as_table(found), own.kind, None if numbers is None else own.places(numbers))
+        answer, given = self._answer(verb, rows, unseen), self._handed(rows)
+        if given is None:
+            return self._result(answer)
+        numbers = answer.columns.get("row")
+        return from_arrow(as_table(answer), given.kind, None if numbers is None else given.places(numbers))
 
     def _copied(self, rows: Any, copies: int, long: bool, seed: int, unseen: str) -> Any:
         """Completed copies as DataFrames of the kind of the rows; of the table's own rows, with its index."""
@@ -197,8 +197,12 @@ class Opened:
         from mpibayes.hpc.commands.predict import predict
         from mpibayes.terminal import Console
 
-        own, pairs = handed(rows, self._kind), of_pairs(self.directories[0])
-        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python(), own.file(pairs) as source:
+        given, pairs = handed(rows, self._kind), of_pairs(self.directories[0])
+        with (
+            tempfile.TemporaryDirectory(prefix="mpibayes-") as folder,
+            in_words_of_python(),
+            given.file(pairs) as source,
+        ):
             end = source.suffix if complete and source.suffix in (".csv", ".parquet") else ".parquet"
             out = Path(folder) / f"out{end}"
             target: dict[str, Any] = {"complete": out} if complete else {"out": out}
@@ -215,14 +219,14 @@ class Opened:
                     console=Console(file=nowhere),
                 )
             read = pyarrow.csv.read_csv if end == ".csv" else pyarrow.parquet.read_table
-            found = from_arrow(read(out), own.kind, None if pairs else own.index)
+            frame = from_arrow(read(out), given.kind, None if pairs else given.index)
             for note in done.notes:
-                warnings.warn(note.replace(str(source), own.name), MpibayesWarning, stacklevel=4)
-        return found
+                warnings.warn(note.replace(str(source), given.name), MpibayesWarning, stacklevel=4)
+        return frame
 
 
 def warn(text: str, category: type[MpibayesWarning] = MpibayesWarning) -> None:
-    """At the caller's line, whatever of this package is between."""
+    """Warn at the caller's line, outside this package."""
     ours, level, frame = str(Path(__file__).parent), 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(ours):
         level, frame = level + 1, frame.f_back

@@ -47,7 +47,7 @@ class Report:
 
 
 def report(family: str, posterior: Any, directory: Path) -> Report:
-    """Of an opened run. Raises ConfigError where the `report` extra is not installed."""
+    """Report of an opened run. Raises ConfigError if the `report` extra is not installed."""
     written.require_extra("matplotlib", "arviz")
     return Report(report_of(family)(posterior), directory / "report")
 

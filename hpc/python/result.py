@@ -1,4 +1,4 @@
-"""What a question comes back as: a table that shows itself, with what there is to know about it, and a picture."""
+"""The answer to a question: a table that shows itself, with remarks and a picture."""
 
 from __future__ import annotations
 

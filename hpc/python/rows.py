@@ -1,4 +1,4 @@
-"""What a question from Python is about: rows in memory, read as a file of them is; and conditions as values."""
+"""Arguments of a question from Python: rows in memory, read as from a file; and conditions as values."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ class Handed:
                 raise frames.retold(error, place) from None
 
     def read(self, asking: Asking, unseen: str) -> NewRows:
-        """As the table of the run has such rows."""
+        """Read the rows in the form of the run's table."""
         with self.file() as place:
-            found = new_rows.read(asking, place, unseen)
+            rows = new_rows.read(asking, place, unseen)
         if frames.is_path(self.data):
-            return found
-        notes = [note.replace(str(place), frames.NAME) for note in found.notes]
-        return replace(found, path=Path(frames.NAME), notes=notes)
+            return rows
+        notes = [note.replace(str(place), frames.NAME) for note in rows.notes]
+        return replace(rows, path=Path(frames.NAME), notes=notes)
 
 
 def handed(data: Any, kind: frames.Kind) -> Handed:
     """Rows of a DataFrame or of a file; `kind` is that of the answers about a file."""
     if frames.is_path(data):
         return Handed(data, kind, None)
-    own = frames.kind_of(data)
-    return Handed(data, own, data.index if own == "pandas" and hasattr(data, "columns") else None)
+    kind_of_rows = frames.kind_of(data)
+    return Handed(data, kind_of_rows, data.index if kind_of_rows == "pandas" and hasattr(data, "columns") else None)
 
 
 def conditions(given: Given) -> list[Item]:
-    """What `hpc/query` takes for `given`: {"age": (40, 50)}, or as on the command line, "age=40..50" or ["age"]."""
+    """Conditions of `given` for `hpc/query`: {"age": (40, 50)}, or as on the command line, "age=40..50" or ["age"]."""
     if given is None:
         return []
     if isinstance(given, str):
@@ -91,11 +91,11 @@ def names(columns: Sequence[str] | str | None) -> list[str]:
     """Names of columns. Raises ConfigError."""
     if columns is None:
         return []
-    found = [columns] if isinstance(columns, str) else list(columns)
-    wrong = [name for name in found if not isinstance(name, str)]
+    listed = [columns] if isinstance(columns, str) else list(columns)
+    wrong = [name for name in listed if not isinstance(name, str)]
     if wrong:
         raise ConfigError(f"{wrong[0]!r}: expected the name of a column")
-    return found
+    return listed
 
 
 def numbers_of(rows: Any) -> np.ndarray | None:
@@ -104,10 +104,10 @@ def numbers_of(rows: Any) -> np.ndarray | None:
         rows = [rows]
     if not isinstance(rows, list | tuple | set | range | np.ndarray):
         return None
-    found = np.asarray(sorted(rows) if isinstance(rows, set) else rows)
-    if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+    numbers = np.asarray(sorted(rows) if isinstance(rows, set) else rows)
+    if numbers.ndim != 1 or (len(numbers) and numbers.dtype.kind not in "iu"):
         raise ConfigError("rows: expected whole numbers of rows of the table, from 1, a DataFrame or a file")
-    return np.unique(found.astype(np.int64))
+    return np.unique(numbers.astype(np.int64))
 
 
 def as_recorded(run: Any, source: Path, unseen: str) -> tuple[Iterator[Rows], list[str]]:

@@ -107,25 +107,25 @@ class Run(Opened):
 
         if rows is not None:
             return self._clusters_of(rows, unseen, groups)
-        found = self._clusters if groups is None else self._clusters_with(groups)
+        clusters = self._clusters if groups is None else self._clusters_with(groups)
         self._say_once()
-        columns = found.columns()
+        columns = clusters.columns()
         columns = {"row": np.arange(1, 1 + len(columns["held_out"])), **columns}
-        return self._result(Answer("Clusters of the rows of the table", columns, [found.about]))
+        return self._result(Answer("Clusters of the rows of the table", columns, [clusters.about]))
 
     def _clusters_of(self, rows: Any, unseen: str, groups: int | None) -> Any:
         import pyarrow as pa
 
-        door, run, own = self._exports(), self._posterior, handed(rows, self._kind)
-        with in_words_of_python(), own.file() as source:
+        door, run, given = self._exports(), self._posterior, handed(rows, self._kind)
+        with in_words_of_python(), given.file() as source:
             recorded, notes = as_recorded(run, source, unseen)
             parts = list(door.clusters_of(run, recorded, self._draws, groups))
         for note in notes:
-            warn(note.replace(str(source), own.name))
+            warn(note.replace(str(source), given.name))
         self._say_once()
-        found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        row = np.arange(1, 1 + len(next(iter(found.values()))))
-        return from_arrow(pa.table({"row": row, **found}), own.kind, own.index)
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        row = np.arange(1, 1 + len(next(iter(columns.values()))))
+        return from_arrow(pa.table({"row": row, **columns}), given.kind, given.index)
 
     @property
     def trace(self) -> Any:
@@ -174,10 +174,10 @@ class Run(Opened):
             done = export(self.directories, "arviz", place, self._burn_in, table=self._table)
             for note in done.notes:
                 warn(note)
-            found = arviz.from_netcdf(str(place), engine="h5netcdf")
-            found.load()
-            found.close()
-            return found
+            draws = arviz.from_netcdf(str(place), engine="h5netcdf")
+            draws.load()
+            draws.close()
+            return draws
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -223,12 +223,14 @@ class Run(Opened):
         from mpibayes.hpc.python.typed import typed
         from mpibayes.hpc.query.simulate import simulate
 
-        found = self._answer(
+        answer = self._answer(
             lambda asking, new: simulate(asking, n, conditions(given), names(columns), seed, new), rows, unseen
         )
-        own = self._handed(rows)
-        table = typed(found.columns, self._asking.columns)
-        return from_arrow(table, own.kind if own else self._kind, own.index if own else None)
+        given_rows = self._handed(rows)
+        table = typed(answer.columns, self._asking.columns)
+        return from_arrow(
+            table, given_rows.kind if given_rows else self._kind, given_rows.index if given_rows else None
+        )
 
     @shared
     def impute(self, rows: Any, *, of: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
@@ -261,11 +263,11 @@ class Run(Opened):
         self, rows: Any, *, probabilities: bool = False, impute: bool = False, groups: int | None = None,
         unseen: str = "missing",
     ) -> Any:  # fmt: skip
-        """What the run predicts of `rows`, a DataFrame (n, ...): of a mixture log_density, the cluster (0: a new one)
-        and its probability; of a regression class probabilities, or mean, sd and quantiles of the response.
+        """Predict `rows`, a DataFrame (n, ...): for a mixture log_density, the cluster (0: a new one) and its
+        probability; for a regression class probabilities, or mean, sd and quantiles of the response.
 
-        probabilities: a column for each cluster. impute: the missing cells, with how sure each is. groups: the group of
-        each row, of so many groups of clusters, and its probability.
+        probabilities: add a column for each cluster. impute: add the missing cells, with a measure of their certainty.
+        groups: add the group of each row, of so many groups of clusters, and its probability.
         """
         return self._predicted(rows, unseen, probabilities=probabilities, impute=impute, groups=groups)
 
@@ -291,8 +293,9 @@ class Run(Opened):
 
     @shared
     def novelty(self, rows: Any, *, columns: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
-        """How unlike the training rows each of `rows` is, the most novel first: `novelty`, the share of training rows
-        that are less surprising; surprisal in nats; p_new, the probability of a cluster of its own in some view."""
+        """Novelty of each of `rows` compared to the training rows, the most novel first: `novelty`, the share of
+        training rows that are less surprising; surprisal in nats; p_new, the probability of a new cluster in some
+        view."""
         from mpibayes.hpc.query.surprisal import novelty
 
         return self._ask(lambda asking, new: novelty(asking, names(columns), 20, _there(new)), rows, unseen)
@@ -310,15 +313,15 @@ class Run(Opened):
         one that is described by `like`; or those of the rows `to`. columns: those whose views count."""
         from mpibayes.hpc.query.similarity import similarity
 
-        found = self._answer(
+        answer = self._answer(
             lambda asking, _: similarity(asking, row, conditions(like), names(columns), top, list(to)), None, "missing"
         )
-        return self._result(found)
+        return self._result(answer)
 
     @shared
     def dependence(self, columns: Names = None, *, ranks: int = 1) -> Result:
-        """Which columns tell of each other: mutual information of each two in nats, and the share of draws in which
-        they share a view. Its .plot() is a heat map."""
+        """Dependence between columns: mutual information of each pair in nats, and the share of draws in which the two
+        share a view. Its .plot() is a heat map."""
         from mpibayes.hpc.query.dependence import dependence
 
         return Result(self._answer(lambda asking, _: dependence(asking, names(columns), 20), None, ""), self._kind)
@@ -332,10 +335,10 @@ class Run(Opened):
 
         if size is not None and size < 2:
             raise ConfigError(f"size = {size}: expected 2 or more columns")
-        wanted = names(columns)
+        listed = names(columns)
         if size is not None:
-            return Result(self._answer(lambda asking, _: best_set(asking, column, wanted, size), None, ""), self._kind)
-        return Result(self._answer(lambda asking, _: predictors(asking, column, wanted, 20), None, ""), self._kind)
+            return Result(self._answer(lambda asking, _: best_set(asking, column, listed, size), None, ""), self._kind)
+        return Result(self._answer(lambda asking, _: predictors(asking, column, listed, 20), None, ""), self._kind)
 
     @shared
     def compare(
@@ -354,11 +357,11 @@ class Run(Opened):
         unseen: str = "missing",
         ranks: int = 1,
     ) -> Result:
-        """Where two groups of rows differ most: columns by the divergence of their distributions in nats, its error,
-        and where most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or
-        those of two DataFrames or files, or rows of the table by their numbers from 1, [1, 5, *range(7, 21)], against
-        all others where `against_rows` names none; or a group of clusters, numbered as in the report, of `groups`
-        (those shown first, by default) in a view, against all others; or the tables of this run and of another one."""
+        """Compare two groups of rows: columns by the divergence of their distributions in nats, its error, and where
+        most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or are two
+        DataFrames or files, or rows of the table by their numbers from 1, [1, 5, *range(7, 21)], against all others if
+        `against_rows` is not given; or a group of clusters, numbered as in the report, of `groups` (those shown first,
+        by default) in a view, against all others; or the tables of this run and of another one."""
         from mpibayes.hpc.query import compare, new_rows
 
         ways = [group is not None or against is not None, rows is not None or against_rows is not None]
@@ -371,26 +374,26 @@ class Run(Opened):
                 "say what is compared, in one way: group and against, or rows and against_rows, or cluster_group, or "
                 "another run"
             )
-        wanted = names(columns)
+        chosen = names(columns)
 
-        def of(asking: Asking, some: Any) -> Any:
-            numbers = numbers_of(some)
+        def of(asking: Asking, given: Any) -> Any:
+            numbers = numbers_of(given)
             if numbers is None:
-                return handed(some, self._kind).read(asking, unseen)
+                return handed(given, self._kind).read(asking, unseen)
             return new_rows.of_table(asking, numbers, new_rows.called(numbers))
 
         def verb(asking: Asking, new: Any) -> Answer:
             if other is not None:
-                return compare.compare_runs(asking, other._asking, wanted, top)
+                return compare.compare_runs(asking, other._asking, chosen, top)
             if cluster_group is not None:
                 here, others = new_rows.of_group(asking, cluster_group, groups, view)
-                return compare.compare_rows(asking, here, others, wanted, top)
+                return compare.compare_rows(asking, here, others, chosen, top)
             if rows is None:
-                return compare.compare(asking, conditions(group), conditions(against), wanted, top)
+                return compare.compare(asking, conditions(group), conditions(against), chosen, top)
             first = of(asking, rows) if new is None else new
             if against_rows is None and listed is not None:
-                return compare.compare_rows(asking, first, new_rows.others(asking, listed), wanted, top)
-            return compare.compare_rows(asking, first, of(asking, against_rows), wanted, top)
+                return compare.compare_rows(asking, first, new_rows.others(asking, listed), chosen, top)
+            return compare.compare_rows(asking, first, of(asking, against_rows), chosen, top)
 
         return Result(self._answer(verb, rows if listed is None else None, unseen), self._kind)
 

@@ -35,16 +35,16 @@ class NeverThere:
 
     def remarks(self, n_rows: int | None = None) -> list[str]:
         """A line a column. n_rows: how many rows were asked about; None: one that was described."""
-        found = []
+        lines = []
         for name, n in self._rows.items():
             if n:
                 of = "" if n_rows is None else f"; so it is in {counted(n, 'row')} of {n_rows:,}"
                 a = self._by[name]
-                found.append(
+                lines.append(
                     f"the table {a.how_often} has '{name}' where {a.condition()}{of}: the answer is what the "
                     "model expects if there were a value"
                 )
-        return found
+        return lines
 
 
 def drawn_known(asking: Asking, drawn: Mapping[str, np.ndarray]) -> Known:

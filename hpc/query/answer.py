@@ -48,7 +48,7 @@ class Answer:
 
 
 def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") -> None:
-    """On the terminal, its first lines. rest: where the others are."""
+    """Print the first lines on the terminal. rest: where the others are."""
     from rich.table import Table
 
     from mpibayes.terminal import Text

@@ -35,8 +35,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Distributions:
-    """Of n rows: p (n, U) probability of each cell of a column, error (n, U), effective (n,) draws; sums: what they
-    come from."""
+    """Distributions of a column in n rows: p (n, U) probability of each cell, error (n, U), effective (n,) draws; sums:
+    the sums that they are computed from."""
 
     support: Support
     p: np.ndarray
@@ -77,12 +77,12 @@ class Asking:
 
     @property
     def columns(self) -> list[Column]:
-        """Those that can be asked about."""
+        """Columns that can be asked about."""
         return [c for c in self.asked.columns if c.name not in self.asked.refused]
 
     @property
     def answerable(self) -> list[str]:
-        """Names of those that there is a law of."""
+        """Names of the columns that the model can predict."""
         law = self.asked.answers
         return [c.name for c in self.columns if law is None or c.name in law]
 
@@ -92,11 +92,11 @@ class Asking:
             raise ConfigError(f"{verb}: {self.asked.cannot[verb]}")
 
     def named(self, names: Sequence[str]) -> list[Column]:
-        """Some of them, in the order given."""
+        """Columns with these names, in the order given."""
         return [self.conditions.column(name) for name in names]
 
     def known(self, rows: Rows, names: Collection[str] | None = None) -> Known:
-        """What recorded rows, of all columns of the table that are used, say of some of them, of all by default."""
+        """Known cells of recorded rows of all used columns of the table, restricted to `names` if given."""
         return known_of(rows, [c for c in self.columns if names is None or c.name in names])
 
     def draws(self, names: Collection[str]) -> Sequence[DrawLaw]:
@@ -104,18 +104,18 @@ class Asking:
         rank makes some of them. Collective."""
         if not self._draws[1] or not self._draws[0].issuperset(names):
             size, rank = self.comm.size, self.comm.rank
-            own = agree(self.comm, lambda: self.asked.draws(names, slice(rank, None, size)), "look at its draws")
-            found = self.comm.collect(own)
-            laws = [found[d % size][d // size] for d in range(self.averages.n_draws)]
+            mine = agree(self.comm, lambda: self.asked.draws(names, slice(rank, None, size)), "look at its draws")
+            of_ranks = self.comm.collect(mine)
+            laws = [of_ranks[d % size][d // size] for d in range(self.averages.n_draws)]
             self._draws, self._masses = (frozenset(names), laws), {}
         return self._draws[1]
 
     def supports(self, names: Sequence[str], most: int) -> dict[str, Support]:
-        """The cells of some columns, of numbers so many at most."""
+        """Support of each column; numeric columns in at most `most` bins."""
         lacking = [c for c in self.named(names) if (c.name, most) not in self._supports]
         if lacking:
-            found = supports(lacking, self.sample(SAMPLE) if any(not c.levels for c in lacking) else None, most)
-            self._supports |= {(name, most): s for name, s in found.items()}
+            new = supports(lacking, self.sample(SAMPLE) if any(not c.levels for c in lacking) else None, most)
+            self._supports |= {(name, most): s for name, s in new.items()}
         return {name: self._supports[name, most] for name in names}
 
     def sample(self, most: int) -> Rows:
@@ -137,10 +137,10 @@ class Asking:
         blocks = average.in_blocks(n, self._block(draws, 40))
 
         def work(i: int) -> tuple[np.ndarray, ...]:
-            some, more = given.block(blocks[i]), wanted.block(blocks[i])
-            log_given, log_r = np.zeros((len(draws), some.n_rows)), np.zeros((len(draws), some.n_rows))
+            known, more = given.block(blocks[i]), wanted.block(blocks[i])
+            log_given, log_r = np.zeros((len(draws), known.n_rows)), np.zeros((len(draws), known.n_rows))
             for d, draw in enumerate(draws):
-                log_given[d], state = draw.given(some)
+                log_given[d], state = draw.given(known)
                 log_r[d] = draw.log_given(more, state)
             w = average.weights(log_given)
             return *average.log_average(log_r, w, self.averages), average.effective(w)
@@ -157,7 +157,8 @@ class Asking:
     def of_distributions(
         self, name: str, given: Known, most: int, made: Callable[[slice, Distributions], T]
     ) -> list[T]:
-        """What is made of them, block by block of rows, in order; shared by ranks. Collective."""
+        """Apply `made` to the distributions of each block of rows and return the results in order; ranks share the
+        work. Collective."""
         self.draws({name, *given.of})
         blocks, work = self._distributions(name, given, most)
         return dealt(self.comm, len(blocks), lambda i: made(blocks[i], work(blocks[i])))
@@ -173,11 +174,11 @@ class Asking:
         n_sums = len(self.averages.batches) + len(self.averages.chains)
 
         def work(rows: slice) -> Distributions:
-            some = given.block(rows)
-            log_given, parts = np.zeros((len(draws), some.n_rows)), Sums(self.averages, some.n_rows, len(cells))
+            known = given.block(rows)
+            log_given, parts = np.zeros((len(draws), known.n_rows)), Sums(self.averages, known.n_rows, len(cells))
             for d, draw in enumerate(draws):
                 mass = masses[d] if masses else draw.masses(cells.events)
-                log_given[d], state = draw.given(some)
+                log_given[d], state = draw.given(known)
                 parts.add(d, log_given[d], draw.averaged(cells.events, state, mass))
             p, error = parts.result()
             return Distributions(cells, p, error, average.effective(average.weights(log_given)), parts)

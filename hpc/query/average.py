@@ -28,19 +28,19 @@ class Averages:
 
     @property
     def chains(self) -> np.ndarray:
-        """Where each chain begins."""
+        """First draw of each chain."""
         return np.flatnonzero(np.diff(self.chain_of, prepend=-1))
 
     @property
     def batches(self) -> np.ndarray:
-        """Where each batch begins."""
+        """First draw of each batch."""
         starts, ends = self.chains, [*self.chains[1:], self.n_draws]
-        found = []
+        edges = []
         for start, end in zip(starts, ends):
             n = end - start
             cut = np.linspace(start, end, max(1, round(n**0.5)) + 1)[:-1]
-            found += np.ceil(cut).astype(int).tolist()
-        return np.unique(found)
+            edges += np.ceil(cut).astype(int).tolist()
+        return np.unique(edges)
 
     def error(self, residual: np.ndarray) -> np.ndarray:
         """Standard errors, (...), of averages with residuals w_d (r_d - average), (D, ...); NaN of a single draw."""
@@ -49,7 +49,8 @@ class Averages:
 
     @staticmethod
     def error_of_sums(*sums: np.ndarray) -> np.ndarray:
-        """Of residuals added up over batches (b, ...), and over chains."""
+        """Jackknife standard error from residuals summed over batches (b, ...), one array per chain: the largest over
+        chains."""
         if len(sums[0]) < 2:
             return np.full(sums[0].shape[1:], np.nan)
         each = [len(s) / (len(s) - 1) * (s**2).sum(axis=0) for s in sums if len(s) > 1]
@@ -65,7 +66,7 @@ def weights(log_p: np.ndarray) -> np.ndarray:
 
 
 def effective(w: np.ndarray) -> np.ndarray:
-    """How many draws (n,) weigh as much as these, (D, n) with sum 1, if each had the same weight."""
+    """Effective number of draws, (n,), with weights (D, n) that sum to 1."""
     return 1.0 / (w**2).sum(axis=0)
 
 
@@ -75,9 +76,9 @@ def log_average(log_r: np.ndarray, w: np.ndarray, averages: Averages) -> tuple[n
         log = np.log(w) + log_r
         top = log.max(axis=0)
         base = np.where(np.isfinite(top), top, 0.0)
-        found = base + np.log(np.exp(log - base).sum(axis=0))
-        ratio = np.exp(log - np.where(np.isfinite(found), found, 0.0)) - w
-    return found, averages.error(ratio)
+        average = base + np.log(np.exp(log - base).sum(axis=0))
+        ratio = np.exp(log - np.where(np.isfinite(average), average, 0.0)) - w
+    return average, averages.error(ratio)
 
 
 def in_blocks(n: int, step: int) -> Sequence[slice]:

@@ -1,4 +1,4 @@
-"""Where two groups of rows differ most, or two runs: columns by how far their distributions in the two are apart.
+"""Comparison of two groups of rows, or of two runs: columns by the distance of their distributions.
 
 The distance of two distributions p and q of a column, cut into cells, is the Jensen-Shannon divergence: the information
 in nats that a value has about which of the two it comes from, at even odds; 0 where they are alike and log 2 where no
@@ -35,8 +35,8 @@ PICTURED = 6  # columns that a picture has
 
 @dataclass(frozen=True)
 class Group:
-    """One side. name: what it is called. p: by column the probabilities of its cells (U,); without: the same, each time
-    leaving out one batch of draws, (b, U). effective: number of draws."""
+    """One side of a comparison. name: in words. p: by column the probabilities of its cells (U,); without: the same,
+    each time leaving out one batch of draws, (b, U). effective: number of draws."""
 
     name: str
     p: dict[str, np.ndarray]
@@ -72,8 +72,8 @@ def compare(
 
 
 def compare_rows(asking: Asking, rows: NewRows, against: NewRows, columns: Sequence[str] = (), top: int = 20) -> Answer:
-    """Two groups of rows, placed in the clusters by all cells that they have: each group's distribution is the mean of
-    what the model says of its rows."""
+    """Compare two groups of rows, placed in the clusters by all their cells: each group's distribution is the mean of
+    the model's distributions for its rows."""
     asking.require("compare")
     lacking = rows.lacking | against.lacking
     names = [n for n in _names(asking, columns) if n not in lacking]
@@ -87,7 +87,7 @@ def compare_rows(asking: Asking, rows: NewRows, against: NewRows, columns: Seque
 
 
 def compare_runs(asking: Asking, other: Asking, columns: Sequence[str] = (), top: int = 20) -> Answer:
-    """Two runs, by the columns that both have: the distributions of a new row."""
+    """Compare two runs by the columns that both have: the distributions of a new row."""
     asking.require("compare")
     other.require("compare")
     theirs = {c.name: c for c in other.columns}
@@ -112,7 +112,7 @@ def _names(asking: Asking, columns: Sequence[str]) -> list[str]:
 
 
 def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support]) -> Group:
-    """Of what is known of one row."""
+    """Group of rows with these known cells."""
     draws = asking.draws({*cells, *known.of})
 
     def work(d: int) -> tuple[float, dict[str, np.ndarray]]:
@@ -124,7 +124,7 @@ def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support
 
 
 def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
-    """Of the rows of a file: every draw counts alike, since no one draw can be chosen by thousands of rows."""
+    """Group of the rows of a file: every draw counts alike, since thousands of rows would select a single draw."""
     draws = asking.draws(new.there(asking))
     sums = [{n: np.zeros(len(c)) for n, c in cells.items()} for _ in draws]
     n_rows = 0
@@ -141,8 +141,8 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
                     total[n] += draws[d].averaged(cells[n].events, state, masses[n]).sum(axis=0)
             return total
 
-        for total, found in zip(sums, dealt(asking.comm, len(draws), work)):
-            for n, x in found.items():
+        for total, part in zip(sums, dealt(asking.comm, len(draws), work)):
+            for n, x in part.items():
                 total[n] += x
         n_rows += known.n_rows
     each = [{n: x / n_rows for n, x in total.items()} for total in sums]
@@ -179,9 +179,9 @@ def _common(asking: Asking, other: Asking, name: str) -> tuple[Support, Support]
         )
     if mine.atoms != their.atoms or mine.resolution != their.resolution or mine.log != their.log:
         return None
-    own = asking.supports([name], CELLS)[name]
-    e = own.events
-    return own, Support(Events(their, e.codes, None, e.low, e.high))
+    support = asking.supports([name], CELLS)[name]
+    e = support.events
+    return support, Support(Events(their, e.codes, None, e.low, e.high))
 
 
 # --- how far apart ----------------------------------------------------------------------------------------------------
@@ -210,9 +210,9 @@ def _answer(
     same_draws: bool = True,
 ) -> Answer:
     a, b = groups
-    found, error, most, first, second = [], [], [], [], []
+    divergences, error, most, first, second = [], [], [], [], []
     for n, c in cells.items():
-        found.append(float(divergence(a.p[n], b.p[n])))
+        divergences.append(float(divergence(a.p[n], b.p[n])))
         if same_draws:
             error.append(_spread(divergence(a.without[n], b.without[n])))
         else:
@@ -223,11 +223,11 @@ def _answer(
         most.append(c.words[u])
         first.append(a.p[n][u])
         second.append(b.p[n][u])
-    order = np.argsort(-np.array(found), kind="stable")
+    order = np.argsort(-np.array(divergences), kind="stable")
     names = np.array(list(cells), object)
     lines = {
         "column": names[order],
-        "divergence": np.array(found)[order],
+        "divergence": np.array(divergences)[order],
         "divergence_error": np.array(error)[order],
         "most_at": np.array(most, object)[order],
         "p_group": np.array(first)[order],
@@ -258,28 +258,28 @@ def _answer(
 
 def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
     """Lines about the clusters of the report's partition whose shares of the two groups' training rows differ most."""
-    found = asking.asked.partition()
-    if found is None:
+    partition = asking.asked.partition()
+    if partition is None:
         return []
     shares, n = [], []
     for known in sides:
         here = _those(asking, known)
         n.append(int(here.sum()))
-        shares.append([np.bincount(z[here], minlength=int(z.max()) + 1) / max(n[-1], 1) for z in found])
+        shares.append([np.bincount(z[here], minlength=int(z.max()) + 1) / max(n[-1], 1) for z in partition])
     if not all(n):
         return ["no training row has what one of the groups does, so that no cluster is named"]
     lines = []
     gaps = [np.abs(p - q) for p, q in zip(*shares)]
     places = sorted(((g, v, k) for v, gap in enumerate(gaps) for k, g in enumerate(gap) if g > 0.0), reverse=True)[:3]
     for _, v, k in places:
-        view = f" of view {v + 1}" if len(found) > 1 else ""
+        view = f" of view {v + 1}" if len(partition) > 1 else ""
         lines.append(f"cluster {k}{view}: {shares[0][v][k]:.1%} against {shares[1][v][k]:.1%}")
     of = f"their shares of the {n[0]:,} and {n[1]:,} training rows"
     return [f"clusters of the report that hold most of it, with {of}: {'; '.join(lines)}"]
 
 
 def _those(asking: Asking, known: Known) -> np.ndarray:
-    """Which training rows have what is known of one, bool (N,)."""
+    """Mask of the training rows that have the known cells of one row, bool (N,)."""
     numbers = asking.asked.training_numbers()
     here = np.ones(len(numbers), bool)
     for rows in average.in_blocks(len(numbers), 65_536):
@@ -290,7 +290,7 @@ def _those(asking: Asking, known: Known) -> np.ndarray:
 
 
 def _has(events: Events, rows) -> np.ndarray:
-    """Which recorded rows have the only event."""
+    """Mask of the recorded rows that have the only event."""
     c = events.column
     x = getattr(rows, c.block)[:, c.index]
     if c.levels:

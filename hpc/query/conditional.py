@@ -123,18 +123,18 @@ def _lines(column: Column, d: Distributions) -> dict[str, np.ndarray]:
     if column.levels:
         best = d.p.argmax(axis=1)
         at = np.arange(len(best)), best
-        found = {
+        columns = {
             column.name: values(column, np.where(np.isnan(d.p[at]), np.nan, best)),
             "p": d.p[at],
             "p_error": d.error[at],
         }
         if len(column.levels) <= LEVELS:
-            found |= {f"p_{level}": d.p[:, v] for v, level in enumerate(column.levels)}
-        return {**found, "draws": d.effective}
-    found = {f"q{round(100 * q):02d}": values(column, d.support.quantile(d.p, q)) for q in SHARES}
+            columns |= {f"p_{level}": d.p[:, v] for v, level in enumerate(column.levels)}
+        return {**columns, "draws": d.effective}
+    columns = {f"q{round(100 * q):02d}": values(column, d.support.quantile(d.p, q)) for q in SHARES}
     e = d.support.events
-    found |= {f"p_{written(column, column.atoms[code])}": d.p[:, u] for u, code in enumerate(e.codes) if code >= 0}
-    return {**found, "draws": d.effective}
+    columns |= {f"p_{written(column, column.atoms[code])}": d.p[:, u] for u, code in enumerate(e.codes) if code >= 0}
+    return {**columns, "draws": d.effective}
 
 
 def values(column: Column, x: np.ndarray) -> np.ndarray:
@@ -157,16 +157,16 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
         for column in asking.named(names):
             blank = np.flatnonzero(column.is_missing(getattr(batch.rows, column.block)[:, column.index]))
             never.look([column.name], known, blank)
-            some = known.without([column.name]).take(blank)
+            given = known.without([column.name]).take(blank)
             parts += asking.of_distributions(
-                column.name, some, CELLS, lambda at, d, c=column, blank=blank, n=n: _cells(c, n + blank[at], d)
+                column.name, given, CELLS, lambda at, d, c=column, blank=blank, n=n: _cells(c, n + blank[at], d)
             )
         n += len(batch.rows)
     title = f"Missing cells of {rows.path.name}"
     if not parts:
         nothing = _cells(asking.named(names)[0], np.zeros(0, np.intp), None)
-        said = f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"
-        return Answer(title, nothing, [*rows.notes, said])
+        remark = f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"
+        return Answer(title, nothing, [*rows.notes, remark])
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     order = np.lexsort((np.arange(len(columns["row"])), columns["row"]))
     columns = {key: a[order] for key, a in columns.items()}
@@ -183,16 +183,16 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
 
 
 def _low(asking: Asking, columns: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Of columns that have never been negative the share of imputed cells whose interval begins below 0."""
-    found = {}
+    """Share of imputed cells whose interval begins below 0, for each column that is never negative in the table."""
+    shares = {}
     for column in asking.columns:
         if never_negative(column) and (here := columns["column"] == column.name).any():
-            found[column.name] = float(np.mean([low.startswith("-") for low in columns["low"][here]]))
-    return found
+            shares[column.name] = float(np.mean([low.startswith("-") for low in columns["low"][here]]))
+    return shares
 
 
 def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:
-    """What is said of a column's missing cells in some rows; d: their distributions, None where there are none."""
+    """Output columns for a column's missing cells in some rows; d: their distributions, None where there are none."""
     if d is not None and np.isnan(d.p[:, 0]).any():
         there = ~np.isnan(d.p[:, 0])
         rows, d = rows[there], replace(d, p=d.p[there], error=d.error[there], effective=d.effective[there])

@@ -52,25 +52,25 @@ class Conditions:
 
     def names(self, items: Sequence[str]) -> list[str]:
         """Names of columns, several in one item separated by commas."""
-        found: list[str] = []
+        names: list[str] = []
         for item in items:
             parts = [item] if item in self._columns else [part.strip() for part in item.split(",")]
-            found += [self.column(part).name for part in parts]
-        return list(dict.fromkeys(found))
+            names += [self.column(part).name for part in parts]
+        return list(dict.fromkeys(names))
 
     def read(self, items: Sequence[Item], option: str = "--given") -> dict[str, Events]:
         """Conditions, each COLUMN=VALUE, by column."""
-        found: dict[str, Events] = {}
+        conditions: dict[str, Events] = {}
         for item in items:
-            said = isinstance(item, Said)
-            name, value = (item.name, item.value) if said else self.split(item, option)
-            if name in found:
+            of_python = isinstance(item, Said)
+            name, value = (item.name, item.value) if of_python else self.split(item, option)
+            if name in conditions:
                 raise ConfigError(f"{option} '{item}': column '{name}' has a condition already")
-            found[name] = (self.of_value if said else self.event)(self.column(name), value)
-        return found
+            conditions[name] = (self.of_value if of_python else self.event)(self.column(name), value)
+        return conditions
 
     def is_condition(self, item: Item) -> bool:
-        """Whether an item is a condition, and not names of columns."""
+        """True if an item is a condition, not names of columns."""
         return isinstance(item, Said) or ("=" in item and item not in self._columns)
 
     def split(self, item: str, option: str) -> tuple[str, str]:
@@ -83,7 +83,7 @@ class Conditions:
         return item[:cut].strip(), item[cut + 1 :].strip()
 
     def event(self, column: Column, text: str) -> Events:
-        """What a text says of a column. Raises ConfigError where it says nothing that a cell can be."""
+        """Event of a column that a text describes. Raises ConfigError if no cell can have it."""
         if column.levels:
             return self._of_levels(column, text)
         first, dots, last = text.partition("..")
@@ -99,8 +99,8 @@ class Conditions:
             raise ConfigError(f"'{column.name}={text}': {error}") from None
 
     def of_value(self, column: Column, value: Any) -> Events:
-        """What a value of Python says of a column: a text as people write it; a number, a bool, a date; a pair (low,
-        high) of these, None for an open end; a list or set of levels. Raises ConfigError."""
+        """Event of a column that a Python value describes: a text as on the command line; a number, a bool, a date; a
+        pair (low, high) of these, None for an open end; a list or set of levels. Raises ConfigError."""
         if isinstance(value, str):
             return self.event(column, value)
         if column.levels and isinstance(value, list | set | frozenset | tuple):
@@ -123,8 +123,8 @@ class Conditions:
         """The level that a value of Python is."""
         spellings = [str(value)]
         if isinstance(value, bool | np.bool_):
-            wanted = ("true", "yes", "t", "y", "1") if value else ("false", "no", "f", "n", "0")
-            spellings += [level for level in column.levels if level.lower() in wanted]
+            synonyms = ("true", "yes", "t", "y", "1") if value else ("false", "no", "f", "n", "0")
+            spellings += [level for level in column.levels if level.lower() in synonyms]
             spellings += [column.levels[int(value)]] if column.kind == "boolean" else []
         elif isinstance(value, float | np.floating) and float(value).is_integer():
             spellings.append(str(int(value)))
@@ -182,12 +182,12 @@ class Conditions:
 
 
 def _near(name: str, there: Collection[str]) -> str:
-    """What a wrong name may have been meant for."""
+    """Hint at the column that a wrong name may stand for."""
     near = difflib.get_close_matches(name, list(there), 1, 0.5)
     if near:
         return f"; did you mean '{near[0]}'?"
-    some = ", ".join(list(there)[:NAMED]) + (", ..." if len(there) > NAMED else "")
-    return f"; there are {some}"
+    examples = ", ".join(list(there)[:NAMED]) + (", ..." if len(there) > NAMED else "")
+    return f"; there are {examples}"
 
 
 def written(column: Column, value: float) -> str:
@@ -200,7 +200,7 @@ def written(column: Column, value: float) -> str:
 
 
 def rounded(column: Column, value: float) -> str:
-    """The same of a value that need not be anybody's: to five digits where a column has no step."""
+    """Text of a value that need not occur in the data: to five digits where a column has no step."""
     plain = column.kind == "real" and not column.resolution and not column.unit
     return f"{float(value):.5g}" if plain else written(column, value)
 

@@ -1,8 +1,8 @@
-"""Which columns tell of each other: mutual information in the posterior predictive distribution, and shared views.
+"""Dependence between columns: mutual information in the posterior predictive distribution, and shared views.
 
-Of two columns cut into cells the joint table is the average over draws of sum_k w_k p_k(a) p_k(b), or of the product
-of the columns' own where they are in two views. Mutual information is that of this table: no simulation adds to its
-error, which is a jackknife's over batches of draws. Numbers are in a few cells, so that theirs is a lower bound.
+The joint table of two columns cut into cells is the average over draws of sum_k w_k p_k(a) p_k(b), or of the product of
+the columns' own tables where they are in two views. Mutual information is that of this table: no simulation adds to its
+error, which is a jackknife's over batches of draws. Numbers are cut into a few cells, so theirs is a lower bound.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Information:
-    """Of columns a (A,) and b (B,): information and error (A, B) in nats, together (A, B), the share of draws in which
-    they share a view; entropy (A,) of the first in their cells."""
+    """Information between columns a (A,) and b (B,): information and error (A, B) in nats; together (A, B), the share
+    of draws in which they share a view; entropy (A,) of a in its cells."""
 
     information: np.ndarray
     error: np.ndarray
@@ -36,45 +36,45 @@ class Information:
 
 
 def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
-    """Of every pair of columns, those that tell most of each other first."""
+    """Mutual information of every pair of columns, the most dependent pairs first."""
     asking.require("dependence")
     names = asking.conditions.names(columns) or [c.name for c in asking.columns]
     if len(names) < 2:
         raise ConfigError("dependence is between columns; name two or more with --columns")
-    found = information(asking, names, names)
+    mutual = information(asking, names, names)
     i, j = np.triu_indices(len(names), 1)
-    order = np.argsort(-found.information[i, j], kind="stable")
+    order = np.argsort(-mutual.information[i, j], kind="stable")
     i, j = i[order], j[order]
     lines = {
         "column": np.array([names[a] for a in i], object),
         "with": np.array([names[b] for b in j], object),
-        "information": found.information[i, j],
-        "information_error": found.error[i, j],
-        "one_view": found.together[i, j],
+        "information": mutual.information[i, j],
+        "information_error": mutual.error[i, j],
+        "one_view": mutual.together[i, j],
     }
 
     def picture():
         from mpibayes.hpc.query.figures import pairs
 
-        return pairs(names, found.information, asking.averages.n_draws)
+        return pairs(names, mutual.information, asking.averages.n_draws)
 
-    return Answer("Columns that tell of each other", lines, _remarks(asking), shown=top, picture=picture)
+    return Answer("Columns that depend on each other", lines, _remarks(asking), shown=top, picture=picture)
 
 
 def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
     """The columns that tell one best, each by itself."""
     names = others_than(asking, name, columns)
-    found = information(asking, [name], names)
-    order = np.argsort(-found.information[0], kind="stable")
+    mutual = information(asking, [name], names)
+    order = np.argsort(-mutual.information[0], kind="stable")
     lines = {
         "column": np.array([names[a] for a in order], object),
-        "information": found.information[0, order],
-        "information_error": found.error[0, order],
-        "share": found.information[0, order] / max(float(found.entropy[0]), TINY),
-        "one_view": found.together[0, order],
+        "information": mutual.information[0, order],
+        "information_error": mutual.error[0, order],
+        "share": mutual.information[0, order] / max(float(mutual.entropy[0]), TINY),
+        "one_view": mutual.together[0, order],
     }
-    remarks = [f"share: of the {found.entropy[0]:.3f} nats that there are to know of '{name}'", *_remarks(asking)]
-    return Answer(f"What tells {name} best, each column by itself", lines, remarks, shown=top, bars="information")
+    remarks = [f"share: of the {mutual.entropy[0]:.3f} nats that there are to know of '{name}'", *_remarks(asking)]
+    return Answer(f"Best predictors of {name}, each column by itself", lines, remarks, shown=top, bars="information")
 
 
 def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
@@ -97,33 +97,33 @@ def _remarks(asking: Asking) -> list[str]:
 
 
 def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Information:
-    """Of each column of a with each of b; of one with itself its entropy."""
+    """Mutual information of each column of a with each of b; of a column with itself, its entropy."""
     names = list(dict.fromkeys([*a, *b]))
     supports, draws = asking.supports(names, CELLS), asking.draws(names)
     wide = 8 * sum(len(s) for s in supports.values()) * sum(draw.width for draw in draws) > HELD
     masses = [Masses(draw, supports, wide) for draw in draws]
     place = {name: i for i, name in enumerate(names)}
     shape = (len(a), len(b))
-    found, error, entropy = np.zeros(shape), np.zeros(shape), np.zeros(len(a))
+    mutual, error, entropy = np.zeros(shape), np.zeros(shape), np.zeros(len(a))
     same = list(a) == list(b)
-    for some, others in _tiles(_groups(a, supports), _groups(b, supports), same):
-        value, spread = _of_tile(asking, draws, masses, some, others)
-        at = np.ix_([a.index(n) for n in some], [b.index(n) for n in others])
-        found[at], error[at] = value, spread
+    for names_a, others in _tiles(_groups(a, supports), _groups(b, supports), same):
+        value, spread = _of_tile(asking, draws, masses, names_a, others)
+        at = np.ix_([a.index(n) for n in names_a], [b.index(n) for n in others])
+        mutual[at], error[at] = value, spread
         if same:
-            at = np.ix_([a.index(n) for n in others], [b.index(n) for n in some])
-            found[at], error[at] = value.T, spread.T
+            at = np.ix_([a.index(n) for n in others], [b.index(n) for n in names_a])
+            mutual[at], error[at] = value.T, spread.T
     joint = asking.asked.joint
     for i, j in np.ndindex(shape):
         if a[i] != b[j] and joint.get(a[i]) is not None and joint.get(a[i]) == joint.get(b[j]):
-            found[i, j] = error[i, j] = np.nan  # in a cluster they are not independent
+            mutual[i, j] = error[i, j] = np.nan  # in a cluster they are not independent
     for i, name in enumerate(a):
         p = np.mean([draw.weight(name) @ m.of([name])[name] for draw, m in zip(draws, masses)], axis=0)
         entropy[i] = -(p * np.log(np.maximum(p, TINY))).sum()
     views = asking.asked.views(names)
     of_a, of_b = (views[:, [place[n] for n in of]] for of in (a, b))
     together = (of_a[:, :, None] == of_b[:, None, :]).mean(axis=0)
-    return Information(found, error, together, entropy)
+    return Information(mutual, error, together, entropy)
 
 
 class Masses:
@@ -180,30 +180,31 @@ def _of_tile(asking: Asking, draws, masses, a: list[str], others: list[str]) -> 
 
 def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str]) -> np.ndarray:
     """Probabilities of all pairs of cells in one draw."""
-    own = {n: draw.weight(n) @ mass[n] for n in {*a, *b}}
-    joint = np.outer(np.concatenate([own[n] for n in a]), np.concatenate([own[n] for n in b]))
+    marginal = {n: draw.weight(n) @ mass[n] for n in {*a, *b}}
+    joint = np.outer(np.concatenate([marginal[n] for n in a]), np.concatenate([marginal[n] for n in b]))
     for view in draw.views:
         here = [[n for n in names if n in view.names] for names in (a, b)]
         if here[0] and here[1]:
             parts = [np.concatenate([mass[n] for n in names], axis=1) for names in here]
-            at = [_where(names, some, mass) for names, some in zip((a, b), here)]
+            at = [_where(names, members, mass) for names, members in zip((a, b), here)]
             joint[np.ix_(*at)] = (parts[0] * draw.weight(here[0][0])[:, None]).T @ parts[1]
     return joint
 
 
-def _where(names: list[str], some: list[str], mass: dict[str, np.ndarray]) -> np.ndarray:
-    """The cells of some columns among those of all."""
-    first, wanted, found = 0, set(some), []
+def _where(names: list[str], chosen: list[str], mass: dict[str, np.ndarray]) -> np.ndarray:
+    """The cells of the chosen columns among those of all."""
+    first, members, places = 0, set(chosen), []
     for name in names:
         width = mass[name].shape[1]
-        if name in wanted:
-            found.append(np.arange(first, first + width))
+        if name in members:
+            places.append(np.arange(first, first + width))
         first += width
-    return np.concatenate(found)
+    return np.concatenate(places)
 
 
 def _mutual(joint: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Of each block of a table of joint probabilities, whose rows and columns begin there."""
+    """Mutual information of each block of a table of joint probabilities; `rows` and `columns` are the blocks' first
+    places."""
     p = np.maximum(joint, TINY)
     by_block = [np.add.reduceat(p, columns, axis=1), np.add.reduceat(p, rows, axis=0)]
     n_rows, n_columns = (np.diff([*cut, n]) for cut, n in zip((rows, columns), p.shape))

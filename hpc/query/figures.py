@@ -47,8 +47,8 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
             axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_xlabel(shortened(column.name, 100) + (f" ({column.unit})" if column.unit else ""))
     axes.set_title(f"{shortened(title, 80)}\n", fontsize=10)
-    said = "   ".join(f"{name} {value}" for name, value in facts)
-    axes.text(0.0, 1.02, said, transform=axes.transAxes, fontsize=7, color=FAINT)
+    text = "   ".join(f"{name} {value}" for name, value in facts)
+    axes.text(0.0, 1.02, text, transform=axes.transAxes, fontsize=7, color=FAINT)
     figure.text(0.99, 0.01, f"averaged over {counted(n_draws, 'draw')}", ha="right", fontsize=7, color=FAINT)
     return figure
 
@@ -67,7 +67,7 @@ def pairs(names: Sequence[str], information: np.ndarray, n_draws: int):
     axes.set_yticks(ticks, labels, fontsize=7)
     axes.set_xticks(ticks, labels, fontsize=7, rotation=90)
     figure.colorbar(image, shrink=0.6, label="correlation of two normals with this information")
-    axes.set_title(f"Columns that tell of each other, {counted(n_draws, 'draw')}")
+    axes.set_title(f"Columns that depend on each other, {counted(n_draws, 'draw')}")
     return figure
 
 

@@ -14,7 +14,7 @@ NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def brief(name: str, d: Distributions, most: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """At most about so many lines: words, probabilities and their errors. Of one row."""
+    """Histogram of one row in about so many lines at most: words, probabilities and their errors."""
     support = d.support
     words, p = support.words, d.p[0]
     if len(set(words)) <= most:
@@ -29,7 +29,7 @@ def brief(name: str, d: Distributions, most: int) -> tuple[list[str], np.ndarray
 
 
 def _groups(d: Distributions, words: list[str], n: int) -> np.ndarray:
-    """Of each cell the line that it is in, (U,) ascending, for n intervals of one width at most."""
+    """Line of the histogram for each cell, (U,) ascending, with at most n intervals of equal width."""
     column, x, codes = d.support.column, d.support.values(), d.support.events.codes
     rest = np.where(codes < 0, d.p, 0.0)
     low, high = (float(d.support.quantile(rest if rest.any() else d.p, q)[0]) for q in (OUT, 1.0 - OUT))

@@ -1,4 +1,4 @@
-"""How probable values are, given others: of one described row, or of each row of a file."""
+"""Probability of values given others: of one described row, or of each row of a file."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mpibayes.text import counted
 
 
 def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows | None) -> Known:
-    """What --of or --given says: conditions, which hold for every row, and names of columns of the file."""
+    """Read --of or --given: conditions, which hold for every row, and names of columns of the file."""
     conditions = [i for i in items if asking.conditions.is_condition(i)]
-    said = everyone(asking.conditions.read(conditions, option))
+    known = everyone(asking.conditions.read(conditions, option))
     names = asking.conditions.names([i for i in items if i not in conditions])
     if names and rows is None:
         raise ConfigError(
@@ -31,11 +31,11 @@ def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows 
     for name in names:
         if name in rows.lacking:
             raise ConfigError(f"{option} {name}: {rows.path} has no column '{name}'")
-        if name in said.of:
+        if name in known.of:
             raise ConfigError(f"{option} {name}: column '{name}' has a condition already")
     if rows is None:
-        return said
-    return said.join(asking.known(rows.rows, names)) if names else said.repeat(len(rows.rows))
+        return known
+    return known.join(asking.known(rows.rows, names)) if names else known.repeat(len(rows.rows))
 
 
 def apart(wanted: Known, given: Known) -> None:
@@ -46,22 +46,22 @@ def apart(wanted: Known, given: Known) -> None:
 
 
 def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> tuple[Known, Known]:
-    """What is asked for and what is given. Of the rows of a file all columns are asked for where none is named, and
-    with columns asked for but none given the others are."""
-    wanted = described(asking, of, "--of", rows)
+    """The two sides of log p(of | given). For the rows of a file, all columns are asked for if none is named, and the
+    others are given if some are asked for and none are given."""
+    asked = described(asking, of, "--of", rows)
     if rows is not None and not of:
         on_them = described(asking, given, "--given", rows)
         there = [n for n in rows.there(asking) if n not in on_them.of]
-        wanted = asking.known(rows.rows, [n for n in there if n in asking.answerable])
-        if len(wanted.of) < len(there):  # a model that has a law of these given all others
-            on_them = on_them.join(asking.known(rows.rows, [n for n in there if n not in wanted.of]))
-        return wanted, on_them
+        asked = asking.known(rows.rows, [n for n in there if n in asking.answerable])
+        if len(asked.of) < len(there):  # a model that has a law of these given all others
+            on_them = on_them.join(asking.known(rows.rows, [n for n in there if n not in asked.of]))
+        return asked, on_them
     if rows is not None and not given:
-        others = [n for n in rows.there(asking) if n not in wanted.of]
-        return wanted, asking.known(rows.rows, others).repeat(wanted.n_rows)
+        others = [n for n in rows.there(asking) if n not in asked.of]
+        return asked, asking.known(rows.rows, others).repeat(asked.n_rows)
     on_them = described(asking, given, "--given", rows)
-    apart(wanted, on_them)
-    return wanted, on_them
+    apart(asked, on_them)
+    return asked, on_them
 
 
 def logp(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> Answer:
@@ -70,11 +70,11 @@ def logp(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRow
         raise ConfigError("nothing is asked for: say of what with --of, as in --of 'income=high', or name --rows FILE")
     parts, with_density, never = [], {}, NeverThere(asking)
     for batch in rows.batches() if rows is not None else [None]:
-        wanted, on_them = sides(asking, of, given, batch)
-        title = f"log p({words(wanted)} | {words(on_them) or 'nothing'})"
-        parts.append(asking.log_p(wanted, on_them))
-        never.look(list(wanted.of), on_them)
-        with_density |= {c.name: c for c in densities(wanted)}
+        asked, on_them = sides(asking, of, given, batch)
+        title = f"log p({words(asked)} | {words(on_them) or 'nothing'})"
+        parts.append(asking.log_p(asked, on_them))
+        never.look(list(asked.of), on_them)
+        with_density |= {c.name: c for c in densities(asked)}
     log, error, effective = (np.concatenate(a) for a in zip(*parts))
     columns: dict[str, np.ndarray] = {}
     if rows is not None:
@@ -101,18 +101,18 @@ def _has_density(e: Events) -> bool:
 
 
 def about(with_density: Collection[str]) -> list[str]:
-    """What a number that is no probability is."""
+    """Note on values that are densities, not probabilities."""
     names = ", ".join(f"'{name}'" for name in with_density)
     return [f"a density: {names} was recorded without a step, so that log p is per unit of it"] if names else []
 
 
 def few(effective: np.ndarray, asking: Asking) -> list[str]:
     """A warning where what is given fits few of the draws."""
-    n, some = asking.averages.n_draws, int((effective < FEW).sum())
+    n, n_few = asking.averages.n_draws, int((effective < FEW).sum())
     of = f"{counted(n, 'draw')} of {asking.asked.n_kept:,} kept"
-    if not some or n <= FEW:
+    if not n_few or n <= FEW:
         return [f"averaged over {of}; draws: the effective number, weighted by what is given"]
-    where = "" if len(effective) == 1 else f" in {counted(some, 'row')}"
+    where = "" if len(effective) == 1 else f" in {counted(n_few, 'row')}"
     return [
         f"averaged over {of}; draws: the effective number, weighted by what is given. It is below {FEW:.0f}{where}: "
         "errors are too small there; more --draws help"
@@ -120,7 +120,7 @@ def few(effective: np.ndarray, asking: Asking) -> list[str]:
 
 
 def words(known: Known, most: int = 6) -> str:
-    """What is known, in words."""
+    """Describe the known cells."""
     parts = []
     for name, (e, _) in known.of.items():
         parts.append(f"{name}={in_words(e)}" if known.n_rows == 1 and len(e) == 1 else name)

@@ -39,13 +39,13 @@ class NewRows:
         return [c.name for c in asking.columns if c.name not in self.lacking]
 
     def batches(self) -> Iterator[NewRows]:
-        """Some rows at a time, in order, at least one."""
+        """Batches of rows, in order, at least one."""
         held = (self.rows.take(slice(i, i + BATCH)) for i in range(0, max(len(self.rows), 1), BATCH))
         for rows in self.parts() if self.parts else held:
             yield replace(self, rows=rows, parts=None)
 
     def whole(self, asking: Asking) -> NewRows:
-        """With all rows held."""
+        """A copy with all rows held in memory."""
         if self.parts is None:
             return self
         rows = Rows.concatenate(asking.asked.like.columns, list(self.parts()))
@@ -59,8 +59,8 @@ def read(asking: Asking, source: str | Path, unseen: str = "missing") -> NewRows
 
 
 def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: Sequence[str] | None = None) -> NewRows:
-    """The same, whose rows are read when they are wanted, after one pass that looks for mistakes. notes: of a pass that
-    another rank has made. Raises DataError."""
+    """Rows that are read in batches when needed, after one pass that looks for mistakes. notes: of a pass that another
+    rank has made. Raises DataError."""
     from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
 
     like, record = asking.asked.like, {}
@@ -81,22 +81,22 @@ def numbers_in(text: str, n_rows: int) -> np.ndarray | None:
     ConfigError, also for rows that a table of n_rows does not have, and DataError."""
     if text.startswith("@"):
         try:
-            said = read_regular(text[1:]).decode()
+            listed = read_regular(text[1:]).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{text[1:]}: not a readable file of row numbers: {reason(error)}") from None
-        if not NUMBERS.fullmatch(said):
+        if not NUMBERS.fullmatch(listed):
             raise DataError(f"{text[1:]}: expected numbers of rows and ranges of them, such as 7-20, and nothing else")
     elif not NUMBERS.fullmatch(text) or os.path.exists(text):
         return None
     else:
-        said = text
-    found = [np.zeros(0, np.int64)]
-    for first, last in re.findall(r"([0-9]++)(?:\s*+-\s*+([0-9]++))?", said):
+        listed = text
+    ranges = [np.zeros(0, np.int64)]
+    for first, last in re.findall(r"([0-9]++)(?:\s*+-\s*+([0-9]++))?", listed):
         ends = [_row(number, n_rows) for number in (first, last or first)]
         if ends[1] < ends[0]:
             raise ConfigError(f"{first}-{last}: {first} is above {last}")
-        found.append(np.arange(ends[0], ends[1] + 1))
-    return np.unique(np.concatenate(found))
+        ranges.append(np.arange(ends[0], ends[1] + 1))
+    return np.unique(np.concatenate(ranges))
 
 
 def _row(digits: str, n_rows: int) -> int:
@@ -113,8 +113,8 @@ def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:
     n = asking.asked.like.n_rows
     wrong = numbers[(numbers < 1) | (numbers > n)]
     if len(wrong) or not len(numbers):
-        said = f"row {wrong[0]}" if len(wrong) else "no row"
-        raise ConfigError(f"{said}: expected rows of the table, 1 to {n:,}")
+        name_of_row = f"row {wrong[0]}" if len(wrong) else "no row"
+        raise ConfigError(f"{name_of_row}: expected rows of the table, 1 to {n:,}")
     blocks = [numbers[i : i + BATCH] - 1 for i in range(0, len(numbers), BATCH)]
     blank = Rows.concatenate(asking.asked.like.columns, [])
     return NewRows(Path(name), blank, frozenset(), (), lambda: (asking.asked.recorded(block) for block in blocks))
@@ -127,15 +127,15 @@ def others(asking: Asking, numbers: np.ndarray) -> NewRows:
 
 
 def called(numbers: np.ndarray) -> str:
-    """What a group of rows is called."""
+    """Name of a group of rows."""
     return f"row {numbers[0]}" if len(numbers) == 1 else f"{counted(len(numbers), 'row')} of the table"
 
 
 def of_group(asking: Asking, number: int, n: int | None, view: int) -> tuple[NewRows, NewRows]:
     """The training rows of a group of clusters of the report, and all others; see `hpc.family.Asked`."""
-    found = asking.asked.cluster_group(number, n, view)
-    if found is None:
+    group = asking.asked.cluster_group(number, n, view)
+    if group is None:
         raise ConfigError(f"a model without clusters has no group {number}")
-    rows, n = found[0] + 1, found[1]
+    rows, n = group[0] + 1, group[1]
     name = f"group {number} of {n} ({counted(len(rows), 'row')})"
     return of_table(asking, rows, name), others(asking, rows)

@@ -31,8 +31,8 @@ LEAST = 2.0  # of its errors that a column has to add
 
 @dataclass(frozen=True)
 class Entropies:
-    """Of the column asked about given some others: of each simulated row (M,), and their mean without each batch of
-    draws (b,)."""
+    """Entropy of the column asked about given some others: of each simulated row (M,), and the mean without each batch
+    of draws (b,)."""
 
     rows: np.ndarray
     without: np.ndarray
@@ -46,10 +46,10 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
     if not names:
         raise ConfigError("only columns of blocks are left, whose cells are not independent in a cluster")
     single = information(asking, [name], names)
-    wanted = [name, *names]
-    rows = simulated(asking, Known(1, {}), wanted, n_rows, SEED)
-    cells = asking.supports(wanted, CELLS)
-    asking.draws(wanted)
+    asked = [name, *names]
+    rows = simulated(asking, Known(1, {}), asked, n_rows, SEED)
+    cells = asking.supports(asked, CELLS)
+    asking.draws(asked)
     of = {n: (cells[n].events, cells[n].place(rows[n])) for n in names}
     entropy, first = float(single.entropy[0]), int(single.information[0].argmax())
     alone, alone_error = float(single.information[0, first]), float(single.error[0, first])
@@ -58,20 +58,20 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
     lines = [(names[first], alone, alone_error, alone, alone_error)]
     while len(chosen) < size and tried:
         sets = [Known(n_rows, {n: of[n] for n in [*chosen, more]}) for more in tried]
-        found = dealt(asking.comm, len(sets), lambda i, sets=sets: _entropies(asking, name, sets[i]))
-        gains = np.array([float((last.rows - f.rows).mean()) for f in found])
+        entropies = dealt(asking.comm, len(sets), lambda i, sets=sets: _entropies(asking, name, sets[i]))
+        gains = np.array([float((last.rows - f.rows).mean()) for f in entropies])
         order = np.argsort(-gains, kind="stable")
         best = int(order[0])
-        gain_error = _error(last, found[best])
+        gain_error = _error(last, entropies[best])
         if not gains[best] > LEAST * gain_error:
             break
         chosen.append(tried[best])
-        last = found[best]
+        last = entropies[best]
         joint = alone + float((base.rows - last.rows).mean())
         lines.append((tried[best], joint, float(np.hypot(alone_error, _error(base, last))), gains[best], gain_error))
         tried = [tried[i] for i in order[1 : 1 + LATER]]
     column, joint, joint_error, gain, gain_error = zip(*lines)
-    found = {
+    table = {
         "column": np.array(column, object),
         "information": np.array(joint),
         "information_error": np.array(joint_error),
@@ -87,7 +87,7 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
     ]
     if len(lines) < size and tried:
         remarks.append(f"no other column adds more than {LEAST:.0f} errors")
-    return Answer(f"A set of columns that tells {name} best, found one by one", found, remarks, bars="information")
+    return Answer(f"Best set of predictors of {name}, found one by one", table, remarks, bars="information")
 
 
 def _entropies(asking: Asking, name: str, known: Known) -> Entropies:
@@ -105,7 +105,7 @@ def _entropy(p: np.ndarray) -> np.ndarray:
 
 
 def _error(before: Entropies, after: Entropies) -> float:
-    """Of the mean fall of the entropy: of the simulation, and of the draws."""
+    """Standard error of the mean fall of the entropy, from the simulation and from the draws."""
     fall, without = before.rows - after.rows, before.without - after.without
     b = len(without)
     draws = np.sqrt((b - 1) / b * ((without - without.mean()) ** 2).sum()) if b > 1 else np.nan

@@ -16,6 +16,6 @@ def dealt(comm: Communicator, n_parts: int, work: Callable[[int], T]) -> list[T]
     fails on some rank all raise the same error."""
     if comm.size == 1:
         return [work(i) for i in range(n_parts)]
-    own = agree(comm, lambda: [work(i) for i in range(comm.rank, n_parts, comm.size)], "answer its share")
-    found = comm.collect(own)
-    return [found[i % comm.size][i // comm.size] for i in range(n_parts)]
+    mine = agree(comm, lambda: [work(i) for i in range(comm.rank, n_parts, comm.size)], "answer its share")
+    of_ranks = comm.collect(mine)
+    return [of_ranks[i % comm.size][i // comm.size] for i in range(n_parts)]

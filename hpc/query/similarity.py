@@ -39,16 +39,16 @@ def similarity(
         others = np.arange(len(share)) if place is None else np.delete(np.arange(len(share)), place)
         order = others[np.argsort(-share[others], kind="stable")[:top]]
     error = average.Averages.error_of_sums(*(s[:, order] for s in sums))
-    found = {"row": numbers[order] + 1, "similarity": share[order], "similarity_error": error}
+    lines = {"row": numbers[order] + 1, "similarity": share[order], "similarity_error": error}
     beside = list(known.of) if place is None else names
     rows = asking.asked.recorded(np.sort(numbers[order]))
     back = np.argsort(np.argsort(numbers[order]))
     for column in asking.named(beside):
-        found[column.name] = values(column, _cells(rows, column)[back])
+        lines[column.name] = values(column, _cells(rows, column)[back])
     short = ["row", "similarity", "similarity_error", *beside[:SHOWN]]
     of = "" if not columns else f", by the views of {', '.join(names)}"
     remarks = [asking.asked.shares + of, *few(effective, asking)]
-    return Answer(f"Rows like {title}", found, remarks, short=short, shown=max(top, len(to)))
+    return Answer(f"Rows like {title}", lines, remarks, short=short, shown=max(top, len(to)))
 
 
 def _cells(rows, column) -> np.ndarray:
@@ -57,7 +57,7 @@ def _cells(rows, column) -> np.ndarray:
 
 
 def _place(numbers: np.ndarray, number: int, option: str) -> int:
-    """Of a row of the table among the training rows. Raises ConfigError."""
+    """Place of a row of the table among the training rows. Raises ConfigError if it is not one."""
     at = int(np.searchsorted(numbers, number - 1))
     if at == len(numbers) or numbers[at] != number - 1:
         raise ConfigError(f"{option} {number}: no training row; expected the number of one in the table, from 1")
@@ -82,15 +82,15 @@ def _target(
 def _shared(asking: Asking, names: Sequence[str], place: int | None, known: Known):
     """Similarity of each training row (N,), residuals added up over batches and chains, (b, N) each, and the draws'
     effective number (1,)."""
-    wanted = {*names, *known.of}
+    together = {*names, *known.of}
     log_p = np.zeros((asking.averages.n_draws, 1))
     if known.of:
-        log_p[:, 0] = [draw.given(known)[0][0] for draw in asking.draws(wanted)]
+        log_p[:, 0] = [draw.given(known)[0][0] for draw in asking.draws(together)]
     w = average.weights(log_p)
     starts = asking.averages.batches, asking.averages.chains
     sums = [np.zeros((len(s), asking.asked.n_rows), np.float32) for s in starts]
     weights = [np.add.reduceat(w[:, 0], s) for s in starts]
-    for d, draw in enumerate(asking.asked.labelled(wanted)):
+    for d, draw in enumerate(asking.asked.labelled(together)):
         share = draw.shared(names, place, known)
         for s, total in zip(starts, sums):
             total[int(np.searchsorted(s, d, side="right")) - 1] += w[d, 0] * share

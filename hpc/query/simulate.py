@@ -33,20 +33,20 @@ def simulate(
 
     names: the columns drawn, all by default.
     """
-    wanted = asking.conditions.names(names) or [c.name for c in asking.columns]
+    drawn_names = asking.conditions.names(names) or [c.name for c in asking.columns]
     never = NeverThere(asking)
     if rows is None:
         known = described(asking, given, "--given", None)
-        parts, first = [simulated(asking, known, wanted, n, seed)], n
+        parts, first = [simulated(asking, known, drawn_names, n, seed)], n
     else:
         parts, first = [], 0
         for batch in rows.batches():
             known = described(asking, given, "--given", batch)
             known = asking.known(batch.rows, [m for m in batch.there(asking) if m not in known.of]).join(known)
-            parts.append(simulated(asking, known, wanted, len(batch.rows), seed, first))
+            parts.append(simulated(asking, known, drawn_names, len(batch.rows), seed, first))
             first += len(batch.rows)
-    drawn = {name: np.concatenate([part[name] for part in parts]) for name in wanted}
-    never.look(wanted, drawn_known(asking, drawn))
+    drawn = {name: np.concatenate([part[name] for part in parts]) for name in drawn_names}
+    never.look(drawn_names, drawn_known(asking, drawn))
     columns = {c.name: values(c, drawn[c.name]) for c in asking.columns if c.name in drawn}
     title = f"{counted(first, 'row')} given {words(known) or 'nothing'}, seed {seed}"
     below = {
@@ -73,11 +73,11 @@ def simulated(
         at = np.flatnonzero(chosen == d)
         if not len(at):
             return {}
-        own = known.take(at if known.n_rows > 1 else np.zeros(len(at), np.intp))
-        return draws[d].simulate(own, wanted, Stream(seed, Purpose.SIMULATED, cycle=d + 1), ids[at])
+        part = known.take(at if known.n_rows > 1 else np.zeros(len(at), np.intp))
+        return draws[d].simulate(part, wanted, Stream(seed, Purpose.SIMULATED, cycle=d + 1), ids[at])
 
-    found = {name: np.full(n, np.nan) for name in wanted}
+    columns = {name: np.full(n, np.nan) for name in wanted}
     for d, drawn in enumerate(dealt(asking.comm, len(draws), work)):
         for name, x in drawn.items():
-            found[name][chosen == d] = x
-    return found
+            columns[name][chosen == d] = x
+    return columns

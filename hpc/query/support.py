@@ -23,17 +23,17 @@ TAILS = (0.1, 0.3, 1.0, 3.0)  # ends of those beyond the others, in units of the
 
 
 def never_negative(column: Column) -> bool:
-    """Whether no training cell of a column that is modelled by normals is below 0; their tails are, though."""
+    """True if no training cell of a column modelled by normals is below 0, where their tails do reach."""
     return column.kind == "real" and not column.log and not column.unit and column.minimum >= 0.0
 
 
 def tails(shares: Mapping[str, float], what: str) -> list[str]:
-    """What is said of `what` that is below 0 in such columns, by name its share."""
-    found = [f"{percent(share)} of {name}" for name, share in shares.items() if share >= LEAST_TAIL]
-    if not found:
+    """Note on the share of `what` that is below 0 in such columns, by column name."""
+    parts = [f"{percent(share)} of {name}" for name, share in shares.items() if share >= LEAST_TAIL]
+    if not parts:
         return []
-    some = ", ".join(found[:3]) + (f" and {counted(len(found) - 3, 'more column')}" if len(found) > 3 else "")
-    return [f"{what} below 0, where the table has no value: {some}; they are tails of normal distributions"]
+    listed = ", ".join(parts[:3]) + (f" and {counted(len(parts) - 3, 'more column')}" if len(parts) > 3 else "")
+    return [f"{what} below 0, where the table has no value: {listed}; they are tails of normal distributions"]
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,17 @@ class Support:
         return np.where(np.isnan(e.low), atoms[e.codes], _stepped(column, middle))
 
     def place(self, x: np.ndarray) -> np.ndarray:
-        """Which cell each recorded value is in, (n,) intp; the last where it is missing or in none."""
+        """Cell of each recorded value, (n,) intp; the last cell if the value is missing or in none."""
         column, e = self.column, self.events
         if column.levels:
             return np.minimum(x, len(e) - 1).astype(np.intp)
-        found = np.full(len(x), len(e) - 1, np.intp)
+        cell = np.full(len(x), len(e) - 1, np.intp)
         numbers = np.flatnonzero(~np.isnan(e.low))
         at = np.searchsorted(e.low[numbers], x, side="right") - 1
-        found[:] = numbers[np.maximum(at, 0)]
+        cell[:] = numbers[np.maximum(at, 0)]
         for u in np.flatnonzero(e.codes >= 0):
-            found[x == column.atoms[e.codes[u]]] = u
-        return np.where(np.isnan(x), len(e) - 1, found)
+            cell[x == column.atoms[e.codes[u]]] = u
+        return np.where(np.isnan(x), len(e) - 1, cell)
 
     def below_zero(self, p: np.ndarray) -> float:
         """The share of one distribution (U,) that is below 0 where no training cell is, see `never_negative`; else
@@ -87,8 +87,8 @@ class Support:
 
     def quantile(self, p: np.ndarray, share: float) -> np.ndarray:
         """The recorded value below which about this share of each distribution p (n, U) is, (n,); NaN where p is."""
-        found = self._quantile(p, share)
-        return np.where(np.isnan(p[:, 0]), np.nan, found)
+        value = self._quantile(p, share)
+        return np.where(np.isnan(p[:, 0]), np.nan, value)
 
     def _quantile(self, p: np.ndarray, share: float) -> np.ndarray:
         below = np.cumsum(p, axis=1)
@@ -174,6 +174,6 @@ def _stepped(column: Column, x: np.ndarray) -> np.ndarray:
 
 
 def supports(columns: Sequence[Column], rows, most: int = CELLS) -> dict[str, Support]:
-    """Of each column, by recorded rows, which columns with levels do not need."""
+    """Support of each column, from recorded rows, which columns with levels do not need."""
     cells = {c.name: np.zeros(0) if c.levels else getattr(rows, c.block)[:, c.index] for c in columns}
     return {c.name: support(c, x[~np.isnan(x)], most) for c, x in zip(columns, cells.values())}

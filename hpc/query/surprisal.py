@@ -1,7 +1,7 @@
-"""Which cells and rows are odd: surprisal, -log p, of cells given the rest of their row, and of rows.
+"""Surprising cells and rows: surprisal, -log p, of cells given the rest of their row, and of rows.
 
-A training row is left out of the draws that know it (docs/math.md 2.12): 1 / p is the average of 1 / p_d. A new row's
-draws are weighted by p_d(row), under which the average of 1 / p_d(cell | rest) is 1 / p(cell | rest), too.
+A training row is left out of the draws that were made with it (docs/math.md 2.12): 1 / p is the average of 1 / p_d. A
+new row's draws are weighted by p_d(row), under which the average of 1 / p_d(cell | rest) is 1 / p(cell | rest), too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Surprise:
         self._asking, self.known, self.numbers, self._places = asking, known, numbers, places
 
     def passes(self, rows: np.ndarray | slice) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Of each draw: log p_d of some rows, (m,), and 1 / p_d of their cells given the others, (m, C)."""
+        """Yield for each draw: log p_d of some rows, (m,), and 1 / p_d of their cells given the others, (m, C)."""
         known = self.known.block(rows)
         if self._places is not None:
             yield from self._asking.asked.left_out(known, self._places[rows])
@@ -63,7 +63,7 @@ class Surprise:
         return of_rows, np.log(mean) + self._units(), row_error, error, effective
 
     def _units(self) -> np.ndarray:
-        """What makes densities comparable: they are per deviation of the column, (C,)."""
+        """Log units that make densities comparable, per deviation of the column, (C,)."""
         columns = [e.column for e, _ in self.known.of.values()]
         plain = [c.kind == "real" and not c.resolution for c in columns]
         return np.array([-np.log(c.rest_scale if c.log else c.scale) if p else 0.0 for c, p in zip(columns, plain)])
@@ -114,15 +114,15 @@ def surprisal(
         remarks.append(f"{counted(others, 'row')} held out: not looked at; ask about them with --rows")
     if by == "rows":
         order = np.argsort(-of_rows, kind="stable")[:top]
-        found = {"row": surprise.numbers[order], "surprisal": of_rows[order], "surprisal_error": row_error[order]}
+        lines = {"row": surprise.numbers[order], "surprisal": of_rows[order], "surprisal_error": row_error[order]}
         worst = np.nan_to_num(cells[order], nan=-np.inf).argmax(axis=1)
-        found["oddest_cell"] = np.array([_cell(surprise.known, r, c) for r, c in zip(order, worst)], object)
-        return Answer(f"The most surprising rows of {of}", {**found, "draws": effective[order]}, remarks, shown=top)
+        lines["oddest_cell"] = np.array([_cell(surprise.known, r, c) for r, c in zip(order, worst)], object)
+        return Answer(f"The most surprising rows of {of}", {**lines, "draws": effective[order]}, remarks, shown=top)
     flat = np.where(np.isnan(cells), -np.inf, cells).ravel()
     order = np.argsort(-flat, kind="stable")[: min(top, int(np.isfinite(flat).sum()))]
     at, c = np.divmod(order, cells.shape[1])
     known = list(surprise.known.of)
-    found = {
+    lines = {
         "row": surprise.numbers[at],
         "column": np.array([known[i] for i in c], object),
         "value": np.array([_value(surprise.known, r, i) for r, i in zip(at, c)], object),
@@ -130,7 +130,7 @@ def surprisal(
         "surprisal_error": error[at, c],
         "expected": np.array([_expected(asking, surprise.known, r, known[i]) for r, i in zip(at, c)], object),
     }
-    return Answer(f"The most surprising cells of {of}, given the rest of their row", found, remarks, shown=top)
+    return Answer(f"The most surprising cells of {of}, given the rest of their row", lines, remarks, shown=top)
 
 
 def _value(known: Known, row: int, c: int) -> str:
@@ -150,8 +150,8 @@ def _cell(known: Known, row: int, c: int) -> str:
 
 def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
     """The most probable level, or the middle half of a number, given the rest of a row."""
-    some = known.without([name]).take(np.array([row]))
-    (d,) = (d for _, d in asking.distributions(name, some, 256))
+    rest = known.without([name]).take(np.array([row]))
+    (d,) = (d for _, d in asking.distributions(name, rest, 256))
     if d.support.column.levels:
         best = int(d.p[0].argmax())
         return f"{d.support.column.levels[best]} ({d.p[0, best]:.0%})"
@@ -163,8 +163,8 @@ def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
 
 
 def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> Answer:
-    """How unlike the training rows each row of a file is: its surprisal, the share of training rows that are less
-    surprising in the same columns, and the probability that it opens a new cluster in some view."""
+    """Novelty of each row of a file: its surprisal, the share of training rows that are less surprising in the same
+    columns, and the probability that it opens a new cluster in some view."""
     asking.require("novelty")
     compared = "surprisal of the table" not in asking.asked.cannot
     names = [n for n in asking.conditions.names(columns) or rows.there(asking) if n not in rows.lacking]
@@ -176,13 +176,13 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
     kinds, of, sizes = np.unique(seen, axis=0, return_inverse=True, return_counts=True)
     rank = np.full(known.n_rows, np.nan)
     for kind in np.argsort(-sizes, kind="stable")[:PATTERNS]:
-        own = [name for name, there in zip(known.of, kinds[kind]) if there]
-        if own and compared and not any(name in asking.asked.joint for name in own):
-            reference = np.sort(_reference(asking, own))
+        seen_names = [name for name, there in zip(known.of, kinds[kind]) if there]
+        if seen_names and compared and not any(name in asking.asked.joint for name in seen_names):
+            reference = np.sort(_reference(asking, seen_names))
             at = of.ravel() == kind
             rank[at] = np.searchsorted(reference, -log_p[at]) / len(reference)
     order = np.argsort(-np.where(np.isnan(rank), -1.0, rank) - 1e-9 * -log_p, kind="stable")
-    found = {
+    lines = {
         "row": order + 1,
         "novelty": rank[order],
         "surprisal": -log_p[order],
@@ -200,7 +200,7 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
         remarks.insert(1, f"novelty is not there: {asking.asked.cannot['surprisal of the table']}")
     elif np.isnan(rank).any():
         remarks.insert(1, f"{counted(int(np.isnan(rank).sum()), 'row')} of rare sets of columns have no novelty")
-    return Answer(f"Rows of {rows.path.name}, the most novel first", found, remarks, shown=top)
+    return Answer(f"Rows of {rows.path.name}, the most novel first", lines, remarks, shown=top)
 
 
 def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
@@ -218,10 +218,10 @@ def _opens(asking: Asking, known: Known) -> np.ndarray:
     blocks = list(average.in_blocks(known.n_rows, BLOCK))
 
     def work(i: int) -> np.ndarray:
-        some = known.block(blocks[i])
-        log_p, new = np.zeros((len(draws), some.n_rows)), np.zeros((len(draws), some.n_rows))
+        rows = known.block(blocks[i])
+        log_p, new = np.zeros((len(draws), rows.n_rows)), np.zeros((len(draws), rows.n_rows))
         for d, draw in enumerate(draws):
-            log_p[d], state = draw.given(some)
+            log_p[d], state = draw.given(rows)
             new[d] = draw.opens(state)
         return (average.weights(log_p) * new).sum(axis=0)
 

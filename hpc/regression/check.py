@@ -73,7 +73,7 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
+    """Findings of `check` as (title, text) pairs. Raises DataError as a run would."""
     schedule = found.schedule(ranks)
     each = schedule.sizes[-1]
     working = min(each, found.config.run.shards)

@@ -36,7 +36,7 @@ class Cost:
 
     @property
     def advises_full(self) -> bool:
-        """Whether HMC on all rows is about as fast or faster."""
+        """True if HMC on all rows is about as fast or faster."""
         return self.speed_up < WORTH_IT
 
 
@@ -49,7 +49,7 @@ def cost(
     q_factor: float = 3.0,
     n_shards: int = 1,
 ) -> Cost:
-    """What to expect where n_bright rows are bright; q_factor: q as a multiple of the bright share."""
+    """Expected cost with n_bright bright rows; q_factor: q as a multiple of the bright share."""
     width, n_evaluations = -(-n_predictors // 8) * 8, leapfrog_steps + 1
     row_s = n_classes * (CLASS_S + CELL_S * width)
     quadratic_s = QUADRATIC_S * (n_classes * n_predictors) ** 2

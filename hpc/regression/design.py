@@ -45,14 +45,14 @@ class Term:
     @property
     def names(self) -> list[str]:
         name = self.column.name
-        own = [name] if self.numeric else [f"{name}[{level}]" for level in self.column.levels[1:]]
-        return [*own, f"{name}[missing]"] if self.indicator else own
+        names = [name] if self.numeric else [f"{name}[{level}]" for level in self.column.levels[1:]]
+        return [*names, f"{name}[missing]"] if self.indicator else names
 
     @property
     def references(self) -> list[str]:
-        """Of each predictor the level that it is compared with; "" where there is none."""
-        own = [""] if self.numeric else [self.column.levels[0]] * (len(self.column.levels) - 1)
-        return own + [""] * self.indicator
+        """Reference level of each predictor; "" where there is none."""
+        levels = [""] if self.numeric else [self.column.levels[0]] * (len(self.column.levels) - 1)
+        return levels + [""] * self.indicator
 
 
 @dataclass
@@ -70,9 +70,9 @@ class Built:
 
 @dataclass(frozen=True)
 class Design:
-    """How rows of one table become predictors and a response.
+    """Map from rows of one table to predictors and a response.
 
-    likelihood: its class. center, scale: of the response, y = (encoded cell - center) / scale; 0 and 1 unless that is
+    likelihood: its class. center, scale: of the response, y = (encoded cell - center) / scale; 0 and 1 unless it is
     standardised.
     """
 
@@ -115,12 +115,12 @@ class Design:
 
     @property
     def names(self) -> list[str]:
-        """Of the D predictors."""
+        """Names of the D predictors."""
         return [INTERCEPT] * self.intercept + [name for term in self.terms for name in term.names]
 
     @property
     def references(self) -> list[str]:
-        """Of each of the D predictors the level that it is compared with; "" where there is none."""
+        """Reference level of each of the D predictors; "" where there is none."""
         return [""] * self.intercept + [level for term in self.terms for level in term.references]
 
     @property
@@ -135,7 +135,7 @@ class Design:
 
     @property
     def intercepts(self) -> np.ndarray:
-        """Which of the coefficients are intercepts, (P,) bool."""
+        """Mask of the intercepts among the coefficients, (P,) bool."""
         return np.arange(self.n_parameters) % self.n_predictors < int(self.intercept)
 
     @property
@@ -167,7 +167,7 @@ class Design:
 
     @property
     def standardised_response(self) -> bool:
-        """Whether y is in standard deviations of the response about its mean."""
+        """True if y is in standard deviations of the response about its mean."""
         return self.standardise and self.likelihood.has_scale
 
     @property
@@ -241,7 +241,7 @@ class Design:
 
 
 def blank_cells(rows: Rows, column: Column) -> np.ndarray:
-    """Which cells of a column are missing, (n,) bool."""
+    """Mask of the missing cells of a column, (n,) bool."""
     cells = _cells_of(rows, column)
     return column.is_missing(cells)
 

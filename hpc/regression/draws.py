@@ -1,4 +1,4 @@
-"""What a regression's run left behind, opened for reading: its chains, its coefficients, and rows as it sees them."""
+"""The run of a regression, opened for reading: its chains, its coefficients, and rows as the model sees them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Posterior(KeptChains):
         return (self.response, *(term.column.name for term in self.design.terms))
 
     def coefficients(self) -> list[np.ndarray]:
-        """Of each chain whose trace was read, every draw after burn-in, (n, K, D)."""
+        """Draws after burn-in of each chain whose trace was read, (n, K, D)."""
         return [self._as_classes(c.trace["theta"][c.trace["cycle"] > c.burn_in]) for c in self.chains]
 
     def contradicted(self) -> bool:
-        """By R-hat of the coefficients alone: the report's second opinion looks at all rows."""
+        """True by R-hat of the coefficients alone: the report's second opinion looks at all rows."""
         from mpibayes.hpc.posterior.scalars import summary_of
         from mpibayes.hpc.regression.report.coefficients import centred
         from mpibayes.hpc.regression.report.mixing import contradicted
@@ -52,9 +52,9 @@ class Posterior(KeptChains):
         return contradicted(len(draws), np.array(r_hat))
 
     def draws(self, most: int) -> Iterator[Predictive]:
-        """At most so many draws, evenly spaced in each chain and as many of each, as distributions over rows.
+        """Draws as distributions over rows: at most so many, evenly spaced in each chain and as many of each.
 
-        Raises CheckpointError where the scale of the t distribution is in a checkpoint that is gone.
+        Raises CheckpointError if the scale of the t distribution is in a checkpoint that is gone.
         """
         likelihood, share = self.likelihood, max(1, most // len(self.chains))
         for c in self.chains:
@@ -67,14 +67,15 @@ class Posterior(KeptChains):
 
     @cached_property
     def state(self) -> dict[str, Any]:
-        """What the newest checkpoint of the first chain holds: the mode, the scales that data chose; {} without one."""
-        found = checkpoint.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
-        return {} if found is None else found.shared()
+        """State in the newest checkpoint of the first chain: the mode, the scales chosen from data; {} without a
+        checkpoint."""
+        generation = checkpoint.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
+        return {} if generation is None else generation.shared()
 
     @property
     def prior_scale(self) -> float:
-        """Of every coefficient but intercepts; inf: flat. Raises CheckpointError where it is in a checkpoint that is
-        gone."""
+        """Prior scale of every coefficient but intercepts; inf: flat. Raises CheckpointError if it is stored in a
+        checkpoint that is gone."""
         s = self.settings
         if s.prior == "flat":
             return np.inf
@@ -90,9 +91,9 @@ class Posterior(KeptChains):
 
     @property
     def likelihood(self) -> Likelihood:
-        """With the scale of the t distribution in units of y.
+        """The likelihood, with the scale of the t distribution in units of y.
 
-        Raises CheckpointError where that is in a checkpoint that is gone.
+        Raises CheckpointError if that is in a checkpoint that is gone.
         """
         s, d = self.settings, self.design
         scale = 1.0

@@ -1,4 +1,4 @@
-"""What is exported of a regression besides its trace: nothing, since the trace has all its coefficients."""
+"""Exports of a regression besides its trace: none, since the trace has all its coefficients."""
 
 from __future__ import annotations
 

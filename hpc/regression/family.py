@@ -47,7 +47,7 @@ def slice_rows(design: Design) -> int:
 
 
 def settings_of(config: Config) -> Settings:
-    """What is regressed on what."""
+    """Settings of the model: response, predictors, likelihood and prior."""
     r = config.of(keys.Regression)
     return Settings(
         likelihood=config.of(keys.Model).likelihood,
@@ -65,7 +65,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
-    """How it is sampled. number: of the chain, from 0."""
+    """Settings of the sampler. number: of the chain, from 0."""
     f, output = config.of(keys.Firefly), config.of(keys.Output)
     every, thin = output.log_posterior, output.thin
     return FireflySettings(
@@ -77,7 +77,7 @@ def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
 
 
 def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
-    """Of theta in the trace."""
+    """Axes of theta in the trace."""
     classes = {"class": list(design.classes)} if design.n_classes > 1 else {}
     return {"theta": {**classes, "coefficient": list(design.names)}}
 

@@ -45,12 +45,12 @@ OUTPUTS = {  # of `advance`, and the kernels' names for them
 
 @dataclass(frozen=True)
 class Settings:
-    """What the law of the chain depends on, besides the problem; section [firefly] of a configuration.
+    """Settings of a chain, besides the problem; section [firefly] of a configuration.
 
     burn_in: cycles in which step sizes and q are adapted. posterior_every: cycles between two sums over all rows for
     log_posterior, refresh: cycles between two steps on all rows; 0: none, None: chosen by cost. gather_limit: most
-    bright rows that are sent to root. wide: how much wider than Laplace's approximation the first theta is drawn.
-    thin: log_posterior is found in multiples of so many cycles.
+    bright rows that are sent to root. wide: factor by which the first theta is drawn wider than Laplace's
+    approximation. thin: log_posterior is computed in cycles that are multiples of it.
     """
 
     seed: int = 0
@@ -85,7 +85,7 @@ class Firefly:
 
     @property
     def firefly(self) -> bool:
-        """Whether there are bounds at all; else every row is looked at."""
+        """True if there are bounds; without them every row is evaluated."""
         return self.settings.bounds != "none"
 
     # --- how a chain starts -------------------------------------------------------------------------------------------
@@ -162,8 +162,8 @@ class Firefly:
     # --- cycles -------------------------------------------------------------------------------------------------------
 
     def advance(self, n_cycles: int) -> dict[str, np.ndarray] | None:
-        """So many cycles; what they came to, on root: theta (n, P), or softmax (n, K, D), lp, log_posterior,
-        acceptance_rate, step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
+        """Run so many cycles; returns on root: theta (n, P), or softmax (n, K, D), lp, log_posterior, acceptance_rate,
+        step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
         """
         values = self._room(n_cycles)
         done, every = 0, self.posterior_every
@@ -226,7 +226,8 @@ class Firefly:
         return min(every, max(2, s.burn_in // IN_BURN_IN)) if self.cycles < s.burn_in else every
 
     def _refresh(self) -> int:
-        """Begin a cycle with a step of theta on all rows, z integrated out, and draw z anew; likelihoods looked at."""
+        """Begin a cycle with a step of theta on all rows, z integrated out, and redraw z; returns the number of
+        likelihoods evaluated."""
         s, p, cycle = self.settings, self.problem, self.cycles + 1
         adapting = cycle <= s.burn_in
         step = self.full_tuning[STEP if adapting else STEP_AVERAGE]
@@ -234,8 +235,8 @@ class Firefly:
             target = self._new_target(self._quadratic)
             target.load_full([rows for _, rows in p.rows])
             same = s.theta_update == "hmc" and s.whiten
-            own = self.mover if same else kernels.Mover(kernels.HMC, p.n_parameters, whitening(self.covariance))
-            self._on_all_rows = target, own
+            mover = self.mover if same else kernels.Mover(kernels.HMC, p.n_parameters, whitening(self.covariance))
+            self._on_all_rows = target, mover
         accept, looks = self._step_in_place(*self._on_all_rows, p.rows, step, cycle, in_lane(self.chain, ALL_ROWS))
         if adapting:
             kernels.adapt(self.full_tuning, accept, p.n_rows, kernels.GOALS[kernels.HMC])
@@ -245,7 +246,7 @@ class Firefly:
 
     @property
     def _q_factor(self) -> float:
-        """For the kernels: q M / N, or minus a fixed q."""
+        """Factor of q for the kernels: q M / N, or minus a fixed q."""
         return PROPOSED if self.settings.q == "auto" else -float(self.settings.q)
 
     def _run(self, n: int, out: dict[str, np.ndarray]) -> None:
@@ -350,7 +351,7 @@ class Firefly:
         return float(asked[n + 1]), int(asked[n + 2])
 
     def _sum(self, target, sources, theta: np.ndarray, gradient: np.ndarray | None) -> float:
-        """Of log L~ or log L over the rows of all shards; on root."""
+        """Sum of log L~ or log L over the rows of all shards; on root."""
         p, comm = self.problem, self.comm
         width = 1 if gradient is None else 1 + len(theta)
         parts = np.zeros((len(sources), width))

@@ -1,4 +1,4 @@
-"""What a chain will cost, before it starts: bright rows, likelihoods a cycle, and whether Firefly pays."""
+"""Cost of a chain before it starts: bright rows, likelihoods per cycle, and whether Firefly pays."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def expected_cost(firefly: Firefly) -> Cost:
 
 def _far_intercepts(prior: Prior, mode: np.ndarray, standardise: bool) -> list[str]:
     """A warning where an intercept lies so far out in its prior that this pulls it."""
-    own = prior.intercepts & ~prior.flat
-    far = float(np.max(np.abs(mode[own]) / prior.scale[own], initial=0.0))
+    with_prior = prior.intercepts & ~prior.flat
+    far = float(np.max(np.abs(mode[with_prior]) / prior.scale[with_prior], initial=0.0))
     if far <= FAR:
         return []
     or_else = "" if standardise else ", or standardise = true"

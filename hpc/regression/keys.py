@@ -34,7 +34,7 @@ class Model(keys.Model):
 
 
 class Regression(Section):
-    """What a regression is: its columns, its prior."""
+    """Keys of [regression]: columns and prior."""
 
     of_the_model: ClassVar[bool] = True
 
@@ -86,7 +86,7 @@ class Regression(Section):
 
 
 class Firefly(Section):
-    """How a regression is sampled: Firefly Monte Carlo."""
+    """Keys of [firefly]: settings of Firefly Monte Carlo."""
 
     bounds: Literal["tuned", "untuned", "none"] = key(
         "tuned",

@@ -1,4 +1,4 @@
-"""What a regression predicts of new rows, averaged over draws of its coefficients.
+"""Predictions of a regression for new rows, averaged over draws of its coefficients.
 
 Columns written, empty where a row cannot be predicted (missing predictors under missing = "drop"):
 
@@ -89,7 +89,7 @@ class Forecast:
         return Predictions(columns, log_density, {design.response: (places[at], value)}, {name: beside})
 
     def _filled(self, predictions: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, str]:
-        """What fills in the response, how sure that is, and the name of this."""
+        """Filled-in response: values, a measure of their certainty, and the name of that measure."""
         column = self._design.response_column
         if "class" in predictions:
             number = {level: i for i, level in enumerate(column.levels)}
@@ -106,8 +106,8 @@ def _arrays(predictions: dict[str, Any]) -> dict[str, np.ndarray]:
 
 def needed(design: Design, columns) -> tuple[Design, tuple]:
     """The design on the columns that are read from the new file alone: its predictors and the response."""
-    wanted = {t.column.name for t in design.terms} | {design.response}
-    kept, _ = used_columns(columns, [c.name for c in columns if c.name not in wanted])
+    names = {t.column.name for t in design.terms} | {design.response}
+    kept, _ = used_columns(columns, [c.name for c in columns if c.name not in names])
     placed = {c.name: c for c in kept}
     terms = tuple(replace(t, column=placed[t.column.name]) for t in design.terms)
     return replace(design, terms=terms, response_column=placed[design.response]), kept

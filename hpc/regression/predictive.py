@@ -55,9 +55,9 @@ class Predictive:
         blank = blank_cells(given, self.design.response_column)
         if any(c.name == self.design.response for c in columns) and blank.any():
             x, places = self.predictors(given)
-            wanted = blank[places]
-            places = places[wanted]
-            y = self.likelihood.draw(self.linear(x[wanted]), stream.uniforms(first_row + places))
+            missing = blank[places]
+            places = places[missing]
+            y = self.likelihood.draw(self.linear(x[missing]), stream.uniforms(first_row + places))
             self.design.set_response(drawn, places, y)
         return drawn
 

@@ -26,34 +26,36 @@ class Prior:
 
     @classmethod
     def of(cls, kind: str | int, scale, n_parameters: int) -> Prior:
-        """Of a name or the kernels' number, and one scale or one for each coefficient; no intercepts."""
+        """Make a prior without intercepts from its name or the kernels' number, and one scale or one for each
+        coefficient."""
         kind = kind if isinstance(kind, str) else KINDS[kind]
         scale = np.inf if kind == "flat" else scale
         scale = np.array(np.broadcast_to(np.asarray(scale, np.float64), n_parameters))
         return cls(kind, scale, np.zeros(n_parameters, bool))
 
     def with_intercepts(self, where: np.ndarray, scale: float) -> Prior:
-        """With these, (P,) bool, as intercepts of this standard deviation; a flat prior is flat in them too."""
+        """A copy with these coefficients, (P,) bool, as intercepts of this standard deviation; a flat prior is flat in
+        them too."""
         scale = np.inf if self.kind == "flat" else scale
         return replace(self, scale=np.where(where, scale, self.scale), intercepts=np.array(where, bool))
 
     def rescaled(self, scale: float) -> Prior:
-        """With this scale of all coefficients but intercepts and flat ones."""
+        """A copy with this scale of all coefficients but intercepts and flat ones."""
         return replace(self, scale=np.where(self.intercepts | self.flat, self.scale, scale))
 
     def proper(self, scale: float) -> Prior:
-        """With this scale where it is flat; Gaussian where it is flat in all."""
+        """A copy with this scale where the prior is flat; Gaussian where it is flat in all."""
         kind = "gaussian" if self.kind == "flat" else self.kind
         return replace(self, kind=kind, scale=np.where(self.flat, scale, self.scale))
 
     @property
     def flat(self) -> np.ndarray:
-        """In which coefficients there is no prior, (P,) bool."""
+        """Mask of the coefficients without a prior, (P,) bool."""
         return np.isinf(self.scale)
 
     @property
     def gaussian(self) -> np.ndarray:
-        """Which coefficients have a Gaussian prior, (P,) bool, where they have one."""
+        """Mask of the coefficients whose prior, if any, is Gaussian, (P,) bool."""
         return self.intercepts | (self.kind == "gaussian")
 
     @property
@@ -62,13 +64,13 @@ class Prior:
         return np.where(self.gaussian, KINDS.index("gaussian"), KINDS.index(self.kind)).astype(np.int32)
 
     def in_words(self) -> str:
-        """For a log."""
+        """Describe the prior for a log."""
         if self.flat.all():
             return "flat prior"
         laws = [(self.kind, self.scale[~self.intercepts]), ("gaussian", self.scale[self.intercepts])]
-        first, *own = [(kind, f"of scale {scale.min():.4g}") for kind, scale in laws if len(scale)]
+        first, *of_intercept = [(kind, f"of scale {scale.min():.4g}") for kind, scale in laws if len(scale)]
         words = "{} prior {}".format(*first)
-        return words + " (intercept: {} {})".format(*own[0]) if own else words
+        return words + " (intercept: {} {})".format(*of_intercept[0]) if of_intercept else words
 
     def draw(self, stream: np.random.Generator) -> np.ndarray:
         """One draw, (P,), of a prior that is nowhere flat."""

@@ -16,13 +16,13 @@ from mpibayes.kernels import firefly as kernels
 
 
 class Problem:
-    """What a chain samples. Collective.
+    """Target of a chain: training rows, likelihood and prior. Collective.
 
     x_of(start, stop): (x float32 (n, D) or padded with zeros to a multiple of 8, y float64 (n,)) of training rows
     start..stop-1, or fewer where some are left out; asked for the shards of this rank alone. y: as the likelihood, one
     of `LIKELIHOODS`, encodes it. prior_scale: a number, or one a coefficient (K D,). intercept_scale: that of the first
-    predictor, which is an intercept with a Gaussian prior of its own; None: it is a predictor like the others.
-    `rows`: (shard number, kernels' Rows) of this rank, in order. `sizes`: rows of every shard, (n_shards,) int64.
+    predictor, which is an intercept with a Gaussian prior of its own; None: it is a predictor like the others. `rows`:
+    (shard number, kernels' Rows) of this rank, in order. `sizes`: rows of every shard, (n_shards,) int64.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What the draws of a regression are asked (`hpc.family.Asked`): the response, given all predictors.
+"""Questions to the draws of a regression (`hpc.family.Asked`): the response, given all predictors.
 
-A regression has no law of its predictors. Of each of them a value has to be given, unless missing ones have a
-coefficient of their own (regression.missing = "indicator").
+A regression has no law of its predictors. Every predictor needs a value, unless missing ones have a coefficient of
+their own (regression.missing = "indicator").
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Asked:
         """There are none."""
 
     def training_numbers(self) -> np.ndarray:
-        """Of the training rows, in the table, from 0, int64 (N,)."""
+        """Row numbers of the training rows in the table, from 0, int64 (N,)."""
         rows = self.run.data.training_rows
         return np.arange(self.n_rows) if rows is None else rows
 
@@ -140,7 +140,7 @@ class ResponseLaw:
         return found
 
     def masses(self, events: Events) -> Events:
-        """What `averaged` takes: probabilities depend on the row."""
+        """Argument of `averaged`: the events themselves, since probabilities depend on the row."""
         self._require(events.column.name)
         return events
 
@@ -186,7 +186,7 @@ class ResponseLaw:
             raise ConfigError(f"column '{name}' is a predictor: {REASON}")
 
     def _probabilities(self, eta: np.ndarray, events: Events, which: np.ndarray) -> np.ndarray:
-        """Of each row's event, (n,); a density where it is a number without a step. Of no event 1."""
+        """Probability of each row's event, (n,); a density where it is a number without a step; 1 without an event."""
         likelihood, design, there = self._draw.likelihood, self.design, which < len(events)
         found = np.ones(len(which))
         at = which[there]

@@ -1,4 +1,4 @@
-"""What holds between the keys of a regression's configuration."""
+"""Rules between the keys of a regression's configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpibayes.io.rows import Column
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
     regression = sections.get("regression")
     if regression is None:
         return
@@ -65,9 +65,9 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """Reports a response and predictors that the table does not have, or not as the likelihood needs them.
+    """Report a response and predictors that the table does not have, or not as the likelihood needs them.
 
-    What their cells have to be is for the design to find (`design.Design.of`).
+    The design checks their cells (`design.Design.of`).
     """
     regression, used = config.of(Regression), [name for name in columns if name not in config.unused]
 

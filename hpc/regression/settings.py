@@ -1,4 +1,4 @@
-"""What is regressed on what, and with which prior."""
+"""Settings of a regression: response, predictors and prior."""
 
 from __future__ import annotations
 

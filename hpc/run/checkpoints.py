@@ -1,4 +1,4 @@
-"""How a chain's state gets into its checkpoints, and how it goes on from one; every function is collective."""
+"""Saving a chain's state to its checkpoints, and resuming from one; every function is collective."""
 
 from __future__ import annotations
 

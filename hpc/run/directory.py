@@ -59,7 +59,7 @@ def chain_places(folder: Path, n_chains: int) -> list[Path]:
 
 
 def lacks_checkpoint(places: Sequence[Path]) -> bool:
-    """Whether some chain has to start from nothing."""
+    """True if some chain has to start afresh."""
     return not all(map(_has_checkpoint, places))
 
 
@@ -182,7 +182,7 @@ def _unmake(folder: Path, lock: Lock) -> None:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether a run was started in this directory. ConfigError where it is a file, or cannot be read."""
+    """True if a run was started in this directory. ConfigError if it is a file, or cannot be read."""
     with reading(folder, ConfigError):
         if is_there(folder) and not folder.is_dir():
             raise ConfigError(f"{folder}: is a file; name a run directory with -o")
@@ -218,7 +218,7 @@ def record_start(folder: Path, hosts: Sequence[str], guard: Guard) -> None:
 
 
 def name_of_chain(place: Path, number: int, n_chains: int) -> str:
-    """What the chain's own files are marked with. number: of the chain, from 0."""
+    """Mark of the files that belong to one chain. number: of the chain, from 0."""
     return f"{records.read_provenance(_home(place, n_chains))['run']}-{number + 1}"
 
 

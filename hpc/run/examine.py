@@ -1,4 +1,4 @@
-"""What is looked at before a run starts, and what any process of it takes; for `run`, `check` and `submit`."""
+"""Checks before a run starts, and the memory that any process of it takes; for `run`, `check` and `submit`."""
 
 from __future__ import annotations
 

@@ -138,8 +138,8 @@ def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
 
 
 def _is_another(table: Path, place: Path, source: Path) -> bool:
-    """Whether there is a table of this source that the configuration does not know: imported by the user, or by a start
-    that was cut off before it wrote the configuration. Raises ConfigError where the source is newer."""
+    """True if there is a table of this source that the configuration does not know: imported by the user, or by a start
+    that was cut off before it wrote the configuration. Raises ConfigError if the source is newer."""
     if not table.exists():
         return False
     known = None

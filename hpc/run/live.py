@@ -27,7 +27,7 @@ MOST_SCALARS = 5
 
 @dataclass
 class Past:
-    """What scalars were so far, evenly thinned as a run gets long."""
+    """Past values of scalars, evenly thinned as a run gets long."""
 
     values: dict[str, list[float]] = field(default_factory=dict)
     _every: int = 1

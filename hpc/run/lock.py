@@ -50,7 +50,7 @@ def job() -> str | None:
 
 
 def restarts() -> int:
-    """How often the batch system has put this job back into its queue."""
+    """Number of times that the batch system has requeued this job."""
     return whole_number(os.environ.get("SLURM_RESTART_COUNT", "")) or 0
 
 
@@ -70,7 +70,7 @@ def place() -> str | None:
 
 
 def this_process() -> dict[str, Any]:
-    """What LOCK and the status say of the process that runs."""
+    """Identity of the running process, for LOCK and the status."""
     return {
         "host": socket.gethostname(), "place": place(), "pid": os.getpid(), "started": _started(os.getpid()),
         "job": job(), "restarts": restarts(),
@@ -78,7 +78,7 @@ def this_process() -> dict[str, Any]:
 
 
 def lives(pid: Any, started: Any) -> bool:
-    """Whether the process of this place that has this number began at `started`; it counts as running if in doubt."""
+    """True if the process with this number here began at `started`; in doubt it counts as running."""
     if not isinstance(pid, int) or pid <= 0:
         return False
     try:
@@ -238,7 +238,7 @@ class Lock:
 
 
 def _await(happened: Callable[[], bool], what: str) -> bool:
-    """Whether it happens within SILENT_S; a line says what is waited for."""
+    """Wait until it happens and return True, or False after SILENT_S; a line names the event awaited."""
     until = time.monotonic() + SILENT_S
     with announce(what, 1.0):
         while not (found := happened()) and time.monotonic() < until:
@@ -283,7 +283,7 @@ def _started(pid: int) -> int | None:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What a lock says: {} where it is damaged, None where there is none. OSError where it cannot be read."""
+    """Contents of a lock: {} if it is damaged, None if there is none. OSError if it cannot be read."""
     try:
         owner = json_value(read_regular(path))
     except FileNotFoundError:

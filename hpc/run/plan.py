@@ -1,4 +1,4 @@
-"""Which ranks run which chains of a configuration; for `run`, and for `check` and `submit`, which foretell it."""
+"""Assignment of a configuration's chains to ranks; for `run`, and for `check` and `submit`, which predict it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says while it works: a greppable line now and then in a batch log, or a live display on a terminal.
+"""Progress of a run: a greppable line now and then in a batch log, or a live display on a terminal.
 
 A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2-4` works:
 
@@ -7,12 +7,12 @@ A line has a fixed order of fields, so that `grep cycle= run.log | cut -d' ' -f2
 
 The fields between cycle and s/cycle are the family's (`Scalar.log`), here a mixture's. `moved`: share of the visited
 rows that changed cluster in the last cycle, those that came in among them. `moves`: split and merge moves since the
-last line, accepted/tried. While an annealed chain grows, the rows that are in follow K: rows=12.3k/180k, and there is
-no eta before the cycles have shown what a row costs. A family whose cycles look at few rows has no rate in rows. Of
-several chains a line ends with the chain's number, chain=2.
+last line, accepted/tried. While an annealed chain grows, the number of active rows follows K: rows=12.3k/180k, and
+there is no eta before the cycles have shown the cost of a row. A family whose cycles look at few rows has no rate in
+rows. With several chains a line ends with the chain's number, chain=2.
 
-The first lines come after 1, 2, 4, ... seconds, so that one sees that it works; then there is one a minute. All lines
-are also appended to `logs/run.log` in the run's directory.
+The first lines come after 1, 2, 4, ... seconds, to show that it works; then there is one a minute. All lines are also
+appended to `logs/run.log` in the run's directory.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def read_status(run_dir: str | Path) -> dict[str, Any]:
 
 
 def is_stopped(run_dir: str | Path) -> bool:
-    """Whether a chain was stopped at a checkpoint before its last cycle, as far as its status says."""
+    """True if a chain was stopped at a checkpoint before its last cycle, according to its status."""
     try:
         return read_status(run_dir).get("state") == "stopped"
     except MpibayesError:
@@ -88,7 +88,7 @@ def cycles_done(run_dir: str | Path) -> int:
 
 
 def ending(run_dir: str | Path) -> dict[str, Any] | None:
-    """How the last start of a chain ended, for the next one to remember; None where there was none. Never fails."""
+    """Ending of a chain's last start, recorded by the next one; None if there was none. Never fails."""
     try:
         last = read_status(run_dir)
     except MpibayesError:
@@ -220,7 +220,7 @@ def _state(row: dict[str, Any]) -> str:
 
 
 def _is_here(status: dict[str, Any]) -> bool:
-    """Whether the run was started where its process can be looked for."""
+    """True if the run was started where its process can be looked up."""
     return status.get("place") is not None and status["place"] == place()
 
 
@@ -264,7 +264,7 @@ def _where(row: dict[str, Any]) -> str:
 
 
 def _before(last: Any) -> str:
-    """What the start before this one came to: of interest when a job was put back into its queue."""
+    """Ending of the start before this one, of interest when a job was requeued."""
     if not isinstance(last, dict) or not last.get("state"):
         return "-"
     parts = [f"{last['state']} at checkpoint {last.get('last_checkpoint', '?')}", f"on {last.get('host', '?')}"]

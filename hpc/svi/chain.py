@@ -29,9 +29,9 @@ CHOICE, CENTERS = range(2)  # streams of Purpose.FIRST_MEANS
 
 @dataclass(frozen=True)
 class Settings:
-    """What the course of a chain depends on, besides the model and the data.
+    """Settings of a chain, besides the model and the data.
 
-    batch, effective: sizes, None for all rows, and for no noise. tolerance: see `Ascent.still`.
+    batch, effective: sizes; None for all rows, and for no noise. tolerance: see `Ascent.still`.
     """
 
     seed: int = 0
@@ -45,14 +45,14 @@ class Settings:
 
     @property
     def plain(self) -> bool:
-        """Whether every step is that of batch variational inference, which raises the bound."""
+        """True where every step is one of batch variational inference, which raises the bound."""
         return self.batch is None and self.rate == WHOLE_STEP and self.noise.kind == "none"
 
 
 @dataclass
 class Found:
-    """What a pass over a batch came to. total: its sums. noise: what noise adds to them, None for nothing. bound: of
-    the state under which it was made, estimated from the batch. All but n_batch on root alone."""
+    """Results of a pass over a batch. total: its sums. noise: the noise to add to them, None for no noise. bound: the
+    bound of the state before the step, estimated from the batch. All but n_batch on root alone."""
 
     n_batch: int
     total: np.ndarray
@@ -110,16 +110,16 @@ class Ascent:
         self._look()
 
     def cycle(self) -> None:
-        """One step; none where the chain stands still, or has left its domain."""
+        """Take one step; none if the chain has converged or left its domain."""
         before, t = self.bound, self.cycles + 1
         if self.still() or self.broken:
             self.cycles, self.guarded = t, 0
             return
-        q, found, settings = None, self._found, self.settings
+        q, batch, settings = None, self._found, self.settings
         count = np.zeros(1, np.int64)
         if self.comm.rank == 0:
-            step = Step(min(1.0, settings.rate.at(t)), self.n_rows / found.n_batch, settings.guard)
-            q, count[0] = self.model.step(self.q, found.total, found.noise, step)
+            step = Step(min(1.0, settings.rate.at(t)), self.n_rows / batch.n_batch, settings.guard)
+            q, count[0] = self.model.step(self.q, batch.total, batch.noise, step)
         self.comm.broadcast(count)
         self.q, self.cycles, self.guarded = self._everywhere(q), t, int(count[0])
         self.broken = not settings.guard and not self.q.sound()
@@ -132,7 +132,7 @@ class Ascent:
             self.gain = float(gain[0])
 
     def still(self) -> bool:
-        """Whether the last cycle's gain was so small that batch steps would change nothing to speak of."""
+        """True if the last cycle's relative gain is below the tolerance, so that further batch steps change nothing."""
         return self.settings.plain and abs(self.gain) < self.settings.tolerance
 
     def rate(self) -> float:
@@ -183,11 +183,11 @@ class Ascent:
         return settings.noise.numbers(self.comm, ids, n_batch, effective, self.noise_stream(t))
 
     def noise_stream(self, t: int) -> Stream:
-        """Of the noise of cycle t."""
+        """Random stream for the noise of cycle t."""
         return Stream(self.settings.seed, Purpose.STATISTICS_NOISE, t, self.chain)
 
     def _deviation(self, sums: np.ndarray, of_numbers: float, n_batch: int, t: int) -> np.ndarray:
-        """What noise adds to the sums of the batch, on root."""
+        """Noise to add to the sums of the batch, on root."""
         return self.settings.noise.deviation(sums[0], sums[1], of_numbers, n_batch)
 
     def _pass(

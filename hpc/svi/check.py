@@ -95,7 +95,7 @@ def time_sample(found: Found) -> tuple[int, float, float]:
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text) pairs. Raises DataError as a run would."""
+    """Findings of `check` as (title, text) pairs. Raises DataError as a run would."""
     schedule = found.schedule(ranks)
     each = schedule.sizes[-1]
     config, cells, run = found.config, found.family.cells, found.config.run

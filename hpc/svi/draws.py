@@ -1,7 +1,7 @@
-"""What is kept of chains of variational inference.
+"""Kept states of chains of variational inference.
 
-A kept state holds the arrays of q by name (`gaussian.State`), and its bound over all rows. They are stages of a search,
-not draws: what a run says is its best chain's last one.
+A kept state holds the arrays of q by name (`gaussian.State`) and its bound over all rows. These are stages of a search,
+not draws: the result of a run is the last state of its best chain.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def last_of(chains: Sequence[Chain]) -> list[tuple[int, int, dict]]:
     """(number of the chain, cycle, arrays) of the last kept state of each chain that has one. ConfigError where none
     has."""
     drawn = [(i, last_draw(chain.folder)) for i, chain in enumerate(chains)]
-    found = [(i, *draw) for i, draw in drawn if draw is not None]
-    if not found:
+    last = [(i, *draw) for i, draw in drawn if draw is not None]
+    if not last:
         raise ConfigError(f"{chains[0].home}: no state was kept yet; let the run go on, or lower output.kept")
-    return found
+    return last
 
 
 class Posterior(KeptChains):
@@ -54,10 +54,10 @@ class Posterior(KeptChains):
 
     def last(self) -> list[Kept]:
         """The last kept state of each chain that has one. ConfigError where none has."""
-        return [self._kept(*found) for found in last_of(self.chains)]
+        return [self._kept(*draw) for draw in last_of(self.chains)]
 
     def best(self) -> Kept:
-        """That of the highest bound, the first of equals."""
+        """The kept state with the highest bound; the first one on ties."""
         return max(self.last(), key=lambda kept: kept.bound)
 
     def states(self, chain: int) -> Iterator[Kept]:

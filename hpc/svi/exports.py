@@ -42,12 +42,12 @@ def clusters_of(
 
 
 def assigned(run: Posterior, law: Law) -> tuple[np.ndarray, np.ndarray]:
-    """Of each training row its most probable component, int64 (N,), from 0, and how probable that is, (N,)."""
+    """Most probable component of each training row, int64 (N,), from 0, and its probability, (N,)."""
     return _assigned(run, law, run.data.rows_of, run.n_rows)
 
 
 def _assigned(run: Posterior, law: Law, rows: Callable[[int, int], Rows], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same of n rows; rows(start, stop) reads some of them."""
+    """Most probable component and its probability for n rows; rows(start, stop) reads some of them."""
     number, probability = np.empty(n, np.int64), np.empty(n)
     for start in range(0, n, BATCH):
         stop = min(start + BATCH, n)

@@ -32,7 +32,7 @@ APPROXIMATION = "an approximation: its bound is below the log of p(table), by ho
 
 
 def settings_of(config: Config) -> Settings:
-    """What a chain needs of a configuration in which "auto" has been decided."""
+    """Settings of a chain, from a configuration in which "auto" has been resolved."""
     step, noisy = config.of(keys.Step), config.of(keys.Step).noise != "none"
     return Settings(
         seed=config.run.seed,
@@ -47,14 +47,14 @@ def settings_of(config: Config) -> Settings:
 
 
 def schedule_of(given: Any) -> Schedule:
-    """Of a size or a step size in the configuration."""
+    """Schedule of a size or a step size given in the configuration."""
     if isinstance(given, keys.DecayingRate):
         return Decay(given.delay, given.decay)
     return Growing(given.growing) if hasattr(given, "growing") else Constant(given)
 
 
 def decided(config: Config, n_training: int, parts: int) -> dict[str, dict[str, Any]]:
-    """What "auto" means at the first start. parts: states that are kept."""
+    """Values of "auto" keys, resolved at the first start. parts: number of states to keep."""
     kept = config.of(keys.Output).kept
     return {
         "run": {"shards": cut.count(config.run.shards, n_training), "burn_in": 0},
@@ -74,7 +74,7 @@ def advanced(ascent: Ascent, word: Sequence[int], limit: int, every: int) -> tup
 
 
 def problem_of(ascent: Ascent) -> str:
-    """Why a chain cannot go on; on root."""
+    """Reason why a chain cannot continue; on root."""
     if ascent.broken:
         return 'noise took a parameter out of its domain; set step.guard = "shrink"'
     if np.isfinite(ascent.bound_of_batch):
@@ -139,7 +139,7 @@ class HeldOut:
 
 
 class Ascending:
-    """What the chains of variational inference have alike (`hpc.family.Chain`): all that is their ascent's own."""
+    """Common part of the chains of variational inference (`hpc.family.Chain`): everything comes from their ascent."""
 
     ascent: Any
     growing = False
@@ -226,7 +226,7 @@ class VariationalChain(Ascending):
 
 
 def model_in_words(config: Config, n_columns: int) -> str:
-    """What is modelled, in a line."""
+    """Describe the model in one line."""
     model = config.of(keys.Model)
     of = "Gaussian mixture" if model.likelihood == "gaussian" else "finite Dirichlet mixture of Gaussians"
     how = "centred and divided by their standard deviations" if model.standardise else "as they are in the table"
@@ -234,16 +234,17 @@ def model_in_words(config: Config, n_columns: int) -> str:
 
 
 def step_in_words(config: Config, rows: str = "rows", noisy: str = "rows") -> str:
-    """What a cycle does, in a line. rows, noisy: what is looked at, and what has noise."""
+    """Describe a cycle in one line. rows, noisy: names of the units that a cycle looks at, and of those that carry
+    noise."""
     step = config.of(keys.Step)
 
-    def said(given: Any, all_of_it: str) -> str:
+    def value(given: Any, all_of_it: str) -> str:
         if isinstance(given, keys.DecayingRate):
             return f"(t + {given.delay:g})^-{given.decay:g}"
         return f"{given.growing:g} t" if hasattr(given, "growing") else all_of_it if given == "all" else f"{given:,}"
 
-    words = f"steps of size {said(step.rate, '')} from {said(step.batch, 'all')} {rows}"
+    words = f"steps of size {value(step.rate, '')} from {value(step.batch, 'all')} {rows}"
     if step.noise == "none":
         return f"{words}, no noise added"
     guard = ', guard = "none"' if step.guard == "none" else ""
-    return f"{words}, {step.noise} noise as of {said(step.effective, '')} {noisy}{guard}"
+    return f"{words}, {step.noise} noise as of {value(step.effective, '')} {noisy}{guard}"

@@ -43,7 +43,7 @@ class State:
 
     @cached_property
     def covariance(self) -> np.ndarray:
-        """Of the means, (K, D, D)."""
+        """Covariance of the component means under q, (K, D, D)."""
         return np.linalg.inv(self.precision)
 
     @cached_property
@@ -70,7 +70,7 @@ class State:
         return digamma(halves).sum(axis=1) + d * np.log(2.0) - log_det_scatter
 
     def sound(self) -> bool:
-        """Whether all of it lies in its domain."""
+        """True if every parameter lies in its domain."""
         d = self.linear.shape[1]
         matrices = np.concatenate([self.precision, self.scatter])
         if not (np.isfinite(matrices).all() and np.isfinite(self.linear).all()):
@@ -99,8 +99,8 @@ class Sums:
     def about(self, moved: np.ndarray) -> np.ndarray:
         """Second moments about points that are by `moved` (K, D) from where they were taken."""
         across = moved[:, :, None] * self.first[:, None, :]
-        own = self.rows[:, None, None] * moved[:, :, None] * moved[:, None, :]
-        return self.second - across - across.swapaxes(1, 2) + own
+        shift = self.rows[:, None, None] * moved[:, :, None] * moved[:, None, :]
+        return self.second - across - across.swapaxes(1, 2) + shift
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Gaussian:
 
     @property
     def form(self) -> tuple[int, int]:
-        """Of the sums over rows that `accumulate` fills."""
+        """Shape of the sums over rows that `accumulate` fills."""
         d = self.n_columns
         return self.n_components, 1 + d + d * (d + 1) // 2
 
@@ -146,8 +146,10 @@ class Gaussian:
             from_nearest = np.minimum(from_nearest, squared)
         total, lower = np.zeros(self.form), np.tril_indices(self.n_columns)
         for j in range(self.n_components):
-            own = x[nearest == j]
-            total[j] = np.concatenate([[len(own)], own.sum(axis=0), np.einsum("ni,nk->ik", own, own)[lower]])
+            members = x[nearest == j]
+            total[j] = np.concatenate(
+                [[len(members)], members.sum(axis=0), np.einsum("ni,nk->ik", members, members)[lower]]
+            )
         return self.step(self.first(), total, None, Step(1.0, n_rows / len(x)))[0]
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -180,14 +182,14 @@ class Gaussian:
         with its new moments, and q(pi). Each q(mu_j), q(Lambda_j) and count of q(pi) is a part.
         """
         p, d, m = self.prior, self.n_columns, q.mean
-        found = Sums.of(step.scale * total, d)
+        sums = Sums.of(step.scale * total, d)
         extra = None if noise is None else Sums.of(step.rate * step.scale * noise, d)
         held = Held(step.guard)
         eye, each = np.eye(d), (slice(None), None, None)
 
         sharp = q.mean_precision
-        precision = step.to(q.precision, eye / p.mean_variance + sharp * found.rows[each])
-        linear = step.to(q.linear, np.einsum("kij,kj->ki", sharp, found.first + found.rows[:, None] * m))
+        precision = step.to(q.precision, eye / p.mean_variance + sharp * sums.rows[each])
+        linear = step.to(q.linear, np.einsum("kij,kj->ki", sharp, sums.first + sums.rows[:, None] * m))
         if extra is not None:
             more = sharp * extra.rows[each]
             share = held.back(share_of_matrices, precision, more)
@@ -197,9 +199,9 @@ class Gaussian:
         moved = State(q.alpha, precision, linear, q.degrees, q.scatter)
 
         by, blur = moved.mean - m, moved.covariance
-        degrees = step.to(q.degrees, p.degrees + found.rows)
-        scatter = step.to(q.scatter, p.scale * eye + found.about(by) + found.rows[each] * blur)
-        alpha = step.to(q.alpha, p.alpha + found.rows)
+        degrees = step.to(q.degrees, p.degrees + sums.rows)
+        scatter = step.to(q.scatter, p.scale * eye + sums.about(by) + sums.rows[each] * blur)
+        alpha = step.to(q.alpha, p.alpha + sums.rows)
         if extra is not None:
             more = extra.about(by) + extra.rows[each] * blur
             share = held.back(_share_of_wishart, (scatter, degrees - (d - 1)), (more, extra.rows))
@@ -228,7 +230,7 @@ class Gaussian:
 
 @dataclass
 class Held:
-    """How many parts the guard has held back. Without a guard it lets all noise through."""
+    """The guard, which counts the parts of a step it held back. Without a guard it lets all noise through."""
 
     guard: bool
     count: int = 0
@@ -236,13 +238,13 @@ class Held:
     def back(self, share, sure, noise) -> np.ndarray:
         if not self.guard:
             return np.ones(len(noise if isinstance(noise, np.ndarray) else noise[1]))
-        found = share(sure, noise)
-        self.count += int((found < 1.0).sum())
-        return found
+        shares = share(sure, noise)
+        self.count += int((shares < 1.0).sum())
+        return shares
 
 
 def _share_of_wishart(sure: tuple[np.ndarray, np.ndarray], noise: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Of scatters and of degrees beyond D - 1, together."""
+    """Share of the noise that leaves both the scatters and the degrees beyond D - 1 in their domains."""
     return np.minimum(share_of_matrices(sure[0], noise[0]), share_of_numbers(sure[1], noise[1]))
 
 

@@ -65,7 +65,7 @@ class Model(keys.Model):
 
 
 class Step(Section):
-    """What a cycle does."""
+    """Keys of [step]: a cycle's batch, step size and noise."""
 
     batch: Annotated[Literal["all"] | RowCount | GrowingSize, BeforeValidator(tuples)] = key(
         "all",

@@ -1,4 +1,4 @@
-"""What variational inference asks of a model with conjugate priors; and the models by `model.likelihood`."""
+"""Interface of a model with conjugate priors to variational inference; and the models by `model.likelihood`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Noise:
     kind: str
 
     def at_work(self, n_batch: int, effective: float) -> bool:
-        """Whether there is any: not where the batch is no larger than the effective one."""
+        """True if noise is added: the batch is larger than the effective one."""
         return self.kind != "none" and effective < n_batch
 
     def numbers(
@@ -45,8 +45,8 @@ class Noise:
         return [np.exp(log - largest) for log in logs]
 
     def deviation(self, total: np.ndarray, weighted: np.ndarray, numbers: float, n_batch: int) -> np.ndarray:
-        """What the noise adds to the batch's sum of t_n, `total`. weighted, numbers: sums of t_n times the rows'
-        numbers, and of these."""
+        """Noise to add to the batch's sum of t_n, `total`. weighted, numbers: sums of t_n times the rows' random
+        numbers, and of these numbers."""
         if self.kind == "svi+":
             return weighted - numbers / n_batch * total
         return n_batch / numbers * weighted - total

@@ -1,4 +1,4 @@
-"""What variational inference predicts of new rows, under the best chain's last state: log density, component, missing
+"""Predictions of variational inference for new rows, under the best chain's last state: log density, component, missing
 cells.
 
 Columns written:

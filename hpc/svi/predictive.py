@@ -40,11 +40,11 @@ class Law:
 
     def log_joint(self, x: np.ndarray) -> np.ndarray:
         """Log of weight times density of the cells that are there, (n, K). x: float64 (n, D), NaN where missing."""
-        found = np.empty((len(x), len(self.weight)))
+        log_joint = np.empty((len(x), len(self.weight)))
         for at, there in patterns(x):
             for k in range(len(self.weight)):
-                found[at, k] = np.log(self.weight[k]) + self._log_density(k, x[np.ix_(at, there)], there)[0]
-        return found
+                log_joint[at, k] = np.log(self.weight[k]) + self._log_density(k, x[np.ix_(at, there)], there)[0]
+        return log_joint
 
     def _log_density(self, k: int, x: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(log density, squared distance) of rows (n, d) of the columns `there` (d,) under component k."""
@@ -57,8 +57,10 @@ class Law:
         return constant - 0.5 * (nu + d) * np.log1p(square / nu), square
 
     def given(self, k: int, x: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of component k, the other columns given those `there`, of which rows have x (n, d): (columns (u,), means
-        (n, u), scale (u, u), factors (n,)); a row's are Student t with degrees + d and scale times its factor."""
+        """Conditional law of the other columns in component k given the columns `there`, whose values are x (n, d):
+        (columns (u,), means (n, u), scale (u, u), factors (n,)). A row is Student t with degrees + d and scale times
+        its factor.
+        """
         rest = np.setdiff1d(np.arange(self.mean.shape[1]), there)
         s, nu = self.scale[k], self.degrees[k]
         across = np.linalg.solve(s[np.ix_(there, there)], s[np.ix_(there, rest)])
@@ -124,12 +126,12 @@ class Predictive:
         normal = _sub(stream, NORMAL).normals((ids[:, None] * d + np.arange(d)).ravel()).reshape(n, d)
         for at, there in patterns(x):
             for k in np.unique(chosen[at]) if len(there) < d else ():
-                own = at[chosen[at] == k]
-                rest, means, scale, factors = law.given(k, x[np.ix_(own, there)], there)
+                members = at[chosen[at] == k]
+                rest, means, scale, factors = law.given(k, x[np.ix_(members, there)], there)
                 half = 0.5 * (law.degrees[k] + len(there))
-                chi = np.exp(_sub(stream, SCALE).log_gammas(np.full(len(own), half), ids[own])) / half
-                noise = np.einsum("uv,nv->nu", np.linalg.cholesky(scale), normal[np.ix_(own, rest)])
-                x[np.ix_(own, rest)] = means + np.sqrt(factors / chi)[:, None] * noise
+                chi = np.exp(_sub(stream, SCALE).log_gammas(np.full(len(members), half), ids[members])) / half
+                noise = np.einsum("uv,nv->nu", np.linalg.cholesky(scale), normal[np.ix_(members, rest)])
+                x[np.ix_(members, rest)] = means + np.sqrt(factors / chi)[:, None] * noise
         asked = {c.name for c in columns}
         filled, missing = given.take(slice(None)), np.isnan(self.cells.of(given))
         for j, column in enumerate(self.cells.columns):

@@ -1,4 +1,4 @@
-"""What holds between the keys of the configuration of variational inference, and with the table."""
+"""Rules between the keys of the configuration of variational inference, and between keys and table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpibayes.text import counted, import_again
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
     common_rules(sections, report)
     step = sections.get("step")
     noisy = step is not None and step.noise != "none"
@@ -23,7 +23,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
 
 
 def common_rules(sections: Mapping[str, Section], report: Report) -> None:
-    """What holds for all likelihoods."""
+    """Report violations of the rules that hold for all likelihoods."""
     if "run" in sections and sections["run"].until == "settled":
         what = '"settled" compares chains, but restarts of an approximation end in different places'
         report.add(("run", "until"), f'{what}; set run.until = "cycles"')
@@ -42,7 +42,7 @@ def common_rules(sections: Mapping[str, Section], report: Report) -> None:
 
 
 def keys_expected(name: str) -> str:
-    """What the value of a key of [step] has to be."""
+    """Expected values of a key of [step], in words."""
     return keys.Step.model_fields[name].json_schema_extra["expected"]
 
 
@@ -59,7 +59,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """Reports columns that a Gaussian mixture cannot have, and degrees of freedom that are too few for them."""
+    """Report columns that a Gaussian mixture cannot have, and too few degrees of freedom for them."""
     used = [column for name, column in columns.items() if name not in config.unused]
     for column in used:
         key, leave = ("columns", column.name), f"set columns.{bare(column.name)}.use = false"

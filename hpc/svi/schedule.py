@@ -1,4 +1,4 @@
-"""How a quantity goes on over the iterations t = 1, 2, ...: the step size, the batch, the effective batch."""
+"""Schedules over the iterations t = 1, 2, ...: the step size, the batch, the effective batch."""
 
 from __future__ import annotations
 

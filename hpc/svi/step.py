@@ -2,7 +2,7 @@
 
 A step goes from the parameter to (1 - rate) old + rate target. Without noise that is a mean of two points of an open
 convex cone, and stays there. With noise it may leave: a count falls below zero, a precision is no longer positive
-definite. So the step is split into what it is without noise, and what noise adds; of that as much is used as leaves the
+definite. So the step is split into its value without noise and the noise; of the noise as much is used as leaves the
 fraction KEPT of the former.
 """
 
@@ -29,15 +29,16 @@ class Step:
 
 
 def share_of_numbers(sure: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Of each, the largest t <= 1 with sure + t noise >= KEPT sure; sure > 0."""
+    """Largest t <= 1, elementwise, with sure + t noise >= KEPT sure; sure > 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(noise < (KEPT - 1.0) * sure, (KEPT - 1.0) * sure / noise, 1.0)
 
 
 def share_of_matrices(sure: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Of each (K, D, D), the largest t <= 1 that leaves sure + t noise - KEPT sure positive semidefinite, (K,).
+    """Largest t <= 1 for each of K matrices that leaves sure + t noise - KEPT sure positive semidefinite, (K,).
 
-    sure: positive definite. With sure = L L', t follows from the least eigenvalue of L^-1 noise L^-T.
+    sure, noise: (K, D, D), sure positive definite. With sure = L L', t follows from the least eigenvalue of L^-1 noise
+    L^-T.
     """
     inverse = np.linalg.inv(np.linalg.cholesky(sure))
     inside = inverse @ noise @ inverse.swapaxes(1, 2)

@@ -166,7 +166,7 @@ def _names(text: str | None) -> str | list[str] | None:
 
 
 def _progress(console):
-    """How far the reading is, on a terminal."""
+    """Progress of the reading, on a terminal."""
     return on_terminal(
         console, "reading", lambda phase, rows, share: f"{phase}: {rows:,} rows, {share:.0%} of the input"
     )

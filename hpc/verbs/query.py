@@ -72,17 +72,17 @@ def query(ctx, run_dir):
     ctx.obj = run_dir
 
 
-@query.command(short_help="How probable values are, given others.")
+@query.command(short_help="Probability of values, given others.")
 @OF
 @GIVEN
 @ROWS
 @UNSEEN
 @shared
 def logp(run_dir, of, given, **options):
-    """How probable values are, given others: log p(of | given), of one described row, or of each row of a file.
+    """Probability of values given others: log p(of | given), of one described row, or of each row of a file.
 
-    Of the rows of a file, all columns are asked for if --of names none; if it does, the others are given, unless
-    --given says which.
+    With rows from a file, all columns are asked for if --of names none; if it does, the others are given, unless
+    --given names some.
 
     \b
     Examples:
@@ -183,15 +183,15 @@ def surprisal(run_dir, columns, by, top, most, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, columns, by, top, rows, most), **options)
 
 
-@query.command(short_help="How unlike the table new rows are.")
+@query.command(short_help="Novelty of new rows.")
 @click.option("--rows", type=PATH, metavar="FILE", required=True, help="The new rows.")
 @UNSEEN
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @shared
 def novelty(run_dir, columns, top, **options):
-    """How unlike the training rows those of a file are, the most novel first: the share of training rows that are less
-    surprising, and the probability of a cluster of its own.
+    """Novelty of the rows of a file compared to the training rows, the most novel first: the share of training rows
+    that are less surprising, and the probability of a new cluster.
 
     \b
     Examples:
@@ -222,13 +222,13 @@ def similarity(run_dir, row, like, to, columns, top, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, row, like, columns, top, to), **options)
 
 
-@query.command(short_help="Which columns tell of each other.")
+@query.command(short_help="Which columns depend on each other.")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @shared
 def dependence(run_dir, columns, top, **options):
-    """Which columns tell of each other: the mutual information of each two, in nats, and the share of the draws in
-    which they are in one view.
+    """Dependence between columns: the mutual information of each pair, in nats, and the share of the draws in which the
+    two are in one view.
 
     \b
     Examples:
@@ -240,7 +240,7 @@ def dependence(run_dir, columns, top, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, columns, top), picture=True, **options)
 
 
-@query.command(short_help="What tells a column best.")
+@query.command(short_help="Best predictors of a column.")
 @click.argument("column")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")

@@ -1,4 +1,4 @@
-"""What is made of a run: report, export and predict. Their options."""
+"""Commands on a finished run, with their options: report, export and predict."""
 
 from __future__ import annotations
 

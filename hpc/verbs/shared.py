@@ -1,4 +1,4 @@
-"""What several verbs have: options, a length of time, standard output, and a line of progress."""
+"""Common parts of several commands: options, a length of time, standard output, and a line of progress."""
 
 from __future__ import annotations
 

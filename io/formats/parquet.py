@@ -49,7 +49,7 @@ def _categories(file, position: int) -> list[str]:
 
 
 def _no_text(file, position: int, of: pa.DataType) -> str:
-    """Why a column of bytes has no text, by its first rows; "" if it has."""
+    """Reason why a column of bytes has no text, by its first rows; "" if it has."""
     if not is_bytes(of):
         return ""
     return "" if all(is_text(batch.column(0)) for batch in _some(file, position)) else "bytes, not text"

@@ -116,7 +116,7 @@ def categories(column: pa.DictionaryArray) -> list[str]:
 
 
 def no_cells(of: pa.DataType) -> str:
-    """Why a column of this type has no cells that can be read as text; "" if it has."""
+    """Reason why a column of this type has no cells that can be read as text; "" if it has."""
     if pa.types.is_nested(of):
         return f"nested ({of})" if len(str(of)) <= 40 else f"nested ({str(of).partition('<')[0]})"
     try:

@@ -22,7 +22,7 @@ ALWAYS_INLINE void FN(load_wholes)(const int64_t *row, int64_t k, int64_t K, dou
     for (int j = 0; j < BLOCK; j++) out[j] = k + j < K ? (double)row[k + j] : 0.0;
 }
 
-/* What 8 cells bring to their column, of which those beyond the last cluster bring nothing. */
+/* Sum of the scores of 8 cells of a column, without the cells beyond the last cluster. */
 ALWAYS_INLINE double FN(sum_block)(double *score, int64_t width) {
     for (int64_t j = width; j < BLOCK; j++) score[j] = 0;
     return ((score[0] + score[4]) + (score[2] + score[6])) + ((score[1] + score[5]) + (score[3] + score[7]));

@@ -1,7 +1,7 @@
-"""What kernels ask of the machine: the instruction set of their loops, and memory that vectors can be read from.
+"""Properties of the machine: the instruction set of the kernels' loops, and memory aligned for vectors.
 
-ISA: "baseline", "avx2" or "avx512", the widest that this processor has, or what MPIBAYES_ISA says. ISA_NUMBER: the same
-for `kernel_isa` (isa.h), which is each module's own.
+ISA: "baseline", "avx2" or "avx512", the widest that this processor has, or the value of MPIBAYES_ISA. ISA_NUMBER: the
+same for `kernel_isa` (isa.h), of which each module has its own.
 """
 
 import os

@@ -83,9 +83,9 @@ static inline double log_factorial(double x) {
     return log_positive(product);
 }
 
-/* What a count x brings to its likelihood whatever the cluster: log x!, and for x >= 16 the part of Loader's form that
- * has x alone (scores.h). Counts are mostly small and this is needed for every cell, so the first ones are kept; so are
- * their scores in a new cluster (scores.h). */
+/* Terms of a count x in its likelihood that are the same in every cluster: log x!, and for x >= 16 the part of Loader's
+ * form that depends on x alone (scores.h). Counts are mostly small and these are needed for every cell, so the first
+ * ones are kept; so are their scores in a new cluster (scores.h). */
 #define N_COUNTS_KEPT 1024
 typedef struct { double log_factorial, saddle; } count_t;
 static count_t counts_kept[N_COUNTS_KEPT];

@@ -1,4 +1,4 @@
-/* What the Firefly loops read and write, and the memory of bright rows.
+/* Data that the Firefly loops read and write, and the memory of bright rows.
  *
  * Parameters are (K, D) flattened, one block of D coefficients a class (K = 1 but for softmax); loops use them padded
  * with zeros to (K, W), W = D rounded up to 8, as rows are.

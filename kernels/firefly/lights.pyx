@@ -1,4 +1,4 @@
-"""Which rows of a shard are bright, and the sweeps that light them (docs/math.md 4.3)."""
+"""Bright rows of a shard, and the sweeps that light them (docs/math.md 4.3)."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ kernel_isa = ISA_NUMBER
 
 
 cdef class Lights:
-    """Which rows of a shard are bright, with copies of these rows and their gaps at the current theta.
+    """Bright rows of a shard, with copies of these rows and their gaps at the current theta.
 
     All dark at first. Leaves invariant, for a fixed theta: P(z_n = 1) = 1 - exp(-gap_n), independently.
     """

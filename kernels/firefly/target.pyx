@@ -192,7 +192,7 @@ cdef class Target:
 
     @property
     def n_rows(self):
-        """How many rows are loaded."""
+        """Number of loaded rows."""
         return self.c.n_rows
 
     @property
@@ -226,7 +226,7 @@ cdef class Target:
         return value
 
     def partial(self, shard, theta, gradient=None):
-        """What one shard adds: the sum of log L~ over the bright rows of its Lights, or of log L over its Rows.
+        """Term of one shard: the sum of log L~ over the bright rows of its Lights, or of log L over its Rows.
         gradient: float64 (P,), overwritten."""
         cdef const double[::1] at = checked("theta", theta, np.float64, (self.n_parameters,))
         cdef double *out = NULL

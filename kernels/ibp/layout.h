@@ -1,5 +1,5 @@
-/* What a sweep reads and changes. All arrays but the rows' are padded with zeros to multiples of 8, D to `width`, K to
- * `lanes`, and begin at multiples of 64 bytes. Everything is in units of the noise: the noise of a cell is standard normal.
+/* Data that a sweep reads and changes. All arrays but the rows' are padded with zeros to multiples of 8, D to `width`, K
+ * to `lanes`, and begin at multiples of 64 bytes. Everything is in units of the noise: a cell's is standard normal.
  */
 #ifndef MPIBAYES_IBP_LAYOUT_H
 #define MPIBAYES_IBP_LAYOUT_H
@@ -10,7 +10,7 @@
  * ending. A tail refuses a mean above MOST_BIRTHS, where so many would not be beyond all chance. */
 enum { MOST_BORN = 1024, MOST_BIRTHS = 256 };
 
-/* Of a row's blocks of random words, those of leading bytes come from here on (sweep.h). */
+/* First of a row's blocks of random words that hold leading bytes (sweep.h). */
 enum { LEADING = 1 << 15 };
 
 /* Rows whose products with the loadings are computed together: each loading is read once for all of them. */

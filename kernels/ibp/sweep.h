@@ -274,7 +274,7 @@ static double FN(flip_tail)(tail_t *t, const int64_t *shared, int64_t n_shared, 
     return variance;
 }
 
-/* How many new features a row proposes: a Poisson draw by inversion of its first word. */
+/* Number of new features that a row proposes: a Poisson draw by inversion of its first word. */
 ALWAYS_INLINE int64_t FN(proposed)(const tail_t *t, FN(row_stream) *words) {
     int64_t born = 0;
     double u = philox_uniform(FN(next)(words)), term = t->no_birth, below = term;
@@ -283,7 +283,7 @@ ALWAYS_INLINE int64_t FN(proposed)(const tail_t *t, FN(row_stream) *words) {
 }
 #define WORDS_OF(row) {{(row) << 16, key->sweep, key->cycle, key->chain}, {0}, key, 0}
 
-/* How many rows from `first` on, at most TOGETHER, propose none; while there is no tail, it is nothing to these. */
+/* Number of rows from `first` on, at most TOGETHER, that propose none; while the tail is empty, they can ignore it. */
 ALWAYS_INLINE int64_t FN(without_births)(const rows_t *r, const tail_t *t, const key_of_sweep *key, int64_t first) {
     int64_t some = 0;
     for (; some < TOGETHER && first + some < r->n; some++) {

@@ -146,7 +146,7 @@ class Features:
                 z[:] = exchanged
 
     def has_to_stay(self, own, *anchors):
-        """Whether a row of this priority keeps features with these anchors."""
+        """True if a row of this priority keeps features with these anchors."""
         return own <= max(anchors)
 
     def log_score(self, x, z, variance):
@@ -171,20 +171,20 @@ class Tail:
         return np.array(list(self.columns.values()), bool).reshape(len(self.columns), self.n).T
 
     def refresh(self, rows, features):
-        """Nothing: V and the means are always fresh."""
+        """Do nothing: V and the means are always fresh."""
 
     # --- the rules ---
 
     def owners(self, k):
-        """How many rows but this one have the k-th shared feature."""
+        """Number of other rows that have the k-th shared feature."""
         return int(self.columns[self.shared[k]].sum())
 
     def log_odds(self, m):
-        """Of a row to have a feature that m other rows have."""
+        """Log odds that a row has a feature that m other rows have."""
         return log(m / (self.others - m))
 
     def order(self, n):
-        """In which order a row is asked about n features; one word of its own each."""
+        """Order in which a row is asked about n features; one word of its own each."""
         return self.words.below(n)
 
     def given_the_others(self):
@@ -193,7 +193,7 @@ class Tail:
         return z @ self.means, 1.0 + float(z @ self.spread @ z) + self.n_alone * self.prior
 
     def after(self, born):
-        """How many features of its own alone the row would have."""
+        """Number of features that the row alone would have."""
         return born
 
     # --- a row ---

@@ -2,7 +2,7 @@
  * Included once for every instruction set (every_isa.h).
  */
 
-/* Whether vectors over the n cells of a row that has `left` rows from itself to the table's end stay in the table. */
+/* True if vectors over a row's n cells stay in the table; `left`: rows from this one to the table's end. */
 ALWAYS_INLINE int FN(by_vectors)(int64_t left, int64_t n) { return left * n >= ((n + N_DOUBLE - 1) & -N_DOUBLE); }
 
 /* the cells of the c-th vector on that are a row's, of n */
@@ -125,4 +125,18 @@ ALWAYS_INLINE void FN(take_up)(const rows_t *rows, work_t *w, int64_t j, int64_t
 ALWAYS_INLINE void FN(read_row)(const rows_t *rows, int64_t i, work_t *w) {
     FN(read_block)(rows, &i, 1, &w->block);
     FN(take_up)(rows, w, 0, i);
+}
+
+/* Ask for the cells of a row that comes soon: rows are met out of order, and the table does not fit the cache. */
+ALWAYS_INLINE void FN(fetch_cells)(const void *cells, int64_t n_bytes) {
+    for (int64_t b = 0; b < n_bytes; b += 64) __builtin_prefetch((const char *)cells + b);
+}
+ALWAYS_INLINE void FN(fetch_row)(const rows_t *rows, const int32_t *z, int64_t i) {
+    if (i < 0) return;
+    FN(fetch_cells)(z + i, 4);
+    FN(fetch_cells)(rows->codes8 + i * rows->n_codes8, rows->n_codes8);
+    FN(fetch_cells)(rows->codes16 + i * rows->n_codes16, 2 * rows->n_codes16);
+    FN(fetch_cells)(rows->reals + i * rows->n_reals, 8 * rows->n_reals);
+    FN(fetch_cells)(rows->tallies + i * rows->n_tallies, 8 * rows->n_tallies);
+    FN(fetch_cells)(rows->vectors + i * rows->n_vector, 8 * rows->n_vector);
 }

@@ -1,4 +1,4 @@
-"""What the rows that changed cluster do to the counts of clusters.
+"""Changes of the clusters' counts due to the rows that changed cluster.
 
 Integers, and sums of integers that a double holds exactly: counts kept up this way over many changes are those of a
 full pass over all rows, to the last bit. Moments of real columns are not, and have no part here. Cost: a comparison a

@@ -163,7 +163,10 @@ static int FN(draw_block)(work_t *w, int64_t n, const vd before[BLOCK / N_DOUBLE
         most[j / N_DOUBLE][j % N_DOUBLE] = INFINITY; /* no row, no weight */
         for (int64_t b = 0; b < n_tiles; b++) memset(w->part + 64 * b + 8 * j, 0, 64);
     }
-    for (int i = 0; i < N; i++) first[i] = total[i] = FN(weight_before)(before[i], most[i]);
+    for (int i = 0; i < N; i++) {
+        first[i] = total[i] = FN(weight_before)(before[i], most[i]);
+        ((vd *)w->first)[i] = first[i];
+    }
     for (int64_t b = 0; b < n_tiles; b++) {
         vd sums[N], *cumulative = (vd *)(w->sums + BLOCK * b);
         const vd *part = (const vd *)(w->part + 64 * b);

@@ -20,6 +20,7 @@ from mpibayes.kernels.mixture.layout cimport (
     rows_t, tail_t, work_t,
 )
 from mpibayes.kernels.mixture.rows cimport HeldRows
+from mpibayes.kernels.mixture.survivors cimport Survivors
 from mpibayes.kernels.mixture.tail cimport Tail, Work
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
@@ -75,7 +76,7 @@ cdef int _check_steps(const int32_t[::1] steps, int64_t n_steps, int64_t n, name
 
 
 def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Tail tail, prior,
-          priority_free=False, remove=None, assign=None):
+          priority_free=False, remove=None, assign=None, Survivors survivors=None):
     """One Gibbs step for every row of a shard in order; the number of rows that changed cluster.
 
     z: int32 (n,), labels as in the module's docstring, changed in place; row0: global id of the first row. instantiated
@@ -83,6 +84,9 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises, naming the
     row, FloatingPointError when a score is NaN or no candidate has a positive probability, and ValueError when a label
     is out of range; rows before it have been moved then.
+
+    survivors: of the same rows, draw and priorities (pruning.survivors); rows that they have are scored under no other
+    instantiated clusters, and every label is what it is without.
 
     With remove and assign, int32 (steps,) local row numbers or -1 for nobody, the steps of these lists are made
     instead: row remove[s] is taken out, label -2, and row assign[s] seated by the conditional of a Gibbs step; the same
@@ -103,6 +107,8 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     cdef Work work
     if z.shape[0] != r.c.n:
         raise ValueError(f"{z.shape[0]} labels for {r.c.n} rows")
+    if survivors is not None and (priority_free or len(survivors.start) != r.c.n):
+        raise ValueError("survivors are of rows with priorities, as many as there are")
     if listed != (assign is not None):
         raise ValueError("remove and assign go together")
     if listed:
@@ -123,6 +129,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
     while True:
         work = Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
                      r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
+        work.c.survivors = &survivors.c if survivors is not None else NULL
         with nogil:
             if listed:
                 done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,

@@ -84,7 +84,7 @@ cdef class Instantiated:
         self._sum_terms(<double *>(start + at))
 
     cdef int _sum_terms(self, double *out) except -1:
-        """What no cell changes, summed over columns in their order."""
+        """Sum over columns, in their order, of the terms that no cell changes."""
         cdef int64_t k, r
         self.c.start = out
         for k in range(self.base):

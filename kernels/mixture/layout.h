@@ -1,4 +1,4 @@
-/* What the loops read and write: plain pointers into buffers that Python owns.
+/* Data that the loops read and write: plain pointers into buffers that Python owns.
  *
  * Every array over clusters is [thing][cluster] with the clusters contiguous, 64-byte aligned and padded to a multiple
  * of 16, so that one row's scores are sums of short vectors and no loop has a remainder.
@@ -104,9 +104,20 @@ typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
     int32_t *vectors_seen;                    /* [row][block of columns]: whether it is there */
 } block_t;
 
+typedef struct { /* scores of rows under the few instantiated clusters that matter to their draws (pruning.h) */
+    int64_t *start;    /* [row]: of its scores; -1: none are known, it has to be scored under all clusters */
+    int32_t *count;    /* [row] */
+    int32_t *position; /* of a score: the cluster */
+    double *score;
+    int64_t used, room;
+    double margin; /* what the others can add to sums of weights, relative to all of them */
+} survivors_t;
+
 typedef struct { /* scratch of one call */
     block_t block;
+    const survivors_t *survivors; /* NULL: every row is scored under all instantiated clusters */
     double *scores, *part, *sums; /* [row][cluster]; see draw.h */
+    double *first;                /* [row]: weight of the candidate before all others, in a draw of a block */
     float *weights;
     double *logs;
     double *own; /* for own_tallies: OWN_FIELDS arrays over columns */

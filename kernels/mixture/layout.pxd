@@ -98,11 +98,21 @@ cdef extern from "layout.h" nogil:
         double *tallies_kept
         int32_t *vectors_seen
 
+    ctypedef struct survivors_t:
+        int64_t *start
+        int32_t *count
+        int32_t *position
+        double *score
+        int64_t used, room
+        double margin
+
     ctypedef struct work_t:
         block_t block
+        const survivors_t *survivors
         double *scores
         double *part
         double *sums
+        double *first
         float *weights
         double *logs
         double *own

@@ -11,6 +11,8 @@
 #include "draw.h"
 #include "vectors_tail.h"
 #include "tail.h"
+#include "anchors.h"
+#include "known.h"
 #include "sweep.h"
 #include "moments.h"
 #include "lanes_end.h"

@@ -30,8 +30,8 @@ ALWAYS_INLINE float sum_codes16(const float *table, const int64_t *offset, const
     return sum;
 }
 
-/* Whether a uniform u falls to the side of log odds x, u < 1 / (1 + exp(-x)), and the log probability of the side it
- * falls to: NaN unless x is finite, so that a proposal with such odds is rejected. A u of -1 or 4 falls to side 1 or 0. */
+/* Side that a uniform u takes under log odds x, side 1 if u < 1 / (1 + exp(-x)), and the log probability of that side:
+ * NaN unless x is finite, so that a proposal with such odds is rejected. A u of -1 or 4 takes side 1 or 0. */
 typedef struct { uint64_t one; double log_p; } side_t;
 ALWAYS_INLINE side_t side_of(double x, double u) {
     const uint64_t sign = 1ull << 63;

@@ -9,18 +9,6 @@
  * uniform, and one priority where anchors are in force.
  */
 
-/* how many anchors (ascending) lie below a priority */
-ALWAYS_INLINE int64_t FN(anchors_below)(const uint64_t *anchors, int64_t n, uint64_t priority) {
-    int64_t low = 0;
-    if (n && anchors[n - 1] < priority) return n; /* so it is for most rows */
-    while (low < n) {
-        int64_t middle = (low + n) / 2;
-        if (anchors[middle] < priority) low = middle + 1;
-        else n = middle;
-    }
-    return low;
-}
-
 /* out[k] = x by a whole vector, which can be loaded again at once */
 ALWAYS_INLINE void FN(put)(double *out, int64_t k, double x) {
     vd *at = (vd *)(out + (k & ~(int64_t)(N_DOUBLE - 1)));
@@ -68,7 +56,7 @@ static void FN(score_tail)(tail_t *t, const rows_t *rows, work_t *w, const int64
             if (own[j] >= 0) FN(put)(out + j * stride, own[j], own_row[j]);
 }
 
-/* Whether nobody is in the tail: its new cluster is then a candidate by itself, before all others in the draw. */
+/* True if the tail is empty: its new cluster is then a candidate by itself, before all others in the draw. */
 ALWAYS_INLINE int FN(is_empty)(const tail_t *t) { return t && t->n_occupied == 0; }
 
 /* out[row]: score of the new cluster, slot 0, of an empty tail, without - log x! of the counts; -infinity where there is
@@ -84,10 +72,6 @@ ALWAYS_INLINE void FN(score_new)(const tail_t *t, const rows_t *rows, work_t *w,
     for (int64_t j = 0; j < w->block.n; j++) out[j] += slots[8 * j];
 }
 
-ALWAYS_INLINE int FN(is_anchor)(const instantiated_t *g, int64_t label, uint64_t priority) {
-    return label >= g->free && label < g->n && priority == g->anchors[label - g->free];
-}
-
 /* the tail slot of a label, -1 for every other label that may stand, -2 for one that may not */
 ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int64_t label) {
     if (label >= g->base && t && label - g->base < t->n_slots && t->size[label - g->base] > 0) return label - g->base;
@@ -97,9 +81,9 @@ ALWAYS_INLINE int64_t FN(slot_of)(const instantiated_t *g, const tail_t *t, int6
 /* scores of the block's rows under the first allowed[row] instantiated clusters, and -infinity for the others of n. On
  * the scale of score_tail where somebody is in the tail; else, as score_new, without - log x! of the counts. */
 ALWAYS_INLINE void FN(score_prefix)(const instantiated_t *g, const tail_t *t, const rows_t *rows, work_t *w,
-                                    const int64_t *allowed, double *out, int64_t stride, int64_t n) {
+                                    const int64_t *allowed, double *out, int64_t stride, int64_t n, const int known) {
     const block_t *block = &w->block;
-    FN(score_block)(g, rows, block, out, stride, n);
+    if (!known) FN(score_block)(g, rows, block, out, stride, n);
     for (int64_t j = 0; j < block->n; j++) {
         int64_t end = n <= g->n || rows->n_reals ? n : g->n; /* the padding of reals may not be a number */
         for (int64_t k = allowed[j]; k < end; k++) out[j * stride + k] = -INFINITY;
@@ -129,25 +113,13 @@ ALWAYS_INLINE int FN(settle)(int32_t *z, int64_t i, const instantiated_t *g, tai
     return 1;
 }
 
-/* how many instantiated clusters are open to a row with label old, -1 if it is an anchor. Without a tail, and with a
- * priority below every anchor's, all are: such a row has just come into the subsample (docs/math.md 3.3), or did so
- * earlier in this cycle. */
-ALWAYS_INLINE int64_t FN(open_to)(const instantiated_t *g, const tail_t *t, int anchored, int64_t old,
-                                  philox_stream *priorities, uint64_t row) {
-    if (!anchored) return g->n;
-    uint64_t priority = philox_word(priorities, row);
-    if (FN(is_anchor)(g, old, priority)) return -1;
-    int64_t allowed = g->free + FN(anchors_below)(g->anchors, g->n - g->free, priority);
-    return allowed == 0 && !t ? g->n : allowed;
-}
-
 /* One Gibbs step of row i, or its seating when z[i] = -1, by word `at` of `words`; a status. An anchor stays. */
 static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const instantiated_t *g, tail_t *t, work_t *w,
                           int anchored, philox_stream *priorities, uint64_t row0, philox_stream *words, uint64_t at,
                           int64_t *moved) {
     int64_t own = FN(slot_of)(g, t, z[i]), fresh = -1, n_prefix, n, chosen;
     if (own < -1) return STATUS_BAD_LABEL;
-    int64_t allowed = FN(open_to)(g, t, anchored, z[i], priorities, row0 + i);
+    int64_t allowed = FN(open_to)(g, t != NULL, anchored, z[i], priorities, row0 + i);
     if (allowed < 0) return STATUS_DONE;
     if (t && t->vacant >= t->capacity) return STATUS_GROW;
     FN(read_row)(rows, i, w);
@@ -159,7 +131,7 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
         chosen = n_prefix + fresh;
     } else {
         double before[BLOCK];
-        if (allowed) FN(score_prefix)(g, t, rows, w, &allowed, w->scores, n, n);
+        if (allowed) FN(score_prefix)(g, t, rows, w, &allowed, w->scores, n, n, 0);
         FN(score_new)(t, rows, w, &i, before);
         if (t && !FN(is_empty)(t)) {
             n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
@@ -188,16 +160,18 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
                                 tail_t *t, work_t *w, int anchored, philox_stream *priorities, uint64_t row0,
                                 philox_stream *words, int64_t *settled, int64_t *moved) {
     outcome_t done = {0, 0, STATUS_DONE};
-    int undrawn = -1;
+    int undrawn = -1, known = 0;
     int64_t chosen[BLOCK], fresh = -1, n_prefix = g->base, n = n_prefix;
     vd before[BLOCK / N_DOUBLE];
     if (t && !FN(is_empty)(t)) n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
     FN(read_block)(rows, waiting->at, waiting->n, &w->block);
     if (!w->block.infinite && n) {
-        if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->allowed, w->scores, n, n_prefix);
+        known = FN(put_survivors)(w, waiting->at, n, n_prefix);
+        if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->allowed, w->scores, n, n_prefix, known);
         FN(score_new)(t, rows, w, waiting->at, (double *)before);
         if (n > n_prefix) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
         undrawn = FN(draw_block)(w, n, before, waiting->u, chosen);
+        if (known) undrawn |= FN(undecided)(w, n, waiting->u, chosen);
     }
     int64_t j = 0;
     for (int changed = 0; j < waiting->n && !changed; j++) {
@@ -238,7 +212,7 @@ static outcome_t FN(sweep)(const rows_t *rows, int32_t *z, int64_t first, const 
             int64_t j = waiting.n, own = FN(slot_of)(g, t, z[next]);
             if (z[next] < -1) continue;
             if (own < -1 || (own >= 0 && t->size[own] == 1)) break;
-            int64_t allowed = FN(open_to)(g, t, anchored, z[next], &priorities, row0 + next);
+            int64_t allowed = FN(open_to)(g, t != NULL, anchored, z[next], &priorities, row0 + next);
             if (allowed < 0) continue;
             if (t && allowed == 0 && t->n_occupied == 0) break; /* it opens a cluster, without a draw */
             waiting.at[j] = next, waiting.own[j] = own, waiting.allowed[j] = allowed;
@@ -282,20 +256,6 @@ ALWAYS_INLINE int FN(take_out)(const rows_t *rows, int32_t *z, int64_t i, const 
     }
     z[i] = -2;
     return STATUS_DONE;
-}
-
-/* Ask for the cells of a row that comes soon: rows are met in random order, and the table does not fit the cache. */
-ALWAYS_INLINE void FN(fetch_cells)(const void *cells, int64_t n_bytes) {
-    for (int64_t b = 0; b < n_bytes; b += 64) __builtin_prefetch((const char *)cells + b);
-}
-ALWAYS_INLINE void FN(fetch_row)(const rows_t *rows, const int32_t *z, int64_t i) {
-    if (i < 0) return;
-    FN(fetch_cells)(z + i, 4);
-    FN(fetch_cells)(rows->codes8 + i * rows->n_codes8, rows->n_codes8);
-    FN(fetch_cells)(rows->codes16 + i * rows->n_codes16, 2 * rows->n_codes16);
-    FN(fetch_cells)(rows->reals + i * rows->n_reals, 8 * rows->n_reals);
-    FN(fetch_cells)(rows->tallies + i * rows->n_tallies, 8 * rows->n_tallies);
-    FN(fetch_cells)(rows->vectors + i * rows->n_vector, 8 * rows->n_vector);
 }
 
 /* Step s takes row out[s] out and then seats row in[s]; -1: nobody. With out[s] = in[s] it is a Gibbs step of that row.

@@ -85,7 +85,7 @@ ALWAYS_INLINE FN(student_t) FN(student_of)(const double *prior, int64_t n, doubl
     return s;
 }
 
-/* What own_reals needs of a slot and column, given with one cell less: what does not depend on which cell. */
+/* Fields of a slot and column, less one cell, that own_reals reads: those that do not depend on the cell. */
 ALWAYS_INLINE void FN(derive_without)(tail_t *t, int64_t r, int64_t slot) {
     int64_t at = r * t->capacity + slot, pad = (t->n_reals + 7) & ~(int64_t)7, left = t->real_n[at] - 1;
     const double *prior = t->normal + 4 * r;
@@ -108,7 +108,7 @@ ALWAYS_INLINE void FN(derive_real)(tail_t *t, int64_t r, int64_t slot) {
     FN(derive_without)(t, r, slot);
 }
 
-/* What all real columns of a slot have together; after a change of any. */
+/* Fields that all real columns of a slot share; call it after a change of any. */
 ALWAYS_INLINE void FN(compare_columns)(tail_t *t, int64_t slot) {
     int64_t uneven = 0;
     double total = 0;

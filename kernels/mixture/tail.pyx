@@ -33,7 +33,7 @@ cdef class Work:
         cdef int64_t lanes = BLOCK * (base + capacity)
         cdef int64_t n_logs = pad16(max(n_levels + n_codes, 3 * n_codes) + 16), n_own = pad16(max(n_reals, n_tallies))
         cdef int64_t reals = pad16(n_reals), tallies = pad16(n_tallies), codes = pad16(n_codes)
-        cdef int64_t doubles = lanes + lanes // 2 + pad16(lanes // 16) + n_logs + (2 + 3 * BLOCK) * reals \
+        cdef int64_t doubles = lanes + lanes // 2 + pad16(lanes // 16) + BLOCK + n_logs + (2 + 3 * BLOCK) * reals \
             + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
         # two locations and two packed triangles of the widest block of columns there can be
         cdef int64_t n_scratch = 2 * VECTOR_MOST + VECTOR_MOST * (VECTOR_MOST + 1) if n_blocks else 0
@@ -44,7 +44,8 @@ cdef class Work:
         self.c.scores = <double *>self.memory
         self.c.part = self.c.scores + lanes
         self.c.sums = self.c.part + lanes // 2
-        self.c.logs = self.c.sums + pad16(lanes // 16)
+        self.c.first = self.c.sums + pad16(lanes // 16)
+        self.c.logs = self.c.first + BLOCK
         self.c.real_x = self.c.logs + n_logs
         self.c.x_kept = self.c.real_x + reals
         self.c.crossed = self.c.x_kept + reals

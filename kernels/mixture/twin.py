@@ -178,7 +178,7 @@ def sweep(
         return not priority_free and g.free <= z[i] < g.n and int(pi_n[i]) == g.anchors[z[i] - g.free]
 
     def take_out(i):
-        """Whether row i was alone in a tail cluster; its label stays."""
+        """Take row i out of its tail cluster; True if it was alone there. Its label stays."""
         if tail is None or z[i] < g.base or z[i] < g.n:
             return False
         slot = tail.slots[z[i] - g.base]
@@ -186,7 +186,7 @@ def sweep(
         return slot.size == 0
 
     def gibbs_step(i, uniform):
-        """Whether row i moved; it may have been in no cluster before."""
+        """Draw the cluster of row i; True if it moved. It may have been in no cluster before."""
         if is_anchor(i):
             return False
         row, old, allowed = Row(rows, i), int(z[i]), g.n

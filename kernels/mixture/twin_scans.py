@@ -72,7 +72,7 @@ class Packed:
         self.count(self.side, out)
 
     def _terms(self, i, beta, shrink, whole, one, zero):
-        """What each cell of a row adds to the log odds of side 1."""
+        """Terms of each cell of a row in the log odds of side 1."""
         n_levels, n_real = self.offsets[-1], len(self.reals[i])
         for c, level in enumerate(self.levels[i]):
             first, missing = self.offsets[c], self.offsets[c + 1] - 1

@@ -72,7 +72,7 @@ def log_logistic(x):
 
 
 def falls_to(x, u):
-    """Whether a uniform falls to the side of log odds x: u < 1 / (1 + exp(-x))."""
+    """True if a uniform falls to the side of log odds x: u < 1 / (1 + exp(-x))."""
     e = exp(-abs(x))
     return u * (1.0 + e) < (e if x < 0 else 1.0)
 

@@ -1,4 +1,4 @@
-"""Which rows a shard takes out of its subsample and which it brings in, step by step: the lists of `mixture.sweep`.
+"""Rows that a shard takes out of its subsample and brings in, step by step: the lists of `mixture.sweep`.
 
 Subsample annealing (Obermeyer, Glidden & Jonas 2014, section 2; docs/math.md 3.1): pure assignments of idle rows grow
 the subsample, remove and assign pairs churn it. A function of labels and random words alone, so nothing is kept between

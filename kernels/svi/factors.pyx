@@ -194,8 +194,8 @@ cdef class Users:
         return quarters[:, 0] + quarters[:, 1], s.held, s.broken
 
     def solved(self, const double[:, ::1] natural):
-        """Of rows of precision and linear term (n, T + D): means (n, D) and covariances (n, T) side by side, and the log
-        determinants of the precisions (n,), NaN where one is not positive definite."""
+        """Means (n, D) and covariances (n, T) side by side, and the log determinants of the precisions (n,), from rows
+        of precision and linear term (n, T + D); NaN where a precision is not positive definite."""
         cdef int64_t n = natural.shape[0], d = self.d, w = d * (d + 1) // 2 + d
         if natural.shape[1] != w:
             raise ValueError(f"expected {w} numbers a row")
@@ -208,7 +208,7 @@ cdef class Users:
         return np.asarray(moments), np.asarray(log_det)
 
     def shares(self, const double[:, ::1] sure, const double[:, ::1] noise):
-        """Of rows of packed matrices (n, T) the largest t <= 1 that leaves sure + t noise >= KEPT sure, within 2^-24
+        """Largest t <= 1 for each row of packed matrices (n, T) that leaves sure + t noise >= KEPT sure, within 2^-24
         from below, (n,)."""
         cdef int64_t n = sure.shape[0], d = self.d, t = d * (d + 1) // 2
         if sure.shape[1] != t or noise.shape[0] != n or noise.shape[1] != t:

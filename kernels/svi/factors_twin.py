@@ -73,7 +73,7 @@ def user(columns, r, mean, covariance, biased, prior, sharpness, *, numbers=None
 
 
 def added(columns, r, mean, covariance, biased, sums):
-    """What a user with these moments adds to G (J, D, D), h (J, D) and ratings (J,) of the items."""
+    """Add the terms of a user with these moments to G (J, D, D), h (J, D) and ratings (J,) of the items."""
     gram, linear, count = sums
     second = covariance + np.outer(mean, mean)
     for j, value in zip(columns, r):

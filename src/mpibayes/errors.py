@@ -17,7 +17,7 @@ EXIT_STOPPED, EXIT_INTERNAL = 75, 70
 
 
 def in_a_notebook(error: BaseException) -> list[str]:
-    """What IPython shows of an error: the caller's line and the message, and nothing of what is below that line."""
+    """Lines that IPython shows of an error: the caller's line and the message, without the frames below that line."""
     ours = str(Path(__file__).parent)
     callers = itertools.takewhile(lambda f: not f.filename.startswith(ours), traceback.extract_tb(error.__traceback__))
     where = [f"----> {frame.lineno} {frame.line}" for frame in callers][-1:]
@@ -69,7 +69,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class MpibayesWarning(UserWarning):
-    """What should be known of an answer: cells that were read as missing, too few draws."""
+    """Warning about an answer: cells that were read as missing, too few draws."""
 
 
 class ChainsDisagree(MpibayesWarning):

@@ -30,7 +30,7 @@ EXACT = 1e-3  # scale of the t distribution, in deviations of y, where the predi
 
 
 def _exact(x: np.ndarray, y: np.ndarray) -> bool:
-    """Whether y is a linear function of x, to rounding, where there are rows enough to tell."""
+    """True if y is a linear function of x up to rounding, on enough rows to tell."""
     if len(x) < x.shape[1] + 3:
         return False
     design = np.column_stack([np.ones(len(x)), x - x.mean(axis=0)])
@@ -39,7 +39,7 @@ def _exact(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 class _InProcess(BaseEstimator):  # type: ignore[misc, unused-ignore]
-    """What the three have: a run of this process, with the configuration that the parameters say."""
+    """Common base of the three estimators: a run of this process, configured by their parameters."""
 
     cycles: int
     chains: int
@@ -52,13 +52,13 @@ class _InProcess(BaseEstimator):  # type: ignore[misc, unused-ignore]
         """The configuration by section, a tenth of the cycles being burn-in."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         run = {"seed": seed, "cycles": self.cycles, "chains": self.chains, "until": "cycles"}
-        found: dict[str, dict[str, Any]] = {"run": run}
+        settings: dict[str, dict[str, Any]] = {"run": run}
         for name, keys in sections.items():
-            found.setdefault(name.replace("__", "."), {}).update(keys)
+            settings.setdefault(name.replace("__", "."), {}).update(keys)
         for dotted, value in (self.config or {}).items():
             section, _, key = dotted.rpartition(".")
-            found.setdefault(section, {})[key] = value
-        return found
+            settings.setdefault(section, {})[key] = value
+        return settings
 
     def _columns(self, x: np.ndarray) -> list[str]:
         return [f"x{i}" for i in range(x.shape[1])]
@@ -152,22 +152,22 @@ class Mixture(DensityMixin, _InProcess):  # type: ignore[misc, unused-ignore]
 
     def _cells(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """Cells by column, level codes of categories; a level that was not there is missing."""
-        found = {}
+        cells = {}
         for i, name in enumerate(self._columns(x)):
-            found[name] = x[:, i]
+            cells[name] = x[:, i]
             if i in self._levels:
                 levels = self._levels[i]
                 code = np.minimum(np.searchsorted(levels, x[:, i]), max(len(levels) - 1, 0))
-                found[name] = np.where(levels[code] == x[:, i], code, -1) if len(levels) else np.full(len(x), -1)
-        return found
+                cells[name] = np.where(levels[code] == x[:, i], code, -1) if len(levels) else np.full(len(x), -1)
+        return cells
 
     def _predicted(self, x: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         return self.fitted_.predict(self._cells(x), len(x))
 
     def _shares(self, x: np.ndarray) -> np.ndarray:
-        found, _ = self._predicted(x)
-        self._n_clusters = sum(name.startswith("p_") and name[2:].isdigit() for name in found)
-        return np.column_stack([*(found[f"p_{k + 1}"] for k in range(self._n_clusters)), found["p_new"]])
+        predicted, _ = self._predicted(x)
+        self._n_clusters = sum(name.startswith("p_") and name[2:].isdigit() for name in predicted)
+        return np.column_stack([*(predicted[f"p_{k + 1}"] for k in range(self._n_clusters)), predicted["p_new"]])
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable cluster of each row, (n,) int64: 0 to n_clusters_ - 1, -1 for one that was not there."""
@@ -202,11 +202,11 @@ class Mixture(DensityMixin, _InProcess):  # type: ignore[misc, unused-ignore]
             raise ValueError(f"n_samples={n_samples}: expected 1 or more")
         state = self.random_state if random_state is None else random_state
         drawn = self.fitted_.simulate(n_samples, int(check_random_state(state).randint(2**31 - 1)))
-        found = np.full((n_samples, self.n_features_in_), np.nan)
-        for i, name in enumerate(self._columns(found)):
+        sample = np.full((n_samples, self.n_features_in_), np.nan)
+        for i, name in enumerate(self._columns(sample)):
             if name in drawn:
-                found[:, i] = self._levels[i][drawn[name].astype(np.int64)] if i in self._levels else drawn[name]
-        return found
+                sample[:, i] = self._levels[i][drawn[name].astype(np.int64)] if i in self._levels else drawn[name]
+        return sample
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -302,11 +302,11 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc, un
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class, averaged over draws, (n, K)."""
-        found = self._predicted(X)
+        predicted = self._predicted(X)
         if len(self.classes_) == 2:
-            p = np.asarray(found["p_1"], np.float64)
+            p = np.asarray(predicted["p_1"], np.float64)
             return np.column_stack([1.0 - p, p])
-        p = np.column_stack([found[f"p_{k}"] for k in range(len(self.classes_))]).astype(np.float64)
+        p = np.column_stack([predicted[f"p_{k}"] for k in range(len(self.classes_))]).astype(np.float64)
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -374,6 +374,6 @@ class RobustRegressor(RegressorMixin, _Regression):  # type: ignore[misc, unused
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The mean of the predictive distribution of each row, (n,); return_std: and its standard deviation."""
-        found = self._predicted(X)
-        mean = np.asarray(found["mean"], np.float64)
-        return (mean, np.asarray(found["sd"], np.float64)) if return_std else mean
+        predicted = self._predicted(X)
+        mean = np.asarray(predicted["mean"], np.float64)
+        return (mean, np.asarray(predicted["sd"], np.float64)) if return_std else mean

@@ -1,4 +1,4 @@
-"""How numbers, durations and names from outside are written in messages and reports."""
+"""Numbers, durations and outside names as they are written in messages and reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def enumerated(words: Sequence[str], last: str = "and") -> str:
 
 
 def every(n: int, noun: str = "cycle") -> str:
-    """How often: "every cycle", or "every 4 cycles"."""
+    """Frequency in words: "every cycle", or "every 4 cycles"."""
     return f"every {noun if n == 1 else counted(n, noun)}"
 
 
@@ -43,7 +43,7 @@ def visible(text: object) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The same of a text of our own that has line breaks."""
+    """Visible form of a text of our own that has line breaks."""
     return "\n".join(map(visible, text.split("\n")))
 
 
@@ -86,10 +86,9 @@ def option(name: str, value: str) -> str:
 
 
 def import_again(column: str, kind: str) -> str:
-    """What to do when a column should be of another kind.
+    """Advice for a column that should be of another kind.
 
-    >>> import_again("zip code", "categorical")
-    "import the table again with --kind 'zip code=categorical' --force"
+    >>> import_again("zip code", "categorical") "import the table again with --kind 'zip code=categorical' --force"
     """
     return f"import the table again with {option('kind', f'{column}={kind}')} --force"
 

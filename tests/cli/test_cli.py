@@ -251,7 +251,7 @@ def test_a_rank_has_one_thread_unless_the_environment_says_otherwise():
 
 @pytest.fixture
 def replaced(monkeypatch):
-    """What this process would become."""
+    """Commands that would replace this process."""
     found = []
     monkeypatch.setattr(os, "execv", lambda program, words: found.append(words))
     monkeypatch.setattr("mpibayes.hpc.run.become.share_out", lambda ranks: None)

@@ -49,7 +49,7 @@ def alone(monkeypatch):
 
 
 def harmless(text):
-    """What was printed has line breaks, and nothing else that is not to be seen."""
+    """Assert that the printed text has line breaks, and no other unprintable characters."""
     assert [line for line in text.split("\n") if not line.isprintable()] == []
     assert not any(line.startswith(("error: forged", "warning: forged")) for line in text.split("\n"))
     return text

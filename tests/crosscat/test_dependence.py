@@ -1,4 +1,4 @@
-"""Columns that a search starts from are in groups that tell of each other."""
+"""Columns that a search starts from are in groups that depend on each other."""
 
 from unittest import mock
 

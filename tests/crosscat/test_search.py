@@ -67,7 +67,7 @@ def test_a_product_of_two_views_is_parted():
 
 
 def test_moves_that_have_to_come_back_do_not_part_it():
-    """What the search is for."""
+    """Reversible moves alone do not find the views, which is why there is a search."""
     chain, right = settled(Mixture, 5)
     for _ in range(16):
         chain.cycle()

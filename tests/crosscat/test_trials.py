@@ -1,4 +1,4 @@
-"""How a search for views ends: changes are tried for some cycles, and what is better off after these stays."""
+"""End of a search for views: changes are tried for some cycles, and those that are better by then stay."""
 
 from dataclasses import replace
 from unittest import mock
@@ -53,7 +53,7 @@ def stream(seed):
 
 
 def found(seed, cycles=trials.CYCLES, longer=trials.LONGER):
-    """Whether c gets to the columns that it has to do with."""
+    """True if c joins the columns that it depends on."""
     chain = settled(seed, "a", "b", "c")
     with mock.patch.multiple(trials, CYCLES=cycles, LONGER=longer):
         Trials(chain, stream(seed)).run()

@@ -84,7 +84,7 @@ def total_variation(counts: np.ndarray, p: np.ndarray) -> float:
 
 
 def variation_floor(p: np.ndarray, size: float) -> float:
-    """What total_variation is on average for `size` independent draws of p itself."""
+    """Mean of total_variation for `size` independent draws of p itself."""
     return 0.5 * float(np.sqrt(2.0 * p * (1.0 - p) / (np.pi * size)).sum())
 
 

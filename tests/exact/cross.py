@@ -70,7 +70,7 @@ class Posterior:
         return tuple(views), tuple(rows)
 
     def number(self, views, labels) -> int:
-        """Of a state: the view of each column, and the labels (C, N) that each goes by."""
+        """Number of a state: the view of each column, and the labels (C, N) that each column follows."""
         first = {}
         views = [first.setdefault(v, len(first)) for v in views]
         rows = []

@@ -51,7 +51,7 @@ class Setup:
         return [levels if kind == "vector" else (name,) for name, kind, _, levels in self.columns]
 
     def values(self, column: int) -> list[np.ndarray]:
-        """What the program keeps of each point of a column's prior; of a column without a choice, none."""
+        """Values that the program keeps at each point of a column's prior; none for a column with a single point."""
         name, kind, *_ = self.columns[column]
         points = self.points[name]
         if len(points) == 1:
@@ -71,7 +71,7 @@ def fixed(view_concentration=1.0, view_discount=0.0, concentration=1.0, discount
 
 
 def given(columns, priors, process) -> Setup:
-    """Of priors that are numbers."""
+    """Setup with priors that are numbers."""
     return Setup(columns, process, priors, {name: (prior,) for name, prior in priors.items()})
 
 
@@ -215,7 +215,7 @@ def state(mixture, units):
 
 
 def hypers_of(mixture, units):
-    """Of each unit of columns, by the names that the program knows."""
+    """Hyperparameters of each unit of columns, by the names that the program knows."""
     found = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
     return [found[names[0]] for names in units]
 
@@ -264,7 +264,7 @@ class Points:
         ]
 
     def at(self, hypers) -> list[float]:
-        """Whether each event has happened."""
+        """Indicators of the events, 0 or 1."""
         return [
             float(np.allclose(value, own)) for values, own in zip(self.values, hypers) if values for value in values
         ]

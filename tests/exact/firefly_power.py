@@ -1,4 +1,4 @@
-"""What the tests of Firefly's law can see, and how often they raise a false alarm.
+"""Power of the tests of Firefly's law, and their false-alarm rate.
 
     python -m tests.exact.firefly_power                     rejections of wrong and right programs by the tests
     python -m tests.exact.firefly_power --geweke            the same for Geweke's test
@@ -58,7 +58,7 @@ def power_of_geweke(seeds) -> None:
 
 
 def false_alarms(seeds) -> None:
-    """How uniform single p-values are, and the least of each verdict after Bonferroni."""
+    """Print the uniformity of single p-values, and the least of each verdict after Bonferroni."""
     single, right = [], regression_law.batch_tests
 
     def kept(*arguments):

@@ -310,7 +310,7 @@ def power_of_moves(given) -> int:
 
 
 def matrices(given) -> int:
-    """What one move takes the posterior from itself, on the whole tables of five and six rows."""
+    """Print how far one move takes the posterior from itself, on the whole tables of five and six rows."""
     from tests.exact import transitions
 
     worst = 0.0

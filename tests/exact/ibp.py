@@ -212,7 +212,7 @@ class Law:
         return (given.shape, given.scale) if isinstance(given, InverseGamma) else (given, None)
 
     def _own_noise(self, part, j):
-        """Of the j-th column of a part: log determinant of I + f Z Z' and x' (I + f Z Z')^-1 x, (C, points) each."""
+        """Log determinant of I + f Z Z' and x' (I + f Z Z')^-1 x for the j-th column of a part, (C, points) each."""
         _, values, squares = part
         scale = 1.0 + self.f * values[:, :, None]
         return np.log(scale).sum(axis=1), (squares[:, :, j, None] / scale).sum(axis=1)

@@ -250,7 +250,7 @@ class _FixedOrder(twin.Tail):
 
 
 class _TailIgnored(twin.Tail):
-    """What the tail's features say of the row is left out where instantiated features are drawn."""
+    """A tail that is left out where instantiated features are drawn."""
 
     def given_the_others(self):
         mean, variance = super().given_the_others()

@@ -193,7 +193,7 @@ class Posterior:
 
 
 def given_theta(case: Case, theta, tuned_at=None, xi=1.5) -> dict[str, np.ndarray]:
-    """What the law of z given theta (G, P) says of the number of bright rows and of log p(theta, z), each (G,).
+    """Moments under the law of z given theta (G, P) of the number of bright rows and of log p(theta, z), each (G,).
 
     Rows are bright independently, with probability 1 - B/L (docs/math.md 4.1): "number" and "square" are the first two
     moments of their number, "none" is the probability that there is none, "lp" the mean of log p(theta, z).

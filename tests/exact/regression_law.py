@@ -1,4 +1,4 @@
-"""Whether a chain of a regression has the law that quadrature gives, at a stated false-alarm rate.
+"""Tests that a regression's chain has the law given by quadrature, at a stated false-alarm rate.
 
 Replicates start at exact draws of (theta, z) and run some cycles each. If the program is right, every state has the
 exact law, and the replicates' means are independent with known expectations (compare.py). One long chain is cut into

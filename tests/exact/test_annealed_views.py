@@ -102,7 +102,7 @@ def test_law_of_the_active_rows(wrong, n_shards):
 
 
 def idle_rows_in_moves():
-    """What moves ask columns, they ask as if idle rows were in the first cluster."""
+    """Moves that score columns as if idle rows were in the first cluster."""
     right = Subject.log_likelihood
 
     def wrong(self, z, n_labels):
@@ -168,7 +168,7 @@ def many_rows(comm, n_shards, default_seed, **settings):
 
 
 def idle(mixture):
-    """Which rows are idle in each view, (V, N)."""
+    """Mask of the idle rows in each view, (V, N)."""
     return np.array([np.concatenate(view.z) < 0 for view in mixture.views])
 
 

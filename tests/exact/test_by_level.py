@@ -25,7 +25,7 @@ OFTEN = {"BY_LEVEL_SPLITS": (0.5, 0.5)}
 
 
 def change(name, n_shards=1, cycle=1):
-    """How far one step takes the posterior from itself, in total variation."""
+    """Distance by which one step takes the posterior from itself, in total variation."""
     moves = transitions.Moves(CASES[name], n_shards, FOUR_ROWS[name], cycle, seed(150))
     return moves.error(moves.matrix(transitions.by_level))
 
@@ -111,7 +111,7 @@ def test_wrong_draws_are_rejected(wrong, n_replicates):
 
 
 def test_sides_are_dealt_as_they_are_told():
-    """How many rows of a level, and how many with a missing cell, go to side 1."""
+    """Numbers of rows of a level, and with a missing cell, that go to side 1."""
     rows, counts = 6, np.zeros((2, 7))
     codes = [np.repeat([0, -1], rows)]
     columns, cells = table_from_arrays([("a", "categorical", codes[0], ["x"])])

@@ -115,7 +115,7 @@ def split_or_merge(table, tape):
 
 
 def change(name, step, n_rows=4):
-    """How far one step takes the law of tables from itself, in total variation."""
+    """Distance by which one step takes the law of tables from itself, in total variation."""
     known, after = tables(CASES[name], n_rows), Counter()
     for p, table in known.values():
         counts = table.counts
@@ -157,7 +157,7 @@ def without_choice():
 
 
 def without_sides():
-    """How often these sides of a split are dealt is left out."""
+    """Acceptance without the probability of a split's sides."""
     return mock.patch.object(program.Table, "log_sides", lambda *_: 0.0)
 
 

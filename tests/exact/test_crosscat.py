@@ -27,7 +27,8 @@ LEVEL = 1e-4
 
 
 def verdict(comm, name, n_shards, n_replicates, cycles, default_seed, **settings):
-    """Of cycles with everything on; about two rows shape a proposal, so that the others come in batches, or late."""
+    """Verdict on cycles with everything on; about two rows shape a proposal, so that the others come in batches, or
+    late."""
     with cores(2):
         settings = {"split_merge": 1, **settings}
         return crosscat.verdict(comm, name, n_shards, n_replicates, default_seed, cycles, LEVEL, **settings)
@@ -95,7 +96,8 @@ def hypers_left_behind():
 
 @pytest.mark.thorough
 def test_hypers_left_behind_are_rejected():
-    """That those of the law of rows are drawn before the weights is the rows' own affair (test_mixture_exact)."""
+    """For the columns; test_mixture_exact tests that the hyperparameters of the rows' law are drawn before the
+    weights."""
     with hypers_left_behind():
         found = verdict(serial(), "block", 3, 40, 4, 151)
     assert not found.passed, str(found)
@@ -198,7 +200,7 @@ def test_a_chain_is_its_state(how):
 
 
 def of_a_pilot():
-    """What a pilot of this chain's kind might find."""
+    """Possible result of a pilot of this chain's kind."""
     pilot = crosscat.sampler(serial(), "mixed", 1, 157, split_merge=1)
     start.deal(pilot, 3)
     pilot.start("one")
@@ -211,8 +213,8 @@ CYCLES_OF_LANES = 60
 
 
 def streams_of_views(cycles):
-    """Whether, after each cycle, the views have lanes of their own, and what the coming cycle needs is as their lanes
-    say; and whether the views have changed at all."""
+    """Run cycles; return whether after each the views have lanes of their own and the coming cycle's summaries follow
+    these lanes, and whether the views have changed at all."""
     mixture, right, changed = crosscat.sampler(serial(), "mixed", 3, 158, split_merge=1), True, set()
     mixture.start("one")
     for _ in range(cycles):

@@ -145,7 +145,7 @@ def test_an_intercept_with_the_prior_of_the_coefficients_is_rejected(name, bound
 @pytest.mark.parametrize("bounds", ["tuned", "none"])
 @pytest.mark.parametrize("name", [*CASES, *INTERCEPTS])
 def test_log_posterior(name, bounds):
-    """What the trace calls log_posterior is that, with normalised densities."""
+    """The trace's log_posterior is the log posterior, with normalised densities."""
     case = (CASES | INTERCEPTS)[name]
     sampler = production.chain(serial(), case, 3, seed(73), bounds=bounds, posterior_every=7)
     sampler.start()

@@ -108,7 +108,7 @@ def test_views_by_quantiles(right):
 
 
 def test_the_default_is_the_same_of_rows_and_of_columns(tmp_path):
-    """Of the rows in every view, and of the columns over views."""
+    """The prior of the rows in every view equals that of the columns over views."""
     (tmp_path / "run.toml").write_text('[data]\ntable = "t.h5"\n[model]\nfamily = "crosscat"\n')
     config = load(tmp_path / "run.toml")
     settings = settings_of(continued(config, Family.decided(config, 60)), 60)

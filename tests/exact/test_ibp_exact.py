@@ -66,7 +66,7 @@ def test_little_is_left_out(name):
 
 @pytest.mark.parametrize("name", ["ibp3", "learned", "own noise, one column", "missing, learned"])
 def test_exact_draws_have_the_law(name):
-    """What the replicates start from passes the test that they are put to."""
+    """The replicates' starting states pass the replicates' own test."""
     law = program.law(name)
     draws = law.draw(np.random.Generator(np.random.Philox(seed(230))), 400)
     found = [law.look(*draw) for draw in draws]

@@ -97,7 +97,7 @@ def test_right_program_passes_at_the_largest_size(name):
 
 
 def test_plain_kernels_pass_where_their_wrong_twin_is_rejected():
-    """What 'tail over N' replaces is the kernels' Python twin; the twin itself has the right law."""
+    """The wrong kernel 'tail over N' replaces the kernels' Python twin; the twin itself has the right law."""
     with production.plain_kernels():
         found = verdict(serial(), "cat6", 2, "one", 50, 31)
     assert found.passed, f"{found} (seed {seed(31)})"

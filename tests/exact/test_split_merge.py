@@ -42,7 +42,7 @@ FEW = {"RECALLED_ROWS": 2}  # informed steps recall the sides of about two rows
 
 
 def change(name, move, n_shards=1, cycle=1, **settings):
-    """How far one move takes the posterior from itself, in total variation."""
+    """Distance by which one move takes the posterior from itself, in total variation."""
     moves = transitions.Moves(CASES[name], n_shards, FOUR_ROWS[name], cycle, seed(50), **settings)
     return moves.error(moves.matrix(move))
 
@@ -52,7 +52,7 @@ def change(name, move, n_shards=1, cycle=1, **settings):
 
 @pytest.mark.parametrize("n_clusters", range(1, 8))
 def test_law_of_groupings(n_clusters):
-    """What is drawn has the probability that is claimed for it, and these sum to one."""
+    """Each grouping is drawn with its claimed probability, and these sum to one."""
     law = Counter()
     for p, drawn in transitions.outcomes(lambda tape: grouping.draw(n_clusters, transitions.Stream(tape))):
         assert sorted(set(drawn.ravel().tolist())) == list(range(n_clusters))

@@ -25,7 +25,8 @@ PLAIN = 1e-4  # what a wrong program is off at least
 
 
 def change_of_moves(name, core, n_shards=2, cycle=1):
-    """How far a move takes the posterior from itself, in total variation. core: rows that shape proposals and sides."""
+    """Distance by which a move takes the posterior from itself, in total variation. core: rows that shape proposals and
+    sides."""
     with views.cores(core):
         of = views.Views(name, n_shards, cycle, seed(141))
         return of.error(of.matrix(views.moved, views.moves))
@@ -65,7 +66,7 @@ def without_sides():
 
 
 def without_choice_of_roles():
-    """Which of two views keeps its rows in a merge is taken for a coin's choice."""
+    """Moves that take the choice of the view that keeps its rows in a merge for a fair coin's."""
     right = Move._log_choices
 
     def wrong(self, whole, cut, n_a, n_b, *rest):

@@ -66,7 +66,7 @@ class Views:
         self.cut = shards.bounds(self.chain.n_rows, self.chain.n_shards)
 
     def labels(self, z) -> list[np.ndarray]:
-        """Of each shard."""
+        """Labels of each shard."""
         return [np.asarray(z[a:b], np.int32) for a, b in zip(self.cut, self.cut[1:])]
 
     def matrix(self, step: Callable, tapes: Callable) -> np.ndarray:
@@ -140,7 +140,7 @@ def moves(of: Views):
         return known[name]
 
     def once(owner, name, key):
-        """What a state says is worked out once."""
+        """Compute each function of a state once."""
         right = getattr(owner, name)
 
         def remembered(self, *arguments):

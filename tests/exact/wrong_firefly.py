@@ -172,7 +172,7 @@ class Program:
         return mock.patch.object(kernels, self.part, type("Other", (self.base,), self.changes))
 
     def verdict(self, seed: int, level: float, right: bool = False):
-        """Of this program, or of the program itself on the same chain."""
+        """Verdict on this program, or with `right` on the right program with the same chain."""
         with contextlib.nullcontext() if right else self.in_place():
             return production.verdict(
                 serial(), posterior(self.case), 2, seed, self.n, level, in_python=True, **self.settings

@@ -228,7 +228,7 @@ class Case:
                 return
 
     def unfinished(self, folders: str | tuple[str, ...]) -> bool:
-        """Whether a file of these is being written: a look at the names alone, to be quick."""
+        """True while a file in these folders is being written: a look at the names alone, to be quick."""
         for place in places(self.folder / "run"):
             for name in (folders,) if isinstance(folders, str) else folders:
                 try:
@@ -239,7 +239,7 @@ class Case:
         return False
 
     def wrote_something(self, start: Start) -> bool:
-        """Whether this start has come as far as its first word in the log."""
+        """True once this start has written its first line to the log."""
         for place in places(self.folder / "run"):
             try:
                 if (place / "logs" / "run.log").stat().st_mtime > start.began:
@@ -323,14 +323,14 @@ class Case:
 
 
 def started_with_other(run: Path, table: Path) -> bool:
-    """Whether a run began when the other table was in its table's place."""
+    """True if a run began when the other table was in its table's place."""
     made = run / PROVENANCE
     return made.exists() and json.loads(made.read_text())["fingerprint"] == Table.open(table).fingerprint
 
 
 @functools.cache
 def can_be_alone() -> bool:
-    """Whether this machine lets us make a namespace of process ids."""
+    """True if this machine lets us make a namespace of process ids."""
     return shutil.which(ALONE[0]) is not None and launch([*ALONE, "true"]).returncode == 0
 
 

@@ -15,7 +15,7 @@ from mpibayes.io.files import chain_directories
 
 
 class Wrong(Exception):
-    """What a campaign found that must not be."""
+    """A fault found by a campaign."""
 
 
 def write_csv(path: Path, random: Random, n_rows: int) -> None:
@@ -70,7 +70,8 @@ def mpibayes(*words) -> tuple[int, str]:
 
 
 def exports(folder: Path, scratch: Path) -> dict[str, bytes] | str:
-    """What must not depend on what happened: the trace without timings and the labels, or what the command said."""
+    """Exports that must not depend on the faults: the trace without timings and the labels; or the command's error
+    message."""
     scratch.mkdir(exist_ok=True)
     for old in scratch.iterdir():
         old.unlink()

@@ -123,7 +123,7 @@ class Case:
         return "detected" if detected else "warned" if warned else "harmless"
 
     def _command(self, *words) -> bool:
-        """Whether the command refused, with one message that names the file."""
+        """Run a command; True if it refused, with one message that names the file."""
         with time_limit():
             code, said = mpibayes(*words)
         self.words.append(f"{words[0]} -> {code}: {said}")
@@ -144,7 +144,7 @@ class Case:
             raise Wrong(f"{command}: does not name {self.file}: {said}")
 
     def _exported(self, expected) -> bool:
-        """Whether the exports were refused; other bits than these are wrong."""
+        """Export; True if the exports were refused. Bits other than the expected ones are wrong."""
         with time_limit():
             found = exports(self.folder / "run", self.folder / "exported")
         if isinstance(found, str):

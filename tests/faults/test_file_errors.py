@@ -92,7 +92,7 @@ def quick(monkeypatch):
 
 
 def told(code, said, *names):
-    """Whether the command refused, with one message that has one of these names."""
+    """True if the command refused, with one message that has one of these names."""
     assert "Traceback" not in said and "internal error" not in said, said
     if code == 0:
         return False

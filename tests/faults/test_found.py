@@ -1,4 +1,4 @@
-"""What the fault campaign and the fuzzing found, each with the least that shows it."""
+"""Faults found by the fault campaign and the fuzzing, each with the least input that shows it."""
 
 import signal
 import subprocess

@@ -89,7 +89,7 @@ def mutations(draw, data: bytes):
 
 @pytest.fixture
 def examples(request):
-    """How many examples of a kind to try: `examples(300)` is a decorator."""
+    """Decorator for a number of examples to try: `examples(300)`."""
     factor = 12 if request.config.getoption("--long") else 1
     if factor > 1:  # the limit of pytest's settings is for hangs of short tests
         faulthandler.cancel_dump_traceback_later()
@@ -99,7 +99,7 @@ def examples(request):
 
 
 def survives(step, *args, **options):
-    """Whether the step returned; an MpibayesError must say something, and any other error is a failure."""
+    """Result of the step, or None after an MpibayesError, which must have a message; any other error is a failure."""
     try:
         return step(*args, **options)
     except MpibayesError as error:

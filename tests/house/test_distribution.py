@@ -1,4 +1,4 @@
-"""What is handed out is whole and agrees with itself: version, changelog, data of packages, the site's pages."""
+"""The distribution is complete and consistent: version, changelog, data of packages, the site's pages."""
 
 import ast
 import fnmatch
@@ -20,12 +20,12 @@ PACKAGES = ("hpc", "io", "kernels", "slurm")
 
 
 def said_in(path, pattern):
-    """What the first match of a pattern in a file has in brackets."""
+    """Group 1 of the first match of a pattern in a file."""
     return re.search(pattern, (ROOT / path).read_text(encoding="utf-8"), re.M)[1]
 
 
 def test_one_version():
-    """Of the program, the citation, and the newest part of the changelog."""
+    """The program, the citation, and the newest part of the changelog have the same version."""
     assert re.fullmatch(r"\d+\.\d+\.\d+", mpibayes.__version__)
     assert said_in("CITATION.cff", r"^version: (\S+)$") == mpibayes.__version__
     assert said_in("CHANGELOG.md", r"^## (\d\S+)") == mpibayes.__version__

@@ -1,4 +1,4 @@
-"""What the documents say of the repository is so: sections, links, files and papers exist, and prose fits its lines."""
+"""The documents are right about the repository: sections, links, files and papers exist, and prose fits its lines."""
 
 import re
 from pathlib import Path

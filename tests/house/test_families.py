@@ -25,7 +25,7 @@ def chain_of(family):
 
 
 def predictive_of(family):
-    """What the draws of a run are."""
+    """Class of a run's draws."""
     return importlib.import_module(f"mpibayes.hpc.{registry.ROOMS[family]}.predictive").Predictive
 
 
@@ -47,7 +47,7 @@ MISSING = object()
 
 
 def members(protocol):
-    """What a protocol asks for, by name: its functions, and None for what is no function."""
+    """Members of a protocol by name: its functions, and None for any other member."""
     functions = {
         name: member
         for name, member in vars(protocol).items()
@@ -64,7 +64,7 @@ def arguments(function, of_a_class):
 
 
 def lacking(thing, protocol):
-    """What of a protocol a class or a module does not have as it should, in words."""
+    """Members of a protocol that a class or a module lacks, or has with other arguments, in words."""
     words = []
     for name, asked in members(protocol).items():
         given = inspect.getattr_static(thing, name, MISSING)
@@ -78,7 +78,7 @@ def lacking(thing, protocol):
 
 
 def is_set(thing, name):
-    """Whether a class, or one that it extends, sets an attribute of its objects."""
+    """True if a class, or one that it extends, sets an attribute of its objects."""
     classes = [base for base in getattr(thing, "__mro__", ()) if base is not object]
     return any(re.search(rf"self\.{name}\b[^=\n]*=[^=]", inspect.getsource(base)) for base in classes)
 
@@ -120,7 +120,7 @@ def test_a_room_for_each_name_and_one_default():
 
 
 def test_only_the_registry_looks_at_a_name():
-    """What depends on the family is behind one of its doors."""
+    """Everything that depends on the family is behind one of the registry's doors."""
     pattern = re.compile(r"family *(==|!=|\bin\b)")
     found = [
         f"{path.relative_to(HPC)}:{number}"

@@ -23,12 +23,12 @@ JOINT = {"pair": {"columns": ("u", "v")}, "triple": {"columns": ("w", "x", "y")}
 
 
 def arguments(function) -> list[str]:
-    """What every argument is; a kind calls its hyperparameters by their own name."""
+    """Annotations of the arguments; kinds name their hyperparameters themselves."""
     return [str(p.annotation) for p in inspect.signature(function).parameters.values()]
 
 
 def differs(kind) -> str:
-    """What `kind` lacks of a Component, or has in another way."""
+    """Differences of `kind` from a Component: members that it lacks, or has with other arguments."""
     made = kind([], {}, {})
     lacking = [name for name in (*DATA, *METHODS) if not hasattr(made, name)]
     other = [
@@ -118,7 +118,7 @@ def test_a_given_prior_is_taken():
 
 @pytest.mark.parametrize("rank", range(3))
 def test_a_part_is_drawn_as_in_the_whole(rank):
-    """What a rank draws of its columns are those rows of what is drawn of all."""
+    """A rank's draws of its columns are the same rows of the draws of all columns."""
     components, rows, z = view()
     hyper, everything = components.start(1.0, 0.0), components.everything
     s = Statistics(*kernels.accumulate(rows, z, 3, components.categorical.offsets))

@@ -1,4 +1,4 @@
-"""Which variants of a test `make test` has: those that its mark `quick` names, each of which must exist.
+"""Variants of a test that `make test` runs: those that its mark `quick` names, each of which must exist.
 
 And the order of tests among several processes."""
 

@@ -1,4 +1,4 @@
-"""What a configuration says of features: the keys, what they come to, and what memory they take."""
+"""Configurations of features: the keys, their values, and the memory they take."""
 
 import numpy as np
 import pytest

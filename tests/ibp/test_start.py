@@ -24,7 +24,7 @@ def chain_of(x, comm=None, **settings):
 
 
 def found(chain):
-    """How far the nearest feature is from each true one, over its norm; and the other features' greatest share."""
+    """Distance from each true feature to the nearest one, over its norm; and the other features' greatest share."""
     totals = chain.totals
     kept = totals.owned > 0
     together, cells = totals.together[np.ix_(kept, kept)], totals.cells[kept]

@@ -136,7 +136,7 @@ def test_wrong_rows_before_a_long_one(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("blank", ["", " "])
 def test_an_open_quote_takes_no_rows(tmp_path, blank):
-    """What follows it would be one cell of the last column."""
+    """The rows after it would become one cell of the last column."""
     content = f'a,{blank}"b"\n' + f'1,{blank}"2"\n' * 30 + f'3,{blank}"open\n' + "5,6\n" * 30
     with pytest.raises(DataError, match=r"row 31 \(line 32\): a quote is left open"):
         imported(tmp_path, content)

@@ -1,4 +1,4 @@
-"""What an import cannot use, it leaves out or takes for missing and says so; the other columns are imported."""
+"""An import leaves out unusable columns, takes unusable cells for missing, and says so; the rest is imported."""
 
 import numpy as np
 import pyarrow as pa

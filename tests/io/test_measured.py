@@ -1,4 +1,4 @@
-"""How real columns were recorded, found from their values: steps, atoms, sentinels, scales, codes."""
+"""Recording of real columns, found from their values: steps, atoms, sentinels, scales, codes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""What an import says: a line a column of a narrow table, a line a kind of a wide one; what is said twice."""
+"""Messages of an import: a line per column of a narrow table, a line per kind of a wide one; redundant columns and
+rows."""
 
 import io
 

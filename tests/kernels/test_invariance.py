@@ -97,7 +97,7 @@ DRAWS = {gibbs_sweep: 10_000, unseated_rows: 10_000, random_scan: 25_000, four_a
 
 
 def law_after(kernel, alpha, d, n):
-    """How often each partition comes out of `kernel(labels, tail, cycle)`."""
+    """Frequencies of the partitions after `kernel(labels, tail, cycle)`."""
     states, p = posterior(alpha, d)
     number = {z: i for i, z in enumerate(states)}
     starts = np.random.default_rng(SEED).choice(len(states), size=n, p=p)

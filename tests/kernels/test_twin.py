@@ -140,7 +140,7 @@ def test_empty_tail(kind, n_clusters):
 @pytest.mark.quick(every=6)
 @pytest.mark.parametrize("seed", range(30))
 def test_a_tail_that_empties_again(seed):
-    """What is known of counts in a new cluster is of the prior alone, whoever was in slot 0 meanwhile."""
+    """Counts in a new cluster follow the prior alone, whoever was in slot 0 meanwhile."""
     rng = np.random.default_rng([6, seed])
     rows, prior = random_table(rng, 20, n_tallies=2, large=seed % 2 == 1, missing=0.2 if seed % 3 else 0.0)
     parameters = random_parameters(rng, prior, 5, 5, np.zeros(0, np.uint64))

@@ -35,7 +35,7 @@ STEPS = {"hmc": 0.5, "mala": 0.9, "slice": 2.0}
 
 
 def functionals(case, theta, n_bright=None):
-    """What is compared, (..., S): theta (..., P) with case.y (..., N); bounded where tails are heavy."""
+    """Compared functionals, (..., S): theta (..., P) with case.y (..., N); bounded where tails are heavy."""
     k = theta.shape[-1]
     scale, normal = case.prior_by_coefficient()
     half = scale * np.where(normal, stats.norm.ppf(0.75), np.log(2.0))

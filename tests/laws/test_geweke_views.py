@@ -32,7 +32,7 @@ def points(of):
 
 
 def draw_hypers(g):
-    """Of each column."""
+    """Draw the hyperparameters of each column."""
     return [
         np.array(g.choice(SYMMETRIC)),
         np.array([g.choice(MEANS), 0.5, 3.0, g.choice(VARIANCES)]),

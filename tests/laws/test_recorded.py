@@ -145,8 +145,8 @@ def test_wrong_log_joints_are_noticed(wrong):
 
 
 def total_probability(**how):
-    """Of all values that could be recorded, of a draw with two clusters, and of the rest in the cells of atoms,
-    which nobody records; the latent numbers of many rows average over a cell."""
+    """Total probability of all values that could be recorded under a draw with two clusters, and of the rest in the
+    cells of atoms, which nobody records; the latent numbers of many rows average over a cell."""
     latent, rows = latent_table(np.array([1.0, 4.0, 1.0, 2.0, 8.5, 3.0, 2.5, 4.5]), **how)
     components = Components(latent.columns)
     z = np.array([0, 0, 1, 1, 0, 1, 1, 0], np.int32)
@@ -199,7 +199,7 @@ def drawn(z, hyper, g):
 
 
 def law():
-    """Of the events; the last but one is that x[1] is no atom and its logarithm above 0."""
+    """Probabilities of the events; the last but one is that x[1] is no atom and its logarithm above 0."""
     expected = geweke.expected()
     expected[-2] = 0.25
     return expected

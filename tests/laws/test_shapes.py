@@ -102,7 +102,7 @@ def log_joint(z, y, x):
 
 @pytest.mark.parametrize("wrong", [nullcontext, without_jacobian])
 def test_log_joint_of_every_partition(wrong):
-    """Of a column in steps, with an atom, in coordinates of logarithms."""
+    """On a column in steps, with an atom, in coordinates of logarithms."""
     how = {**recorded.HOW, "shape": OF_LOGS}
     with mock.patch.object(recorded, "HOW", how), wrong():
         found, y = recorded.of_the_program()

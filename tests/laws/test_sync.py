@@ -80,7 +80,7 @@ def test_carried_counts_are_a_full_count_on_ranks(opening):
 
 
 def test_one_shard_owns_every_row_and_has_no_anchor():
-    """What is known without a pass over the rows is what the pass gives."""
+    """The shortcut without a pass over the rows gives the result of the pass."""
     mixture = chain(serial(), 1)
     mixture.start("random", 6)
     (view,) = mixture.views
@@ -141,7 +141,7 @@ def test_every_column_is_dealt_once(n_ranks):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_launches_in_batches_are_those_at_once(seed, monkeypatch):
-    """How many groups share the memory of a batch changes no label."""
+    """The number of groups that share the memory of a batch changes no label."""
 
     def labels():
         mixture = chain(serial(), seed=seed, split_merge=1)

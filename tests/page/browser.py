@@ -50,7 +50,7 @@ class Browser:
         os.close(self._read)
 
     def call(self, method, **parameters):
-        """What the browser answers; events that come before it are noted."""
+        """Call a method of the browser and return its answer; events that come before it are noted."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -101,7 +101,7 @@ class Browser:
         return False
 
     def complains(self, seconds=20.0):
-        """Whether the console has something, soon; its messages come when they come."""
+        """True if the console soon has a message; its messages come with a delay."""
         end = time.monotonic() + seconds
         while not self.said and time.monotonic() < end:
             self.run("new Promise((r) => setTimeout(r, 50))")

@@ -1,4 +1,4 @@
-"""What has to hold of every page, whatever its family and the names in its table."""
+"""Checks that hold for every page, whatever its family and the names in its table."""
 
 import base64
 import hashlib
@@ -79,7 +79,7 @@ def strings(data):
 
 
 def problems(text):
-    """What is wrong with a page; []."""
+    """Problems of a page; [] if it has none."""
     page = Page(text)
     found = list(page.problems)
     if len(page.scripts) != 2 or page.scripts[0][0].get("type") != "application/json":

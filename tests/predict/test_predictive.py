@@ -93,12 +93,12 @@ def p_of_d_and_m(drawn) -> float:
 
 
 def p_of_x(drawn) -> float:
-    """Of x, given these as well."""
+    """p-value of x, given d and m."""
     return p_of_places("x", drawn["x"][SOME], given_rows(300, d=drawn["d"][SOME], m=drawn["m"][SOME]))
 
 
 def p_of_v(drawn) -> float:
-    """Of v, given x as well."""
+    """p-value of v, given d, m and x."""
     known = {name: drawn[name][SOME] for name in "dmx"}
     return p_of_places("v", drawn["v"][SOME], given_rows(300, **known))
 

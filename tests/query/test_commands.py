@@ -43,7 +43,7 @@ def ask(capsys, run, *arguments, code=0):
         (["similarity", "--row", "5", "--top", "2"], "Rows like row 5"),
         (["similarity", "--like", "age=30", "--columns", "colour"], "by the views of colour"),
         (["dependence"], "information"),
-        (["predictors", "income"], "What tells income best"),
+        (["predictors", "income"], "Best predictors of income"),
     ],
 )
 def test_a_question(capsys, run, arguments, words):

@@ -88,7 +88,8 @@ def training(asking):
 
 
 def left_out(run):
-    """Of each observed cell of the table: log p given the rest of its row and the other rows, error, and the truth."""
+    """Log p of each observed cell of the table given the rest of its row and the other rows, its error, and the
+    truth."""
     asking = Asking(run, draws=10_000)
     cells, found = training(asking), []
     passes = list(asking.asked.left_out(cells, np.arange(6)))
@@ -129,7 +130,7 @@ def test_cells_that_are_left_in_are_rejected(tiny, monkeypatch):
 
 @pytest.mark.thorough
 def test_views_are_averaged_over(tmp_path):
-    """Of a cross-categorization: evidences summed over partitions of columns and rows."""
+    """A cross-categorization's evidences are summed over partitions of columns and rows."""
     from tests.exact.cross import CrossCase
     from tests.exact.cross import Posterior as Cross
 

@@ -78,7 +78,7 @@ def strong():
 
 
 def on_them(columns):
-    """Of a row with the first feature, and without the second."""
+    """Known cells of a row with the first feature, and without the second."""
     return everyone({"x0": of_values(columns[0], np.array([2.7])), "x1": of_range(columns[1], -0.8, 1.0)})
 
 

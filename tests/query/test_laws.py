@@ -1,4 +1,4 @@
-"""What holds of answers whatever the posterior: probabilities add up, the chain rule, simulated rows follow them.
+"""Laws of answers, whatever the posterior: probabilities add up, the chain rule holds, simulated rows follow them.
 
 Simulated rows are compared with probabilities by a chi-square test at level 1e-4, of columns of every kind.
 """
@@ -58,7 +58,7 @@ def test_ranges_are_sums_of_values(asking):
 
 
 def p_value(asking, name, given, drawn):
-    """Of drawn values of a column, by its distribution."""
+    """p-value of drawn values of a column under its distribution."""
     ((_, d),) = asking.distributions(name, given, 24)
     e = d.support.events
     at = np.empty(len(drawn), int)
@@ -143,7 +143,7 @@ def test_similarity_is_the_share_of_labels(asking):
 
 
 def test_information_is_that_of_the_joint_table(asking):
-    """Of levels: by log probabilities of all pairs."""
+    """For columns of levels, from log probabilities of all pairs."""
     found = information(asking, ["colour"], ["noise", "colour"])
     levels = {n: asking.conditions.column(n).levels for n in ("colour", "noise")}
     p = np.array(

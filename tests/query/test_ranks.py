@@ -32,7 +32,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.thorough
 def test_the_answer_does_not_depend_on_ranks(folder, mpirun):
-    """Of every kind of question, on one rank and on three, in one start of each."""
+    """Every kind of question has the same answer on one rank and on three, in one start of each."""
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from mpibayes.hpc.cli import main; from tests.query.test_ranks import QUESTIONS\n"

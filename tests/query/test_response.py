@@ -27,7 +27,7 @@ def new(tmp_path_factory):
 
 
 def differences(run, new, folder, likelihood):
-    """Of log p(response | predictors) from what `predict` says, in nats, of rows that have both."""
+    """Differences of log p(response | predictors) from the output of `predict`, in nats, for rows that have both."""
     predict(run, new, folder / "p.csv", overwrite=True, console=Console(quiet=True))
     name = RESPONSE[likelihood]
     assert (

@@ -50,7 +50,8 @@ def cells(rows, column):
 
 
 def p_value(draw: Predictive, rows) -> float:
-    """Of simulated responses of a few rows, each simulated many times, under exp(log_density) of every response."""
+    """p-value of simulated responses of a few rows, each simulated many times, under exp(log_density) of every
+    response."""
     column = draw.design.response_column
     given = rows.take(np.repeat(np.arange(ROWS), COPIES))
     cells(given, column)[:] = len(column.levels) or np.nan

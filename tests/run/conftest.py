@@ -138,7 +138,7 @@ def run_some(place: Path, out: str, cycles: int, *changes, ranks: int = 1):
 
 
 def exported(place: Path, out: str) -> tuple[bytes, bytes]:
-    """What the guarantee is about: the trace without timings, and the labels."""
+    """Guaranteed results: the trace without timings, and the labels."""
     from mpibayes.io.export import export
 
     export([place / out], "csv", out=place / f"{out}.csv", timings=False)

@@ -182,7 +182,7 @@ def test_new_rows(place, straight):
 
 
 def test_gaps_are_filled_in(place, straight):
-    """Of all columns; what is there stays, and a count stays a whole number."""
+    """In all columns; cells that are there stay, and a count stays a whole number."""
     lines = ["x0,x1,x2,x3,x4,x5,n", "0.5,,1.25,0,0,1,2", ",,,,,,", "0.1,0.2,0.3,0.4,0.5,0.6,"]
     (place / "gaps.csv").write_text("\n".join(lines) + "\n")
     done = mpibayes(place, "predict", "one", "gaps.csv", "--complete", "full.csv", "--force")

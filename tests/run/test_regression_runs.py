@@ -198,7 +198,7 @@ def test_log_posterior_is_that_of_all_rows(place):
 
 
 def refused(place, code, *words, ranks=1):
-    """What the command says, once, without a traceback, and without making a run directory."""
+    """The command's message, given once, without a traceback, and without making a run directory."""
     done = run(place, "refused", *words, ranks=ranks)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr and done.stderr.count("mpibayes: error:") == 1

@@ -47,7 +47,7 @@ def test_ctrl_c_while_one_process_starts_ends_it(place):
 
 
 def test_ctrl_c_to_another_command_under_a_launcher_ends_it():
-    """What was noted while it started is heeded when it turns out that this is no run."""
+    """A signal noted during the start is heeded once it turns out that this is no run."""
     before = {number: signal.getsignal(number) for number in signals.SIGNALS}
     try:
         signals.note()

@@ -75,7 +75,8 @@ def test_max_time(place):
 
 @pytest.mark.alone
 def test_a_plan_by_the_clock_is_replayed_and_ends_with_all_rows(place):
-    """What came before the stop stays as it was; the growth goes on from there by the clock, until all rows are in."""
+    """The cycles before the stop stay as they were; the growth continues from there by the clock, until all rows are
+    in."""
     changes = ("sampler.strategy=anneal", "anneal.schedule=seconds", "anneal.seconds=3", "run.burn_in=auto")
     changes = (*changes, "run.cycles=1000000", "output.labels=1")
     words = [word for change in changes for word in ("--set", change)]

@@ -32,7 +32,7 @@ def table(tmp_path_factory):
 
 
 def first_rows(data, strata_of):
-    """Which rows are in after the start of a chain."""
+    """Mask of the rows that are active after the start of a chain."""
     mixture = Mixture(serial(), data.columns, data.rows_of, data.n_rows, SETTINGS, 0, strata_of)
     mixture.start("sequential")
     assert mixture.growing and mixture.n_active == pytest.approx(START, abs=3)

@@ -153,7 +153,7 @@ class Cluster:
     # --- commands -----------------------------------------------------------------------------------------------------
 
     def run(self, *words, cwd=None, check: bool = True) -> str:
-        """What a command says. With `check`, a failure is an AssertionError that shows it."""
+        """Run a command and return its output. With `check`, a failure is an AssertionError that shows it."""
         done = subprocess.run(
             [shutil.which(str(words[0]), path=PATH) or str(words[0]), *map(str, words[1:])],
             cwd=cwd, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -185,7 +185,7 @@ class Cluster:
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2", check=False)  # it may run by now
 
     def idle(self) -> int:
-        """How many nodes could take a job."""
+        """Number of nodes that could take a job."""
         states = self.run("sinfo", "-h", "-N", "-o", "%t", check=False).split()
         return sum(state in ("idle", "mix", "alloc", "comp") for state in states)
 
@@ -194,7 +194,7 @@ class Cluster:
         self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
 
     def is_gone(self, node: str, job: str) -> bool:
-        """Whether no step of a job is left on a node; its batch script is one. A node that is given a job of which it
+        """True if no step of a job is left on a node; its batch script is one. A node that is given a job of which it
         still has a step is drained: "Duplicate jobid".
         """
         return not list((self.folder / f"spool.{node}").glob(f"{node}_{job}.*"))  # the sockets of the steps
@@ -239,7 +239,7 @@ def _pid(path: Path) -> int:
 
 
 def _is(pid: int, name: str) -> bool:
-    """Whether this process runs and has this name; the number may be another's by now, or a zombie's."""
+    """True if this process runs and has this name; the number may be another's by now, or a zombie's."""
     try:
         found = re.search(r"\((.*)\) (\S)", Path(f"/proc/{pid}/stat").read_text())
     except OSError:

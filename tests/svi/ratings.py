@@ -78,7 +78,8 @@ def stepped(model, q, x, step=SURE):
 
 
 def plain_users(q, x, mean, covariance, biased):
-    """Of each user mean and covariance, solved from items with these moments, and the squares left of its ratings."""
+    """Mean and covariance of each user, solved from items with these moments, and the squared residuals of its
+    ratings."""
     own, found = np.linalg.inv(q.user_covariance), []
     for i in range(len(x)):
         some = slice(x.starts[i], x.starts[i + 1])
@@ -91,7 +92,7 @@ def plain_users(q, x, mean, covariance, biased):
 
 
 def plain_moments(q):
-    """Of the items."""
+    """Moments of the items."""
     d = len(q.user_mean)
     precision, linear = square(q.natural[:, : d * (d + 1) // 2]), q.natural[:, d * (d + 1) // 2 :]
     return np.linalg.solve(precision, linear[:, :, None])[:, :, 0], np.linalg.inv(precision)

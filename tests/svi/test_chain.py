@@ -21,7 +21,7 @@ class NotScaled(Gaussian):
 
 
 def off(kind):
-    """How many standard errors the counts that a first step aims at are from those of all rows, at most."""
+    """Largest distance, in standard errors, of the mean counts that a first step aims at from those of all rows."""
     x = clouds(N, 2, 3, seed=1)
     model = kind(Prior(1.0, 10.0, 4.0, 1.0), 4, 2)
     q = model.seeded(x, N, np.random.default_rng(0))

@@ -119,8 +119,8 @@ def test_below_the_evidence_and_close():
 
 @pytest.mark.parametrize("biased", [False, True])
 def test_gradients_by_finite_differences(biased):
-    """Of the bound with the best q of users. Along a change of an item's natural parameters it is the change of its
-    mean statistics, times (target - parameter)."""
+    """Gradients of the bound with the best q of users. Along a change of an item's natural parameters the slope is the
+    change of its mean statistics, times (target - parameter)."""
     x, model, q = problem(biased, False, seed=2)
     rng, eps, j, d, t = np.random.default_rng(5), 1e-5, 3, model.d, model.t
     q = stepped(model, q, x)

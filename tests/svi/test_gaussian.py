@@ -14,7 +14,7 @@ from tests.svi.cases import GMM24, SURE, bound, clouds, gmm24, looked, packed, p
 
 
 def batch_bounds(step, n):
-    """Of gmm24, before each of n steps by `step(model, q, x)`, and after the last."""
+    """Bounds on gmm24, before each of n steps by `step(model, q, x)`, and after the last."""
     x, model, q = gmm24()
     found = [bound(model, q, x)]
     for _ in range(n):
@@ -83,9 +83,9 @@ def test_below_the_evidence_and_close():
 
 
 def test_gradients_by_finite_differences():
-    """Of the bound with the best q(z), at any state. For q(pi) it is the Fisher matrix times (target - alpha). Along a
-    change of any natural parameter that q(mu) or q(Lambda) has, it is the change of the mean statistics, times (target
-    - parameter), with the others as they are."""
+    """Gradients of the bound with the best q(z), at any state. For q(pi) the slope is the Fisher matrix times (target -
+    alpha). Along a change of any natural parameter that q(mu) or q(Lambda) has, it is the change of the mean
+    statistics, times (target - parameter), with the others as they are."""
     x = clouds(60, 2, 3, seed=5)
     model = Gaussian(Prior(0.7, 5.0, 4.0, 0.8), 3, 2)
     q = replace(model.seeded(x, 60, np.random.default_rng(1)), alpha=np.array([9.0, 30.0, 14.0]))

@@ -23,7 +23,7 @@ MANY = {"topics": 12, "alpha": 0.05}  # more than there are: documents have seve
 
 
 def bounds(chain, cycles):
-    """Of each state from the first on."""
+    """Bounds of all states from the first on."""
     chain.start()
     found = [chain.evaluate()]
     for _ in range(cycles):
@@ -253,7 +253,8 @@ def test_topics_of_new_documents_are_found_as_the_run_found_its_own(kind):
 
 
 def test_what_more_cycles_are_for():
-    """Of a bound that rises: a longer run where held-out documents gain by it, or are not known; else the bound."""
+    """Advice on a bound that rises: a longer run where held-out documents gain by it, or are not known; else the
+    bound."""
     from types import SimpleNamespace
 
     from mpibayes.hpc.svi.lda.report.summarise import _better

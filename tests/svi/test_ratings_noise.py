@@ -33,7 +33,7 @@ def chain_of(x, biased=True, items=ITEMS, shards=1, learn=False, own=True, stepp
 
 
 def of_one_side(items, ratings, biased, other_mean, other_covariance):
-    """What each rating adds to the packed precision and linear term of one row: t (n, T + D)."""
+    """Terms of each rating in the packed precision and linear term of one row: t (n, T + D)."""
     found = []
     for j, r in zip(items, ratings):
         m, s = other_mean[j], other_covariance[j]
@@ -49,7 +49,7 @@ def of_one_side(items, ratings, biased, other_mean, other_covariance):
 
 
 def off(found, t, effective):
-    """How many standard errors means and covariances of noise are from what they should be, at most."""
+    """Largest distance, in standard errors, of the noise's means and covariances from their targets."""
     keep = t.std(axis=0) > 1e-9
     found, t = found[:, keep], t[:, keep]
     n, apart = len(t), t - t.mean(axis=0)
@@ -183,7 +183,7 @@ class NotScaled(Factorization):
 
 
 def batch_is_off(kind):
-    """How many standard errors the items' parameters after steps of batches are from those of all users, at most."""
+    """Largest distance, in standard errors, of the items' parameters after steps of batches from those of all users."""
     x, found = made(60, ITEMS, 2, True, seed=9), []
     for seed in range(400):
         chain = chain_of(x, shards=3, seed=seed, batch=Constant(12))

@@ -23,7 +23,7 @@ class NotCentred(Noise):
 
 
 def deviations(noise):
-    """Of the mean of a batch of statistics (N, 2), by cycle, (CYCLES, 2); and the statistics."""
+    """Deviations of the mean of a batch of statistics (N, 2), by cycle, (CYCLES, 2); and the statistics."""
     t = np.random.default_rng(4).normal(size=(N, 2)) + np.array([2.0, -1.0])
     found = np.empty((CYCLES, 2))
     for cycle in range(CYCLES):
@@ -34,7 +34,7 @@ def deviations(noise):
 
 
 def off(noise):
-    """How many standard errors two means and three covariances are from what they should be, at most."""
+    """Largest distance, in standard errors, of two means and three covariances from their targets."""
     found, t = deviations(noise)
     wanted = (1.0 / M - 1.0 / N) * np.cov(t.T, bias=True)
     errors = [found.mean(axis=0) / (found.std(axis=0) / np.sqrt(CYCLES))]
@@ -55,7 +55,7 @@ def test_noise_that_is_not_centred_is_seen():
 
 @pytest.mark.parametrize("kind", ["svi+", "positive"])
 def test_weights_sum_to_the_batch(kind):
-    """What is the same in all rows has no noise, however the rows are cut into shards."""
+    """A statistic that is the same in all rows has no noise, however the rows are cut into shards."""
     stream, noise = Stream(3, Purpose.STATISTICS_NOISE, 1), Noise(kind)
     whole = noise.numbers(serial(), [np.arange(50)], 50, 1.01, stream)[0]
     parts = noise.numbers(serial(), [np.arange(20), np.arange(20, 50)], 50, 1.01, stream)
@@ -90,7 +90,7 @@ def adversarial(rng, n, d):
 
 
 def left_in(sure, after, slack=1e-9):
-    """Whether what is left of each is KEPT of it, up to rounding: the least eigenvalue in its own units."""
+    """True where the remainder of each is KEPT of it, up to rounding: the least eigenvalue in its own units."""
     inverse = np.linalg.inv(np.linalg.cholesky(sure))
     inside = inverse @ after @ inverse.swapaxes(1, 2)
     return np.linalg.eigvalsh(0.5 * (inside + inside.swapaxes(1, 2)))[:, 0] >= KEPT - slack

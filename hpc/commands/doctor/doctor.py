@@ -27,7 +27,7 @@ SETUP, DIRECTORY = 2, 4  # exit codes
 
 @dataclass
 class Finding:
-    """What a check found: its level, what is, and what to do about it; `code` is the exit code of a problem."""
+    """Finding of a check: its level, the fact, and advice; `code` is the exit code of a problem."""
 
     check: str
     level: str
@@ -64,16 +64,16 @@ def doctor(directory: Path, as_json: bool = False, seconds: float = 5.0) -> int:
             if finding.level == PROBLEM and finding.code == 0:  # of this rank alone: root does not know
                 print(f"mpibayes doctor: rank {launcher_rank()}: {visible(finding.text)}", file=sys.stderr, flush=True)
         return 0
-    found = []
+    findings = []
     for finding in _both(alone, together):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             print(finding.line(), flush=True)
-    code = min((f.code for f in found if f.level == PROBLEM), default=0)
-    counts = {level: sum(f.level == level for f in found) for level in (OK, WARNING, PROBLEM)}
+    code = min((f.code for f in findings if f.level == PROBLEM), default=0)
+    counts = {level: sum(f.level == level for f in findings) for level in (OK, WARNING, PROBLEM)}
     if as_json:
         worst = next((level for level in (PROBLEM, WARNING) if counts[level]), OK)
-        print(json.dumps({"worst": worst, "exit_code": code, "checks": [asdict(f) for f in found]}, indent=1))
+        print(json.dumps({"worst": worst, "exit_code": code, "checks": [asdict(f) for f in findings]}, indent=1))
     else:
         print(", ".join(f"{n} {level}{'s' * (level != OK and n != 1)}" for level, n in counts.items()), flush=True)
     return code
@@ -85,7 +85,7 @@ def _both(alone: Sequence[Check], together: Sequence[Check]) -> Iterator[Finding
 
 
 def examine(checks: Sequence[Check], go_on: bool = True) -> Iterator[Finding]:
-    """What each check finds, in order. After one that hangs or dies the others go on, if they can without it."""
+    """Yield the findings of the checks, in order. After a check that hangs or dies the others continue, if they can."""
     start = 0
     while start < len(checks):
         child = _Child(checks[start:])
@@ -119,19 +119,19 @@ class _Child:
         os.close(report)
 
     def next(self, check: Check) -> Finding:
-        """Its finding; when time is up or the child is dead, that, and `gone` is set."""
+        """Finding of this check; after a timeout or the child's death a finding that says so, and `gone` is set."""
         limit = time.monotonic() + check.limit
         while b"\n" not in self._text:
             left = limit - time.monotonic()
             if left <= 0 or not select.select([self._pipe], [], [], left)[0]:
                 self.gone = True
                 return Finding(check.name, PROBLEM, f"did not end within {check.limit:.0f} s", check.advice, check.code)
-            some = os.read(self._pipe, 65536)
-            if not some:
+            piece = os.read(self._pipe, 65536)
+            if not piece:
                 self.gone = True
                 how = self._how_it_died()
                 return Finding(check.name, PROBLEM, f"took its process with it ({how})", check.advice, check.code)
-            self._text += some
+            self._text += piece
         line, _, self._text = self._text.partition(b"\n")
         return Finding(**json.loads(line))
 

@@ -1,4 +1,4 @@
-"""What `mpibayes doctor` looks at without MPI: the program, the launcher, the batch job and the directory."""
+"""Checks of `mpibayes doctor` without MPI: the program, the launcher, the batch job and the directory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def checks(directory: Path) -> list[Check]:
 
 
 def version(package: str) -> str | None:
-    """Of an installed package, without importing it."""
+    """Version of an installed package, without importing it."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -88,10 +88,10 @@ def _has(number: int) -> bool:
 
 
 def extras() -> Finding:
-    wanted = {"pyarrow": "import and predict", "matplotlib": "pictures of report", "arviz": "reading trace.h5"}
-    there = {name: version(name) for name in wanted}
-    text = ", ".join(f"{name} {there[name]}" if there[name] else f"no {name}" for name in wanted)
-    missing = [f"{name} ({use})" for name, use in wanted.items() if not there[name]]
+    uses = {"pyarrow": "import and predict", "matplotlib": "pictures of report", "arviz": "reading trace.h5"}
+    there = {name: version(name) for name in uses}
+    text = ", ".join(f"{name} {there[name]}" if there[name] else f"no {name}" for name in uses)
+    missing = [f"{name} ({use})" for name, use in uses.items() if not there[name]]
     if missing:
         return Finding("extras", WARNING, text, f"for {', '.join(missing)}: pip install 'mpibayes[report]'")
     return Finding("extras", OK, text)
@@ -142,7 +142,8 @@ def unusable(check: str, directory: Path, error: OSError) -> Finding:
 
 
 def written(directory: Path) -> Finding:
-    """What checkpoints need: write, flush, rename over, flush the directory; also speed and free space."""
+    """Check the operations that checkpoints need: write, flush, rename over, flush the directory; also speed and free
+    space."""
     place = existing(directory)
     if not place.is_dir():
         return Finding("directory", PROBLEM, f"{place}: is a file", "choose another with -o", DIRECTORY)
@@ -182,7 +183,7 @@ def written(directory: Path) -> Finding:
 
 
 def file_system(place: Path) -> str:
-    """Its type, as in /proc/mounts."""
+    """Type of the file system, as in /proc/mounts."""
     best = ("", "an unknown file system")
     with contextlib.suppress(OSError):
         for line in Path("/proc/mounts").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""What `mpibayes doctor` looks at with all ranks: MPI, processors and threads, the shared directory, and latency."""
+"""Checks of `mpibayes doctor` on all ranks: MPI, processors and threads, the shared directory, and latency."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ SIZES = {"8 B": 8, "1 KB": 1024, "1 MB": 1 << 20}
 
 
 def checks(directory: Path, seconds: float, patience: float) -> list[Check]:
-    """In one process, since they share what MPI has started. patience: how much later root may come, in seconds."""
+    """Checks on all ranks, in one process, since they share the started MPI. patience: seconds by which root may be
+    late."""
     ranks = Ranks(directory, seconds)
     hint = "launcher and MPI library do not match, or a rank did not start: " + "; ".join(mpi.MATCHING)
-    found = [
+    listed = [
         Check("mpi", START_S + patience, ranks.start, hint, vital=True),
         Check("cores", 30.0 + patience, ranks.cores),
     ]
     if launcher_size() > 1:
-        found += [
+        listed += [
             Check("same", 30.0, ranks.same),
             Check("shared", SEEN_S + 30.0, ranks.shared, "a rank cannot reach the directory", DIRECTORY),
             Check("allreduce", seconds + 60.0, ranks.allreduce),
         ]
-    return found
+    return listed
 
 
 class Ranks:
@@ -75,7 +76,7 @@ class Ranks:
         return Finding("mpi", OK, f"{name}, one process; to examine more: mpirun -n N mpibayes doctor")
 
     def same(self) -> Finding:
-        """One program on all ranks."""
+        """Check that all ranks run the same program."""
         mine = f"mpibayes {mpibayes.__version__}, Python {platform.python_version()}, NumPy {np.__version__}"
         everyone = self.comm.collect(mine)
         odd = [rank for rank, text in enumerate(everyone) if text != everyone[0]]
@@ -136,7 +137,7 @@ class Ranks:
         return Finding("shared", OK, f"all ranks see what root wrote, after at most {max(everyone):.2g} s")
 
     def allreduce(self) -> Finding:
-        """What every cycle waits for."""
+        """Time allreduce, for which every cycle waits."""
         medians, texts = [], []
         for name, size in SIZES.items():
             times = self._time(np.zeros(size // 8, np.int64), self.seconds / len(SIZES))

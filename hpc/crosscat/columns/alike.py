@@ -1,7 +1,7 @@
-"""Which two views a merge joins: views whose partitions of the rows say the same are proposed more often.
+"""Choice of the two views that a merge joins: views with similar partitions of the rows are proposed more often.
 
-A function of the state, so its probability enters the acceptance: of the views as a merge finds them, and as a split
-leaves them (docs/math.md 2.10).
+The choice is a function of the state, so its probability enters the acceptance: that of the views before the merge, and
+that of the views after a split (docs/math.md 2.10).
 """
 
 from __future__ import annotations

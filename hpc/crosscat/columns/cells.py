@@ -1,4 +1,4 @@
-"""Which cells a view has: those of its columns, and of no other's."""
+"""Cells of a view: those of its own columns."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
 
 
 def renumbered(chosen: Sequence[Column]) -> list[Column]:
-    """Some columns with these places."""
+    """Copies of columns with these places."""
     index = closed_up(chosen)
     return [replace(column, index=index[column.name]) for column in chosen]
 
 
 def places(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> dict[str, np.ndarray]:
-    """Where these columns are in each array of rows that have all (see `data.rows.take_columns`). Those that `blocks`
-    joins are chosen together."""
+    """Places of these columns in each array of rows that have all columns (see `data.rows.take_columns`). Columns that
+    `blocks` joins are chosen together."""
     names = {column.name for column in chosen}
     found = {array: np.sort([c.index for c in chosen if c.block == array]).astype(np.intp) for array in ARRAYS}
     widths = [len(of["columns"]) for of in blocks.values() if set(of["columns"]) <= names]
@@ -73,7 +73,7 @@ class Gather:
         self._last: tuple[int, Rows] | None = None
 
     def __call__(self, i: int, at: np.ndarray | None = None) -> Rows:
-        """Of the rows at these places of this rank's i-th shard; None: of all."""
+        """Cells of the rows `at` of this rank's i-th shard; None: of all its rows."""
         if self._as_they_are:
             rows = self.held[0].rows[i]
             return rows if at is None else rows.take(at)

@@ -99,7 +99,7 @@ class Proposal:
             self._core.append(core[np.argsort(u[core], kind="stable")])
 
     def _uniforms(self, i: int, purpose: Purpose, at: np.ndarray | None = None) -> np.ndarray:
-        """Of the rows at these places of a shard; None: of all."""
+        """Uniform numbers keyed by row, for the rows `at` of a shard; None: for all its rows."""
         shard = self.subject.shards[i]
         ids = shard.start + (np.arange(len(shard)) if at is None else at).astype(np.int64)
         return (split.words(ids, purpose=purpose, sub=self._sub, **self._key) >> np.uint64(11)) * 2.0**-53
@@ -118,7 +118,8 @@ class Proposal:
         return self.go_on(self.comm.share(self.seat(core)), z).log_q
 
     def go_on(self, seated: Seated, given: Sequence[np.ndarray] | None) -> Drawn:
-        """From the core's seats on: draw, or follow what is given; the labels are then renumbered alone. Collective."""
+        """Continue from the core's seats: draw, or follow the given labels; only the labels are then renumbered.
+        Collective."""
         subject, n_core, slot_of, log_q = self.subject, seated.n, seated.slot_of, seated.log_q
         z = [np.where(batch == NONE, IDLE, WAITING).astype(np.int32) for batch in self._batch_of]
         self._put(z, self._core, seated.slots)
@@ -149,7 +150,7 @@ class Proposal:
         return None if rows is None else Core(rows, np.argsort(u, kind="stable"), names)
 
     def seat(self, core: Core | None) -> Seated | None:
-        """Seats the core, on the rank that has it."""
+        """Seat the core, on the rank that has it."""
         if core is None:
             return None
         order, names, slot_of = core.order, core.names, np.full(1, -1, np.int64)

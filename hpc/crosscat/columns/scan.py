@@ -137,10 +137,10 @@ def scores(
 
 @dataclass
 class Seating:
-    """Which partition every unit of columns goes by, as a scan goes on. Partitions are numbered: views first.
+    """Partition of each unit of columns during a scan. Partitions are numbered, views first.
 
-    where (U,): each unit's. score (U, P): of the partitions so far; more are appended. fresh: auxiliary partitions that
-    nobody has looked at yet.
+    where (U,): partition of each unit. score (U, P): scores under the partitions so far; more are appended. fresh:
+    auxiliary partitions that no unit has considered yet.
     """
 
     where: list[int]

@@ -1,7 +1,8 @@
-"""How a view's columns are cut in two: sides are drawn, or the probability of given ones is told (docs/math.md 2.10).
+"""Splits of a view's columns into two sides: draw the sides, or compute the probability of given ones (docs/math.md
+2.10).
 
-A function of the columns' cells in some keyed rows, of their hyperparameters, of the two columns that are apart, and of
-keyed words. On root.
+Both are functions of the columns' cells in some keyed rows, of their hyperparameters, of the two columns to be
+separated, and of keyed random words. On root.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _seated(part: Part, key: dict, sweep: int) -> np.ndarray:
 
 
 def _scores(whole: Part, unit_of: Sequence[int], z: np.ndarray) -> np.ndarray:
-    """What every unit says of labels, (U,)."""
+    """Log marginal likelihood of each unit under the labels z, (U,)."""
     of, out = whole.components, np.zeros(max(unit_of) + 1)
     s = Statistics(*kernels.accumulate(whole.rows, z, int(z.max(initial=-1)) + 1, of.categorical.offsets))
     np.add.at(out, unit_of, np.concatenate(of.log_marginal(whole.hyper, s, of.everything)))
@@ -80,7 +81,7 @@ def _scores(whole: Part, unit_of: Sequence[int], z: np.ndarray) -> np.ndarray:
 
 
 def probability(odds: np.ndarray) -> np.ndarray:
-    """Of side 1, (U,)."""
+    """Probability of side 1 from log odds, (U,)."""
     return LEAST + (1.0 - 2.0 * LEAST) * expit(odds)
 
 

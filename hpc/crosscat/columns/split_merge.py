@@ -35,7 +35,8 @@ class Move:
         self.where = np.array(chain.view_of_unit)
 
     def run(self) -> tuple[list[int], list[Rowwise]] | None:
-        """What is accepted: the partition of each unit, and the partitions, as `columns.scan.scan` has them."""
+        """Return the accepted proposal: the partition of each unit, and the partitions, as `columns.scan.scan` does; or
+        None."""
         split, self.anew, log_u = self.stream.random() < 0.5, self.stream.random() < 0.5, np.log(self.stream.random())
         return self._split(log_u) if split else self._merge(log_u)
 
@@ -132,10 +133,12 @@ class Move:
     # --- parts of the ratio ------------------------------------------------------------------------------------------
 
     def _log_choices(self, whole: np.ndarray, cut: np.ndarray, n_a: int, n_b: int, ways: int, n_labels: int) -> float:
-        """Of a split into views of n_a and n_b units: the law of the views after it over that before, and how often the
-        merge, once it has chosen this pair, chooses these units over how often the split chooses view and units. whole,
-        cut: units of each view before and after. n_labels: clusters of the view; it is chosen by these times its units
-        but one, of which the sum over views is `ways`."""
+        """Log ratio for a split into views of n_a and n_b units: prior of the views after it over that before, times
+        the probability that the merge, having chosen this pair, chooses these units over that of the split choosing
+        view and units.
+
+        whole, cut: units of each view before and after. n_labels: clusters of the view; a view is chosen with weight
+        n_labels times (its units less one), and `ways` is the sum of these weights."""
         n = n_a + n_b
         log_prior = float(log_eppf(cut, *self.chain.process) - log_eppf(whole, *self.chain.process))
         a_is_a = n_a**2 / (n_a**2 + n_b**2)
@@ -218,7 +221,7 @@ class Move:
     # --- what is accepted --------------------------------------------------------------------------------------------
 
     def _accepted(self, drawn: Mapping[int, tuple[np.ndarray, Drawn]]) -> tuple[list[int], list[Rowwise]]:
-        """What `run` returns, where some units have a partition of their own, by the role in which it was drawn."""
+        """Result of `run` after units were given partitions of their own; `drawn` is keyed by the role of each."""
         chosen, partitions = self.where.copy(), of_views(self.views)
         for role, (units, of) in drawn.items():
             chosen[units] = len(partitions)

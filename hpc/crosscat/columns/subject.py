@@ -1,4 +1,4 @@
-"""Some columns by themselves, wherever their cells are held: what a move asks them about partitions of the rows."""
+"""Subset of the columns, wherever their cells are held, whose likelihood under partitions of the rows a move needs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Subject:
     n_shards: int
 
     def active(self, i: int) -> np.ndarray:
-        """Which rows of this rank's i-th shard are not idle, (n,) bool."""
+        """Mask of the rows of this rank's i-th shard that are not idle, (n,) bool."""
         return self.labels[i] >= 0
 
     def labelled(self, z: Sequence[np.ndarray]) -> Labelled:

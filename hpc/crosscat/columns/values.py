@@ -1,4 +1,4 @@
-"""Rows told apart by what they say in one column or two: where sweeps that look for clusters start.
+"""Groups of rows with the same values in one column or two, from which sweeps that look for clusters start.
 
 Rows that are seated one by one open few clusters, and one column alone seldom shows any.
 """

@@ -50,10 +50,10 @@ def tally(views: Sequence[OfColumns], labels: Sequence[Sequence[np.ndarray]], cu
     the real and count columns, by name (`tallies.cuts`).
     """
     sizes = [[int(z.max()) + 1 for z in of] for of in labels]
-    made = [[_empty(c, cuts, sum(k)) for c in own.columns] for own, k in zip(views, sizes)]
+    made = [[_empty(c, cuts, sum(k)) for c in view.columns] for view, k in zip(views, sizes)]
     for start, rows in views[0].run.slices() if views else ():
-        for own, of, k, tallies in zip(views, labels, sizes, made):
-            cells, parts = own.take(rows), [(n, z[start : start + len(rows)]) for n, z in zip(k, of)]
+        for view, of, k, tallies in zip(views, labels, sizes, made):
+            cells, parts = view.take(rows), [(n, z[start : start + len(rows)]) for n, z in zip(k, of)]
             for t in tallies:
                 _add(t, cells, parts, cuts)
     return made

@@ -65,7 +65,7 @@ def levels_of_views(
     prior. Takes a pass over the table.
     """
     levels: list[ViewLevels | None] = [None] * len(views)
-    chosen = [i for i, (own, k) in enumerate(views) if k > 1 and len(own.names) > 1]
+    chosen = [i for i, (view, k) in enumerate(views) if k > 1 and len(view.names) > 1]
     if not (chosen and run.likelihood):
         return levels
     columns = [views[i][0] for i in chosen]
@@ -88,8 +88,8 @@ def _draws(run: Posterior, columns: Sequence[OfColumns], kept: Sequence[tuple[in
     chain, labels = [], [[] for _ in columns]
     for i, draw in run.states(pairs):
         chain.append(i)
-        for own, of in zip(columns, labels):
-            z = draw.labels[own.nearest_view(draw)]
+        for view, of in zip(columns, labels):
+            z = draw.labels[view.nearest_view(draw)]
             of.append(z.astype(np.min_scalar_type(int(z.max()))))
     return chain, labels
 

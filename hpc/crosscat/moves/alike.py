@@ -30,11 +30,11 @@ def informed(ledger: Ledger) -> None:
     """Steps that each propose to join two alike clusters or, by a coin, a split."""
     steps = min(INFORMED, max(1, LEVEL_ROWS // max(1, int(ledger.components.categorical.offsets[-1]))))
     coins = generator(**ledger.stream(Purpose.INFORMED)).random(steps)
-    for step, found in ledger.steps(coins < INFORMED_SPLITS, _weigh):
+    for step, weights in ledger.steps(coins < INFORMED_SPLITS, _weigh):
         if coins[step] < INFORMED_SPLITS:
             _split(ledger, step, _stream(ledger, step))
         else:
-            _merge(ledger, step, *found)
+            _merge(ledger, step, *weights)
 
 
 def _stream(ledger: Ledger, step: int) -> np.random.Generator:
@@ -122,7 +122,7 @@ class Recalled(NamedTuple):
     log_urn: float
 
     def placed(self, ledger: Ledger, i: int, side: np.ndarray) -> np.ndarray:
-        """Of the rows of the i-th shard, int32: the members' `side`, and -1 for the others."""
+        """Sides of the rows of the i-th shard, int32: the members' `side`, -1 for other rows."""
         out = np.full(len(ledger.shards[i]), -1, np.int32)
         out[self.member[i]] = side
         return out

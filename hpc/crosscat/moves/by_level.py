@@ -33,11 +33,11 @@ def by_level(ledger: Ledger) -> None:
     steps = min(BY_LEVEL, max(1, LEVEL_ROWS // int(ledger.components.categorical.offsets[-1])))
     coins = generator(**ledger.stream(Purpose.BY_LEVEL)).random(steps)
     splits = coins < _splits(ledger)
-    for step, found in ledger.steps(splits, _weigh):
+    for step, weights in ledger.steps(splits, _weigh):
         if splits[step]:
             _split(ledger, step, _stream(ledger, step))
         else:
-            _merge(ledger, *found)
+            _merge(ledger, *weights)
 
 
 def _stream(ledger: Ledger, step: int) -> np.random.Generator:
@@ -71,10 +71,10 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     k, log_u = ledger.n_labels, np.log(stream.random())
     cluster, column = int(stream.integers(k)), int(stream.integers(len(ledger.components.categorical)))
     sides = _dealt(ledger, cluster, column, SPREAD[int(stream.integers(len(SPREAD)))], step, stream)
-    found, accepted = ledger.total_sides(sides, np.zeros(k, np.int64), [cluster]), False
-    if not (found.size > 0).all():
+    dealt, accepted = ledger.total_sides(sides, np.zeros(k, np.int64), [cluster]), False
+    if not (dealt.size > 0).all():
         return
-    whole, one = ledger.column[cluster], ledger.enter(found)
+    whole, one = ledger.column[cluster], ledger.enter(dealt)
     if ledger.comm.rank == 0:
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         log_sides = _log_sides(ledger, [one, one + 1], 0)[1]
@@ -107,9 +107,8 @@ def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, 
 
 
 def _worth(ledger: Ledger, label: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of a cluster joined with each of the others: log probability of the sides that a split of it into these two
-    deals, and how likely the merge is to be accepted if both ways are proposed alike: a logarithm, but for a
-    constant."""
+    """For a cluster merged with each other cluster: log probability that a split of the union deals these two sides,
+    and the unnormalised log acceptance of the merge if both directions were proposed equally often."""
     gains, log_sides, d = ledger.gains(label), _log_sides(ledger, ledger.column, label), ledger.hyper.discount
     return log_sides, gains.gain + gammaln(gains.size - d) - gammaln(ledger.sizes() - d) + log_sides
 

@@ -39,24 +39,24 @@ def by_pattern(ledger: Ledger) -> None:
     known = None if codes is None else _patterns(ledger, codes)
     if known is None:
         return
-    patterns = [np.searchsorted(known, own) for own in codes]  # those of idle rows do not matter
+    patterns = [np.searchsorted(known, pattern) for pattern in codes]  # those of idle rows do not matter
     held = np.zeros((ledger.n_shards, len(known)), np.int64)
     counts = np.zeros((len(known), ledger.n_labels), np.int64)
-    for shard, z, own in zip(ledger.shards, ledger.z, patterns):
-        own, k = own[z >= 0], z[z >= 0]
-        held[shard.index] = np.bincount(own, minlength=len(known))
-        counts += np.bincount(own * ledger.n_labels + k, minlength=counts.size).reshape(counts.shape)
+    for shard, z, pattern in zip(ledger.shards, ledger.z, patterns):
+        pattern, k = pattern[z >= 0], z[z >= 0]
+        held[shard.index] = np.bincount(pattern, minlength=len(known))
+        counts += np.bincount(pattern * ledger.n_labels + k, minlength=counts.size).reshape(counts.shape)
     ledger.comm.sum_everywhere(held)
     ledger.comm.sum_everywhere(counts)
-    stream, found = generator(**ledger.stream(Purpose.BY_PATTERN)), None
+    stream, drawn = generator(**ledger.stream(Purpose.BY_PATTERN)), None
     if ledger.comm.rank == 0:
         counts = _changed(ledger, counts, known, stream)
-        found = counts.shape[1], deal(counts, held, stream)
-    n_labels, (label, dealt) = ledger.comm.share(found)
-    for shard, z, own in zip(ledger.shards, ledger.z, patterns):
+        drawn = counts.shape[1], deal(counts, held, stream)
+    n_labels, (label, dealt) = ledger.comm.share(drawn)
+    for shard, z, pattern in zip(ledger.shards, ledger.z, patterns):
         at = np.flatnonzero(z >= 0)
         words = kernels.words(shard.start + at, **ledger.stream(Purpose.DEALT_BY_PATTERN))
-        z[at[np.lexsort((words, own[at]))]] = np.repeat(label, dealt[shard.index])
+        z[at[np.lexsort((words, pattern[at]))]] = np.repeat(label, dealt[shard.index])
     ledger.changed, ledger.n_labels = True, n_labels
 
 
@@ -76,18 +76,20 @@ def _codes(ledger: Ledger) -> list[np.ndarray] | None:
         return out
 
     first = [np.sort(codes(shard.rows, LOOK)) for shard in ledger.shards if shard.index == 0]
-    n_patterns = sum(np.count_nonzero(np.diff(found, prepend=-1)) for found in first)
+    n_patterns = sum(np.count_nonzero(np.diff(patterns, prepend=-1)) for patterns in first)
     if any(ledger.comm.collect(n_patterns > LOOK / ALIKE)):
         return None
     return [codes(shard.rows, None) for shard in ledger.shards]
 
 
 def _patterns(ledger: Ledger, codes: list[np.ndarray]) -> np.ndarray | None:
-    """The codes that there are among rows that are not idle, in order; None: too many. Collective."""
-    mine = np.unique(np.concatenate([np.zeros(0, np.int64), *(own[z >= 0] for own, z in zip(codes, ledger.z))]))
+    """Codes present among rows that are not idle, in order; None: too many. Collective."""
+    mine = np.unique(
+        np.concatenate([np.zeros(0, np.int64), *(codes_here[z >= 0] for codes_here, z in zip(codes, ledger.z))])
+    )
     each = ledger.comm.collect(mine if len(mine) <= PATTERNS else None)
     n_rows = int(ledger.size.sum())
-    if any(own is None for own in each) or n_rows > MOST_ROWS:
+    if any(codes_here is None for codes_here in each) or n_rows > MOST_ROWS:
         return None
     known = np.unique(np.concatenate(each))
     fits = len(known) <= min(PATTERNS, n_rows / ALIKE) and len(known) * ledger.n_labels <= ENTRIES
@@ -109,9 +111,11 @@ def _changed(ledger: Ledger, counts: np.ndarray, known: np.ndarray, stream: np.r
 
 
 def deal(counts: np.ndarray, held: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """How many rows of each pattern every shard has in each cluster, at random given the table (P, K) and what the
-    shards hold, (S, P): the cluster of each entry of the table that is not 0, (E,) int32, pattern by pattern, and the
-    rows of it in each shard, (S, E) int64."""
+    """Deal the rows of each pattern in each cluster to the shards, at random given the table (P, K) and the shards' row
+    counts, (S, P).
+
+    Returns the cluster of each nonzero entry of the table, (E,) int32, pattern by pattern, and the entry's rows in each
+    shard, (S, E) int64."""
     pattern, label = np.nonzero(counts)
     dealt, left = np.zeros((len(held), len(label)), np.int64), counts[pattern, label]
     entries = [np.flatnonzero(label == k) for k in range(counts.shape[1])]
@@ -157,9 +161,9 @@ class Table:
     def log_clusters(self, counts: np.ndarray) -> float:
         """Log of the posterior of clusters with these rows, (P, K), but for what depends on their number alone."""
         levels = self.has.T @ counts
-        found = gammaln(self.pseudo[self.seen, None] + levels[self.seen]) - self.log_pseudo[0]
+        log_levels = gammaln(self.pseudo[self.seen, None] + levels[self.seen]) - self.log_pseudo[0]
         none = gammaln(self.total[:, None] + self.column @ levels) - self.log_pseudo[1]
-        return float(found.sum() - none.sum() + gammaln(counts.sum(axis=0) - self.discount).sum())
+        return float(log_levels.sum() - none.sum() + gammaln(counts.sum(axis=0) - self.discount).sum())
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -281,16 +285,16 @@ class Table:
         """The pattern and the cluster of a random row."""
         at = int(stream.integers(int(self.first_row[-1])))
         pattern = int(np.searchsorted(self.first_row, at, side="right"))
-        own = np.cumsum(self.counts[pattern])
-        return pattern, int(np.searchsorted(own, own[-1] - (self.first_row[pattern] - at), side="right"))
+        below = np.cumsum(self.counts[pattern])
+        return pattern, int(np.searchsorted(below, below[-1] - (self.first_row[pattern] - at), side="right"))
 
     def _another(self, pattern: int, one: int, stream: np.random.Generator) -> int:
         """Another cluster than that of a random row: any, or that of a random row of the pattern among the others."""
-        own = self.counts[pattern].copy()
-        own[one] = 0
-        if stream.integers(2) and own.any():
-            return int(np.searchsorted(np.cumsum(own), stream.integers(int(own.sum())), side="right"))
-        two = int(stream.integers(len(own) - 1))
+        rows = self.counts[pattern].copy()
+        rows[one] = 0
+        if stream.integers(2) and rows.any():
+            return int(np.searchsorted(np.cumsum(rows), stream.integers(int(rows.sum())), side="right"))
+        two = int(stream.integers(len(rows) - 1))
         return two + (two >= one)
 
     def _log_choice(self, pattern: int | slice, rows: np.ndarray) -> float:
@@ -301,7 +305,7 @@ class Table:
         return float(np.log((rows.T * alike).sum()))
 
     def _kept(self, counts: np.ndarray) -> bool:
-        """Whether all of these clusters have rows."""
+        """True if all of these clusters have rows."""
         return bool(counts.sum(axis=0).all())
 
 

@@ -63,8 +63,8 @@ def guided(ledger: Ledger) -> None:
 def _seeds(ledger: Ledger, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
     key = ledger.stream(Purpose.SEEDS)
-    found = [kernels.two_least(z, s.start, ledger.n_labels, **key) for s, z in zip(ledger.shards, ledger.z)]
-    word, row = _least(ledger, np.array(found, np.uint64).reshape(len(found), ledger.n_labels, 2, 2))
+    least = [kernels.two_least(z, s.start, ledger.n_labels, **key) for s, z in zip(ledger.shards, ledger.z)]
+    word, row = _least(ledger, np.array(least, np.uint64).reshape(len(least), ledger.n_labels, 2, 2))
     out = np.full((len(groups), 3), -1, np.int64)
     for g, (a, b) in enumerate(groups):
         if a == b and word[a, 1] == NOBODY:
@@ -120,14 +120,16 @@ def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
     stream = generator(**ledger.stream(Purpose.GUIDED, LAUNCH))
     lone = stream.random(len(groups)) < LONE
     tilt, shrink = _inclinations(ledger, groups, lone, stream)
-    found = []
-    for some in _batches(ledger, groups):
-        inside = (group >= some.start) & (group < some.stop)
-        here = np.where(inside, group - some.start, -1).astype(np.int32)
-        found.append(_launch_batch(ledger, groups[some], here, seeds[some], lone[some], tilt[some], shrink[some]))
+    batches = []
+    for batch in _batches(ledger, groups):
+        inside = (group >= batch.start) & (group < batch.stop)
+        here = np.where(inside, group - batch.start, -1).astype(np.int32)
+        batches.append(
+            _launch_batch(ledger, groups[batch], here, seeds[batch], lone[batch], tilt[batch], shrink[batch])
+        )
     odds = None
     if ledger.comm.rank == 0:
-        odds = Odds(*(np.concatenate([getattr(o, f.name) for o in found]) for f in fields(Odds)))
+        odds = Odds(*(np.concatenate([getattr(o, f.name) for o in batches]) for f in fields(Odds)))
     return ledger.broadcast(odds, groups)
 
 
@@ -180,7 +182,7 @@ def _group_sizes(ledger: Ledger, groups) -> np.ndarray:
 
 
 def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> np.ndarray:
-    """Of every group, log odds of the first scans, and how many rows the sides are shrunk by; from root."""
+    """Log odds of the first scans for each group, and the number of rows that its sides are shrunk by; from root."""
     u, out = stream.random((2, len(groups))), np.zeros((2, len(groups)))
     if ledger.comm.rank == 0:  # not everywhere: the last bit of a logarithm may differ between processors
         n_chosen = np.minimum(_group_sizes(ledger, groups), SUBSET)
@@ -191,7 +193,7 @@ def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> 
 
 
 def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
-    """Where the launch begins: a seed a side, or one seed against all the other rows."""
+    """Starting sides of a launch: a seed on each side, or one seed against all the other rows."""
     label = np.where(lone, 2 * np.arange(len(lone)), -1).astype(np.int32)[group[z]]
     at, seed = _find(ids, seeds)
     label[at] = seed

@@ -1,4 +1,4 @@
-"""What the moves of a round share: the ledger of clusters, and the sides of rows on all ranks."""
+"""State shared by the moves of a round: the ledger of clusters, and the sides of rows on all ranks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Labelled:
 
 
 class Cluster(NamedTuple):
-    """What a cluster adds to the posterior: `size` rows, and the log marginal likelihood of their cells."""
+    """Terms of a cluster in the posterior: `size` rows, and the log marginal likelihood of their cells."""
 
     size: float
     log_f: float
@@ -122,7 +122,7 @@ class Ledger:
         return self._found[work, of]
 
     def gains(self, label: int) -> Gains:
-        """Not to be changed."""
+        """Gains of merging a cluster with each other one; read-only."""
         return self.gains_of([label])[0]
 
     def judged(self, streams: Sequence[np.random.Generator], judge: Callable[..., T | None]) -> list[T | None]:
@@ -177,23 +177,23 @@ class Ledger:
     def steps(
         self, splits: np.ndarray, weigh: Callable[[Ledger, Sequence[int]], Sequence[tuple | None]]
     ) -> Iterator[tuple[int, list]]:
-        """Of steps in a row those that are not rejected at once: the number of each, and what was found of it.
+        """Yield the steps that are not rejected at once: the number of each, and its weights.
 
-        splits: which of them propose a split; they are never rejected at once. weigh(ledger, steps): up to `FOUND`
-        numbers of each step that proposes a merge of the clusters as they are, or None where it is rejected. Ranks
-        weigh some steps each, ahead, and again where one has changed the clusters. Collective.
+        splits: mask of the steps that propose a split; they are never rejected at once. weigh(ledger, steps): up to
+        `FOUND` numbers for each step that proposes a merge of the clusters as they are, or None where it is rejected.
+        Ranks weigh some steps each, ahead, and again where one has changed the clusters. Collective.
         """
         after = 0
         while after < len(splits):
             column, merges = list(self.column), after + np.flatnonzero(~splits[after:])
             cut = np.arange(self.comm.size + 1) * len(merges) // self.comm.size
-            found = np.zeros((len(merges), 1 + FOUND))
+            weights = np.zeros((len(merges), 1 + FOUND))
             mine = range(cut[self.comm.rank], cut[self.comm.rank + 1])
             for i, numbers in zip(mine, weigh(self, merges[mine.start : mine.stop].tolist())):
                 if numbers is not None:
-                    found[i, : 1 + len(numbers)] = True, *numbers
-            self.comm.share_rows(found, cut)
-            found_of = dict(zip(merges.tolist(), found.tolist()))
+                    weights[i, : 1 + len(numbers)] = True, *numbers
+            self.comm.share_rows(weights, cut)
+            found_of = dict(zip(merges.tolist(), weights.tolist()))
             while after < len(splits) and self.column == column:
                 step, after = after, after + 1
                 proposed, *numbers = found_of.get(step, [True])
@@ -255,7 +255,7 @@ class Ledger:
         return everywhere
 
     def sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
-        """As kernels.split.sides: each row's label 2 g + side, and log q of every group's sides."""
+        """Draw sides as kernels.split.sides does: each row's label 2 g + side, and log q of every group's sides."""
         offsets = self.components.categorical.offsets
         return kernels.sides(rows, z, ids, group, given, seeds, odds, offsets, **self.stream(purpose, sub))
 
@@ -265,7 +265,7 @@ class Ledger:
 
 
 def _present(ledger: Ledger) -> Statistics:
-    """Of the clusters, by label."""
+    """Statistics of the clusters, by label."""
     return ledger.statistics.take(ledger.column)
 
 
@@ -279,9 +279,9 @@ def _gains(ledger: Ledger, labels: Sequence[int]) -> dict[int, Gains]:
     whole = each if len(labels) == 1 else each.take(np.tile(np.arange(len(each)), len(labels)))
     joined = ledger.components.union(whole, each.take(np.repeat(labels, 1 if len(labels) == 1 else len(each))))
     log_f = ledger.components.log_marginal_clusters(ledger.hyper, joined)
-    found = {}
+    gains = {}
     for label, size, log_f_of in zip(labels, joined.size.reshape(-1, len(each)), log_f.reshape(-1, len(each))):
         gain = log_f_of - (alone + alone[label])
         gain[label] = -np.inf
-        found[label] = Gains(size, log_f_of, gain)
-    return found
+        gains[label] = Gains(size, log_f_of, gain)
+    return gains

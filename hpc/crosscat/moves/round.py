@@ -19,8 +19,8 @@ AT_ONCE = 2  # views that have a round in one cycle, about
 
 
 def due(every: int | None, cycle: int, view: int = 0, n_views: int = 1, often: int = OFTEN) -> bool:
-    """Whether a round of split and merge moves of a view ends a cycle. None: in every cycle at first, until `often`,
-    then in every fourth; several views take turns, and have one in every fourth cycle at least."""
+    """True if a round of split and merge moves of a view ends this cycle. None: in every cycle at first, until `often`,
+    then in every fourth; several views take turns, each at least once in four cycles."""
     if every is None:
         every = min(EVERY, -(-n_views // AT_ONCE)) if cycle <= often else EVERY
     return every > 0 and (cycle + (view if n_views > 1 else 0)) % every == 0

@@ -105,9 +105,9 @@ class Subset:
         return both_sides(*(self._statistics(counts.cells, counts.sums) for counts in (self.whole, self.one)))
 
     def _statistics(self, cells: np.ndarray, sums: np.ndarray) -> Statistics:
-        n, found = len(self.shrink), Counts.zeros(self.components, len(self.shrink))
+        n, counts = len(self.shrink), Counts.zeros(self.components, len(self.shrink))
         for wire, counted in ((np.int32, cells), (np.int64, sums)):  # those of one wire lie side by side
-            arrays = found.of_wire(wire)
+            arrays = counts.of_wire(wire)
             for array, part in zip(arrays, apart(counted.T, [array.size // n for array in arrays])):
                 array[...] = part.reshape(array.shape)
-        return Moments(self.components).statistics(found, np.zeros((0, n)))
+        return Moments(self.components).statistics(counts, np.zeros((0, n)))

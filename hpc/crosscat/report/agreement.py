@@ -36,8 +36,8 @@ APART_NATS = 100.0  # which a few rows more or less in small clusters do not exp
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """One chain in numbers. `reached`: first cycle over all rows whose log joint is at the 5 % point of those in the
-    second half after burn-in. `late`: mean log joint of that half. `climbed`: see `climb`."""
+    """One chain in numbers. `reached`: first cycle over all rows whose log joint is at the 5 % point of the second half
+    after burn-in. `late`: mean log joint of that half. `climbed`: see `climb`."""
 
     name: str
     cycles: int
@@ -68,13 +68,13 @@ def summarise_chain(chain: Chain, scalars: Sequence[Scalar] = SCALARS) -> ChainS
     t, later = chain.trace, chain.later()
     late = later["log_joint"][len(later["cycle"]) // 2 :]
     reached = int(np.argmax((t["cycle"] >= chain.growth) & (t["log_joint"] >= np.quantile(late, 0.05))))
-    found = {s.name: summary_of([later[s.name]]) for s in scalars if s.title}
+    summaries = {s.name: summary_of([later[s.name]]) for s in scalars if s.title}
     cycles, every = int(t["cycle"][-1]), chain.config.of(Sampler).split_merge
     due = (moves_due(None if every == "auto" else every, cycle + 1) for cycle in range(cycles))
     return ChainSummary(
         chain.name, cycles, chain.growth, float(np.interp(chain.growth, t["cycle"], chain.seconds)), chain.burn_in,
         int(t["cycle"][reached]), float(late.mean()), climb(later["log_joint"]), float(chain.seconds[-1]),
-        int(t["n_clusters"][-1]), {name: s for name, s in found.items() if s.n_draws},
+        int(t["n_clusters"][-1]), {name: s for name, s in summaries.items() if s.n_draws},
         float(later["heldout_lpd_averaged"][-1]), moves(chain), all(due), is_stopped(chain.folder),
     )  # fmt: skip
 
@@ -108,9 +108,9 @@ def moves_together(summaries: Sequence[ChainSummary]) -> dict[str, dict[str, int
     """Sum the moves of all chains."""
     total: dict[str, dict[str, int]] = {}
     for counts in (c.moves for c in summaries):
-        for phase, some in counts.items():
-            into = total.setdefault(phase, dict.fromkeys(some, 0))
-            for name, n in some.items():
+        for phase, counted in counts.items():
+            into = total.setdefault(phase, dict.fromkeys(counted, 0))
+            for name, n in counted.items():
                 into[name] += n
     order = ("growth", "burn-in", "kept")
     return {phase: total[phase] for phase in order if phase in total}
@@ -144,17 +144,17 @@ class Agreement:
 
     def within(self, values: np.ndarray) -> np.ndarray:
         """The finite values of chains with themselves."""
-        own = np.diag(values)
-        return own[np.isfinite(own)]
+        diagonal = np.diag(values)
+        return diagonal[np.isfinite(diagonal)]
 
     @property
     def groups(self) -> list[list[int]]:
         """Chains that found the same clustering, in groups, as connected by pairs that agree."""
-        found: list[list[int]] = []
+        groups: list[list[int]] = []
         for i in range(len(self.ari)):
-            near = [g for g in found if any(self._agree(i, j) for j in g)]
-            found = [g for g in found if g not in near] + [sorted(sum(near, [i]))]
-        return sorted(found)
+            near = [g for g in groups if any(self._agree(i, j) for j in g)]
+            groups = [g for g in groups if g not in near] + [sorted(sum(near, [i]))]
+        return sorted(groups)
 
     def _agree(self, i: int, j: int) -> bool:
         """True if two chains found the same clustering."""
@@ -194,10 +194,10 @@ def agreement(
     climbing = tuple(i for i, c in enumerate(summaries) if c.climbed)
     whole, halves = [], []
     for i in range(n_chains):
-        (own,) = np.nonzero(chain == i)
-        enough = len(own) >= FEWEST
-        whole.append(labels[nearest(own, distances)] if enough else None)
-        halves.append([labels[nearest(half, distances)] for half in np.array_split(own, 2)] if enough else None)
+        (draws,) = np.nonzero(chain == i)
+        enough = len(draws) >= FEWEST
+        whole.append(labels[nearest(draws, distances)] if enough else None)
+        halves.append([labels[nearest(half, distances)] for half in np.array_split(draws, 2)] if enough else None)
     ari, vi = np.full((2, n_chains, n_chains), np.nan)
     for i in range(n_chains):
         for j in range(i + 1):
@@ -214,9 +214,9 @@ def _farther(n_chains: int, chain: np.ndarray, distances: np.ndarray) -> np.ndar
     pairs = np.outer(n, n) - np.diag(n)  # a draw is no distance from itself
     enough = np.minimum.outer(n, n) >= FEWEST
     mean = np.divide(of.T @ distances @ of, pairs, out=np.full(pairs.shape, np.nan), where=enough)
-    own = 0.5 * np.add.outer(np.diag(mean), np.diag(mean))
+    within = 0.5 * np.add.outer(np.diag(mean), np.diag(mean))
     without = np.where(mean > 0.0, np.inf, np.where(mean == 0.0, 1.0, np.nan))
-    return np.divide(mean, own, out=without, where=own > 0.0)
+    return np.divide(mean, within, out=without, where=within > 0.0)
 
 
 def gap_of(summaries: Sequence[ChainSummary], r_hat: float) -> float:

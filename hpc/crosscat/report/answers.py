@@ -67,14 +67,14 @@ def listed(names: Sequence[str], most: int = 4) -> str:
 
 
 def _in_views(rows: Mapping[int, Agreement]) -> str:
-    """In which views the chains found the same clusters."""
+    """Name the views in which the chains found the same clusters."""
     same = [str(v) for v, a in rows.items() if a.verdict == "same"]
     if len(same) == len(rows):
         return f"In each view they found the same clusters: {_least(rows.values())}."
     others = {str(v): a for v, a in rows.items() if a.verdict != "same"}
-    some = f"in {counted(len(same), 'view')} of {len(rows)}" if same else "in none of the views for certain"
+    where = f"in {counted(len(same), 'view')} of {len(rows)}" if same else "in none of the views for certain"
     which = f"; not, or not for certain, in {listed(list(others), 12)}" if same else ""
-    return f"They found the same clusters {some}{which}: {_least(others.values())}."
+    return f"They found the same clusters {where}{which}: {_least(others.values())}."
 
 
 def _least(of: Collection[Agreement]) -> str:

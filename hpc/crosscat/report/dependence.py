@@ -31,7 +31,7 @@ class Dependence:
     n_draws: int
 
     def of(self, view: int) -> slice:
-        """Where the columns of a view are."""
+        """Places of the columns of a view."""
         return slice(self.ends[view - 1] if view else 0, self.ends[view])
 
     def view_of(self, column: int) -> int:
@@ -64,9 +64,9 @@ def dependence(partitions: np.ndarray, names: Sequence[str], views: Sequence[Seq
     share, alone = share / len(partitions), alone / len(partitions)
     place, order = {name: i for i, name in enumerate(names)}, []
     for view in views:
-        own = np.array([place[name] for name in view])
-        surest = np.argsort(-np.round(_with_others(share[np.ix_(own, own)]), 12), kind="stable")
-        order += own[surest].tolist()
+        members = np.array([place[name] for name in view])
+        surest = np.argsort(-np.round(_with_others(share[np.ix_(members, members)]), 12), kind="stable")
+        order += members[surest].tolist()
     ends = np.cumsum([len(view) for view in views])
     return Dependence([names[i] for i in order], share[np.ix_(order, order)], alone[order], ends, len(partitions))
 
@@ -126,10 +126,10 @@ def dependence_map(d: Dependence):
 def _numbers(ends: np.ndarray, inch: float) -> list[tuple[str, float]]:
     """Numbers of views, and where their middles are; neighbours share one ("5 to 9") until it has room. inch: of a
     column. Views come by size, so that what follows is no wider."""
-    found, first, low = [], 1, 0
+    numbers, first, low = [], 1, 0
     for view, high in enumerate(ends.tolist(), 1):
         words = f"{view}" if view == first else f"{first}\N{EN DASH}{view}"
         if (high - low) * inch >= MARGIN + LETTER * len(words):
-            found.append((words, (low + high) / 2.0))
+            numbers.append((words, (low + high) / 2.0))
             first, low = view + 1, high
-    return found
+    return numbers

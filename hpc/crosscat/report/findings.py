@@ -8,7 +8,7 @@ from mpibayes.hpc.posterior.findings import Findings, Grouping, GroupLevel
 
 
 def findings(p: RunSummary) -> Findings | None:
-    """None where no draw of the labels was kept."""
+    """A run's groupings; None where no draw of the labels was kept."""
     if not p.views:
         return None
     views = [_grouping(view) for view in p.views]

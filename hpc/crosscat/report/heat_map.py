@@ -45,7 +45,7 @@ def heat_map(
 
     # colours soft enough for dark text on all of them
     looks = (Normalize(-3.0, 3.0), colormaps["RdBu_r"].resampled(256)), (Normalize(0.0, 1.35), colormaps["GnBu"])
-    numeric, levels = ([c for c in columns if (c.p is None) is wanted] for wanted in (True, False))
+    numeric, levels = ([c for c in columns if (c.p is None) is is_numeric] for is_numeric in (True, False))
     shown = numeric + levels
     cells = {(j, k): _cell(c, k, *looks) for j, c in enumerate(shown) for k in range(len(sizes))}
     heads = [_head(c.name) for c in shown]
@@ -114,8 +114,8 @@ def _cell(c: ColumnProfile, k: int, means, levels) -> tuple[Any, list[str]]:
         sd = c.overall[1]
         z = (c.mean[k] - c.overall[0]) / sd if sd > 0 else 0.0
         mean = math.exp(min(c.mean[k], 600.0)) if c.log else c.mean[k]
-        own = c.sd[k] if np.isfinite(c.sd[k]) else sd  # 1.3 kg is not 0 among tons, but 1e-17 is
-        small = not c.log and abs(mean) < max(min(own, sd) / 200.0, 1e-9 * sd)
+        spread = c.sd[k] if np.isfinite(c.sd[k]) else sd  # 1.3 kg is not 0 among tons, but 1e-17 is
+        small = not c.log and abs(mean) < max(min(spread, sd) / 200.0, 1e-9 * sd)
         return colours(norm(np.clip(z, -2.0, 2.0))), ["0" if small else _brief(mean)]
     norm, colours = levels
     p = c.p[:, k]
@@ -171,9 +171,9 @@ def _keys(figure, place, looks) -> None:
     ), (
         ((0, "0"), (0.5, "50"), (1, "100 %")), "how much more frequent the level shown is than among all rows",
     )  # fmt: skip
-    wanted = [(look, *key) for look, key in zip(looks, keys) if look is not None]
-    for i, ((norm, colours), ticks, label) in enumerate(wanted):
-        y, (low, high) = 0.32 + 0.4 * (len(wanted) - 1 - i), (ticks[0][0], ticks[-1][0])
+    needed = [(look, *key) for look, key in zip(looks, keys) if look is not None]
+    for i, ((norm, colours), ticks, label) in enumerate(needed):
+        y, (low, high) = 0.32 + 0.4 * (len(needed) - 1 - i), (ticks[0][0], ticks[-1][0])
         bar = figure.add_axes((0.35 / width, y / height, 1.5 / width, 0.13 / height))
         shades = ListedColormap([colours(norm(v)) for v in np.linspace(low, high, 128)])
         key = figure.colorbar(ScalarMappable(Normalize(low, high), shades), cax=bar, orientation="horizontal")

@@ -20,9 +20,9 @@ def name_clusters(traits: Sequence[Sequence[Trait]], most: int = 2) -> list[str]
     traits allow, one that no cluster before it has."""
     taken: set[str] = set()
     names = []
-    for own in traits:
-        labels = list(dict.fromkeys(t.label for t in sorted(own, key=lambda t: t.lacking)))  # sorted is stable
-        choices = [", ".join(some) for some in combinations(labels, min(most, len(labels)))] if labels else []
+    for of_cluster in traits:
+        labels = list(dict.fromkeys(t.label for t in sorted(of_cluster, key=lambda t: t.lacking)))  # sorted is stable
+        choices = [", ".join(chosen) for chosen in combinations(labels, min(most, len(labels)))] if labels else []
         choices.append(", ".join(labels) or NAMELESS)
         name = next((choice for choice in choices if choice not in taken), choices[-1])
         taken.add(name)
@@ -54,9 +54,9 @@ def most_telling(
         return [[] for _ in clusters]
     apart = np.stack([c.apart for c in columns])[:, clusters]
     order = np.argsort(-apart, axis=0, kind="stable")[:FEW_TRAITS]
-    found: list[dict[int, Trait]] = [{} for _ in clusters]
+    traits: list[dict[int, Trait]] = [{} for _ in clusters]
     for i, column in enumerate(profiles()):
         for place, k in zip(*np.nonzero(order == i)):
             if apart[i, k] >= TELLING:
-                found[k][int(place)] = trait(column, int(clusters[k]))
-    return [[own[place] for place in sorted(own)] for own in found]
+                traits[k][int(place)] = trait(column, int(clusters[k]))
+    return [[of_cluster[place] for place in sorted(of_cluster)] for of_cluster in traits]

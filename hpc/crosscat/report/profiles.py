@@ -95,7 +95,7 @@ class Trait:
 
     @property
     def label(self) -> str:
-        """For a name that is to be short: `education = Children`, `occupation not None`, `income missing`."""
+        """Short name of the trait: `education = Children`, `occupation not None`, `income missing`."""
         if self.what == "mean":
             return f"{self.named} {self.value}"
         if self.what == "missing":
@@ -176,10 +176,10 @@ def each_profile(
         inner = np.maximum(_divergence(p, _mix(p, n)) - bias, 0.0)[shown]
         centre = (n * given.mean).sum() / max(n.sum(), 1)
         sd = np.sqrt((given.scatter + n * (given.mean - centre) ** 2).sum() / max(n.sum(), 1))
-        own = np.sqrt(given.scatter / np.maximum(n, 1))
+        spread = np.sqrt(given.scatter / np.maximum(n, 1))
         mean = np.where(n > 0, given.mean, np.nan)[shown]
         overall = np.array([centre, sd])
-        words = {"mean": mean, "sd": own[shown], "log": column.log, "unit": column.unit}
+        words = {"mean": mean, "sd": spread[shown], "log": column.log, "unit": column.unit}
         yield _column(column, size, n, shown, inner, overall, p, compared, **words)
 
 
@@ -302,7 +302,7 @@ def picture(
     telling = telling or sorted(columns, key=lambda c: -c.information)[:1]
     pairs = [(i, j) for i in range(n) for j in range(i)]
     ordered = order(telling, pairs, np.array([c.information for c in telling]), shared, MANY_COLUMNS)
-    named = Counter(t.column for own in traits[:n] for t in sorted(own, key=lambda t: t.lacking)[:NAMING])
+    named = Counter(t.column for of_cluster in traits[:n] for t in sorted(of_cluster, key=lambda t: t.lacking)[:NAMING])
     first = sorted((c for c in columns if c.name in named), key=lambda c: -named[c.name])
     picked = {c.name for c in [*first, *(c for c in ordered if c.name not in named)][:MANY_COLUMNS]}
     known = {c.name for c in ordered}

@@ -60,8 +60,8 @@ def advise(
     still = standing_still(summaries, on, several)
     stopped = [c for c in summaries if c.stopped]
     if stopped and not still:
-        done, wanted = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
-        step = f"Run the same command again: it goes on from cycle {done:,} of {wanted:,}."
+        done, planned = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
+        step = f"Run the same command again: it goes on from cycle {done:,} of {planned:,}."
         return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown, several))])
     other_views = several and len(on[0].groups) > 1
     steps, commands = _remedies(chains, summaries, verdict, settled, ess, still, other_views)
@@ -75,33 +75,35 @@ def _remedies(
     still: str, other_views: bool,
 ) -> tuple[list[str], list[Command]]:  # fmt: skip
     """Sentences and commands, the likeliest first. still: see `standing_still`; other_views: the chains have them."""
-    found: list[Command] = []
+    commands: list[Command] = []
     steps = []
     if still:
         steps.append(f"More cycles will not help: {still}.")
     elif min(c.cycles for c in summaries) < LONG or any(c.climbed for c in summaries):
-        found.append(advice.longer(chains, _times(ess)))
+        commands.append(advice.longer(chains, _times(ess)))
     else:
         steps.append(f"More cycles are not likely to help: each chain has {LONG:,} or more.")
     if verdict not in ("same", "unknown"):
         if not moves_in(summaries)[0]:
-            found.append(advice.anew(chains, "let split and merge moves run, in a new run", sampler_split_merge="auto"))
+            commands.append(
+                advice.anew(chains, "let split and merge moves run, in a new run", sampler_split_merge="auto")
+            )
         elif other_views:  # searches decide them, and cycles hardly ever mend them
-            found += _more_searches(chains)
+            commands += _more_searches(chains)
         elif not all(c.moves_in_every_cycle for c in summaries):
-            found.append(advice.anew(chains, "let moves run in every cycle, in a new run", sampler_split_merge=1))
+            commands.append(advice.anew(chains, "let moves run in every cycle, in a new run", sampler_split_merge=1))
     if steps and len(summaries) < MOST_CHAINS:
         n = min(2 * len(summaries), MOST_CHAINS)
-        found.append(advice.anew(chains, f"compare {n} chains, in a new run", run_chains=n))
-    if found:
-        words = ", or ".join(words for words, _ in found)
+        commands.append(advice.anew(chains, f"compare {n} chains, in a new run", run_chains=n))
+    if commands:
+        words = ", or ".join(words for words, _ in commands)
         aim = ", so that it settles" if verdict in ("same", "unknown") and not steps else ""
         condition = "If the details matter: " if verdict == "nearly" else ""
         sentence = f"{condition}{words}{aim}."
         steps.append(sentence[:1].upper() + sentence[1:])
     if verdict in ("same", "unknown") and steps and settled.has(SCORES):
         steps.append("The scores have settled: predictions can be used as they are.")
-    return steps, found
+    return steps, commands
 
 
 def _more_searches(chains: Sequence[Chain]) -> list[Command]:

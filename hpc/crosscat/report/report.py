@@ -200,7 +200,7 @@ def _machine_level(shown: ShownLevel) -> dict[str, Any]:
 
 def _machine_found(p: RunSummary, i: int, view: ViewSummary) -> dict[str, Any]:
     """A view of several: which columns of the table it has, too, and how sure that is."""
-    d, own = p.dependence, p.dependence.of(i)
+    d, members = p.dependence, p.dependence.of(i)
     document = _machine_view(p, view)
     document["profiles"] = document.pop("columns")
     shares = d.with_others(i).tolist()
@@ -208,7 +208,7 @@ def _machine_found(p: RunSummary, i: int, view: ViewSummary) -> dict[str, Any]:
         "view": view.number,
         "columns": [
             {"column": name, "with_others": finite(share), "alone": alone}
-            for name, share, alone in zip(d.names[own], shares, d.alone[own].tolist())
+            for name, share, alone in zip(d.names[members], shares, d.alone[members].tolist())
         ],
         "together": finite(d.together(i)),
         "distribution": view.spread or None,

@@ -66,7 +66,7 @@ def verdict(p: RunSummary) -> Verdict:
 
 
 def _of_use(p: RunSummary) -> tuple[str, str]:
-    """How sound chains that contradict each other are, and the headline that says what of them can be used."""
+    """Soundness of a result whose chains contradict each other, and the headline that names its usable part."""
     if any(c.climbed for c in p.summaries):  # to where groups may be others, whether chains agree or not
         return BAD, ""
     if group_sections.usable(p):
@@ -80,19 +80,19 @@ def _of_predictions(p: RunSummary) -> list[str]:
     """Say what can be used where groups cannot."""
     if not p.predicts or group_sections.usable(p) or not agreement.contradicted(p.summaries, p.agreements):
         return []
-    said = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
+    sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
     if p.same_views:
-        said.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns.")
-    return said
+        sentences.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns.")
+    return sentences
 
 
 def _found(p: RunSummary) -> list[str]:
     run = p.run
-    said = [] if run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
+    lines = [] if run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
     if not p.views:
-        return [*said, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
-    said += _of_predictions(p)
-    said += group_sections.sentences(p)
+        return [*lines, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
+    lines += _of_predictions(p)
+    lines += group_sections.sentences(p)
     if p.run.several:
         telling = [view for view in p.views if not view.slight]
         alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
@@ -101,35 +101,35 @@ def _found(p: RunSummary) -> list[str]:
             if telling
             else "none groups both rows and columns"
         )
-        some = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
+        how_many = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
         rest = "; the others are a single column or a single cluster" if telling and alone else ""
-        said.append(
+        lines.append(
             f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
-            f"{some}{groups}{rest}."
+            f"{how_many}{groups}{rest}."
         )
     else:
         sizes = p.views[0].representative.sizes
         n = min(LARGEST, len(sizes))
         most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
-        said.append(f"{counted(len(sizes), 'cluster')} in {counted(run.n_rows, 'row')}{': ' * bool(most)}{most}.")
+        lines.append(f"{counted(len(sizes), 'cluster')} in {counted(run.n_rows, 'row')}{': ' * bool(most)}{most}.")
     name = "n_views" if run.several else "n_clusters"
     k = p.scalars.get(name)
     if k is not None and not k.fixed and k.n_draws > 1:
         what = "views" if run.several else "clusters"
-        said.append(f"The draws have {k.low:,.0f} to {k.high:,.0f} {what} (5 to 95 %).")
+        lines.append(f"The draws have {k.low:,.0f} to {k.high:,.0f} {what} (5 to 95 %).")
     if p.heldout_averaged is not None:
-        said.append(f"Held-out rows score {p.heldout_averaged:.3f} nats a row.")
+        lines.append(f"Held-out rows score {p.heldout_averaged:.3f} nats a row.")
     elif "heldout_lpd" in p.scalars:  # averages begin after run.burn_in, which an early look has not reached
-        said.append(f"Held-out rows score {p.scalars['heldout_lpd'].mean:.3f} nats a row in each draw, on average.")
-    return said
+        lines.append(f"Held-out rows score {p.scalars['heldout_lpd'].mean:.3f} nats a row in each draw, on average.")
+    return lines
 
 
 def _chains(p: RunSummary, several: bool) -> list[str]:
     if p.agreement is None:
         return []
-    said = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
+    lines = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
     return [
-        *(said or ["One chain only: another might find something else."]),
+        *(lines or ["One chain only: another might find something else."]),
         f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
     ]
 
@@ -254,8 +254,8 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
         "that is nearest to all others. "
         "Choose one to compare its columns with all rows."
     )
-    found = "distance from all rows (Kullback-Leibler divergence, nats)"
-    details = Details(view.whole, found, here="this cluster") if view.whole else None
+    measure = "distance from all rows (Kullback-Leibler divergence, nats)"
+    details = Details(view.whole, measure, here="this cluster") if view.whole else None
     fields = OF_CLUSTERS if details else [f for f in OF_CLUSTERS if f.heading != "also"]
     rows = rows if details else [row[:-1] for row in rows]
     titles = [f"Cluster {c.number}: {c.name} ({c.rows:,} rows, {percent(c.share)})" for c in view.browsed]
@@ -290,10 +290,10 @@ def _columns(p: RunSummary) -> Section:
             of.setdefault(c.title, []).append(c)
         for name, parts in of.items():
             k = int(np.argmax(sum(c.divergence for c in parts)))
-            said = [sum(c.information for c in parts), f"cluster {k + 1}: {view.browsed[k].name}"]
+            cells = [sum(c.information for c in parts), f"cluster {k + 1}: {view.browsed[k].name}"]
             if view.spread:  # whose clusters are its histogram
-                said = [None, f"alone: {view.spread}"]
-            row = [name, kinds[name], *said]
+                cells = [None, f"alone: {view.spread}"]
+            row = [name, kinds[name], *cells]
             rows.append([*row, view.number, together.get(name, np.nan)] if p.run.several else row)
     rows.sort(key=lambda row: np.inf if row[2] is None else -row[2])
     return Section("columns", "Columns", [Browse("column", fields, rows)])

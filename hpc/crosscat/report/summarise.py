@@ -93,12 +93,12 @@ class ViewSummary:
 
     @property
     def names(self) -> list[str]:
-        """Its columns of the table, those that say most of its clusters first."""
-        said = dict.fromkeys(self.representative.of.names, 0.0)
+        """Its columns of the table, the most informative about its clusters first."""
+        information = dict.fromkeys(self.representative.of.names, 0.0)
         for c in self.profiles:
-            if c.title in said:
-                said[c.title] += c.information
-        return sorted(said, key=lambda name: -said[name])
+            if c.title in information:
+                information[c.title] += c.information
+        return sorted(information, key=lambda name: -information[name])
 
 
 @dataclass
@@ -137,7 +137,7 @@ class RunSummary:
 
     @property
     def verdict(self) -> str:
-        """On all partitions: none is worse (`agreement.worst`)."""
+        """Verdict on all partitions, the worst of each (`agreement.worst`)."""
         return agreement.worst(self.agreements) if self.agreements else "unknown"
 
     @property
@@ -180,13 +180,15 @@ def summarise(run: Posterior) -> RunSummary:
     _warn(posterior)
     if not kept:
         return posterior
-    found = representatives(run, kept)
-    posterior.representatives = found
-    of_columns, of_rows = _agreements(summaries, scalars["log_joint"].r_hat, found)
-    posterior.views = [ViewSummary(number, view, of) for number, (view, of) in enumerate(zip(found.views, of_rows), 1)]
-    if found.compared is not None:
+    reference = representatives(run, kept)
+    posterior.representatives = reference
+    of_columns, of_rows = _agreements(summaries, scalars["log_joint"].r_hat, reference)
+    posterior.views = [
+        ViewSummary(number, view, of) for number, (view, of) in enumerate(zip(reference.views, of_rows), 1)
+    ]
+    if reference.compared is not None:
         names = [c.name for c in run.data.stored]
-        d = dependence(found.compared.labels, names, [view.of.names for view in found.views])
+        d = dependence(reference.compared.labels, names, [view.of.names for view in reference.views])
         posterior.dependence, posterior.of_columns = d, of_columns
         for i, view in enumerate(posterior.views):
             view.together = d.together(i) if len(view.representative.of.names) > 1 else float(d.alone[d.of(i)][0])
@@ -224,10 +226,10 @@ def contradicted(run: Posterior) -> bool:
         return True
     if len(summaries) == 1 or not kept:
         return False
-    found = representatives(run, kept)
-    of_columns, of_rows = _agreements(summaries, r_hat, found)
+    reference = representatives(run, kept)
+    of_columns, of_rows = _agreements(summaries, r_hat, reference)
     if of_columns is not None:
-        of_rows = [of_columns, *(of for view, of in zip(found.views, of_rows) if not view.slight)]
+        of_rows = [of_columns, *(of for view, of in zip(reference.views, of_rows) if not view.slight)]
     return agreement.contradicted(summaries, of_rows)
 
 
@@ -305,8 +307,8 @@ def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
         statistics = run.statistics_of([(view.representative.of, view.representative.labels) for view in views])
     for view, overlap, of in zip(views, overlaps, statistics):
         _characterise(view, view.representative.of, view.representative, overlap / len(used), of, sample)
-    found = levels_of_views(run, [(v.representative.of, len(v.representative.sizes)) for v in views], kept)
-    for view, levels in zip(views, found):
+    levels_of = levels_of_views(run, [(v.representative.of, len(v.representative.sizes)) for v in views], kept)
+    for view, levels in zip(views, levels_of):
         if levels is not None:
             r = view.representative
             view.levels = groups.shown_levels(levels, r.of, r.hyper, view.shared)

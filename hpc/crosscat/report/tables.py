@@ -74,26 +74,28 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
         lines.append(("block", f"{name}, a full covariance of {len(of)} columns: {', '.join(map(cut, of))}"))
     used = {c.name for c in data.stored}
     lacking = [a for a in Absence.stored(run.table.source) if {a.column, a.where} <= used]
-    said = list(notes(lacking))
-    if said:
-        more = f"; and so under {counted(len(said) - 1, 'other condition')}" if len(said) > 1 else ""
-        lines.append(("missing", f"{said[0]}{more}. The model has a distribution there too, as of cells nobody saw"))
+    conditions = list(notes(lacking))
+    if conditions:
+        more = f"; and so under {counted(len(conditions) - 1, 'other condition')}" if len(conditions) > 1 else ""
+        lines.append(
+            ("missing", f"{conditions[0]}{more}. The model has a distribution there too, as of cells nobody saw")
+        )
     return [*lines, *_about_chains(p)]
 
 
 def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
     """Length and phases of the chains, in words."""
     summaries, several = p.summaries, len(p.summaries) > 1
-    wanted = span([c.config.run.cycles for c in p.run.chains])
-    cycles = f"{span([c.cycles for c in summaries])} of {wanted}" + (f", {len(summaries)} chains" if several else "")
+    planned = span([c.config.run.cycles for c in p.run.chains])
+    cycles = f"{span([c.cycles for c in summaries])} of {planned}" + (f", {len(summaries)} chains" if several else "")
     lines = [("cycles", f"{cycles}, {states(p.run.chains)}"), *not_started(p.run.chains)]
     burn_in = f"{span([c.burn_in for c in summaries], 'cycle')} left out"
     grown = [c for c in summaries if c.growth]
     if grown:
-        some = f" ({len(grown)} of the chains)" if len(grown) < len(summaries) else ""
+        of_chains = f" ({len(grown)} of the chains)" if len(grown) < len(summaries) else ""
         start = span([int(c.trace["active_rows"][0]) for c in p.run.chains if c.growth], "active row")
         until = f"{span([c.growth for c in grown])} ({took(max(c.growth_s for c in grown))})"
-        lines.append(("growth", f"{start} at first, all {p.run.n_rows:,} from cycle {until} on{some}"))
+        lines.append(("growth", f"{start} at first, all {p.run.n_rows:,} from cycle {until} on{of_chains}"))
         if any(c.burn_in == c.growth for c in grown):
             burn_in += ", no fewer than the growth takes"
     lines.append(("burn-in", f"{burn_in}; {counted(p.n_kept, 'draw')} of the labels kept after it"))
@@ -151,11 +153,11 @@ def scalar_lines(p: RunSummary) -> Any:
         remarks["entropy"] = "nats, of all views together"
     table = scalar_table(p.run.scalars, p.scalars, remarks)
     if p.heldout_averaged is not None:
-        own = [c.config.burn_in for c in p.run.chains]
+        configured = [c.config.burn_in for c in p.run.chains]
         since = (
             ""
-            if own == [c.burn_in for c in p.run.chains]
-            else f", over the draws after the run's burn-in of {own[0]:,}"
+            if configured == [c.burn_in for c in p.run.chains]
+            else f", over the draws after the run's burn-in of {configured[0]:,}"
         )
         table.add_row(
             "held-out, averaged",
@@ -230,8 +232,8 @@ def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
 
 def span_of(values: Sequence[float], digits: int) -> str:
     """0.912, or 0.912 to 0.987; - where there is none."""
-    found = sorted(f"{x:.{digits}f}" for x in values if np.isfinite(x))
-    return " to ".join(dict.fromkeys((found[0], found[-1]))) if found else "-"
+    texts = sorted(f"{x:.{digits}f}" for x in values if np.isfinite(x))
+    return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else "-"
 
 
 def column_move_lines(p: RunSummary) -> Any:

@@ -35,26 +35,28 @@ def likeness(p: np.ndarray, n: np.ndarray, everywhere: np.ndarray) -> np.ndarray
 
 
 def choose(names: Sequence[str], alike: np.ndarray, divergence: np.ndarray, shared: Shared, most: int) -> list[int]:
-    """At most so many of C columns, in order: numbers. alike (C, P): their coefficients for P pairs of clusters;
-    divergence (C,): what orders those that take little away, by its share that is new."""
+    """Choose at most `most` of C columns, as numbers in order. alike (C, P): their coefficients for P pairs of
+    clusters; divergence (C,): orders columns that add little, times the share that is new."""
     chosen: list[int] = []
-    own, new = np.ones((2, len(names)))  # shares of entropy within clusters, and of what is said, that none has taken
+    untaken, new = np.ones(
+        (2, len(names))
+    )  # shares of entropy within clusters, and of what is said, that none has taken
     logs = np.log(alike)
     left = np.ones(alike.shape[1])
     while len(chosen) < min(most, len(names)):
         rest = np.array([i for i in range(len(names)) if i not in chosen])
-        taken = left.sum() - (left * np.exp(own[rest, None] * logs[rest])).sum(axis=1)
-        no_twin = own[rest] > 1.0 - SAME_STORY
+        taken = left.sum() - (left * np.exp(untaken[rest, None] * logs[rest])).sum(axis=1)
+        no_twin = untaken[rest] > 1.0 - SAME_STORY
         if not no_twin.any():
             break
         more = len(left) > 0 and taken[no_twin].max() > ENOUGH * len(left)
         value = np.where(no_twin, taken if more else new[rest] * divergence[rest], -1.0)
         best = int(rest[np.argmax(value)])
-        left = left * np.exp(own[best] * logs[best])
+        left = left * np.exp(untaken[best] * logs[best])
         chosen.append(best)
         for i in rest[rest != best]:
-            within, said = shared(names[i], names[best])
-            own[i], new[i] = min(own[i], 1.0 - within), min(new[i], 1.0 - said)
+            within, shared_part = shared(names[i], names[best])
+            untaken[i], new[i] = min(untaken[i], 1.0 - within), min(new[i], 1.0 - shared_part)
     return chosen
 
 
@@ -92,10 +94,10 @@ def shared_of(codes: Mapping[str, np.ndarray], z: np.ndarray) -> Shared:
         if a not in compact or b not in compact or over_all[a] <= 1e-9:
             return 0.0, 0.0
         both, chance, in_all = together(a, b)
-        said = _share(in_all - (both - chance), over_all[a] - within[a])
+        repeated = _share(in_all - (both - chance), over_all[a] - within[a])
         if within[a] <= 1e-9:
-            return float(in_all >= over_all[a] - 1e-9), said
-        return _share(both - chance, within[a] - chance), said
+            return float(in_all >= over_all[a] - 1e-9), repeated
+        return _share(both - chance, within[a] - chance), repeated
 
     return shared
 
@@ -105,7 +107,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _joint(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """One code for both."""
+    """Combine two codes into one."""
     both = a * (b.max(initial=0) + 1) + b
     return both if both.max(initial=0) < 1 << 20 else np.unique(both, return_inverse=True)[1].astype(np.int64)
 

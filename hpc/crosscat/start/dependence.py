@@ -1,7 +1,7 @@
-"""The views that a search starts from: columns in groups, by how much they tell of each other.
+"""Initial views of a search: columns in groups, by how much they depend on each other.
 
-Rows that are clustered by columns which have nothing to do with each other have clusters that say little, and columns
-follow the few that say something. In groups whose columns belong together, clusters mean something from the start.
+Clusters of rows by unrelated columns are hardly informative, and other columns follow the few that are. In groups of
+related columns, clusters are informative from the start.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def branches(tree: np.ndarray) -> list[frozenset[int]]:
 
 
 def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
-    """Of each pair of columns, (C, C) symmetric: mutual information over the lesser of the two entropies, in 0..1, of
-    rows where neither cell is missing."""
+    """Dependence of each pair of columns, (C, C) symmetric: mutual information over the lesser of the two entropies, in
+    0..1, from rows where neither cell is missing."""
     every = -(-len(rows) // max(WORK // len(columns) ** 2, LEAST))
     rows = rows.take(slice(None, None, every))
     codes = np.column_stack([_coarse(c, getattr(rows, c.block)[:, c.index]) for c in columns])
@@ -68,12 +68,12 @@ def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
     ends = np.concatenate([[0], np.cumsum(n_levels + 1)])
     cells = np.where(codes < 0, n_levels, codes).astype(np.uint8)  # missing cells come last
     cells = Rows(cells, np.empty((len(rows), 0), np.uint16), np.empty((len(rows), 0)), np.empty((len(rows), 0)))
-    found = [_told(kernels.accumulate(cells, z, n, ends)[1], ends) for z, n in zip(codes.T.copy(), n_levels)]
-    return np.maximum(found, np.transpose(found))
+    shared = [_information(kernels.accumulate(cells, z, n, ends)[1], ends) for z, n in zip(codes.T.copy(), n_levels)]
+    return np.maximum(shared, np.transpose(shared))
 
 
-def _told(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """What one column tells of each, (C,), by counts (levels of all columns, levels of the one)."""
+def _information(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Information of one column about each, (C,), from counts (levels of all columns, levels of the one)."""
     counts = counts.astype(float)
     counts[ends[1:] - 1] = 0.0
     both = np.add.reduceat(xlogy(counts, counts).sum(axis=1), ends[:-1])

@@ -83,12 +83,12 @@ class Better(Move):
         return self._accepted({0: (a, of_a.drawn), 1: (b, of_b.drawn)}) if better else None
 
     def _two(self) -> tuple[tuple[int, int], list[np.ndarray], list[Rowwise]]:
-        """Two views: their numbers, units and partitions."""
+        """Draw two views: their numbers, units and partitions."""
         pair, _ = self._pair(self.stream.random())
         return pair, [np.flatnonzero(self.where == v) for v in pair], of_views([self.views[v] for v in pair])
 
     def _exchange(self):
-        """Two views are dealt to sides anew."""
+        """Deal the units of two views to sides afresh."""
         (i, j), (a, b), present = self._two()
         own = np.sort(np.concatenate([a, b]))
         f, g = (int(np.searchsorted(own, self.stream.choice(units))) for units in (a, b))
@@ -112,15 +112,16 @@ class Better(Move):
         return self._accepted({2: (own, whole.drawn)}) if self._better(joined, [whole], [of_a, of_b]) else None
 
     def _better(self, where: np.ndarray, after: Sequence[Evidence], before: Sequence[Evidence]) -> bool:
-        """Whether the units are better off there. Partitions that are there have been refined by cycles: fresh ones of
-        both sides tell as well, if the gain is not small beside what they miss."""
+        """True if the units score higher in the new places. Partitions that existed before have been refined by
+        cycles; so the scores of fresh partitions on both sides also count, if their gain is not small beside their
+        shortfall."""
         gain = self._log_law(where) - self._log_law(self.where)
         best = gain + sum(of.log for of in after) - sum(of.log for of in before)
         fresh = gain + sum(of.fresh for of in after) - sum(of.fresh for of in before)
         return best > 0 or fresh > MARGIN * sum(of.log - of.fresh for of in before)
 
     def _evidence(self, units: np.ndarray, role: int, present: Sequence[Rowwise]) -> Evidence:
-        """Of the cells of some units, whose rows may go by partitions that are there."""
+        """Evidence of the cells of these units, whose rows may follow partitions that exist."""
         known, cycle = self.chain.evidence, self.chain.cycles
         best = known.get(tuple(units), Evidence())
         if best.cycle == cycle:
@@ -140,7 +141,7 @@ class Better(Move):
         return best
 
     def _log_law(self, where: np.ndarray) -> float:
-        """Of the units' views."""
+        """Log prior of the units' views."""
         return float(log_eppf(np.unique(where, return_counts=True)[1], *self.chain.process))
 
 
@@ -205,7 +206,7 @@ class Searching(Mixture):
         return self._cells(names, [self.held([column.name for column in self.columns], [rows])])(0)
 
     def names(self, units: np.ndarray) -> tuple[str, ...]:
-        """Of the columns of some units, in the order of the table."""
+        """Names of the columns in these units, in the order of the table."""
         names = {name for u in units.tolist() for name in self.units[u]}
         return tuple(column.name for column in self.columns if column.name in names)
 

@@ -1,4 +1,5 @@
-"""How a chain starts: what `sampler.strategy`, `sampler.init` and [anneal] mean, and from which cycle draws count.
+"""Start of a chain: the meaning of `sampler.strategy`, `sampler.init` and [anneal], and the cycle from which draws
+count.
 
 `auto` starts from one cluster, which split and merge moves take apart; of several chains the others are overdispersed.
 `anneal` starts from a few rows, and others are added as `anneal.schedule` says. `sequential+gibbs` seats all rows one
@@ -42,7 +43,7 @@ def start_rows(config: Config, n_rows: int) -> int:
 
 
 def annealing(config: Config, n_rows: int) -> Annealing | None:
-    """How the subsample grows; None where all rows are there from the start."""
+    """Growth of the subsample; None where all rows are active from the start."""
     if not growing_schedule(config.of(Sampler), config.of(Anneal)):
         return None
     a = config.of(Anneal)
@@ -56,7 +57,7 @@ def growth_cycles(config: Config, n_rows: int) -> int | None:
 
 
 def growth_cost(config: Config, n_rows: int) -> float:
-    """What growing costs, in cycles over all rows; that of a plan by the clock is not known here, and 0."""
+    """Cost of growing, in cycles over all rows; 0 for a plan by the clock, whose cost is not known here."""
     settings = annealing(config, n_rows)
     if settings is None or settings.schedule == "seconds":
         return 0.0
@@ -76,7 +77,7 @@ def initial(config: Config) -> str:
 
 
 def views_at_first(config: Config) -> int:
-    """Views that columns are dealt to at first: at random, or before a search by how much they tell of each other."""
+    """Views that columns are dealt to at first: at random, or before a search by how much they depend on each other."""
     given = config.of(Sampler).init_views
     if not config.of(Model).has_views:
         return 1
@@ -169,7 +170,7 @@ def check_length(config: Config, n_rows: int) -> None:
 
 
 def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
-    """How a chain starts; `config` with "auto" decided."""
+    """Describe the start of a chain; `config` has "auto" resolved."""
     how = initial_of_chain(config, number)
     if how == "random":
         clusters = f"in {counted(config.of(Sampler).init_clusters, 'random cluster')}"
@@ -216,7 +217,7 @@ def growth_in_words(config: Config, n_rows: int) -> str:
 
 
 def counting_in_words(config: Config) -> str:
-    """From which cycle draws count."""
+    """Describe the cycle from which draws count."""
     if config.burn_in >= config.run.cycles:
         return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
     later = ", once all rows are in" if config.of(Anneal).schedule == "seconds" else ""

@@ -24,9 +24,10 @@ MEASURED = 4  # cycles whose cost says what the next one takes, where the clock 
 
 @dataclass(frozen=True)
 class Annealing:
-    """How the subsample grows. `schedule`: "linear", "geometric", "seconds", or knots ((passes, fraction), ...).
+    """Growth of the subsample. `schedule`: "linear", "geometric", "seconds", or knots ((passes, fraction), ...).
 
-    passes: assignments a row that the growth may cost. start_rows: rows of the first subsample. seconds: for "seconds".
+    passes: assignments per row that the growth may cost. start_rows: rows of the first subsample. seconds: for
+    "seconds".
     """
 
     schedule: str | tuple[tuple[float, float], ...] = "linear"
@@ -121,7 +122,7 @@ class Growth:
 
 
 def _toward(target: np.ndarray, have: np.ndarray, size: np.ndarray, n_grow: int) -> np.ndarray:
-    """How many rows each stratum gains so that it comes as near to its target as it can; they sum to n_grow."""
+    """Number of rows that each stratum gains to come as near to its target as possible; they sum to n_grow."""
     grow = np.minimum(np.maximum(target - have, 0), size - have)
     surplus = int(grow.sum()) - n_grow
     for h in np.argsort(-grow, kind="stable"):  # strata that an anchor keeps above their target leave less for others

@@ -1,8 +1,8 @@
-"""Changes of views that are tried for a few cycles: how a search for views ends (docs/math.md 2.11).
+"""Trials of changes of views, each for a few cycles, at the end of a search for views (docs/math.md 2.11).
 
-Clusters that are there tell of their view's own columns, and of no others. So hardly any column looks better off in
-another view before rows have followed it there. The changes that look best, or least bad, are tried: rows go through
-some cycles with the views as they would be, and as they are, and what is better off after these stays.
+Present clusters explain the columns of their own view, and no others. So hardly any column looks better in another view
+before rows have followed it there. The changes that look best, or least bad, are tried: the chain runs some cycles with
+the changed views, and some with the present ones, and the better views stay.
 """
 
 from __future__ import annotations
@@ -24,29 +24,28 @@ from mpibayes.hpc.crosscat.view import View
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.search import Searching
 
-ROUNDS = 3  # at most
-CYCLES, LONGER = 5, 8  # of a trial, and then of one that is close
-TRIALS, FEW = 5, 2  # of a round, at most, and of those that are close
-TWICE = 2  # and of one change: it may be better off later
-PAIRS = 3  # of views that are looked at for a merge
-CUTS, MOST_CUTS = 32, 3  # branches of columns that are looked at for a view of their own, and that are tried
-TARGETS = 2  # views that a unit may go to, if fewer than LOOSE nats a row are told of it where it is; others have one
-# In nats a row:
-TELLING = 1.5e-3  # that a change has to be worth
-PATIENCE = 0.02  # by which a change may look worse
-OF_VIEWS = 0.1  # the same of whole views, whose rows have farther to go
-CLOSE = 0.01  # and may be worse off after a trial, to have more time
+ROUNDS = 3  # most rounds
+CYCLES, LONGER = 5, 8  # cycles of a trial, and more cycles of one that is close
+TRIALS, FEW = 5, 2  # most trials of a round, and most of those that are close
+TWICE = 2  # most trials of one change, which may succeed later
+PAIRS = 3  # pairs of views considered for a merge
+CUTS, MOST_CUTS = 32, 3  # branches of columns considered for a view of their own, and those that are tried
+TARGETS = 2  # views that a unit may go to, if its own view explains it by less than LOOSE nats per row; else one
+# In nats per row:
+TELLING = 1.5e-3  # least gain of a change
+PATIENCE = 0.02  # most loss that a change may show before its trial
+OF_VIEWS = 0.1  # the same for whole views, whose rows have farther to go
+CLOSE = 0.01  # most loss after a trial that earns more cycles
 LOOSE = 0.05
-DOUBT = 5e-3  # by which a unit comes later of which hardly anything is told, here or there
-HOPE = 0.1  # share of what is told of a unit where it is, for the cycles that a trial has
+DOUBT = 5e-3  # penalty for a unit that neither view explains
+HOPE = 0.1  # share of a unit's evidence in its own view that the cycles of a trial may add
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """Units go to another view. moved: these; old: numbers of their view and of the other, which may be a new one; new:
-    units of the other, and of theirs if it has any left, each with a partition of the rows; gain: by how much all of
-    them look better off, in nats; hope: what cycles may add to that; patience: by how much they may look worse, in nats
-    a row."""
+    """A move of units to another view. moved: these units; old: numbers of their view and of the other, which may be a
+    new one; new: units of the other view, and of theirs if any are left, each with a partition of the rows; gain: of
+    log evidence, in nats; hope: what cycles may add to it; patience: most loss to try the change, in nats per row."""
 
     moved: np.ndarray
     old: tuple[int, int]
@@ -74,8 +73,8 @@ class Present:
 
 
 class Trials:
-    """Rounds of trials of a chain on one rank and one shard. tried: how often each change was, by its name; told: see
-    `_told`."""
+    """Rounds of trials of a chain on one rank and one shard. tried: number of trials of each change, by its name; told:
+    see `_told`."""
 
     def __init__(self, chain: Searching, stream: np.random.Generator):
         self.chain, self.stream = chain, stream
@@ -95,8 +94,8 @@ class Trials:
         self.chain.settings = settings
 
     def _round(self) -> bool:
-        """Whether views have changed. Changes are tried from where all views are now; these go on as well. Where none
-        is better off, those that are not far worse have more time."""
+        """Try changes from the present views, while the chain itself continues; return True if the views changed. If no
+        change is better, those that are not far worse get more time."""
         trials = {change: self.chain.beside(change.new) for change in self._chosen()}
         self.tried.update(change.name for change in trials)
         for cycles in (CYCLES, LONGER):
@@ -133,14 +132,13 @@ class Trials:
         chain.put(chain.beside(new).views)
 
     def _chosen(self) -> list[Change]:
-        """What is tried in a round."""
+        """Changes to try in a round."""
         found = {change.name: change for change in self._changes() if self.tried[change.name] < TWICE}
         fair = [change for change in found.values() if change.looks > -change.patience * self.chain.n_rows]
         return sorted(fair, key=lambda change: -change.looks)[:TRIALS]
 
     def _worth(self, trials: Mapping[Change, Searching]) -> dict[Change, float]:
-        """By how much units are better off now, in nats a row: by rows of the probe, where these tell, else by the
-        evidence."""
+        """Gain of each trial, in nats per row: on the rows of the probe where they decide, else in log evidence."""
         chain, old = self.chain, {v for change in trials for v in change.old if v < len(self.chain.views)}
         before = {v: self._evidence(chain.views[v]) for v in sorted(old)}
         worth = {}
@@ -151,8 +149,8 @@ class Trials:
         return worth
 
     def _predicts(self, other: Searching, home: Sequence[int]) -> float:
-        """By how much the views of another chain predict the probe better than those which they replace, in nats a row;
-        0 without a probe, or where the difference may be chance."""
+        """Gain of another chain's views over those they replace in predicting the probe, in nats per row; 0 without a
+        probe, or where the difference may be chance."""
         rows = self.chain.probe
         if rows is None:
             return 0.0
@@ -160,7 +158,7 @@ class Trials:
         return probe.gain(rows.log_density(other, other.views), before)
 
     def _law(self, change: Change) -> float:
-        """By how much more probable a change makes what columns are in which views."""
+        """Log prior ratio of a change of the views' columns."""
         sizes = np.bincount(self.chain.view_of_unit)
         after = [*np.delete(sizes, [v for v in change.old if v < len(sizes)]), *(len(units) for units, _ in change.new)]
         return float(log_eppf(np.array(after), *self.chain.process) - log_eppf(sizes, *self.chain.process))
@@ -180,7 +178,7 @@ class Trials:
             yield replace(change, gain=change.gain + self._law(change))
 
     def _singles(self, now: Present) -> Iterator[Change]:
-        """A unit goes to the views that suit it best."""
+        """Moves of a unit to the views that suit it best."""
         chain, n = self.chain, self.chain.n_rows
         nothing = Rowwise([np.zeros(n, np.int32)], 1, now.partitions[0].process)
         *score, alone = scores(chain.comm, chain.views, chain.units, [*now.partitions, nothing]).T
@@ -199,8 +197,8 @@ class Trials:
                 )
 
     def _told(self, unit: int, view: int, now: Present) -> float:
-        """Log evidence of a unit given the other units of its own view, or all of another; as it was when this was
-        asked first. The rows of its own view have followed it so far."""
+        """Log evidence of a unit given the other units of its own view, or all units of another view, as of the first
+        call. The rows of its own view have followed it so far."""
         own, partition = now.units[view], now.partitions[view]
         key = unit, tuple(own[own != unit].tolist())
         if not key[1]:
@@ -213,7 +211,7 @@ class Trials:
         return self.told[key]
 
     def _merges(self, now: Present) -> Iterator[Change]:
-        """Two views become one: those whose partitions have most in common."""
+        """Merges of two views: those whose partitions are the most similar."""
         some = self.stream.permutation(self.chain.n_rows)[: alike.ROWS]
         log_p = alike.log_probabilities([partition.z[0][some] for partition in now.partitions])
         pairs = sorted(zip(*np.triu_indices(len(now.units), 1)), key=lambda pair: -log_p[pair])

@@ -1,8 +1,8 @@
 """The views that a chain starts with: columns dealt at random, or what a search finds on a sample of the rows.
 
 Once rows have settled, hardly any column moves alone (docs/math.md 2.10). So a chain starts from many small groups of
-columns that tell of each other (dependence.py), and views split and merge by evidence (search.py): on a sample of many
-rows, since every cycle is cheaper there.
+columns that depend on each other (dependence.py), and views split and merge by evidence (search.py): if there are many
+rows, on a sample of them, where every cycle is cheaper.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Pilot:
-    """What a pilot found; process: concentration and discount of the views."""
+    """Result of a pilot; process: concentration and discount of the views."""
 
     views: Sequence[Found]
     process: tuple[float, float]

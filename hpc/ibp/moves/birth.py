@@ -55,9 +55,9 @@ def _death(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
 
 
 def odds(ledger: Ledger, rest: Columns, move: int) -> list[np.ndarray]:
-    """Of each shard here, the log odds with which each row is dealt a feature beside those of `rest`, (n,) float64.
+    """Log odds with which each row is dealt a feature besides those of `rest`, for each shard here, (n,) float64.
 
-    A row's own scores see the bits of `rest` alone, so they may be asked for with the feature or without it.
+    A row's own scores see only the bits of `rest`, so they are the same with the feature or without it.
     """
     left = launch.residuals(ledger, rest, launch.keyed_rows(ledger, move))
     loadings = logit = None

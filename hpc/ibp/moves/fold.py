@@ -68,15 +68,15 @@ def candidates(helpers: np.ndarray, feature: np.ndarray, sizes: np.ndarray) -> n
     s = len(helpers)
     fine = bits(s + 1) @ np.vstack([helpers, feature])
     scale = max(float(feature @ feature), 1e-300)
-    found: dict[tuple[int, ...], float] = {}
+    distortions: dict[tuple[int, ...], float] = {}
     for e in product((-1.0, 0.0, 1.0), repeat=s):
         coarse = bits(s) @ (helpers + np.outer(e, feature))
         distance = np.round(((fine[:, None] - coarse[None]) ** 2).sum(axis=2) / scale, DIGITS)
         to = distance.argmin(axis=1)
         to[0] = 0
         distortion = round(float((sizes * distance[np.arange(len(to)), to]).sum() / sizes.sum()), DIGITS)
-        found.setdefault(tuple(to.tolist()), distortion)
-    best = sorted(found, key=found.get)[:MAPS]  # stable: of equal ones those that came first
+        distortions.setdefault(tuple(to.tolist()), distortion)
+    best = sorted(distortions, key=distortions.get)[:MAPS]  # stable: of equal ones those that came first
     return np.array(best, np.int64)
 
 
@@ -198,8 +198,8 @@ def _unfold(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
         tally = ledger.tally_patterns(ledger.patterns(slots_of_fold), 2 ** (s + 1), fine.without(slots).slots)
         if ledger.root:
             maps, log_w, log_of_fold = evaluate(ledger, fine, int(fine.place(slots[-1:])[0]), at, tally)
-            found = (maps == reordered(to, order)).all(axis=1)
-            if found.any() and np.isfinite(log_w[found][0]):
+            same = (maps == reordered(to, order)).all(axis=1)
+            if same.any() and np.isfinite(log_w[same][0]):
                 log_ratio = -log_of_fold
     if ledger.decide("unfolds", log_ratio, stream):
         ledger.become(fine)

@@ -1,4 +1,4 @@
-"""Where births and splits come from: a few rows on root, and one or two features fitted to what is left of them.
+"""Launches of births and splits: a few rows on root, and one or two features fitted to their residuals.
 
 A launch is a function of keyed words and of the features that both sides of a move have in common, so that the reverse
 of a move finds the same one (docs/math.md 7.7).
@@ -25,8 +25,8 @@ MOST_LOGIT = 15.0  # no row is surer than this of what it is dealt
 
 @dataclass
 class Scored:
-    """How rows are dealt a proposal. On every rank: the score of row n for vector j is x_n . vectors[j] less
-    offsets[j, k] for each feature of `slots` that it has; biases (J,) are added to these."""
+    """Scores by which rows are dealt a proposal. On every rank: the score of row n for vector j is x_n . vectors[j]
+    less offsets[j, k] for each feature of `slots` that it has; biases (J,) are added to these."""
 
     slots: np.ndarray
     vectors: np.ndarray  # (J, D)
@@ -35,8 +35,8 @@ class Scored:
 
     def scores(self, shard, rows: np.ndarray) -> np.ndarray:
         """float64 (R, J), of some rows of a shard."""
-        found = kernels.scores(shard.rows.z, shard.rows.x, rows, self.vectors, self.slots, self.offsets)
-        return found + self.biases
+        scores = kernels.scores(shard.rows.z, shard.rows.x, rows, self.vectors, self.slots, self.offsets)
+        return scores + self.biases
 
 
 def spread(
@@ -55,7 +55,7 @@ def spread(
 
 
 def keyed_rows(ledger: Ledger, move: int) -> list[np.ndarray]:
-    """Of each shard here, numbers within the shard of the rows that shape a launch: about ROWS, in table order."""
+    """Rows that shape a launch, about ROWS in all, as numbers within each shard here, in table order."""
     n = ledger.n_rows
     drawn = np.arange(n)
     if n > ROWS:
@@ -65,18 +65,18 @@ def keyed_rows(ledger: Ledger, move: int) -> list[np.ndarray]:
 
 
 def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
-    """The same among the rows that `owns` says, bool (n,) of each shard, `size` in all."""
-    found = [np.flatnonzero(own) for own in owns]
+    """Rows that shape a launch among those of the masks `owns`, bool (n,) of each shard, with `size` owners in all."""
+    owners = [np.flatnonzero(has) for has in owns]
     if size <= OWNERS:
-        return found
+        return owners
     return [
         rows[ledger.uniforms(shard, Purpose.SHAPING, move, rows) < OWNERS / size]
-        for shard, rows in zip(ledger.shards, found)
+        for shard, rows in zip(ledger.shards, owners)
     ]
 
 
 def residuals(ledger: Ledger, rest: Columns, rows: list[np.ndarray]) -> np.ndarray | None:
-    """What the features of `rest` leave of these rows, float64 (M, D) in units of the noise, on root."""
+    """Residuals of these rows after the features of `rest`, float64 (M, D) in units of the noise, on root."""
     d, k = ledger.n_columns, len(rest)
     lengths = [sum(n) for n in ledger.comm.collect([len(r) for r in rows])]
     mine = np.zeros((sum(len(r) for r in rows), d + k), np.float32)

@@ -1,8 +1,8 @@
-"""What the moves of a round share: sums over the features that there are, and the rows' bits on all ranks.
+"""State shared by the moves of a round: sums over the present features, and the rows' bits on all ranks.
 
-Features are kept in the order of their prints (kernels/ibp/moves.pyx), which are functions of who owns them. So what is
-computed for a state has the same bits whichever way the state was reached, as both ways of a move ask for
-(docs/math.md 7.5).
+Features are kept in the order of their prints (kernels/ibp/moves.pyx), which are functions of their owners. So any
+quantity computed for a state has the same bits whichever way the state was reached, as both directions of a move
+require (docs/math.md 7.5).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class Columns:
         return len(self.slots)
 
     def place(self, slots: Sequence[int]) -> np.ndarray:
-        """Where these are, (J,) int64."""
-        found = {slot: i for i, slot in enumerate(self.slots.tolist())}
-        return np.array([found[int(slot)] for slot in slots], np.int64)
+        """Places of these slots, (J,) int64."""
+        places = {slot: i for i, slot in enumerate(self.slots.tolist())}
+        return np.array([places[int(slot)] for slot in slots], np.int64)
 
     def take(self, at: np.ndarray) -> Columns:
         return Columns(self.slots[at], self.prints[at], self.together[np.ix_(at, at)], self.cells[at])
@@ -113,8 +113,8 @@ class Ledger:
         integers, cells = np.zeros((j, k + j + 1), np.int64), []
         for shard in self.shards:
             z, x = shard.rows.z, shard.rows.x
-            found, sums = kernels.tally(z, x, slots, every)
-            integers[:, :-1] += found
+            counts, sums = kernels.tally(z, x, slots, every)
+            integers[:, :-1] += counts
             integers[:, -1] += kernels.prints(z, slots, int(self.starts[shard.index]))
             cells.append(sums)
         self.comm.sum_everywhere(integers)
@@ -166,7 +166,7 @@ class Ledger:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def patterns(self, slots: Sequence[int]) -> list[np.ndarray]:
-        """Of each shard here, uint8 (n,): bit j of a row says whether it has slots[j]."""
+        """Bit patterns of the rows of each shard here, uint8 (n,): bit j is set if the row has slots[j]."""
         return [kernels.patterns(shard.rows.z, np.asarray(slots, np.int64)) for shard in self.shards]
 
     def write(self, slots: Sequence[int], patterns: Sequence[np.ndarray]) -> None:
@@ -183,7 +183,7 @@ class Ledger:
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     def decide(self, kind: str, log_ratio: float, stream: np.random.Generator) -> bool:
-        """Whether root's ratio is accepted; the same on every rank."""
+        """Accept or reject by root's ratio; the same on every rank."""
         answer = np.array([self.root and bool(np.log(stream.random()) < log_ratio)], np.int64)
         self.comm.broadcast(answer)
         self.tried[kind] += 1

@@ -16,7 +16,7 @@ OFTEN, EVERY = 100, 4  # moves matter most while the features take shape; later 
 
 
 def due(every: int | None, cycle: int) -> bool:
-    """Whether a round of moves ends a cycle. None: in every cycle at first, then in every fourth; 0: never."""
+    """True if a round of moves ends this cycle. None: in every cycle at first, then in every fourth; 0: never."""
     if every is None:
         every = 1 if cycle <= OFTEN else EVERY
     return every > 0 and cycle % every == 0

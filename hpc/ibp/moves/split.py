@@ -38,14 +38,14 @@ def _split(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
     size = int(before.owned[before.place(slot)[0]])
     log_ps = odds(ledger, rest, move, owns, size)
     dealt = []
-    for shard, own, log_p in zip(ledger.shards, owns, log_ps):
-        pattern, rows = np.zeros(len(own), np.uint8), np.flatnonzero(own)
+    for shard, has, log_p in zip(ledger.shards, owns, log_ps):
+        pattern, rows = np.zeros(len(has), np.uint8), np.flatnonzero(has)
         u = ledger.uniforms(shard, Purpose.DEALT_FEATURES, move, rows)
         p = np.exp(log_p)
         pattern[rows] = 1 + (u >= p[:, 0]).astype(np.uint8) + (u >= p[:, 0] + p[:, 1])
         dealt.append(pattern)
     pair = ledger.free_slots(2)
-    ledger.write(slot, [np.zeros(len(own), np.uint8) for own in owns])
+    ledger.write(slot, [np.zeros(len(has), np.uint8) for has in owns])
     ledger.write(pair, dealt)
     after = ledger.with_fresh(rest, pair)
     log_ratio = log_ratio_of_split(ledger, before, after, pair, log_ps, dealt, owns)
@@ -53,7 +53,7 @@ def _split(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
         ledger.become(after)
     else:
         ledger.clear(pair)
-        ledger.write(slot, [own.astype(np.uint8) for own in owns])
+        ledger.write(slot, [has.astype(np.uint8) for has in owns])
 
 
 def _merge(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
@@ -69,8 +69,8 @@ def _merge(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
     dealt = ledger.patterns(pair)
     owns = [pattern > 0 for pattern in dealt]
     slot = ledger.free_slots(1)
-    ledger.write(pair, [np.zeros(len(own), np.uint8) for own in owns])
-    ledger.write(slot, [own.astype(np.uint8) for own in owns])
+    ledger.write(pair, [np.zeros(len(has), np.uint8) for has in owns])
+    ledger.write(slot, [has.astype(np.uint8) for has in owns])
     before = ledger.with_fresh(rest, slot)
     log_ps = odds(ledger, rest, move, owns, int(before.owned[before.place(slot)[0]]))
     log_ratio = -log_ratio_of_split(ledger, before, after, pair, log_ps, dealt, owns)
@@ -82,27 +82,27 @@ def _merge(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
 
 
 def odds(ledger: Ledger, rest: Columns, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
-    """Of each shard here, the log probabilities with which each owner of the feature that is split is dealt 10, 01 and
-    11, (owners, 3) float64."""
+    """Log probabilities with which each owner of the split feature is dealt 10, 01 and 11, for each shard here,
+    (owners, 3) float64."""
     left = launch.residuals(ledger, rest, launch.keyed_owners(ledger, move, owns, size))
     loadings = log_weights = None
     if ledger.root:
         stream = launch.generator(**ledger.key(Purpose.SHAPING, move + launch.APART))
         loadings, log_weights = launch.two_features(left, ledger.prior_variance, stream)
     scored = launch.spread(ledger, rest, loadings, log_weights, 3)
-    found = []
-    for shard, own in zip(ledger.shards, owns):
-        score = scored.scores(shard, np.flatnonzero(own))
+    log_odds = []
+    for shard, has in zip(ledger.shards, owns):
+        score = scored.scores(shard, np.flatnonzero(has))
         score = np.maximum(score - score.max(axis=1, keepdims=True), -launch.MOST_LOGIT)
-        found.append(score - np.log(np.exp(score).sum(axis=1, keepdims=True)))
-    return found
+        log_odds.append(score - np.log(np.exp(score).sum(axis=1, keepdims=True)))
+    return log_odds
 
 
 def log_ratio_of_split(ledger, before, after, pair, log_ps, dealt, owns) -> float:
     """Log of the split's ratio, on root; `before` has the feature, `after` the two of slots `pair`."""
     parts = []
-    for log_p, pattern, own in zip(log_ps, dealt, owns):
-        side = pattern[own].astype(np.int64) - 1
+    for log_p, pattern, has in zip(log_ps, dealt, owns):
+        side = pattern[has].astype(np.int64) - 1
         swapped = np.array([1, 0, 2])[side]
         row = np.arange(len(side))
         parts.append(np.array([log_p[row, side].sum(), log_p[row, swapped].sum()]))

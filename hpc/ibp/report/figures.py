@@ -77,7 +77,7 @@ def profiles(features: Sequence[FeatureLine], names: Sequence[str], scale: np.nd
 
 @styled
 def rebuilt(rows: np.ndarray, fitted: np.ndarray, titles: Sequence[str], image: tuple[int, int]):
-    """Some rows (n, D) as pictures, and below what their features make of them."""
+    """Rows (n, D) as pictures, and below them their reconstruction from their features."""
     n = len(rows)
     low, high = np.nanquantile(rows, (0.01, 0.99))
     figure = plot(1.35 * max(n, 3) + 0.6, 3.6)

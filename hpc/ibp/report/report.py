@@ -34,18 +34,18 @@ def _pictures(p: RunSummary) -> dict[str, Picture]:
     """File names and PNG bytes."""
     from mpibayes.hpc.ibp.report import figures
 
-    run, found = p.run, {"trace.png": figures.trace(p.run.chains)}
+    run, pictures = p.run, {"trace.png": figures.trace(p.run.chains)}
     if not (p.features and run.likelihood):
-        return found
+        return pictures
     image = run.chains[0].config.of(ReportKeys).image
     if image is None:
         names = [c.name for c in run.cells.columns]
-        found["features.png"] = figures.profiles(p.features, names, np.array([c.scale for c in run.cells.columns]))
-        return found
-    found["features.png"] = figures.pictures(p.features, image)
+        pictures["features.png"] = figures.profiles(p.features, names, np.array([c.scale for c in run.cells.columns]))
+        return pictures
+    pictures["features.png"] = figures.pictures(p.features, image)
     rows, fitted, titles = _examples(p)
-    found["rows.png"] = figures.rebuilt(rows, fitted, titles, image)
-    return found
+    pictures["rows.png"] = figures.rebuilt(rows, fitted, titles, image)
+    return pictures
 
 
 def _examples(p: RunSummary) -> tuple[np.ndarray, np.ndarray, list[str]]:

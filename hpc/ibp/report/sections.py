@@ -46,7 +46,7 @@ OF_FEATURES = (
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the chains agree, and what to do next."""
+    """Verdict: the result, whether the chains agree, and what to do next."""
     several, joint = len(p.chains) > 1, p.scalars.get("log_joint")
     r_hat = joint.r_hat if joint is not None else np.nan
     if contradicted(len(p.chains), r_hat):
@@ -65,19 +65,19 @@ def verdict(p: RunSummary) -> Verdict:
 
 
 def contradicted(n_chains: int, r_hat: float) -> bool:
-    """Whether chains contradict each other, by R-hat of the log joint."""
+    """True if chains contradict each other, by R-hat of the log joint."""
     return n_chains > 1 and r_hat > APART
 
 
 def _found(p: RunSummary) -> list[str]:
-    said = [] if p.run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
-    said.append(
+    sentences = [] if p.run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
+    sentences.append(
         f"Features of {counted(p.run.n_rows, 'row')} of {counted(len(p.run.cells), 'column')}: {tables.verdict(p)}."
     )
     for name, (label, words) in tables.AVERAGES.items():
         if name in p.averaged:
-            said.append(f"{label}: {p.averaged[name]:.3f} ({words}).")
-    return [sentence(s.removesuffix(".")) for s in said]
+            sentences.append(f"{label}: {p.averaged[name]:.3f} ({words}).")
+    return [sentence(s.removesuffix(".")) for s in sentences]
 
 
 def _title(p: RunSummary, f: FeatureLine) -> str:
@@ -105,7 +105,7 @@ def top(p: RunSummary) -> list[Any]:
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """Sections of the page below the verdict, in order."""
     made = (
         [Section("features", "Features", [*_features(p), *pictured(pictures, PICTURES, "features.png")])]
         if p.features

@@ -46,7 +46,8 @@ class Combination:
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """One chain after burn-in, but for cycles and seconds, which are all of it. averaged: of AVERAGED what there is."""
+    """Summary of one chain after burn-in; cycles and seconds are of the whole chain. averaged: the available ones of
+    AVERAGED."""
 
     name: str
     cycles: int
@@ -97,13 +98,13 @@ def summarise(run: Posterior) -> RunSummary:
     burn_in = max(c.config.burn_in for c in run.chains)  # as the run judged itself
     settled = judge([c.trace for c in run.chains], SCALARS, run.n_rows, cycle, min(burn_in, cycle // 2))
     kept = run.kept()
-    found = RunSummary(run, chains, scalars, counts, common, settled, len(kept), averaged)
+    summary = RunSummary(run, chains, scalars, counts, common, settled, len(kept), averaged)
     if run.noise == "column" and run.likelihood:
-        found.of_columns = np.concatenate([t["column_noise_sd"] for t in later]).mean(axis=0)
+        summary.of_columns = np.concatenate([t["column_noise_sd"] for t in later]).mean(axis=0)
     if kept:
-        _features(found, kept)
-    _warn(found)
-    return found
+        _features(summary, kept)
+    _warn(summary)
+    return summary
 
 
 def _shares(draws: Sequence[np.ndarray]) -> dict[int, float]:
@@ -114,11 +115,11 @@ def _shares(draws: Sequence[np.ndarray]) -> dict[int, float]:
 
 def _chain(chain: Chain) -> ChainSummary:
     later = chain.later()
-    own = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.label}
+    summaries = {s.name: summary_of([later[s.name]]) for s in SCALARS if s.label}
     averaged = {name: later[name][np.isfinite(later[name])] for name in AVERAGED}
     return ChainSummary(
         chain.name, int(chain.trace["cycle"][-1]), chain.burn_in, float(chain.seconds[-1]),
-        {name: s for name, s in own.items() if s.n_draws},
+        {name: s for name, s in summaries.items() if s.n_draws},
         {name: float(x[-1]) for name, x in averaged.items() if len(x)},
     )  # fmt: skip
 
@@ -127,11 +128,11 @@ def _features(p: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
     run = p.run
     p.representative = representative(run, kept)
     draw = p.representative.draw
-    k, found = len(draw), np.zeros(len(draw))
+    k, matched = len(draw), np.zeros(len(draw))
     alike, used = np.zeros(k), evenly(kept, COMPARED)
     for _, other in run.states(used):
         m = match(draw, other)
-        found += m.place >= 0
+        matched += m.place >= 0
         alike += np.where(m.place >= 0, m.alike, 0.0)
     loadings, errors = np.zeros((k, len(run.cells))), np.zeros((k, len(run.cells)))
     if run.likelihood:
@@ -140,8 +141,8 @@ def _features(p: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
         errors = np.sqrt(np.diag(law.spread))[:, None] * law.noise_sd * run.cells.scale
     p.features = [
         FeatureLine(
-            i + 1, int(draw.owned[i]), draw.owned[i] / run.n_rows, found[i] / len(used),
-            float(alike[i] / found[i]) if found[i] else np.nan, loadings[i], errors[i],
+            i + 1, int(draw.owned[i]), draw.owned[i] / run.n_rows, matched[i] / len(used),
+            float(alike[i] / matched[i]) if matched[i] else np.nan, loadings[i], errors[i],
         )
         for i in range(k)
     ]  # fmt: skip

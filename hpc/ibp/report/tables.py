@@ -38,7 +38,7 @@ AVERAGES = {
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     shown = [head(p.run.chains, about(p)), "", scalar_lines(p), "", counts(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
@@ -70,9 +70,9 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
         words = f"{missing:,} cells, {percent(missing / cells)}, drawn anew in every cycle given the others"
         lines.append(("missing", words))
     several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
-    wanted = span([c.config.run.cycles for c in run.chains])
+    planned = span([c.config.run.cycles for c in run.chains])
     lines += [
-        ("cycles", f"{span([c.cycles for c in p.chains])} of {wanted}{several}, {states(run.chains)}"),
+        ("cycles", f"{span([c.cycles for c in p.chains])} of {planned}{several}, {states(run.chains)}"),
         *not_started(run.chains),
         ("time", f"{took(sum(c.seconds for c in p.chains))}{' of all chains' if several else ''} in cycles"),
     ]
@@ -87,7 +87,7 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
 
 
 def verdict(p: RunSummary) -> str:
-    """How many features there are, apart from those that come and go."""
+    """Number of features, in words, apart from those that come and go."""
     mode, share = most_likely(p.common)
     if p.common_rows == 1:
         return f"{mode} in {percent(share)} of the draws"
@@ -161,13 +161,13 @@ def _features(p: RunSummary) -> list[Any]:
     title = Text(words, style="bold")
     rest = f"{counted(len(r.draw), 'feature')}; the other draws differ from it in {number(r.loss)} features a row"
     title.append(rest, style="not bold")
-    table, told = plain_table("feature", "rows", "share", "in draws", "same rows", ""), 0 if _as_pictures(p) else TOLD
+    table, shown = plain_table("feature", "rows", "share", "in draws", "same rows", ""), 0 if _as_pictures(p) else TOLD
     for line in p.features[:SHOWN_FEATURES]:
-        most = np.argsort(-np.abs(line.loadings / p.run.cells.scale), kind="stable")[:told] if names else ()
-        said = ", ".join(f"{visible(names[d])} {line.loadings[d]:+.3g}" for d in most)
+        most = np.argsort(-np.abs(line.loadings / p.run.cells.scale), kind="stable")[:shown] if names else ()
+        loadings = ", ".join(f"{visible(names[d])} {line.loadings[d]:+.3g}" for d in most)
         table.add_row(
             str(line.number), f"{line.rows:,}", percent(line.share), percent(line.stability),
-            percent(line.alike) if np.isfinite(line.alike) else "-", Text(said),
+            percent(line.alike) if np.isfinite(line.alike) else "-", Text(loadings),
         )  # fmt: skip
     left = len(p.features) - SHOWN_FEATURES
     more = [f"and {counted(left, 'feature')} of fewer rows"] if left > 0 else []
@@ -198,7 +198,7 @@ def together(p: RunSummary) -> list[Any]:
 
 
 def _as_pictures(p: RunSummary) -> bool:
-    """Whether the columns are pixels, whose names say little."""
+    """True if the columns are pixels, whose names say little."""
     return p.run.chains[0].config.of(Report).image is not None
 
 

@@ -29,9 +29,9 @@ def pursue(x: np.ndarray, loadings: np.ndarray, weights: np.ndarray, noise: np.n
         whole = seen.all(axis=1)
         gain = part[whole] @ scaled.T + odds - 0.5 * np.diag(gram)
         of[whole] = _block(gain, lambda at, k: gram[k], MOST_FLIPS * len(scaled))
-        some = seen[~whole].astype(np.float64)
-        gain = np.nan_to_num(part[~whole]) @ scaled.T + odds - 0.5 * some @ (scaled**2).T
-        of[~whole] = _block(gain, lambda at, k, some=some: some[at] * scaled[k] @ scaled.T, MOST_FLIPS * len(scaled))
+        cells = seen[~whole].astype(np.float64)
+        gain = np.nan_to_num(part[~whole]) @ scaled.T + odds - 0.5 * cells @ (scaled**2).T
+        of[~whole] = _block(gain, lambda at, k, cells=cells: cells[at] * scaled[k] @ scaled.T, MOST_FLIPS * len(scaled))
     return has
 
 

@@ -31,22 +31,22 @@ def search(cells: np.ndarray, settings: Settings, chain: int) -> Found:
     """Features of these rows, float64 (n, D), NaN for a missing cell."""
     n, d = cells.shape
     seed = int(generator(settings.seed, Purpose.SEARCH, chain=chain).integers(1 << 63))
-    own = replace(settings, seed=seed, shards=min(SHARDS, n), opening="one", moves=1, sweeps_per_cycle=1)
-    found = Buffet(serial(), lambda start, stop: cells[start:stop], n, d, own)
+    quick = replace(settings, seed=seed, shards=min(SHARDS, n), opening="one", moves=1, sweeps_per_cycle=1)
+    buffet = Buffet(serial(), lambda start, stop: cells[start:stop], n, d, quick)
     best, since = -np.inf, 0
-    while since < QUIET + PER_FEATURE * len(found.slots) and found.cycles < MOST_CYCLES:
-        found.cycle()
-        steps.leave_out(found)
+    while since < QUIET + PER_FEATURE * len(buffet.slots) and buffet.cycles < MOST_CYCLES:
+        buffet.cycle()
+        steps.leave_out(buffet)
         if since >= SETTLED:
-            steps.refit(found)
-        now = found.log_joint()
+            steps.refit(buffet)
+        now = buffet.log_joint()
         best, since = (now, 0) if now > best + GAIN else (best, since + 1)
     for attempt in range(1, TRIES + 1):
-        rare = found.slots[found.totals.owned < RARE * n]
+        rare = buffet.slots[buffet.totals.owned < RARE * n]
         for slot in rare.tolist():
-            if slot in found.slots:
-                steps.leave_out(found, slot, attempt, SUPPORT)
-    return result(found)
+            if slot in buffet.slots:
+                steps.leave_out(buffet, slot, attempt, SUPPORT)
+    return result(buffet)
 
 
 def result(found: Buffet) -> Found:

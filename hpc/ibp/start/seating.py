@@ -51,8 +51,9 @@ def seat(cells: np.ndarray, hyper: Hyper, seed: int, chain: int) -> tuple[np.nda
 
 
 class Seated:
-    """What the rows so far say of the loadings, in units of the noise: mean (K, D), and spread (P, K, K), the
-    covariance in each of the P groups of columns that are missing in the same rows; group (D,) has theirs.
+    """Posterior of the loadings given the rows so far, in units of the noise: mean (K, D), and spread (P, K, K), the
+    covariance in each of the P groups of columns that are missing in the same rows; group (D,): the group of each
+    column.
 
     x (n, D): the rows that will come, NaN for a missing cell. ratio: variance of a loading.
     """

@@ -39,10 +39,10 @@ class Found:
 
 
 def leave_out(chain: Buffet, slot: int | None = None, attempt: int = 0, support: float = 0.0) -> bool:
-    """One feature is left out; whether that was better, and so was kept.
+    """Leave out one feature; return True if that was better, and so was kept.
 
-    slot: which one; None: one that is drawn. attempt: which of this cycle, for its draws. support: what the log
-    posterior may lose by it.
+    slot: of the feature; None: a random one. attempt: number within this cycle, for its draws. support: largest loss of
+    log posterior that counts as better.
     """
     if len(chain.slots) == 0 or not chain.n_columns:
         return False
@@ -59,7 +59,7 @@ def leave_out(chain: Buffet, slot: int | None = None, attempt: int = 0, support:
 
 
 def refit(chain: Buffet) -> bool:
-    """Two or three features are fitted anew to what the others leave; whether that was better, and so was kept.
+    """Fit two or three features afresh to the residuals of the others; return True if that was better, and so was kept.
 
     This takes mixtures of features apart, {A + B / 3, B - A / 3}, which no recoding of the rows' patterns does.
     """
@@ -107,16 +107,16 @@ def fitted(rows: np.ndarray, n: int, prior_variance: float, stream: np.random.Ge
     Expectation and maximization on some rows from several beginnings, then on all rows from the best one; patterns are
     drawn in the end.
     """
-    some = rows[stream.permutation(len(rows))[:FEW_ROWS]]
+    sample = rows[stream.permutation(len(rows))[:FEW_ROWS]]
     tried = []
     for _ in range(BEGINNINGS):
-        left, loadings = some, []
+        left, loadings = sample, []
         for _ in range(n):
             a, logit = launch.one_feature(left, prior_variance, stream)
             score = np.clip(logit + left @ a[0] - 0.5 * (a[0] @ a[0]), -launch.MOST_LOGIT, launch.MOST_LOGIT)
             left = left - a / (1.0 + np.exp(-score[:, None]))
             loadings.append(a[0])
-        tried.append(_fit(some, np.array(loadings), np.zeros(2**n), prior_variance)[:3])
+        tried.append(_fit(sample, np.array(loadings), np.zeros(2**n), prior_variance)[:3])
     _, loadings, log_weights = max(tried, key=lambda fit: fit[0])
     p = _fit(rows, loadings, log_weights, prior_variance)[3]
     return (np.cumsum(p, axis=1) < stream.random((len(rows), 1))).sum(axis=1).clip(max=2**n - 1).astype(np.uint8)
@@ -143,8 +143,8 @@ def _fit(rows: np.ndarray, loadings: np.ndarray, log_weights: np.ndarray, prior_
 
 
 def kept_if_better(chain: Buffet, change: Callable[[], None], attempt: int, support: float) -> bool:
-    """Whether the log posterior, after the change and some sweeps, is not lower than before by more than `support`; the
-    chain is as it was if it is."""
+    """Apply the change and some sweeps; return True unless the log posterior is lower than before by more than
+    `support`, and restore the chain otherwise."""
     before, slots = chain.log_joint(), chain.slots
     z = [shard.rows.z.copy() for shard in chain.shards]
     change()

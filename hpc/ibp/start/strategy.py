@@ -1,4 +1,4 @@
-"""How a chain of the Indian buffet process starts (docs/math.md 7.9).
+"""Start of a chain of the Indian buffet process (docs/math.md 7.9).
 
 `none`: no row has a feature. `random`: features drawn from the prior. `subsample`, the default: features are searched
 for on a few rows, and then all rows draw which of them they have. `sequential`: the same from features of a few rows
@@ -41,7 +41,7 @@ def start(chain: Buffet, strategy: str = "subsample", rows: int = ROWS) -> None:
 
 
 def _found(chain: Buffet, strategy: str, cells: np.ndarray | None) -> Found | None:
-    """What a look at some rows gives, on root."""
+    """Features found on some rows, on root."""
     if cells is None:
         return None
     if strategy == "subsample":

@@ -12,7 +12,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {kind.name: kind for kind in (Logisti
 
 
 def likelihood_of(comm: Communicator, rows) -> Likelihood:
-    """That of root's first shard, on every rank, as a rank may hold no rows. Collective.
+    """Likelihood of root's first shard, on every rank, as a rank may hold no rows. Collective.
 
     rows: (shard index, kernels' Rows) of this rank's shards.
     """

@@ -1,4 +1,4 @@
-"""What logistic and softmax regression share: the response is one of several classes."""
+"""Common part of logistic and softmax regression: the response is one of several classes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OfClasses(Likelihood):
         return []
 
     def probabilities(self, eta: np.ndarray) -> np.ndarray:
-        """Of each class, (..., C), where eta is (..., K)."""
+        """Probabilities of the classes, (..., C), from eta (..., K)."""
         raise NotImplementedError
 
     def draw(self, eta: np.ndarray, u: np.ndarray) -> np.ndarray:

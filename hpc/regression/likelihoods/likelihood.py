@@ -1,4 +1,4 @@
-"""What a regression asks of a likelihood: how the response of a row depends on its K linear predictors.
+"""Interface of a regression's likelihood: the law of a row's response given its K linear predictors.
 
 Functions are elementwise over rows: eta (n, K) float64, y (n,) float64 and `bounds` (n, B) float64 as the kernels keep
 them. The bounds: docs/math.md 4.2.
@@ -48,7 +48,7 @@ class Likelihood:
 
     @classmethod
     def response_problems(cls, column: Column) -> list[str]:
-        """What keeps a column from being the response."""
+        """Reasons why a column cannot be the response; empty if it can."""
         raise NotImplementedError
 
     @staticmethod
@@ -122,7 +122,7 @@ class Likelihood:
     # --- words and sizes ----------------------------------------------------------------------------------------------
 
     def in_words(self, classes: Sequence[str]) -> str:
-        """What is modelled, for a report; classes: levels of the response."""
+        """Describe the model for a report; classes: levels of the response."""
         raise NotImplementedError
 
     @property

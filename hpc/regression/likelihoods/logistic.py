@@ -12,7 +12,7 @@ from mpibayes.kernels import firefly as kernels
 
 
 class Logistic(OfClasses):
-    """Of two classes; y = 1 is the second one."""
+    """Logistic regression on two classes; y = 1 is the second one."""
 
     name = title = "logistic"
     code = kernels.LOGISTIC

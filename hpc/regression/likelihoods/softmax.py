@@ -13,7 +13,7 @@ LISTED = 6  # classes in a line
 
 
 class Softmax(OfClasses):
-    """Of two classes or more, each with its own coefficients."""
+    """Softmax regression on two classes or more, each with its own coefficients."""
 
     name = title = "softmax"
     code = kernels.SOFTMAX
@@ -33,7 +33,7 @@ class Softmax(OfClasses):
         return _one_hot(y, self.n_classes) - softmax(eta)
 
     def curvature(self, eta: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-        """Those of pairs of different classes."""
+        """Second derivatives for pairs of different classes."""
         p = softmax(eta)
         return [-p[:, k] * p[:, j] for k, j in _pairs(self.n_classes)]
 

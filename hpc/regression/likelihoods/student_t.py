@@ -18,7 +18,7 @@ ROUNDS = 60
 
 
 class StudentT(Likelihood):
-    """Of a number. Its predictive distribution is an equal mixture of t distributions, one a draw."""
+    """Robust regression on a number. Its predictive distribution is an equal mixture of t distributions, one a draw."""
 
     name, title = "student-t", "Student t"
     code = kernels.STUDENT
@@ -100,9 +100,9 @@ class StudentT(Likelihood):
 
         nu, scale = self.nu, self.scale
         centre = eta[..., 0]
-        own = scale * float(stdtrit(nu, p))
-        low, high = centre.min(axis=1) + own, centre.max(axis=1) + own
-        q = centre.mean(axis=1) + own
+        offset = scale * float(stdtrit(nu, p))
+        low, high = centre.min(axis=1) + offset, centre.max(axis=1) + offset
+        q = centre.mean(axis=1) + offset
         open_rows = np.arange(len(q))
         for _ in range(ROUNDS):
             u = (q[open_rows, None] - centre[open_rows]) / scale

@@ -1,4 +1,4 @@
-"""What is fixed before a chain starts: scales that data choose, and the mode under them."""
+"""Quantities fixed before a chain starts: scales chosen from data, and the mode under them."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def choose(comm: Communicator, settings: Settings, problem: Problem, heldout: li
 
     heldout: (number, x, y) of this rank's blocks of held-out rows; as many blocks as shards. names: of the predictors.
     """
-    m, words, found = problem.likelihood, [], None
+    m, words, mode = problem.likelihood, [], None
     blocks = [(i, m.rows(x, y)) for i, x, y in heldout]
     rows, n, prior = problem.rows, problem.n_shards, problem.prior
     if m.has_scale and isinstance(settings.scale, str):
         if settings.scale == "auto":
-            scale, found = joint_t_scale(comm, rows, n, prior, likelihood=m)
+            scale, mode = joint_t_scale(comm, rows, n, prior, likelihood=m)
             words.append(f"scale of the t distribution: {scale:.4g}, the most probable one")
         else:
             chosen = choose_scale("t", comm, rows, n, blocks, n, prior, likelihood=m)
-            scale, found = chosen.value, chosen.fitted
+            scale, mode = chosen.value, chosen.fitted
             words.append(f"scale of the t distribution: {_in_words(chosen)}")
         problem.rescaled(prior, scale)
     if settings.prior_scale == "heldout":
         chosen = choose_scale("prior", comm, problem.rows, n, blocks, n, prior, likelihood=problem.likelihood)
-        found = chosen.fitted
+        mode = chosen.fitted
         problem.rescaled(prior.rescaled(chosen.value), problem.likelihood.scale)
         words.append(f"scale of the prior: {_in_words(chosen)}")
-    found = found or fit(comm, problem.rows, n, problem.prior, likelihood=problem.likelihood, names=names)
-    return Choice(found, words)
+    mode = mode or fit(comm, problem.rows, n, problem.prior, likelihood=problem.likelihood, names=names)
+    return Choice(mode, words)
 
 
 def _in_words(chosen: Chosen) -> str:

@@ -1,4 +1,4 @@
-"""Which predictors are linear combinations of others, from their pooled matrix of products."""
+"""Predictors that are linear combinations of others, found from their pooled matrix of products."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def combinations(gram: np.ndarray, names: Sequence[str] | None = None) -> list[s
     quick = cholesky(rest)
     if quick is not None and (np.diagonal(quick) ** 2 > TOLERANCE).all():
         return []
-    own = np.diagonal(rest).copy()
+    diagonal = np.diagonal(rest).copy()
     factor = np.zeros((d, d))
     taken: list[int] = []
     lines = []
     for j in range(d):
         pivot = rest[j, j]
-        if not pivot > TOLERANCE * own[j] or own[j] == 0.0:
+        if not pivot > TOLERANCE * diagonal[j] or diagonal[j] == 0.0:
             lines.append(_line(j, taken, factor, size, names))
             continue
         factor[:, j] = rest[:, j] / np.sqrt(pivot)

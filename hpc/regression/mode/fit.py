@@ -99,7 +99,7 @@ class Objective:
         return float(total[p]), total[:p]
 
     def log_likelihood(self) -> float:
-        """At theta, on every rank."""
+        """Log likelihood at theta, on every rank."""
         parts = [self.likelihood.log_density(eta, r.y).sum() for r, eta in zip(self.rows, self.eta)]
         return float(shard_sum_everywhere(self.comm, parts, (), self.n_shards))
 
@@ -226,7 +226,7 @@ def _solve(matrix: np.ndarray, gradient: np.ndarray, solved: np.ndarray) -> None
 
 
 def _start(objective: Objective, names) -> np.ndarray:
-    """Where Newton's method starts, (P,): of a large table the mode of every n-th row."""
+    """Starting point of Newton's method, (P,): for a large table the mode of every n-th row."""
     comm, likelihood, prior = objective.comm, objective.likelihood, objective.prior
     n_rows = sum(comm.collect(sum(len(r.y) for r in objective.rows)))
     stride = n_rows // max(FEW_ROWS, 20 * likelihood.n_parameters)
@@ -245,7 +245,7 @@ def every(rows: Rows, stride: int, likelihood: Likelihood) -> Rows:
 
 
 def _least_squares(objective: Objective, names) -> np.ndarray:
-    """Where a t regression starts: ridge regression with residuals of variance scale^2."""
+    """Starting point of a t regression: ridge regression with residuals of variance scale^2."""
     comm, d, p = objective.comm, objective.likelihood.n_predictors, objective.likelihood.n_parameters
     parts = [
         np.concatenate([r.gram(np.ones(len(r.y))).ravel(), r.combine(np.array(r.y)[:, None]).ravel()])
@@ -297,11 +297,11 @@ def _refuse_singular(objective: Objective, names) -> None:
     """Raises DataError with the predictors that are linear combinations of others, or NumericalError."""
     d = objective.likelihood.n_predictors
     gram = shard_sum(objective.comm, [r.gram(np.ones(len(r.y))) for r in objective.rows], (d, d), objective.n_shards)
-    found = objective.comm.share(combinations(gram, names) if objective.comm.rank == 0 else None)
-    if found:
+    combined = objective.comm.share(combinations(gram, names) if objective.comm.rank == 0 else None)
+    if combined:
         raise DataError(
             "collinear predictors: with a flat prior their coefficients have no proper posterior",
-            [*found, 'leave these predictors out, or set prior = "gaussian"'],
+            [*combined, 'leave these predictors out, or set prior = "gaussian"'],
         )
     raise NumericalError(
         "the posterior mode was not found: the curvature there is singular",

@@ -1,4 +1,4 @@
-"""What the training rows say about a design: what has no estimate, and what the prior alone decides.
+"""Identifiability of a design on the training rows: coefficients without an estimate, or decided by the prior alone.
 
 With a flat prior each of these is an error; with a proper prior the posterior is proper whatever the rows are, and all
 but an absent class of the response are warnings.
@@ -40,15 +40,16 @@ def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat
         advice = ["a gaussian prior allows all but an absent response"] if flat and doubts else []
         raise DataError("the training rows do not determine the regression", [*_few(problems), *advice])
     lines = [f"{doubt}; the prior decides about it" for doubt in _few(doubts)]
-    if found := unmet(design, survey):
-        more = f", and so with {counted(len(found) - 1, 'more level')}" if len(found) > 1 else ""
+    if unmet_levels := unmet(design, survey):
+        more = f", and so with {counted(len(unmet_levels) - 1, 'more level')}" if len(unmet_levels) > 1 else ""
         slow = 'the prior alone ends such a coefficient, and Firefly moves it slowly: consider firefly.bounds = "none"'
-        lines.append(f"{found[0]}{more}: {slow}")
+        lines.append(f"{unmet_levels[0]}{more}: {slow}")
     return lines
 
 
 def _survey(design: Design, rows: Sequence) -> dict:
-    """Of this rank's rows: how many, extremes and counts of 1 of each predictor, counts of classes, extremes of y."""
+    """Survey of this rank's rows: how many, extremes and counts of 1 of each predictor, counts of classes, extremes of
+    y."""
     d = design.n_predictors
     filled = [r for r in rows if len(r.y)]
     nothing = np.full(d, np.inf)
@@ -93,9 +94,9 @@ def unmet(design: Design, survey: dict) -> list[str]:
             rows, together = survey["ones"][term.first + i], survey["together"][:, term.first + i]
             absent = [level for level, n in zip(design.classes, together) if not n]
             if rows >= MANY and absent:
-                some = ", ".join(repr(level) for level in absent[:SHOWN])
+                classes = ", ".join(repr(level) for level in absent[:SHOWN])
                 level = term.column.levels[1 + i]
-                lines.append(f"none of {rows:,} rows with {term.column.name} {level!r} has {design.response} {some}")
+                lines.append(f"none of {rows:,} rows with {term.column.name} {level!r} has {design.response} {classes}")
     return lines
 
 
@@ -112,9 +113,9 @@ def _response_problems(design: Design, survey: dict) -> list[str]:
         return ["no training rows: every row has a missing cell in a used column"]
     absent = [level for level, n in zip(design.classes, survey["classes"]) if not n]
     if absent:
-        some = ", ".join(repr(level) for level in absent[:SHOWN])
+        levels = ", ".join(repr(level) for level in absent[:SHOWN])
         return [
-            f"response '{design.response}': no training row has {some}; leave such levels out of the schema, "
+            f"response '{design.response}': no training row has {levels}; leave such levels out of the schema, "
             "or import rows that have them"
         ]
     if not design.classes and survey["y"][0] == survey["y"][1]:
@@ -128,23 +129,23 @@ def _doubts(design: Design, survey: dict) -> tuple[list[str], set[int]]:
     if not n:
         return lines, named
     for term in design.terms:
-        name, own = term.column.name, term.width - term.indicator
+        name, width = term.column.name, term.width - term.indicator
         if term.numeric and survey["minimum"][term.first] == survey["maximum"][term.first]:
             lines.append(f"predictor '{name}' is constant in the training rows")
             named.add(term.first)
         elif not term.numeric:
-            counts = survey["ones"][term.first : term.first + own]
+            counts = survey["ones"][term.first : term.first + width]
             absent = [term.first + i for i in np.flatnonzero(counts == 0)]
             levels = [term.column.levels[1 + j - term.first] for j in absent]
             if _first_level_absent(term, survey):
                 levels.insert(0, term.column.levels[0])
-                absent.append(term.first + own - 1)  # the one that the others and the intercept determine
+                absent.append(term.first + width - 1)  # the one that the others and the intercept determine
             if levels:
-                some = ", ".join(repr(level) for level in levels[:SHOWN])
+                examples = ", ".join(repr(level) for level in levels[:SHOWN])
                 more = f" and {len(levels) - SHOWN:,} more" if len(levels) > SHOWN else ""
-                lines.append(f"predictor '{name}': no training row has {some}{more}")
+                lines.append(f"predictor '{name}': no training row has {examples}{more}")
                 named.update(absent)
-        blank = term.first + own
+        blank = term.first + width
         if term.indicator and survey["minimum"][blank] == survey["maximum"][blank]:
             how = "every training row" if survey["ones"][blank] else "no training row"
             lines.append(f"predictor '{name}': {how} has a missing cell")
@@ -162,8 +163,8 @@ def _collinear(comm: Communicator, design: Design, rows, n_shards: int, named: s
     lines = None
     if comm.rank == 0:
         rest = [j for j in range(d) if j not in named]
-        found = combinations(gram[np.ix_(rest, rest)], [design.names[j] for j in rest])
-        lines = [f"collinear predictors: {line}" for line in found]
+        combined = combinations(gram[np.ix_(rest, rest)], [design.names[j] for j in rest])
+        lines = [f"collinear predictors: {line}" for line in combined]
     return comm.share(lines)
 
 

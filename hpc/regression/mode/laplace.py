@@ -1,9 +1,9 @@
-"""What follows from the Laplace approximation: coordinates to sample in, bright rows, and whether Firefly pays.
+"""Results of the Laplace approximation: coordinates to sample in, bright rows, and whether Firefly pays.
 
-With bounds that touch at the mode, a row's gap at theta is about half the curvature that its bound has too much, times
-(x'(theta - mode))^2, so the expected sum of gaps over theta ~ N(mode, covariance) is half a trace, whatever the number
-of rows. A row is bright with probability 1 - exp(-gap), which is less where gaps are large and counts gaps at the mode
-where bounds do not touch there; so the bright count is averaged over draws of theta on some of the rows.
+With bounds that touch at the mode, a row's gap at theta is about half the excess curvature of its bound times (x'(theta
+- mode))^2, so the expected sum of gaps over theta ~ N(mode, covariance) is half a trace, whatever the number of rows. A
+row is bright with probability 1 - exp(-gap), which is less where gaps are large and counts gaps at the mode where
+bounds do not touch there; so the bright count is averaged over draws of theta on some of the rows.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Chosen:
 
     @property
     def at_an_end(self) -> bool:
-        """Whether the best value is the first or the last one tried, so that a better one may lie beyond."""
+        """True if the best value is the first or the last one tried, so that a better one may lie beyond."""
         return self.value in (min(self.tried), max(self.tried)) and len(self.tried) > 1
 
 

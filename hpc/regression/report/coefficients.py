@@ -16,8 +16,8 @@ FEWEST = 8  # draws of a chain that can be judged
 
 @dataclass(frozen=True)
 class Summary:
-    """Of P quantities over all chains: mean, sd (P,), quantiles (3, P) at LEVELS; ess_bulk, ess_tail, r_hat (P,) by
-    ArviZ, NaN where there are too few draws or nothing moves; r_hat is MOST_R_HAT at most."""
+    """Summary of P quantities over all chains: mean, sd (P,), quantiles (3, P) at LEVELS; ess_bulk, ess_tail, r_hat
+    (P,) by ArviZ, NaN where there are too few draws or the quantity is constant; r_hat is MOST_R_HAT at most."""
 
     mean: np.ndarray
     sd: np.ndarray
@@ -36,7 +36,7 @@ class Summary:
 
     @property
     def away_from_zero(self) -> np.ndarray:
-        """Where the interval from 5 to 95 % has 0 outside, (P,) bool."""
+        """Mask of the coefficients whose 5 to 95 % interval excludes 0, (P,) bool."""
         return (self.quantiles[0] > 0) | (self.quantiles[2] < 0)
 
 
@@ -99,7 +99,7 @@ def in_original_units(theta: np.ndarray, design: Design) -> np.ndarray:
 
 
 def units(design: Design) -> np.ndarray:
-    """What one unit of each predictor is in the table's own units, (D,); NaN where it is no number."""
+    """Size of one unit of each predictor in the table's own units, (D,); NaN where the column is not numeric."""
     width = np.full(design.n_predictors, np.nan)
     for term in design.terms:
         if term.numeric:

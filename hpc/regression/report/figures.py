@@ -139,7 +139,7 @@ def mixing(draws: Sequence[np.ndarray], chains: Sequence[Chain], names: Sequence
 
 
 def autocorrelation(x: np.ndarray) -> np.ndarray:
-    """Of lags 0 to n / 2; 1 and then 0 for what stands still."""
+    """Autocorrelation at lags 0 to n / 2; 1 and then 0 for a constant series."""
     x = x - x.mean()
     n = len(x)
     power = np.abs(np.fft.rfft(x, 2 * n)) ** 2
@@ -149,7 +149,8 @@ def autocorrelation(x: np.ndarray) -> np.ndarray:
 
 @styled
 def calibration(scores: ClassScores, classes: Sequence[str]):
-    """Of held-out rows: how often a class is true where it is given a probability, and how often that is given.
+    """Calibration on held-out rows: how often a class is true where it is given a probability, and how often that is
+    given.
 
     Points have bars of two binomial standard errors. Of two classes the second alone is shown."""
     figure = plot(6.4, 6.4)
@@ -179,7 +180,7 @@ def calibration(scores: ClassScores, classes: Sequence[str]):
 
 @styled
 def places(scores: NumberScores, response: str):
-    """Of held-out rows: where responses lie in their predictive distributions; flat where these are right."""
+    """Places of held-out responses in their predictive distributions; flat where these are right."""
     figure = plot(6.8, 3.9)
     axes = figure.subplots()
     n = scores.n_rows

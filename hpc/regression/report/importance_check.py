@@ -44,7 +44,7 @@ class ImportanceCheck:
 
     @property
     def possible(self) -> bool:
-        """Whether the chain has enough effective draws to be compared with anything."""
+        """True if the chain has enough effective draws for a comparison."""
         return self.chain_effective >= FEWEST_EFFECTIVE
 
     @property

@@ -1,4 +1,4 @@
-"""How well a regression's chains mixed: in numbers, and what to warn of."""
+"""Mixing of a regression's chains: its measures, and warnings."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ NAMED = 3  # coefficients that are named in a warning
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """One chain after burn-in, but for cycles and seconds, which are all of it. queries: likelihoods looked at in a
-    cycle, for theta and for z."""
+    """Summary of one chain after burn-in; cycles and seconds are of the whole chain. queries: likelihoods evaluated in
+    a cycle, for theta and for z."""
 
     name: str
     cycles: int
@@ -43,7 +43,7 @@ class ChainSummary:
 
 
 def summarise_chain(chain: Chain) -> ChainSummary:
-    """Of a chain whose trace was read."""
+    """Summary of a chain whose trace was read."""
     thin = chain.config.output.thin  # a line of the trace has the queries of this many cycles
     cycles, later = int(chain.trace["cycle"][-1]), chain.later()
     seconds = chain.seconds
@@ -51,7 +51,7 @@ def summarise_chain(chain: Chain) -> ChainSummary:
     return ChainSummary(
         chain.name, cycles, chain.burn_in, cycles - chain.burn_in, float(seconds[-1]),
         float(seconds[-1] - (before[-1] if len(before) else 0.0)),
-        {s.name: found for s in SCALARS if s.label and (found := summary_of([later[s.name]])).n_draws},
+        {s.name: summary for s in SCALARS if s.label and (summary := summary_of([later[s.name]])).n_draws},
         float(later["queries_theta"].mean()) / thin, float(later["queries_z"].mean()) / thin,
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ class Efficiency:
 
 
 def contradicted(n_chains: int, r_hat: np.ndarray) -> bool:
-    """Whether chains contradict each other, by R-hat of each coefficient, NaN where there is none."""
+    """True if chains contradict each other, by R-hat of each coefficient, NaN where there is none."""
     return n_chains > 1 and bool(np.isfinite(r_hat).any()) and float(np.nanmax(r_hat)) > APART
 
 
@@ -93,19 +93,19 @@ def warnings(
     n_rows: int,
 ) -> list[str]:
     """theta: of all coefficients as they are sampled, (P,), and their names; scalars: of all chains together."""
-    found = _mixing(theta, names, scalars, summaries)
+    lines = _mixing(theta, names, scalars, summaries)
     firefly = chains[0].config.of(Firefly)
     low, high = ACCEPTANCE.get(firefly.theta_update, (0.0, np.inf))
     for c in summaries:
         rate = c.scalars["acceptance_rate"].mean if "acceptance_rate" in c.scalars else np.nan
         where = f"{c.name}: " if len(summaries) > 1 else ""
         if rate < low:
-            found.append(
+            lines.append(
                 f"{where}{firefly.theta_update} accepts {percent(rate)} of its proposals: its steps are too "
                 "long. A longer burn-in adapts them better (run.burn_in), or set firefly.step_size"
             )
         elif rate > high:
-            found.append(
+            lines.append(
                 f"{where}{firefly.theta_update} accepts {percent(rate)} of its proposals: its steps are shorter"
                 " than they need be. Raise run.burn_in, in which they are adapted, or firefly.step_size"
             )
@@ -113,48 +113,48 @@ def warnings(
         if firefly.bounds != "none" and "n_bright" in c.scalars and c.scalars["n_bright"].mean > BRIGHT * n_rows:
             share = percent(c.scalars["n_bright"].mean / n_rows)
             tuned = 'firefly.bounds = "tuned" leaves fewer, ' if firefly.bounds == "untuned" else ""
-            found.append(
+            lines.append(
                 f"{name}{share} of the rows are bright on average, so little is saved by leaving the others dark: "
                 f'{tuned}firefly.bounds = "none" may be faster'
             )
-    return found
+    return lines
 
 
 def _mixing(
     theta: Summary, names: Sequence[str], scalars: dict[str, ScalarSummary], summaries: Sequence[ChainSummary]
 ) -> list[str]:
-    found, several = [], len(summaries) > 1
+    lines, several = [], len(summaries) > 1
     if not np.isfinite(theta.ess_bulk).any():
-        found.append("too few draws after burn-in to judge the coefficients")
+        lines.append("too few draws after burn-in to judge the coefficients")
     stuck = np.flatnonzero(theta.sd == 0)
     if len(stuck):
-        found.append(f"{_coefficients(len(stuck))} never moved: {_some(stuck, names)}")
+        lines.append(f"{_coefficients(len(stuck))} never moved: {_some(stuck, names)}")
     for kind, ess in (("bulk", theta.ess_bulk), ("tail", theta.ess_tail)):
         short = np.flatnonzero(ess < ENOUGH_ESS)
         if len(short):
             worst = short[np.argsort(ess[short], kind="stable")]
             values = _some(worst, names, [f"{ess[j]:.0f}" for j in worst])
-            found.append(
+            lines.append(
                 f"fewer than {ENOUGH_ESS:.0f} effective draws (ESS, {kind}) of {_coefficients(len(short))}: {values}"
             )
     apart = np.flatnonzero(theta.r_hat > ENOUGH_R_HAT)
     if len(apart):
         worst = apart[np.argsort(-theta.r_hat[apart], kind="stable")]
         values = _some(worst, names, [r_hat_in_words(theta.r_hat[j], 2) for j in worst])
-        found.append(f"R-hat above {ENOUGH_R_HAT} of {_coefficients(len(apart))}: {values}")
+        lines.append(f"R-hat above {ENOUGH_R_HAT} of {_coefficients(len(apart))}: {values}")
     level = scalars.get("lp")  # in every cycle, which log_posterior is not
     if level is not None and not len(apart) and level.r_hat > ENOUGH_R_HAT:
-        found.append(f"R-hat of {named(SCALARS)['lp'].label} is {r_hat_in_words(level.r_hat, 2)}")
+        lines.append(f"R-hat of {named(SCALARS)['lp'].label} is {r_hat_in_words(level.r_hat, 2)}")
     if several and len(apart) and np.nanmax(theta.r_hat) > APART:
         key = "log_posterior" if all("log_posterior" in c.scalars for c in summaries) else "lp"
         best = max(summaries, key=lambda c: c.scalars[key].mean)
-        found.append(
+        lines.append(
             "the chains are apart: averages over them mean little. Either they are too short, or the posterior has "
             f"several modes; the highest log posterior is that of {best.name}"
         )
-    if found:
-        found.append("the figures are rough: the run is too short. Look at trace.png and mixing.png; raise run.cycles")
-    return found
+    if lines:
+        lines.append("the figures are rough: the run is too short. Look at trace.png and mixing.png; raise run.cycles")
+    return lines
 
 
 def _coefficients(n: int) -> str:

@@ -1,4 +1,4 @@
-"""How well a regression predicts rows that it was not trained on: sums over rows, which may come in pieces."""
+"""Scores of a regression on held-out rows: sums over rows, which may come in pieces."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Mean:
 
 @dataclass
 class Scores:
-    """Of held-out rows. log_density: log predictive density a row, nats, averaged over draws; at_mean: with the
-    posterior mean of theta."""
+    """Scores of held-out rows. log_density: log predictive density per row, nats, averaged over draws; at_mean: with
+    the posterior mean of theta."""
 
     n_draws: int
     n_rows: int = 0
@@ -116,7 +116,7 @@ class NumberScores(Scores):
 
     @property
     def rmse_of_mean(self) -> float:
-        """What it would be with these rows' own mean as the prediction."""
+        """RMSE of predicting every row by these rows' own mean."""
         return float(np.sqrt(max(self.response.squares / self.response.n - self.response.value**2, 0.0)))
 
 

@@ -29,7 +29,7 @@ PICTURES = {
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the chains agree, and what to do next."""
+    """Verdict: the result, whether the chains agree, and what to do next."""
     ess, r_hat = p.shown.ess_bulk, p.shown.r_hat
     known = np.isfinite(r_hat).any() and np.isfinite(ess).any()
     several = len(p.chains) > 1
@@ -59,26 +59,28 @@ def _found(p: RunSummary) -> list[str]:
     design = p.run.design
     away = p.shown.away_from_zero.reshape(design.n_classes, -1)[:, int(design.intercept) :]
     m = p.run.likelihood
-    said = [
+    sentences = [
         sentence(
             f"{m.title} regression of {design.response} on {counted(p.n_rows, 'row')}: {m.in_words(design.classes)}"
         )
     ]
     if away.size:
-        said.append(f"Of {away.sum():,} of {counted(away.size, 'coefficient')} the 5 to 95 % interval leaves out 0.")
+        sentences.append(
+            f"Of {away.sum():,} of {counted(away.size, 'coefficient')} the 5 to 95 % interval leaves out 0."
+        )
     s = p.scores
     if isinstance(s, ClassScores):
-        said.append(
+        sentences.append(
             f"Of {s.n_rows:,} held-out rows {percent(s.correct.value)} are predicted right; the most frequent class "
             f"alone would get {percent(s.by_frequency)}."
         )
     elif s is not None:
         error = s.squared.error / (2.0 * s.rmse) if s.rmse > 0 else 0.0
-        said.append(
+        sentences.append(
             f"Predictions of {s.n_rows:,} held-out rows are off by {near(s.rmse, error)} (root mean square); their own "
             f"mean is off by {near(s.rmse_of_mean, error)}."
         )
-    return said
+    return sentences
 
 
 def top(p: RunSummary) -> list[Any]:
@@ -100,7 +102,7 @@ def top(p: RunSummary) -> list[Any]:
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """Sections of the page below the verdict, in order."""
     made = [
         Section(
             "coefficients",
@@ -128,9 +130,9 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
 
 def _about_coefficients(p: RunSummary) -> str:
     design = p.run.design
-    said = "Those that stand out most from 0 come first. Levels are compared with the first of their column"
-    said += "; numeric predictors are in standard deviations" if design.standardise else ""
-    return said + ("; each less the mean of all classes." if design.n_classes > 1 else ".")
+    text = "Those that stand out most from 0 come first. Levels are compared with the first of their column"
+    text += "; numeric predictors are in standard deviations" if design.standardise else ""
+    return text + ("; each less the mean of all classes." if design.n_classes > 1 else ".")
 
 
 def _browse(p: RunSummary, of: Summary | None = None) -> Browse:

@@ -41,7 +41,7 @@ class RunSummary:
 
     @property
     def names(self) -> list[str]:
-        """Of the coefficients, (K, D) flattened."""
+        """Names of the coefficients, (K, D) flattened."""
         design = self.run.design
         if design.n_classes == 1:
             return design.names
@@ -49,7 +49,7 @@ class RunSummary:
 
     @property
     def odds(self) -> bool:
-        """Whether the exponential of a coefficient is an odds ratio."""
+        """True if the exponential of a coefficient is an odds ratio."""
         return self.run.design.likelihood.odds
 
 

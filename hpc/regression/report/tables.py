@@ -34,7 +34,7 @@ ENOUGH = 20  # looks at the log posterior that show where a chain is
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     shown = [head(p.run.chains, about(p)), "", scalar_lines(p)]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
@@ -61,9 +61,9 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
     for words in dict.fromkeys(_sampler(c.config) for c in run.chains):
         lines.append(("sampler", words))
     several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
-    wanted = span([c.config.run.cycles for c in run.chains])
+    planned = span([c.config.run.cycles for c in run.chains])
     lines += [
-        ("cycles", f"{span([c.cycles for c in p.chains])} of {wanted}{several}, {states(run.chains)}"),
+        ("cycles", f"{span([c.cycles for c in p.chains])} of {planned}{several}, {states(run.chains)}"),
         *not_started(run.chains),
     ]
     n_draws = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
@@ -127,8 +127,8 @@ def _prior(p: RunSummary) -> str:
     words = f"{kind} {number(p.run.prior_scale)}{chosen}"
     if not s.intercept:
         return words
-    own = f"Gaussian, standard deviation {number(s.intercept_scale)}"
-    return f"{words}; of the intercept {own}" if p.run.design.terms else own
+    of_intercept = f"Gaussian, standard deviation {number(s.intercept_scale)}"
+    return f"{words}; of the intercept {of_intercept}" if p.run.design.terms else of_intercept
 
 
 def _sampler(config: Config) -> str:

@@ -21,9 +21,9 @@ from mpibayes.hpc.svi.factorization.ratings import Numbers, Ratings, Stepped
 
 @dataclass(frozen=True)
 class Kind:
-    """What is modelled. center: whether ratings are less their mean. variance, spread: see `model.Fixed`; None for half
-    the ratings' own, and for `Fixed.of_shares`. own_count: whether noise is as of so many ratings of each user and
-    item, not of all. stepped: whether users take steps, and are not solved from the items."""
+    """Form of the model. center: subtract the mean of the ratings. variance, spread: see `model.Fixed`; None for half
+    the variance of the ratings, and for `Fixed.of_shares`. own_count: the effective batch counts each user's and item's
+    ratings, not all of them. stepped: users take steps and are not solved from the items."""
 
     rank: int
     biased: bool = True
@@ -36,7 +36,7 @@ class Kind:
 
 
 class RatingsAscent(Ascent):
-    """One chain. ratings_of(start, stop): those of training rows, asked for the shards of this rank."""
+    """One chain. ratings_of(start, stop): ratings of training rows, asked for the shards of this rank."""
 
     def __init__(
         self, comm: Communicator, kind: Kind, n_items: int, ratings_of: Callable[[int, int], Ratings], n_rows: int,
@@ -53,8 +53,8 @@ class RatingsAscent(Ascent):
         comm.sum_everywhere(counts)
         firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(of_shards)])
         self.n_ratings, self.items_rated = int(firsts[-1]), of_items
-        own = [np.diff(x.starts).max(initial=0) for x in self.rows]
-        self.most = max(int(of_items.max(initial=0)), *comm.collect(int(max(own, default=0))))
+        of_users = [np.diff(x.starts).max(initial=0) for x in self.rows]
+        self.most = max(int(of_items.max(initial=0)), *comm.collect(int(max(of_users, default=0))))
         for i, x in zip(self.shards, self.rows):
             x.first = int(firsts[i])
         mean, variance = self._mean_and_variance()
@@ -69,16 +69,16 @@ class RatingsAscent(Ascent):
         )
         self.q = self.model.first()
         if kind.stepped:
-            own = natural_of(self.q.user_mean, self.q.user_covariance)
+            prior = natural_of(self.q.user_mean, self.q.user_covariance)
             for x in self.rows:
-                x.stepped = Stepped(np.tile(own, (len(x), 1)), np.empty((len(x), len(own))))
+                x.stepped = Stepped(np.tile(prior, (len(x), 1)), np.empty((len(x), len(prior))))
         self._taken = False  # a step, and not yet the look after it
 
     def _load(self, ratings_of, i: int) -> Ratings:
         return ratings_of(int(self.starts[i]), int(self.starts[i + 1]))
 
     def _mean_and_variance(self) -> tuple[float, float]:
-        """Of the training ratings, the same on any number of ranks."""
+        """Mean and variance of the training ratings, the same on any number of ranks."""
         values = [x.values.astype(np.float64) for x in self.rows]
         first = shard_sum_everywhere(self.comm, [v.sum(keepdims=True) for v in values], (1,), self.n_shards)
         mean = float(first[0]) / max(1, self.n_ratings)
@@ -93,12 +93,12 @@ class RatingsAscent(Ascent):
         self.place(self.model.seeded(normals.reshape(-1, self.kind.rank)))
 
     def cycle(self) -> None:
-        """One step; none where the chain stands still, or has left its domain."""
+        """Take one step; none if the chain has converged or left its domain."""
         self._taken = not (self.still() or self.broken)
         super().cycle()
 
     def _look(self) -> None:
-        """With users that take steps: from where the last look has taken them, if its step was taken."""
+        """Pass over the next batch. Users that take steps continue from the last pass, if its step was taken."""
         for x in self.rows if self.kind.stepped else ():
             if self._taken:
                 x.stepped.now, x.stepped.next = x.stepped.next, x.stepped.now
@@ -109,7 +109,8 @@ class RatingsAscent(Ascent):
     # --- noise --------------------------------------------------------------------------------------------------------
 
     def _numbers(self, chosen: list[np.ndarray | None], n_batch: int, t: int) -> list[Numbers] | None:
-        """Of each rating; those of all ratings by the size of the batch in ratings."""
+        """Random numbers of each rating for the noise; in a batch of all ratings they depend on the batch size in
+        ratings."""
         settings, effective = self.settings, self.settings.effective.at(t) if self.settings.effective else np.inf
         if settings.noise.kind == "none":
             return None

@@ -30,7 +30,7 @@ A_RATING = 8  # bytes: its item and its value
 
 
 def bytes_a_rating(config: Config) -> int:
-    """What a rating takes while a chain runs; held-out ones no more than that."""
+    """Bytes per rating while a chain runs; a held-out rating takes no more."""
     return A_RATING + (8 if config.of(keys.Step).noise != "none" else 0)
 
 
@@ -96,7 +96,7 @@ def noise_of(ascent: RatingsAscent, config: Config) -> Numbers | None:
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text) pairs."""
+    """Findings of `check` as (title, text) pairs."""
     schedule = found.schedule(ranks)
     each = schedule.sizes[-1]
     config, table, run = found.config, found.table, found.config.run

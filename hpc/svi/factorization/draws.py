@@ -1,4 +1,4 @@
-"""What is kept of a factorization: states of the search, as `hpc.svi.draws` has them, and its users on demand."""
+"""Kept states of a factorization, like those of `hpc.svi.draws`, and its users on demand."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Posterior(KeptChains):
 
     def last(self) -> list[Kept]:
         """The last kept state of each chain that has one. ConfigError where none has."""
-        return [self._kept(*found) for found in last_of(self.chains)]
+        return [self._kept(*draw) for draw in last_of(self.chains)]
 
     def best(self) -> Kept:
-        """That of the highest bound, the first of equals."""
+        """The kept state with the highest bound; the first one on ties."""
         return max(self.last(), key=lambda kept: kept.bound)
 
     def draws(self, most: int) -> Iterator:
@@ -53,7 +53,7 @@ class Posterior(KeptChains):
         return Law.of(self.model, kept.q)
 
     def ratings(self, numbers: np.ndarray) -> tuple[Ratings, Ratings]:
-        """Those of users by their numbers, ascending, that trained, and those that were held out."""
+        """Training and held-out ratings of the users with these numbers (ascending)."""
         train, out = split(self.data.at(numbers), numbers, self.table.n_columns, self.config.data.heldout)
         return Ratings.of(train), Ratings.of(out)
 

@@ -1,4 +1,4 @@
-"""What is exported of a factorization besides its trace: the factors of users and items."""
+"""Exports of a factorization besides its trace: the factors of users and items."""
 
 from __future__ import annotations
 

@@ -26,15 +26,15 @@ PARTS = 10  # states that are kept, where output.kept does not say
 
 
 def kind_of(config: Config) -> Kind:
-    """What a configuration says of the model."""
+    """Form of the model that a configuration asks for."""
     model, step = config.of(keys.Model), config.of(keys.Step)
     given = model.prior_variance != "auto"
     fixed = 0.5 if given and not model.learn else None  # as Paisley, Fazelnia & Barr have it
     variance = fixed if model.variance == "auto" else model.variance
-    own, stepped = step.count == "own", step.users == "stepped"
+    own_count, stepped = step.count == "own", step.users == "stepped"
     return Kind(
-        model.rank, model.biases, model.learn, model.center, variance, model.prior_variance if given else None, own,
-        stepped,
+        model.rank, model.biases, model.learn, model.center, variance, model.prior_variance if given else None,
+        own_count, stepped,
     )  # fmt: skip
 
 
@@ -112,8 +112,8 @@ class FactorizationChain(svi.Ascending):
         """q of the items, and of users that take steps. Sums are made again from these."""
         ascent = self.ascent
         shared = {**arrays_of(ascent.q), "gain": ascent.gain, "guarded": ascent.guarded}
-        own = {i: {"users": x.stepped.now} if x.stepped else {} for i, x in zip(self.shards, ascent.rows)}
-        return own, shared
+        of_shards = {i: {"users": x.stepped.now} if x.stepped else {} for i, x in zip(self.shards, ascent.rows)}
+        return of_shards, shared
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         ascent = self.ascent
@@ -133,7 +133,7 @@ class FactorizationChain(svi.Ascending):
 
 
 def model_in_words(config: Config, n_items: int, n_users: int, n_ratings: int | None = None) -> str:
-    """What is modelled, in a line."""
+    """Describe the model in one line."""
     model = config.of(keys.Model)
     ratings = "" if n_ratings is None else f"{counted(n_ratings, 'rating')} of "
     words = f"factorization of rank {model.rank}{' with biases' if model.biases else ''}, {ratings}"
@@ -142,7 +142,7 @@ def model_in_words(config: Config, n_items: int, n_users: int, n_ratings: int | 
 
 
 def step_in_words(config: Config) -> str:
-    """What a cycle does, in a line."""
+    """Describe a cycle in one line."""
     step = config.of(keys.Step)
     words = svi.step_in_words(config, "users", "ratings")
     if step.noise != "none":

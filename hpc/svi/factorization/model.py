@@ -39,7 +39,7 @@ class State:
     held: np.ndarray
 
     def sound(self) -> bool:
-        """Whether all of it lies in its domain."""
+        """True if every parameter lies in its domain."""
         d = len(self.user_mean)
         t = d * (d + 1) // 2
         if not (np.isfinite(self.natural).all() and self.variance[0] > 0):
@@ -49,7 +49,7 @@ class State:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of the items under q: mean (J, D), covariance (J, T), and log determinants of the precisions (J,)."""
+    """Moments of the items under q: mean (J, D), covariance (J, T), and log determinants of the precisions (J,)."""
 
     mean: np.ndarray
     covariance: np.ndarray
@@ -73,8 +73,8 @@ class Fixed:
 
     @classmethod
     def of_shares(cls, variance: float, rank: int, biased: bool) -> Fixed:
-        """For ratings of this variance: half of it is left to the error, and the other half is dealt evenly to what a
-        rating is made of, the product of the factors and two biases."""
+        """Variances for ratings of this variance: half of it is left to the error, and the other half is dealt evenly
+        to the parts of a rating, the product of the factors and two biases."""
         share = 0.5 * variance / (3 if biased else 1)
         return cls(0.5 * variance, float(np.sqrt(share / rank)), share)
 
@@ -108,7 +108,7 @@ class Factorization:
 
     @property
     def form(self) -> tuple[int, int]:
-        """Of the sums over users: a row an item, and two for what is not of one item."""
+        """Shape of the sums over users: one row per item, and two for quantities that belong to no single item."""
         return self.n_items + 2, sum(widths(self.d, self.biased)[1])
 
     @property
@@ -119,11 +119,11 @@ class Factorization:
 
     def first(self) -> State:
         """The prior as a state."""
-        d, own = self.d, np.diag(self.spreads)
-        natural = np.tile(natural_of(np.zeros(d), own), (self.n_items, 1))
+        d, covariance = self.d, np.diag(self.spreads)
+        natural = np.tile(natural_of(np.zeros(d), covariance), (self.n_items, 1))
         return State(
-            natural, np.array([self.fixed.variance]), np.array([self.center]), np.zeros(d), own, np.zeros(d), own,
-            np.zeros(1),
+            natural, np.array([self.fixed.variance]), np.array([self.center]), np.zeros(d), covariance,
+            np.zeros(d), covariance, np.zeros(1),
         )  # fmt: skip
 
     def seeded(self, normals: np.ndarray) -> State:
@@ -138,15 +138,15 @@ class Factorization:
     # --- items --------------------------------------------------------------------------------------------------------
 
     def moments(self, q: State) -> Moments:
-        """Of the items."""
+        """Moments of the items under q."""
         return self._of(q)[0]
 
     def _of(self, q: State) -> tuple[Moments, np.ndarray]:
         """Moments of the items, and the table that users are solved against (kernels/svi/factors.pyx)."""
         if self._solved is None or self._solved[0] is not q:
             both, log_det = self._kernel.solved(q.natural)
-            found = Moments(np.ascontiguousarray(both[:, : self.d]), both[:, self.d :], log_det)
-            self._solved = q, found, self._table(found)
+            moments = Moments(np.ascontiguousarray(both[:, : self.d]), both[:, self.d :], log_det)
+            self._solved = q, moments, self._table(moments)
         return self._solved[1:]
 
     def _table(self, m: Moments) -> np.ndarray:
@@ -166,35 +166,36 @@ class Factorization:
     def accumulate(
         self, q: State, x: Ratings, rows: np.ndarray | None, numbers: Numbers | None, sums: np.ndarray
     ) -> float:
-        """Solves some users under q, and adds them to `sums` (1 or 2, *form): of ratings, and of ratings times their
+        """Solve some users under q, and add them to `sums` (1 or 2, *form): of ratings, and of ratings times their
         numbers. Returns the users' part of the bound with the best q(a_i)."""
-        d, t, own = self.d, self.t, natural_of(q.user_mean, q.user_covariance)
+        d, t, prior = self.d, self.t, natural_of(q.user_mean, q.user_covariance)
         noisy = {} if numbers is None else numbers.arguments(sums[1])
         old = x.stepped
         if old is not None:
             noisy |= {"old": old.now, "fresh": old.next, "rate": old.rate}
         totals, held, broken = self._kernel(
-            x.starts, rows, x.columns, x.values, self._of(q)[1], own, q.center[0], 1.0 / q.variance[0], sums[0], **noisy
-        )
+            x.starts, rows, x.columns, x.values, self._of(q)[1], prior, q.center[0], 1.0 / q.variance[0], sums[0],
+            **noisy,
+        )  # fmt: skip
         sums[0, -2, :t] += totals[:t]
         left, bound, ratings, users = totals[t + d :]
         sums[0, -1, : d + 5] += [*totals[t : t + d], left, ratings, users, held, broken]
-        constant = 0.5 * users * (-np.linalg.slogdet(q.user_covariance)[1] - own[t:] @ q.user_mean)
+        constant = 0.5 * users * (-np.linalg.slogdet(q.user_covariance)[1] - prior[t:] @ q.user_mean)
         return float(bound + constant - 0.5 * ratings * (LOG_TWO_PI + np.log(q.variance[0])))
 
     def users(self, q: State, x: Ratings, which: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Means (m, D) and covariances (m, T) of some users under q."""
-        own = natural_of(q.user_mean, q.user_covariance)
-        found = np.empty((len(x) if which is None else len(which), self.t + self.d))
+        prior = natural_of(q.user_mean, q.user_covariance)
+        moments = np.empty((len(x) if which is None else len(which), self.t + self.d))
         table, sharpness = self._of(q)[1], 1.0 / q.variance[0]
-        self._kernel(x.starts, which, x.columns, x.values, table, own, q.center[0], sharpness, None, found)
-        return found[:, : self.d], found[:, self.d :]
+        self._kernel(x.starts, which, x.columns, x.values, table, prior, q.center[0], sharpness, None, moments)
+        return moments[:, : self.d], moments[:, self.d :]
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
     def own_deviation(self, sums: np.ndarray, effective: float) -> np.ndarray:
-        """What noise adds to the items' sums where each item's is as of `effective` of its own ratings, about the mean
-        of its own numbers. sums (2, *form); numbers are standard normals."""
+        """Noise to add to each item's sums when its effective batch is `effective` of its ratings, about the mean of
+        the item's random numbers. sums (2, *form); the random numbers are standard normals."""
         total, weighted = sums
         at = self.t - 1 if self.biased else self.t
         count = np.maximum(total[:, at], 1.0)
@@ -230,8 +231,8 @@ class Factorization:
     def _wide(self, total: np.ndarray) -> np.ndarray:
         """The items' G and h of sums, (J, T + D)."""
         once = widths(self.d, self.biased)[1][0]
-        own = total[:-2]
-        return np.concatenate([own[:, : self.t], own[:, once : once + self.d]], axis=1)
+        of_items = total[:-2]
+        return np.concatenate([of_items[:, : self.t], of_items[:, once : once + self.d]], axis=1)
 
     def _learned_of_users(self, q: State, total: np.ndarray, step: Step) -> State:
         """The state with the variance and the users' prior that the bound is highest at, or on the way there: from
@@ -269,8 +270,8 @@ class Factorization:
 def _prior(mean, covariance, first, second, step: Step) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance after a step towards first and second moments (D,), (D, D)."""
     first, second = step.to(mean, first), step.to(covariance + np.outer(mean, mean), second)
-    found = second - np.outer(first, first)
-    return first, 0.5 * (found + found.T)
+    spread = second - np.outer(first, first)
+    return first, 0.5 * (spread + spread.T)
 
 
 def natural_of(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:

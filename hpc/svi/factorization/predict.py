@@ -1,4 +1,4 @@
-"""What a factorization predicts: ratings of (user, item) pairs, and the items that users would rate highest.
+"""Predictions of a factorization: ratings of (user, item) pairs, and the items that users would rate highest.
 
 Columns written:
 
@@ -53,35 +53,37 @@ class Forecast:
         return f"an approximation of rank {run.model.rank}: {where}"
 
     def blocks(self) -> Iterator[dict[str, Any]]:
-        """What is written, by name, some lines at a time."""
+        """Blocks of output lines, as columns by name."""
         yield from self._pairs() if self._top is None else self._recommended()
 
     def notes(self) -> list[str]:
-        """What the user should know, at the end."""
-        said = []
-        for name, found in self._unknown.items():
-            if found:
-                some = ", ".join(sorted(found)[:4])
-                more = ", ..." if len(found) > 4 else ""
-                said.append(f"{counted(len(found), name)} not in the table ({some}{more}): predicted by the prior")
+        """Notes for the user, printed at the end."""
+        notes = []
+        for name, unknown in self._unknown.items():
+            if unknown:
+                examples = ", ".join(sorted(unknown)[:4])
+                more = ", ..." if len(unknown) > 4 else ""
+                notes.append(
+                    f"{counted(len(unknown), name)} not in the table ({examples}{more}): predicted by the prior"
+                )
         if self.n_scored:
             rmse = np.sqrt(self._squares / self.n_scored)
             mean = self.log_density / self.n_scored
-            said.append(f"{counted(self.n_scored, 'rating')}: RMSE {rmse:.4f}, mean log density {mean:.4f} nats")
-        return said
+            notes.append(f"{counted(self.n_scored, 'rating')}: RMSE {rmse:.4f}, mean log density {mean:.4f} nats")
+        return notes
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _number(self, kind: int, of: dict[str, int], ids: Sequence[str], beyond: int) -> np.ndarray:
         """Numbers of ids; `beyond` for one that the table does not have."""
-        found = np.fromiter((of.get(name, beyond) for name in ids), np.int64, len(ids))
-        missing = {ids[i] for i in np.flatnonzero(found == beyond)}
+        numbers = np.fromiter((of.get(name, beyond) for name in ids), np.int64, len(ids))
+        missing = {ids[i] for i in np.flatnonzero(numbers == beyond)}
         if missing and self._unseen == "error":
             name, first = self._names[kind], next(name for name in ids if name in missing)
             where = f"{self._source}: " if self._source is not None else ""
             raise DataError(f"{where}{name} '{first}' is not in the table; --unseen missing predicts it by the prior")
         self._unknown[self._names[kind]] |= missing
-        return found
+        return numbers
 
     def _moments(self, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and covariances of users by their numbers, ascending; the last may be one that is unknown."""
@@ -101,8 +103,8 @@ class Forecast:
             ids, items, values = pairs
             user = self._number(0, self._user_of, ids, self._run.n_rows)
             item = self._number(1, self._item_of, items, len(self._items))
-            own, at = np.unique(user, return_inverse=True)
-            mean, variance = self._law.ratings(*self._moments(own), at, item)
+            users, at = np.unique(user, return_inverse=True)
+            mean, variance = self._law.ratings(*self._moments(users), at, item)
             columns: dict[str, Any] = {"row": np.arange(row + 1, row + len(ids) + 1), user_name: ids, item_name: items}
             columns |= {"mean": mean, "sd": np.sqrt(variance)}
             if values is not None:
@@ -121,40 +123,40 @@ class Forecast:
         if self._named:
             numbers = self._number(0, self._user_of, self._named, n)
         elif self._source is not None:
-            found = [
+            pieces = [
                 self._number(0, self._user_of, ids, n) for ids, _, _ in read_pairs(self._source, (user_name,), None)
             ]
-            numbers = np.concatenate(found) if found else np.zeros(0, np.int64)
+            numbers = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
         else:
             numbers = np.arange(n)
         numbers = np.unique(numbers[numbers < n])
         top = min(self._top or 0, len(self._items))
         for start in range(0, len(numbers), USERS):
-            some = numbers[start : start + USERS]
-            mean, covariance = self._moments(some)
+            batch = numbers[start : start + USERS]
+            mean, covariance = self._moments(batch)
             expected = self._expected(mean)
-            rows = self._run.data.at(some)
+            rows = self._run.data.at(batch)
             expected[rows.row_of(), rows.columns] = -np.inf
             best = np.argsort(-expected, axis=1, kind="stable")[:, :top]
-            who = np.repeat(np.arange(len(some)), top)
-            item, place = best.ravel(), np.tile(np.arange(1, top + 1), len(some))
+            who = np.repeat(np.arange(len(batch)), top)
+            item, place = best.ravel(), np.tile(np.arange(1, top + 1), len(batch))
             there = np.isfinite(expected[who, item])
             who, item, place = who[there], item[there], place[there]
-            found, variance = self._law.ratings(mean, covariance, who, item)
+            means, variance = self._law.ratings(mean, covariance, who, item)
             yield {
-                user_name: [self._users[i] for i in some[who]], "place": place,
-                item_name: [self._items[j] for j in item], "mean": found, "sd": np.sqrt(variance),
+                user_name: [self._users[i] for i in batch[who]], "place": place,
+                item_name: [self._items[j] for j in item], "mean": means, "sd": np.sqrt(variance),
             }  # fmt: skip
 
     def _expected(self, mean: np.ndarray) -> np.ndarray:
         """Means of all ratings of some users, (n, J)."""
         d, g = self._run.model.rank, self._law.items.mean[:-1]
-        found = self._law.q.center[0] + mean[:, :d] @ g[:, :d].T
-        return found + mean[:, d:] + g[:, d] if self._run.model.biased else found
+        ratings = self._law.q.center[0] + mean[:, :d] @ g[:, :d].T
+        return ratings + mean[:, d:] + g[:, d] if self._run.model.biased else ratings
 
 
 def _with_unknown_item(law: Law) -> Law:
-    """With one item more, behind the last: one without ratings."""
+    """A copy with one more item, after the last: one without ratings."""
     q, items = law.q, law.items
     mean = np.concatenate([items.mean, q.item_mean[None]])
     covariance = np.concatenate([items.covariance, packed(q.item_covariance)[None]])

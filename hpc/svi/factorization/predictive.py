@@ -41,17 +41,17 @@ class Law:
         item."""
         d = self.items.mean.shape[1] - self.biased
         a, g, s, r = mean[user], self.items.mean[item], covariance[user], self.items.covariance[item]
-        found = self.q.center[0] + np.einsum("nd,nd->n", a[:, :d], g[:, :d])
+        means = self.q.center[0] + np.einsum("nd,nd->n", a[:, :d], g[:, :d])
         one = [np.ones((len(a), 1))] if self.biased else []
         x, z = np.hstack([g[:, :d], *one]), np.hstack([a[:, :d], *one])
         if self.biased:
-            found += a[:, d] + g[:, d]
+            means += a[:, d] + g[:, d]
         both = in_both_halves(mean.shape[1])
         i, j = np.tril_indices(mean.shape[1])
         variance = ((s * x[:, i] * x[:, j] + r * z[:, i] * z[:, j]) * both).sum(axis=1)
         t = d * (d + 1) // 2
         variance += (s[:, :t] * r[:, :t] * both[:t]).sum(axis=1)
-        return found, self.q.variance[0] + variance
+        return means, self.q.variance[0] + variance
 
     def unknown_user(self) -> tuple[np.ndarray, np.ndarray]:
         """Moments (1, D), (1, T) of a user without ratings."""
@@ -59,7 +59,7 @@ class Law:
 
 
 def log_density(value: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Of ratings, (n,)."""
+    """Normal log densities of ratings, (n,)."""
     return -0.5 * (LOG_TWO_PI + np.log(variance) + (value - mean) ** 2 / variance)
 
 
@@ -93,11 +93,11 @@ def scored(
     """(values, means, variances) of the ratings `out` of users that have the ratings x, some users at a time."""
     users = np.flatnonzero(np.diff(out.starts))
     for start in range(0, len(users), USERS):
-        some = users[start : start + USERS]
-        mean, covariance = model.users(law.q, x, some)
-        lengths = np.diff(out.starts)[some]
-        first, last = out.starts[some[0]], out.starts[some[-1] + 1]
-        who = np.repeat(np.arange(len(some)), lengths)
+        batch = users[start : start + USERS]
+        mean, covariance = model.users(law.q, x, batch)
+        lengths = np.diff(out.starts)[batch]
+        first, last = out.starts[batch[0]], out.starts[batch[-1] + 1]
+        who = np.repeat(np.arange(len(batch)), lengths)
         yield out.values[first:last].astype(np.float64), *law.ratings(mean, covariance, who, out.columns[first:last])
 
 

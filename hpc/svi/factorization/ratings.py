@@ -53,8 +53,8 @@ class Ratings:
 
 @dataclass
 class Numbers:
-    """Of each rating of a batch of users a number. effective: noise as of so many ratings of each user's and item's
-    own; 0: the numbers are the noise, less their `average` over all of the batch."""
+    """One random number per rating of a batch of users. effective: size of the effective batch in ratings of each user
+    and item; 0: the numbers are the noise itself, less their `average` over the whole batch."""
 
     each: np.ndarray
     effective: float = 0.0
@@ -64,19 +64,20 @@ class Numbers:
         return float(self.each.sum())
 
     def arguments(self, into: np.ndarray) -> dict[str, Any]:
-        """What a pass over users takes (kernels/svi/factors.pyx)."""
+        """Arguments of a pass over users (kernels/svi/factors.pyx)."""
         of = {"effective": self.effective, "spread": 1.0, "average": self.average}
         return {"numbers": self.each, "numbered": into, **of}
 
 
 def is_heldout(rows: SparseRows, numbers: np.ndarray, n_columns: int, fraction: float) -> np.ndarray:
-    """Whether each rating of rows of a table, by their numbers, is held out: by its row and column alone, bool (e,)."""
+    """Held-out mask of the ratings of table rows given by their numbers, bool (e,): a function of row and column
+    alone."""
     ids = np.repeat(numbers * n_columns, rows.lengths()) + rows.columns
     return Stream(0, Purpose.HELDOUT, 0, sub=1).uniforms(ids) < fraction
 
 
 def kept(rows: SparseRows, which: np.ndarray) -> SparseRows:
-    """The same rows with some of their entries, bool (e,)."""
+    """Select entries of the rows by a mask, bool (e,)."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(which)])
     return SparseRows(ends[rows.starts], rows.columns[which], rows.values[which])
 

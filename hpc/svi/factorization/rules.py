@@ -1,4 +1,4 @@
-"""What holds between the keys of the configuration of a factorization, and with the table."""
+"""Rules between the keys of the configuration of a factorization, and between keys and table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpibayes.io.sparse import SparseTable
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
     svi.common_rules(sections, report)
     if "step" not in sections:
         return
@@ -36,6 +36,6 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, table: SparseTable, report: Report) -> None:
-    """Reports ratings that say nothing."""
+    """Report ratings without information."""
     if table.minimum == table.maximum:
         report.add(("data", "table"), f"all ratings are {table.minimum:g}, which says nothing of factors")

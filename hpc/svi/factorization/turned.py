@@ -58,7 +58,7 @@ class Turned:
         return bias, u @ self.of_users.T
 
     def items(self, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same of items."""
+        """Biases and turned factors of items."""
         d = len(self.strength)
         v = mean[:, :d] - self.item_mean
         bias = mean[:, d] + mean[:, :d] @ self.user_mean - self.shift[1] if self.biased else np.zeros(len(mean))

@@ -31,9 +31,9 @@ EXACTLY = Local("vb", True, 1e-3, 300)  # how documents are looked at for a boun
 
 @dataclass(frozen=True)
 class Settings:
-    """What the course of a chain depends on, besides the data. batch, effective: None for all documents, and for no
-    noise. first, then: local steps up to cycle `switch`, and after it. warm: cycles in
-    which that of vb starts anew; others go on from what a document's topics were, but for batches and gibbs."""
+    """Settings of a chain, besides the data. batch, effective: None for all documents, and for no noise. first, then:
+    local steps up to cycle `switch`, and after it. warm: cycles in which the local step vb starts afresh; later ones
+    continue from a document's topics, except with batches and with gibbs."""
 
     topics: int
     alpha: float
@@ -64,8 +64,8 @@ class Settings:
 
 @dataclass
 class Found:
-    """What a pass over a batch came to, on every rank. total (V, K): expected counts. noise: what noise adds to them,
-    None for nothing. log_theta (K,): mean E log theta, None where alpha is not learned. iterations: a document."""
+    """Results of a pass over a batch, on every rank. total (V, K): expected counts. noise: the noise to add to them,
+    None for no noise. log_theta (K,): mean E log theta, None where alpha is not learned. iterations: per document."""
 
     n_batch: int
     total: np.ndarray
@@ -119,15 +119,15 @@ class Ascent:
         self._look()
 
     def cycle(self) -> None:
-        """One step; none where the chain has left its domain."""
-        t, found, s = self.cycles + 1, self._found, self.settings
+        """Take one step; none if the chain has left its domain."""
+        t, batch, s = self.cycles + 1, self._found, self.settings
         self.cycles, self.guarded = t, 0
         if self.broken:
             return
-        step = Step(min(1.0, s.rate.at(t)), self.n_rows / found.n_batch, s.guard)
-        q, self.guarded = model.stepped(self.q, s.eta, found.total, found.noise, step)
-        if found.log_theta is not None:
-            q = replace(q, alpha=step.to(q.alpha, model.best_alpha(q.alpha, found.log_theta)))
+        step = Step(min(1.0, s.rate.at(t)), self.n_rows / batch.n_batch, s.guard)
+        q, self.guarded = model.stepped(self.q, s.eta, batch.total, batch.noise, step)
+        if batch.log_theta is not None:
+            q = replace(q, alpha=step.to(q.alpha, model.best_alpha(q.alpha, batch.log_theta)))
         self.q = q
         self.broken = not s.guard and not model.sound(q)
         if not self.broken:
@@ -139,7 +139,7 @@ class Ascent:
 
     @property
     def iterations(self) -> float:
-        """Of a document's local step in the last pass, on average."""
+        """Mean number of iterations of a document's local step in the last pass."""
         return self._found.iterations
 
     @property
@@ -151,12 +151,12 @@ class Ascent:
         """The bound of the present state over all documents: with gamma as it is where the last pass was vb and over
         all, else with one that is found for it."""
         q, documents = self.q, self.documents
-        own = self._found.n_batch == self.n_rows and self.settings.local(self.cycles + 1).kind == "vb"
+        fresh = self._found.n_batch == self.n_rows and self.settings.local(self.cycles + 1).kind == "vb"
         evaluator, parts = Evaluator.of(q, self.settings.eta), []
-        if not own:
+        if not fresh:
             documents.weigh(q, EXACTLY, [None])
         for rows, text, gamma in zip(documents.shards, documents.texts, documents.gamma):
-            if not own:
+            if not fresh:
                 gamma = np.zeros_like(gamma)
                 documents.steps(q, EXACTLY, text, None, None, gamma)
             parts.append(np.array([evaluator.of_documents(rows, text, gamma)]))
@@ -167,12 +167,12 @@ class Ascent:
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
         """gamma by shard; and what all share: q, and what the last pass came to."""
-        found = self._found
+        batch = self._found
         shared = {
-            "lam": self.q.lam, "alpha": self.q.alpha, "total": found.total, "n_batch": found.n_batch,
-            "iterations": found.iterations, "guarded": self.guarded,
-            "noise": np.zeros((0, 0)) if found.noise is None else found.noise,
-            "log_theta": np.zeros(0) if found.log_theta is None else found.log_theta,
+            "lam": self.q.lam, "alpha": self.q.alpha, "total": batch.total, "n_batch": batch.n_batch,
+            "iterations": batch.iterations, "guarded": self.guarded,
+            "noise": np.zeros((0, 0)) if batch.noise is None else batch.noise,
+            "log_theta": np.zeros(0) if batch.log_theta is None else batch.log_theta,
         }  # fmt: skip
         return {i: {"gamma": gamma} for i, gamma in zip(self.shards, self.documents.gamma)}, shared
 
@@ -190,7 +190,7 @@ class Ascent:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """What the documents of the next step's batch come to under the present state."""
+        """Pass over the documents of the next step's batch under the present state."""
         s, t, documents = self.settings, self.cycles + 1, self.documents
         key = {"seed": s.seed, "cycle": t, "chain": self.chain}
         n_batch = self.n_rows if s.batch is None else int(np.clip(s.batch.at(t), 1, self.n_rows))
@@ -218,8 +218,8 @@ class Ascent:
             noise = s.noise.deviation(total, weighted, float(each[0]), n_batch)
         log_theta = None
         if s.learn_alpha and local.kind == "vb":
-            own = (gamma if rows is None else gamma[rows] for gamma, rows in zip(documents.gamma, chosen))
-            parts = [model.mean_log_theta(gamma) for gamma in own]
+            gammas = (gamma if rows is None else gamma[rows] for gamma, rows in zip(documents.gamma, chosen))
+            parts = [model.mean_log_theta(gamma) for gamma in gammas]
             log_theta = shard_sum_everywhere(self.comm, parts, (s.topics,), self.n_shards) / n_batch
         self._found = Found(n_batch, total, noise, log_theta, counts[0] / n_batch)
 

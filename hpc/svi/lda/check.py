@@ -68,19 +68,19 @@ def time_sample(found: Found) -> tuple[int, dict[str, float], float]:
     documents = Documents([rows], table.n_columns, of.topics, unit_of(table.total), True, None, s.first == SAMPLED)
     took, steps = {}, []
     for kind in dict.fromkeys((s.first, s.then)):
-        own, began = [], time.process_time()
-        while len(own) < LEAST or time.process_time() - began < TIMED_S:
+        times, began = [], time.process_time()
+        while len(times) < LEAST or time.process_time() - began < TIMED_S:
             last = time.process_time()
-            stream = Stream(s.seed, Purpose.TOPICS, len(own) + 1)
-            cold = kind == "vb" or s.batch is not None or not own
+            stream = Stream(s.seed, Purpose.TOPICS, len(times) + 1)
+            cold = kind == "vb" or s.batch is not None or not times
             local = Local(kind, cold, s.tolerance, s.iterations, s.sweeps, stream)
             sums = documents.look(q, local, [None], None)[0][:, : of.topics]
-            own.append(time.process_time() - last)
+            times.append(time.process_time() - last)
             last = time.process_time()
             q = model.stepped(q, of.eta, sums, None, Step(1.0, data.n_rows / n))[0]
             model.n_used(q, of.eta)
             steps.append(time.process_time() - last)
-        took[kind] = float(np.median(own[1:]))
+        took[kind] = float(np.median(times[1:]))
     return n, took, float(np.median(steps))
 
 
@@ -94,7 +94,7 @@ def time_of_bound(found: Found) -> float:
 
 
 def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
-    """What there is to say, as (title, text) pairs."""
+    """Findings of `check` as (title, text) pairs."""
     schedule = found.schedule(ranks)
     each = schedule.sizes[-1]
     config, table, run, step = found.config, found.table, found.config.run, found.config.of(keys.Step)

@@ -1,4 +1,4 @@
-"""What is kept of latent Dirichlet allocation: states of the search, as `hpc.svi.draws` has them."""
+"""Kept states of latent Dirichlet allocation, like those of `hpc.svi.draws`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Posterior(KeptChains):
         ]  # fmt: skip
 
     def best(self) -> Kept:
-        """That of the highest bound, the first of equals."""
+        """The kept state with the highest bound; the first one on ties."""
         return max(self.last(), key=lambda kept: kept.bound)
 
     def draws(self, most: int) -> Iterator:

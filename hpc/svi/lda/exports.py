@@ -1,4 +1,4 @@
-"""What is exported of latent Dirichlet allocation besides its trace: words of topics."""
+"""Exports of latent Dirichlet allocation besides its trace: the words of topics."""
 
 from __future__ import annotations
 

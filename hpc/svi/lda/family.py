@@ -40,7 +40,7 @@ SLOWING = Decay(10.0, 0.5)  # step sizes with batches, where step.rate does not 
 
 
 def settings_of(config: Config) -> Settings:
-    """What a chain needs of a configuration in which "auto" has been decided."""
+    """Settings of a chain, from a configuration in which "auto" has been resolved."""
     of, step = config.of(keys.Model), config.of(keys.Step)
     first, _, then = local_of(config).partition(", then ")
     return Settings(
@@ -60,14 +60,14 @@ def local_of(config: Config) -> str:
 
 
 def alpha_of(length: float, topics: int, sampled: bool = False) -> float:
-    """What alpha is with "auto". length: mean words of a document. A prior of more than these decides a document's
-    topics by itself. With less cvb0 ends in poor optima, gibbs does not."""
+    """Value of alpha with "auto". length: mean words of a document. With a larger alpha the prior alone decides a
+    document's topics. With a smaller one cvb0 ends in poor optima; gibbs does not."""
     share = SAMPLED_SHARE if sampled else SHARE
     return float(np.clip(share * length / topics, 1e-3, ALPHA))
 
 
 def is_large(n_documents: int, n_words: float) -> bool:
-    """Whether batches find topics sooner than cycles over all documents."""
+    """True if batches find topics sooner than cycles over all documents."""
     return n_documents > SMALL and n_words > WORDS
 
 
@@ -212,7 +212,7 @@ class TopicsChain(svi.Ascending):
 
 
 def model_in_words(config: Config, n_documents: int, n_words: int) -> str:
-    """What is modelled, in a line."""
+    """Describe the model in one line."""
     of = config.of(keys.Model)
     alpha = f"alpha {of.alpha:g}" + (" at first, then learned for each topic" if of.learn_alpha else "")
     words = f"{counted(of.topics, 'topic')} of {counted(n_documents, 'document')} and {counted(n_words, 'word')}"
@@ -220,7 +220,7 @@ def model_in_words(config: Config, n_documents: int, n_words: int) -> str:
 
 
 def step_in_words(config: Config) -> str:
-    """What a cycle does, in a line."""
+    """Describe a cycle in one line."""
     step, rate = config.of(keys.Step), rate_of(config)
     given = config.changed("step", rate=_as_given(rate)) if step.rate == "auto" else config
     words = svi.step_in_words(given, "documents", "documents")

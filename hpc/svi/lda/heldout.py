@@ -38,9 +38,9 @@ def proportions(gamma: np.ndarray) -> np.ndarray:
 def log_probability_of(text: Documents, theta: np.ndarray, lam: np.ndarray) -> float:
     """Log probability of documents' words under theta (D, K) and the mean of beta."""
     k = lam.shape[1]
-    own, beta = table_of(len(theta), k, np.float64), table_of(len(lam), k, np.float64)
-    own[:, :k], beta[:, :k] = theta, lam / lam.sum(axis=0)
-    return log_probability(text, own, beta)
+    shares, beta = table_of(len(theta), k, np.float64), table_of(len(lam), k, np.float64)
+    shares[:, :k], beta[:, :k] = theta, lam / lam.sum(axis=0)
+    return log_probability(text, shares, beta)
 
 
 class HeldOut:

@@ -61,7 +61,7 @@ class Model(keys.Model):
 
 
 class Step(svi.Step):
-    """What a cycle does."""
+    """Keys of [step]: a cycle's batch, step size, noise and local step."""
 
     batch: Annotated[Literal["auto", "all"] | RowCount | GrowingSize, BeforeValidator(tuples)] = key(
         "auto",

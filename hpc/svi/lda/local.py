@@ -18,7 +18,7 @@ MOST_BITS = 50  # of a sum in units: sums of numbers below 2^53 are exact
 
 
 def unit_of(n_tokens: float) -> float:
-    """What expected counts are rounded to multiples of, so that their sums over documents do not depend on an order."""
+    """Unit to which expected counts are rounded, so that their sums over documents do not depend on the order."""
     return 2.0 ** (int(np.ceil(np.log2(max(2.0, n_tokens)))) - MOST_BITS)
 
 
@@ -69,9 +69,9 @@ class Documents:
         sums = table_of(self.v, self.k, np.float64)
         numbered = None if numbers is None else table_of(self.v, self.k, np.float64)
         done = 0
-        for i, (text, own) in enumerate(zip(self.texts, self.gamma)):
+        for i, (text, gamma) in enumerate(zip(self.texts, self.gamma)):
             each = None if numbers is None else numbers[i]
-            done += self.steps(q, local, text, chosen[i], each, own, sums, numbered, self.firsts[i])
+            done += self.steps(q, local, text, chosen[i], each, gamma, sums, numbered, self.firsts[i])
         return sums, numbered, done
 
     def steps(

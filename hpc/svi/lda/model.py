@@ -30,7 +30,7 @@ class State:
 
 
 def first(v: int, k: int, alpha: float, eta: float, n_tokens: float, rng: np.random.Generator) -> State:
-    """Where a chain starts: each word's share of the table's tokens, with noise, so that topics differ."""
+    """Initial state of a chain: each word's share of the table's tokens, with noise, so that topics differ."""
     return State(eta + rng.gamma(100.0, 0.01 * n_tokens / (v * k), (v, k)), np.full(k, alpha))
 
 
@@ -60,7 +60,7 @@ def stepped(q: State, eta: float, total: np.ndarray, noise: np.ndarray | None, s
 
 
 def sound(q: State) -> bool:
-    """Whether all of it lies in its domain."""
+    """True if every parameter lies in its domain."""
     return bool(np.isfinite(q.lam).all() and q.lam.min() > 0 and q.alpha.min() > 0)
 
 
@@ -108,8 +108,8 @@ class Evaluator:
         lengths = np.bincount(rows.row_of(), rows.values, len(rows)) if len(rows.values) else np.zeros(len(rows))
         words += float(lengths @ top) + float(rows.values.astype(np.float64) @ self.most[rows.columns])
         prior = len(e) * (gammaln(alpha.sum()) - gammaln(alpha).sum())
-        own = gammaln(gamma).sum() - gammaln(total).sum() + ((alpha - gamma) * e).sum()
-        return words + float(prior + own)
+        of_shares = gammaln(gamma).sum() - gammaln(total).sum() + ((alpha - gamma) * e).sum()
+        return words + float(prior + of_shares)
 
     def of_topics(self) -> float:
         """The rest: minus the divergences of the topics from their prior."""
@@ -141,14 +141,14 @@ def best_alpha(alpha: np.ndarray, mean_log: np.ndarray) -> np.ndarray:
         move = -(gradient - b) / q
         size = 1.0
         while size > 1e-8:
-            found = np.maximum(alpha * np.exp(np.clip(size * move / alpha, -2.0, 2.0)), LEAST_ALPHA)
-            then = value(found)
+            proposal = np.maximum(alpha * np.exp(np.clip(size * move / alpha, -2.0, 2.0)), LEAST_ALPHA)
+            then = value(proposal)
             if then > now:
                 break
             size *= 0.5
         else:
             return alpha
-        gain, alpha, now = then - now, found, then
+        gain, alpha, now = then - now, proposal, then
         if gain < 1e-12 * max(1.0, abs(now)):
             break
     return alpha

@@ -51,7 +51,7 @@ class Forecast:
         return f"an approximation of {counted(len(self._law.size), 'topic')}: {where}"
 
     def blocks(self) -> Iterator[dict[str, Any]]:
-        """What is written, by name, some documents at a time."""
+        """Blocks of output lines, some documents at a time, as columns by name."""
         if first_bytes(self._source) == HDF5:
             yield from self._of(SparseTable.open(self._source))
             return
@@ -61,7 +61,7 @@ class Forecast:
             yield from self._of(import_sparse([self._source], Path(folder) / "new.h5").table)
 
     def notes(self) -> list[str]:
-        """What the user should know, at the end."""
+        """Notes for the user, printed at the end."""
         if not self._lost:
             return []
         kinds = counted(len(self._lost_kinds), "word")
@@ -87,7 +87,7 @@ class Forecast:
             }  # fmt: skip
 
     def _places(self, new: SparseTable) -> np.ndarray:
-        """Of each of the file's words its number in the run's table, -1 for none."""
+        """Number in the run's table of each word of the file, -1 for a word that is not in it."""
         if not new.whole:
             raise DataError(f"{self._source}: its values are not counts, but from {new.minimum:g} to {new.maximum:g}")
         table = self._run.table

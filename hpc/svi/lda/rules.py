@@ -1,4 +1,4 @@
-"""What holds between the keys of the configuration of latent Dirichlet allocation, and with its sparse table."""
+"""Rules between the keys of the configuration of latent Dirichlet allocation, and between keys and sparse table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpibayes.hpc.svi.lda.local import SAMPLED
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Reports what no key alone can say. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
     svi.rules(sections, named, report)
     if "data" in sections and isinstance(sections["data"].heldout, str):
         report.add(("data", "heldout"), "got a file, expected a fraction: a share of the table's documents is held out")
@@ -42,7 +42,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Any, report: Report) -> None:
-    """Reports a sparse table (given as `columns`) that is not one of counts."""
+    """Report a sparse table (given as `columns`) that is not one of counts."""
     if not columns.whole:
         what = f"its values are not counts: they go from {columns.minimum:g} to {columns.maximum:g}"
         report.add(("model", "likelihood"), f'{what}; "lda" is about whole numbers of words, 0 or more')

@@ -1,4 +1,4 @@
-"""What the reports of all likelihoods compute of the chains: which is the best, its course, and what to say of it."""
+"""Summaries of chains in the reports of all likelihoods: the best chain, each chain's course, and warnings."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def last_and_best(run: Any) -> tuple[list[Any], Any]:
 
 
 def line(chain: Chain, kept: Any, parts: int) -> dict[str, Any]:
-    """Of a chain and its last kept state. still_after: the cycle after which the bound gained nothing; None where it
-    went on. gain: relative, over the last tenth of its cycles. guarded: share of the `parts` of a step that noise was
-    held back in."""
+    """Summary of a chain and its last kept state. still_after: the cycle after which the bound gained nothing; None if
+    it still rises. gain: relative, over the last tenth of its cycles. guarded: share of the `parts` of a step in which
+    the guard held noise back."""
     t = chain.trace
     still, gain = _course(t)
     return {
@@ -48,8 +48,8 @@ def line(chain: Chain, kept: Any, parts: int) -> dict[str, Any]:
 
 
 def _course(t: Mapping[str, np.ndarray]) -> tuple[int | None, float]:
-    """Of a chain's trace the cycle after which the bound gained nothing, None where it went on; and its relative gain
-    over the last tenth of the cycles."""
+    """Cycle after which the bound of a chain's trace gained nothing, None if it still rises; and its relative gain over
+    the last tenth of the cycles."""
     known = np.isfinite(t["bound"])
     cycle, bound = t["cycle"][known], t["bound"][known]
     moved = np.flatnonzero(np.diff(bound)) if len(bound) > 1 else np.zeros(0, np.int64)
@@ -67,21 +67,21 @@ def last_score(chain: Chain, name: str) -> float:
 
 
 def step_warnings(best: Any, n_chains: int, step: keys.Step, better: float = np.nan) -> list[str]:
-    """What to say of the best chain and of how it was found, whatever the likelihood. better: by which part of itself
-    the measure of held-out rows improved in the last tenth of the cycles, NaN: there is none."""
-    found = []
+    """Warnings about the best chain and the search for it, for any likelihood. better: relative improvement of the
+    held-out measure in the last tenth of the cycles; NaN without held-out rows."""
+    warnings = []
     if best.gain > RISING:
         advice, last = "raise run.cycles", "in the last tenth of its cycles"
         if better <= LITTLE:
             advice = "held-out rows gained nothing by then, so that more cycles (run.cycles) are for the bound alone"
-        found.append(f"the bound of the best chain still rose, by {best.gain:.1g} of it {last}: {advice}")
+        warnings.append(f"the bound of the best chain still rose, by {best.gain:.1g} of it {last}: {advice}")
     if n_chains == 1:
-        found.append(
+        warnings.append(
             "one chain: others may end with a higher bound; set run.chains = 10 or so, and the best one is taken"
         )
     if step.noise == "svi+" and best.guarded > OFTEN:
-        found.append(
+        warnings.append(
             f"the guard held noise back in {best.guarded:.0%} of the parts of all steps: that noise is smaller than "
             "was asked for, and its mean is no longer 0; raise step.effective, or lower step.rate"
         )
-    return found
+    return warnings

@@ -69,8 +69,8 @@ def scatter(x: np.ndarray, labels: np.ndarray, components: Sequence[ComponentLin
     for c in [c for c in components if c.rows][:SHOWN_COMPONENTS]:
         if not np.isfinite(c.sd).all():
             continue
-        own = c.correlation[np.ix_(pair, pair)] * np.outer(c.sd[list(pair)], c.sd[list(pair)])
-        size, axis = np.linalg.eigh(own)
+        covariance = c.correlation[np.ix_(pair, pair)] * np.outer(c.sd[list(pair)], c.sd[list(pair)])
+        size, axis = np.linalg.eigh(covariance)
         angle = np.degrees(np.arctan2(axis[1, 1], axis[0, 1]))
         wide, high = 2.0 * RADIUS * np.sqrt(np.maximum(size[::-1], 0.0))
         colour = CHAINS[(c.number - 1) % len(CHAINS)]

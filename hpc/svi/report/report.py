@@ -20,13 +20,13 @@ from mpibayes.io.export import csv_line
 
 def make(run: Posterior) -> Report:
     """See `report.report`."""
-    found = summarise(run)
-    pictures = _pictures(found)
-    files = {"components.csv": _csv(found)}
+    summary = summarise(run)
+    pictures = _pictures(summary)
+    files = {"components.csv": _csv(summary)}
     return Report(
-        lambda: parts(found), _machine(found, list(pictures)), pictures, files,
-        verdict=verdict(found), top=lambda: top(found),
-        sections=lambda: sections(found, pictures), chains=run.chains,
+        lambda: parts(summary), _machine(summary, list(pictures)), pictures, files,
+        verdict=verdict(summary), top=lambda: top(summary),
+        sections=lambda: sections(summary, pictures), chains=run.chains,
     )  # fmt: skip
 
 
@@ -35,13 +35,13 @@ def _pictures(p: RunSummary) -> dict[str, Picture]:
     from mpibayes.hpc.svi.report import figures
 
     run = p.run
-    found = {"bound.png": figures.bounds(run.chains, p.best.chain)}
+    pictures = {"bound.png": figures.bounds(run.chains, p.best.chain)}
     if len(run.cells) > 1:
         at = np.unique(np.linspace(0, run.n_rows - 1, min(run.n_rows, SHOWN_ROWS)).astype(np.int64))
         x = run.cells.of(run.data.rows_at(at)) * run.cells.scale + run.cells.center
         names = [c.name for c in run.cells.columns]
-        found["components.png"] = figures.scatter(x, p.labels[at], p.components, apart(p), names)
-    return found
+        pictures["components.png"] = figures.scatter(x, p.labels[at], p.components, apart(p), names)
+    return pictures
 
 
 def apart(p: RunSummary) -> tuple[int, int]:
@@ -73,5 +73,5 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         }
         for c in p.components
     ]  # fmt: skip
-    found = {"heldout_lpd": finite(p.best_chain.heldout), "components": components}
-    return shared.document(p, pictures, of_model, table, found)
+    results = {"heldout_lpd": finite(p.best_chain.heldout), "components": components}
+    return shared.document(p, pictures, of_model, table, results)

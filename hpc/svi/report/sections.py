@@ -31,14 +31,14 @@ OF_COMPONENTS = (
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the restarts agree, and what to do next."""
+    """Verdict: the result, whether the restarts agree, and what to do next."""
     best, used = p.best_chain, sum(c.rows > 0 for c in p.components)
-    found = [
+    result = [
         f"{counted(used, 'component')} with rows, of {len(p.components)}, in {counted(p.run.n_rows, 'row')}.",
     ]
     if np.isfinite(best.heldout):
-        found.append(f"Held-out rows score {best.heldout:.4f} nats a row.")
-    return shared.verdict(p, found)
+        result.append(f"Held-out rows score {best.heldout:.4f} nats a row.")
+    return shared.verdict(p, result)
 
 
 def top(p: RunSummary) -> list[Any]:
@@ -58,7 +58,7 @@ def top(p: RunSummary) -> list[Any]:
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """Sections of the page below the verdict, in order."""
     shown = pictured(pictures, PICTURES, "bound.png")
     return [
         Section("components", "Components", [*_components(p), *pictured(pictures, PICTURES, "components.png")]),
@@ -67,7 +67,7 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
 
 
 def _apart(p: RunSummary, c: ComponentLine) -> np.ndarray:
-    """How far its means are from those of all rows, (D,) in standard deviations of the columns."""
+    """Distances of a component's means from the means of all rows, (D,), in standard deviations of the columns."""
     mean, sd = _overall(p)
     return np.abs(c.mean - mean) / sd
 

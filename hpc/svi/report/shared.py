@@ -1,5 +1,5 @@
-"""What the reports of all likelihoods have: the verdict, what was run, the table of chains, and the frame of
-summary.json. `p` is a summary with `run`, `best`, `chains`, `best_chain` and `warnings`."""
+"""Common parts of the reports of all likelihoods: the verdict, the description of the run, the table of chains, and the
+frame of summary.json. `p` is a summary with `run`, `best`, `chains`, `best_chain` and `warnings`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Lines = list[tuple[str, str]]
 
 
 def verdict(p: Any, found: Sequence[str]) -> Verdict:
-    """What was `found`, in sentences, whether the chains end alike, and what to do next."""
+    """Verdict: the sentences of the result in `found`, whether the chains end alike, and what to do next."""
     sound = DOUBT if p.warnings else GOOD
     bound = f"The bound is {p.best_chain.bound:,.3f} nats."
     steps = use_it(p.run, sound)
@@ -44,7 +44,7 @@ def verdict(p: Any, found: Sequence[str]) -> Verdict:
 
 
 def _restarts(p: Any) -> str:
-    """Whether the chains end alike."""
+    """Sentence on whether the chains end alike."""
     if len(p.chains) == 1:
         return "One chain only: others may end with a higher bound."
     best = p.best_chain
@@ -57,7 +57,7 @@ def _restarts(p: Any) -> str:
 
 
 def parts(p: Any, about: Lines, found: Sequence[Any], chain_lines: Sequence[Any]) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     shown = [head(p.run.chains, about), "", *found]
     if p.warnings:
         shown += ["", warnings_in_words(p.warnings)]
@@ -65,8 +65,10 @@ def parts(p: Any, about: Lines, found: Sequence[Any], chain_lines: Sequence[Any]
 
 
 def about(p: Any, what: Lines, steps: str, measures: Lines, places: int = 3, end: str | None = None) -> Lines:
-    """What was run, in lines of a word and what it says. what: rows and model. measures: of the best state, besides its
-    bound. places: decimals of the bound. end: what follows it, by default the cycle after which it gained nothing."""
+    """Description of the run, as lines of a word and its text. what: rows and model. measures: of the best state,
+    besides its bound. places: decimals of the bound. end: text after the bound, by default the cycle after which it
+    gained nothing.
+    """
     run, best = p.run, p.best_chain
     several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
     which = f" of {best.name}, the best of {len(p.chains)}" if several else ""
@@ -102,7 +104,7 @@ def chain_lines(p: Any, own: Mapping[str, Sequence[str]], places: int = 3) -> li
 def last_sections(
     p: Any, about: Lines, chain_lines: Sequence[Any], pictures: Sequence[Any], scalars: Sequence[Scalar]
 ) -> list[Section]:
-    """Of the page: the chains, and what was run."""
+    """Last sections of the page: the chains, and the description of the run."""
     return [
         Section("chains", "Chains", [Traces(p.run.chains, scalars), *chain_lines, *pictures]),
         Section("about", "What was run", [head(p.run.chains, about)]),

@@ -65,9 +65,9 @@ def summarise(run: Posterior) -> RunSummary:
     rows = np.bincount(labels, minlength=len(law.weight))
     sure = np.bincount(labels, probability, minlength=len(law.weight)) / np.maximum(rows, 1)
     components = [_component(run, law, k, int(rows[k]), float(sure[k])) for k in range(len(law.weight))]
-    found = RunSummary(run, best, law, [_chain(run, kept) for kept in last], components, labels)
-    found.warnings = step_warnings(found.best_chain, len(last), run.config.of(keys.Step))
-    return found
+    summary = RunSummary(run, best, law, [_chain(run, kept) for kept in last], components, labels)
+    summary.warnings = step_warnings(summary.best_chain, len(last), run.config.of(keys.Step))
+    return summary
 
 
 def _component(run: Posterior, law: Law, k: int, rows: int, sure: float) -> ComponentLine:

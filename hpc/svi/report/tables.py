@@ -18,7 +18,7 @@ SHOWN_COLUMNS = 60  # of the table of means; of more columns components.csv
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     return [*shared.parts(p, about(p), [_components(p)], chain_lines(p)), "", *_means(p)]
 
 
@@ -51,10 +51,10 @@ def _components(p: RunSummary) -> Any:
 
 
 def chain_lines(p: RunSummary) -> list[Any]:
-    own = {"in use": [f"{c.in_use:,}" for c in p.chains]}
+    columns = {"in use": [f"{c.in_use:,}" for c in p.chains]}
     if any(np.isfinite(c.heldout) for c in p.chains):
-        own["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
-    return shared.chain_lines(p, own)
+        columns["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
+    return shared.chain_lines(p, columns)
 
 
 def _means(p: RunSummary) -> list[Any]:

@@ -1,4 +1,4 @@
-"""How chains fared, on traces and labels made by hand."""
+"""Reports on chains, from traces and labels made by hand."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -178,7 +178,7 @@ def test_chains_whose_log_joints_differ_disagree():
 
 
 def test_chains_of_one_score_are_ranked_by_where_their_log_joints_are_in_the_end():
-    """Of two that score alike the one is best whose log joint is high after its jump, not on average."""
+    """The best of two chains with equal scores is the one whose log joint is high after its jump, not on average."""
     jumped = np.where(np.arange(40) < 20, -900.0, 90.0)
     of = summaries(2, log_joint=(0.0, jumped), heldout=(-2.0, -2.04), cycles=40)
     assert of[0].scalars["log_joint"].mean > of[1].scalars["log_joint"].mean

@@ -55,7 +55,7 @@ def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
 
 
 def test_the_picture_has_the_columns_that_name_its_clusters():
-    """Of near twins the picture would have one, and a cluster's name the other."""
+    """The picture would have one of two near twins, and a cluster's name the other."""
     columns = [real(f"c{i}", [9.0 - 0.1 * i] * 4, [2.0] * 4) for i in range(20)]
     assert "c19" not in {c.name for c in picture(columns)}
     named = [[trait(columns[19], k), trait(columns[18], k), trait(columns[17], k)] for k in range(4)]

@@ -374,7 +374,7 @@ def test_a_block_of_ten_long_names_fits_a_hundred_letters():
 
 
 def opening(run_dirs, width=100, **options):
-    """What the terminal shows, and the parts of the page."""
+    """Text of the terminal, parts of the page, and the page."""
     paper = io.StringIO()
     folder = report(run_dirs, console=Console(file=paper, width=width), **options)
     text = (folder / "report.html").read_text()

@@ -33,7 +33,7 @@ def test_variations_are_those_of_the_definition():
 
 
 def pairs_together(z):
-    """Whether each pair of rows is in one cluster."""
+    """Mask of the pairs of rows in one cluster."""
     return (z[:, None] == z)[np.triu_indices(len(z), 1)]
 
 

@@ -115,7 +115,7 @@ def test_the_whole_report(two_views, tmp_path, pictures):
 
 
 def wrong(summary, draws, names):
-    """What of a summary differs from the draws, by plain counts."""
+    """Parts of a summary that differ from the draws, by plain counts."""
     d, found = summary["dependence"], []
     place = {name: i for i, name in enumerate(names)}
     of = {(a, b): np.mean([x.view_of[place[a]] == x.view_of[place[b]] for x in draws]) for a in names for b in names}
@@ -187,7 +187,7 @@ def test_dependence_by_hand():
 
 
 def touching(monkeypatch, n, n_views):
-    """Whether numbers and names of a picture with n columns in so many views touch."""
+    """True if numbers or names touch in a picture with n columns in so many views."""
     z = np.sort(np.arange(n) % n_views)
     names = [f"column {i}" for i in range(n)]
     views = sorted([[names[i] for i in np.flatnonzero(z == v)] for v in range(n_views)], key=len, reverse=True)

@@ -1,5 +1,5 @@
-"""What a report says of clusters and columns, in words: one name for a cluster, one line for a column; and commands
-that work as they are printed."""
+"""A report's words on clusters and columns: one name for a cluster, one line for a column; and commands that work as
+printed."""
 
 import html
 import io

@@ -211,7 +211,7 @@ def test_chains_of_two_models_are_refused(runs, tmp_path):
 
 
 def test_two_ways_to_one_posterior_are_reported_together(runs, table, tmp_path):
-    """How a chain was sampled is no part of its model."""
+    """The sampler of a chain is no part of its model."""
     text = '[firefly]\nbounds = "untuned"\nxi = 1.0\ntheta_update = "mala"'
     other = make_run(tmp_path / "mala", table, "student-t", cycles=8000, burn_in=1000, text=text)
     _, printed, summary = run_report([runs["student-t"], other], out=tmp_path / "r")

@@ -19,11 +19,12 @@ ENDS = 10  # items at each end of a factor in summary.json
 
 def make(run: Posterior) -> Report:
     """See `report.report`."""
-    found = summarise(run)
-    pictures = _pictures(found)
+    summary = summarise(run)
+    pictures = _pictures(summary)
     return Report(
-        lambda: parts(found), _machine(found, list(pictures)), pictures, {"items.csv": _csv(found)},
-        verdict=verdict(found), top=lambda: top(found), sections=lambda: sections(found, pictures), chains=run.chains,
+        lambda: parts(summary), _machine(summary, list(pictures)), pictures, {"items.csv": _csv(summary)},
+        verdict=verdict(summary), top=lambda: top(summary), sections=lambda: sections(summary, pictures),
+        chains=run.chains,
     )  # fmt: skip
 
 
@@ -32,19 +33,19 @@ def _pictures(p: RunSummary) -> dict[str, Picture]:
     from mpibayes.hpc.svi.factorization.report import figures
     from mpibayes.hpc.svi.report.figures import bounds
 
-    found = {"bound.png": bounds(p.run.chains, p.best.chain)}
+    pictures = {"bound.png": bounds(p.run.chains, p.best.chain)}
     if p.n_heldout:
-        found["rmse.png"] = figures.scores(p.run.chains, p.best.chain)
+        pictures["rmse.png"] = figures.scores(p.run.chains, p.best.chain)
     if p.factors.shape[1] > 1:
-        found["factors.png"] = figures.factors(p.factors[:, :2], p.ratings, p.names)
-    return found
+        pictures["factors.png"] = figures.factors(p.factors[:, :2], p.ratings, p.names)
+    return pictures
 
 
 def _csv(p: RunSummary) -> str:
     """A line for each item."""
     lines = [csv_line([p.run.table.names[1], "ratings", "bias", *(f"factor_{k + 1}" for k in range(p.run.model.rank))])]
-    for name, n, bias, own in zip(p.names, p.ratings.tolist(), p.bias.tolist(), p.factors.tolist()):
-        lines.append(csv_line([name, n, f"{bias:.6g}", *(f"{x:.6g}" for x in own)]))
+    for name, n, bias, factors in zip(p.names, p.ratings.tolist(), p.bias.tolist(), p.factors.tolist()):
+        lines.append(csv_line([name, n, f"{bias:.6g}", *(f"{x:.6g}" for x in factors)]))
     return "".join(lines)
 
 
@@ -62,7 +63,7 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         "users": run.n_rows, "items": len(p.names), "training_ratings": int(p.ratings.sum()),
         "heldout_ratings": p.n_heldout,
     }  # fmt: skip
-    found = {
+    results = {
         "rmse": finite(best.rmse),
         "heldout_lpd": finite(best.heldout),
         "mean": p.turned.center,
@@ -73,4 +74,4 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
             {"factor": k + 1, "sd": float(s), **ends(p.factors[:, k])} for k, s in enumerate(p.turned.strength)
         ],
     }
-    return shared.document(p, pictures, of_model, table, found)
+    return shared.document(p, pictures, of_model, table, results)

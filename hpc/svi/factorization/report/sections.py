@@ -25,22 +25,22 @@ PICTURES = {
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the restarts agree, and what to do next."""
+    """Verdict: the result, whether the restarts agree, and what to do next."""
     n = int(p.ratings.sum())
     items, users = counted(len(p.names), p.run.table.names[1]), counted(p.run.n_rows, p.run.table.names[0])
-    found = [f"{counted(len(p.turned.strength), 'factor')} of {n:,} ratings of {items} by {users}."]
+    result = [f"{counted(len(p.turned.strength), 'factor')} of {n:,} ratings of {items} by {users}."]
     if np.isfinite(p.best_chain.rmse):
-        found.append(f"{p.n_heldout:,} held-out ratings are off by {p.best_chain.rmse:.4f} (root mean square).")
-    return shared.verdict(p, found)
+        result.append(f"{p.n_heldout:,} held-out ratings are off by {p.best_chain.rmse:.4f} (root mean square).")
+    return shared.verdict(p, result)
 
 
 def top(p: RunSummary) -> list[Any]:
-    """What a rating is made of."""
+    """Table of the parts of a rating, for the top of the page."""
     return [tables.share_lines(p)]
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """Sections of the page below the verdict, in order."""
     n = min(FACTORS, p.factors.shape[1])
     fields = [Field(p.run.table.names[1]), Field("ratings", "whole")]
     fields += [Field("bias", "number", "above the mean rating")] if p.turned.biased else []

@@ -68,11 +68,11 @@ def summarise(run: Posterior) -> RunSummary:
         n_heldout += len(out.columns)
     bias, factors = turned.items(law.items.mean)
     chains = [_chain(run, kept) for kept in last]
-    found = RunSummary(
+    summary = RunSummary(
         run, best, law, turned, chains, run.table.column_ids(), ratings, n_heldout, bias, factors
     )  # fmt: skip
-    found.warnings = step_warnings(found.best_chain, len(chains), run.config.of(keys.Step))
-    return found
+    summary.warnings = step_warnings(summary.best_chain, len(chains), run.config.of(keys.Step))
+    return summary
 
 
 def _chain(run: Posterior, kept: Kept) -> ChainSummary:

@@ -18,7 +18,7 @@ LETTERS = 34  # of an item's name
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     return shared.parts(p, about(p), [share_lines(p), "", item_lines(p)], chain_lines(p))
 
 
@@ -33,7 +33,7 @@ def about(p: RunSummary) -> shared.Lines:
 
 
 def share_lines(p: RunSummary) -> Any:
-    """What a rating is made of."""
+    """Table of the parts of a rating: their standard deviations and shares of the variance."""
     parts = p.shares()
     total = sum(sd**2 for _, sd in parts)
     table = plain_table("part of a rating", "sd", "variance", "")
@@ -68,8 +68,8 @@ def _short(name: str) -> str:
 
 
 def chain_lines(p: RunSummary) -> list[Any]:
-    own = {"rating sd": [fixed(c.rating_sd, 4) for c in p.chains]}
+    columns = {"rating sd": [fixed(c.rating_sd, 4) for c in p.chains]}
     if any(np.isfinite(c.rmse) for c in p.chains):
-        own["RMSE"] = [fixed(c.rmse, 4) for c in p.chains]
-        own["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
-    return shared.chain_lines(p, own)
+        columns["RMSE"] = [fixed(c.rmse, 4) for c in p.chains]
+        columns["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
+    return shared.chain_lines(p, columns)

@@ -17,11 +17,12 @@ from mpibayes.io.export import csv_line
 
 def make(run: Posterior) -> Report:
     """See `report.report`."""
-    found = summarise(run)
-    pictures = _pictures(found)
+    summary = summarise(run)
+    pictures = _pictures(summary)
     return Report(
-        lambda: parts(found), _machine(found, list(pictures)), pictures, {"topics.csv": _csv(found)},
-        verdict=verdict(found), top=lambda: top(found), sections=lambda: sections(found, pictures), chains=run.chains,
+        lambda: parts(summary), _machine(summary, list(pictures)), pictures, {"topics.csv": _csv(summary)},
+        verdict=verdict(summary), top=lambda: top(summary), sections=lambda: sections(summary, pictures),
+        chains=run.chains,
     )  # fmt: skip
 
 
@@ -60,5 +61,5 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
     ]  # fmt: skip
     of_model = {"likelihood": p.run.config.of(keys.Model).likelihood}
     table = {"training_documents": p.run.n_rows, "words": len(p.vocabulary)}
-    found = {"perplexity": finite(p.best_chain.perplexity), "topics": topics}
-    return shared.document(p, pictures, of_model, table, found)
+    results = {"perplexity": finite(p.best_chain.perplexity), "topics": topics}
+    return shared.document(p, pictures, of_model, table, results)

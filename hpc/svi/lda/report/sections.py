@@ -28,12 +28,12 @@ OF_TOPICS = (
 
 
 def verdict(p: RunSummary) -> Verdict:
-    """What was found, whether the restarts agree, and what to do next."""
+    """Verdict: the result, whether the restarts agree, and what to do next."""
     n, best = p.best_chain.topics, p.best_chain
-    found = [f"{counted(n, 'topic')} in use, of {len(p.topics)}, in {counted(p.run.n_rows, 'document')}."]
+    result = [f"{counted(n, 'topic')} in use, of {len(p.topics)}, in {counted(p.run.n_rows, 'document')}."]
     if np.isfinite(best.perplexity):
-        found.append(f"Held-out words have a perplexity of {best.perplexity:,.1f}.")
-    return shared.verdict(p, found)
+        result.append(f"Held-out words have a perplexity of {best.perplexity:,.1f}.")
+    return shared.verdict(p, result)
 
 
 def _words(p: RunSummary, t: TopicLine, most: int, relevant: bool) -> str:
@@ -54,7 +54,7 @@ def top(p: RunSummary) -> list[Any]:
 
 
 def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
-    """What the page has below the verdict, in order."""
+    """Sections of the page below the verdict, in order."""
     rows = [
         [
             t.number, _words(p, t, NAMING, True), t.share, t.coherence, _words(p, t, WORDS, False),

@@ -79,17 +79,17 @@ def summarise(run: Posterior) -> RunSummary:
         TopicLine(k + 1, float(share[k]), float(law.q.alpha[k]), ordered[:, k], by_relevance[:, k], float(coherent[k]))
         for k in range(len(share))
     ]
-    found = RunSummary(
+    summary = RunSummary(
         run, best, law, [_chain(run, kept) for kept in last], run.table.column_ids(), p, relevance, topics
     )  # fmt: skip
     step = run.config.of(keys.Step)
-    found.warnings = step_warnings(found.best_chain, len(last), step, _better(run.chains[best.chain].trace))
+    summary.warnings = step_warnings(summary.best_chain, len(last), step, _better(run.chains[best.chain].trace))
     if local_of(run.config) == "linear":
-        found.warnings.append(
+        summary.warnings.append(
             'the local step is "linear", which does not ascend the bound, and overfits where it goes on for long; '
             '"linear, then vb" ends with steps that do'
         )
-    return found
+    return summary
 
 
 def _chain(run: Posterior, kept: Kept) -> ChainSummary:
@@ -101,7 +101,7 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
 
 
 def _better(t: Mapping[str, np.ndarray]) -> float:
-    """By which part of itself the perplexity fell in the last tenth of a chain's cycles; NaN where it is not known."""
+    """Relative fall of the perplexity in the last tenth of a chain's cycles; NaN if it is not known."""
     known = np.isfinite(t["perplexity"])
     cycle, perplexity = t["cycle"][known], t["perplexity"][known]
     early = perplexity[cycle <= 0.9 * t["cycle"][-1]]

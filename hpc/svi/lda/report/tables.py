@@ -17,7 +17,7 @@ WORDS = 8
 
 
 def parts(p: RunSummary) -> list[Any]:
-    """What is printed, in order."""
+    """Parts of the printed report, in order."""
     return shared.parts(p, about(p), [_topics(p)], chain_lines(p))
 
 
@@ -57,7 +57,7 @@ def _topics(p: RunSummary) -> Any:
 
 
 def chain_lines(p: RunSummary) -> list[Any]:
-    own = {"topics": [f"{c.topics:,}" for c in p.chains]}
+    columns = {"topics": [f"{c.topics:,}" for c in p.chains]}
     if any(np.isfinite(c.perplexity) for c in p.chains):
-        own["perplexity"] = [fixed(c.perplexity, 1) for c in p.chains]
-    return shared.chain_lines(p, own, 1)
+        columns["perplexity"] = [fixed(c.perplexity, 1) for c in p.chains]
+    return shared.chain_lines(p, columns, 1)
