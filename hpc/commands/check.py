@@ -25,8 +25,8 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int | N
     first: list[tuple[str, str]] = []
     if ranks is None:
         ranks, note = choose(examined.config, examined.data)
-        text = f"{ranks} ranks, which `mpibayes run` starts itself on this machine (run.ranks)" if ranks > 1 else note
-        first = [("started as", text.removeprefix("note: "))] if text else []
+        started = note if ranks == 1 else f"{ranks} ranks, which `mpibayes run` starts itself here (run.ranks)"
+        first = [("started as", started.removeprefix("note: "))] if started else []
     for title, text in [*first, *check_of(examined.config.kind).findings(examined, ranks)]:
         print(f"{title + ':' if title else '':<16}{visible(text)}")
 
