@@ -341,12 +341,10 @@ def doc() -> None:
         f"{m['load']} at the end;\n{result['date']}, commit {result['commit']}.",
         "efficiency": efficiency_table(found),
         "growth": growth_table(found),
-        "crowd": crowd_table(found),
         "model": model_table(found),
         "real": simulate_ranks.against_real(found, spread, m["cores"]),
         "spread": f"{spread.sweep:.1%}",
         "ranks": simulate_ranks.report(spread, moves_every=0),
-        "collapsed": simulate_ranks.collapsed_table(spread),
         "moves": moves_table(found),
     }.items():
         page = filled(page, name, text)
@@ -400,11 +398,11 @@ VARIED = {
 
 
 def growth_table(found: list[dict]) -> str:
-    """Of the cases in the picture every second and the last; all of the others."""
+    """The first and the last of the cases in the picture; all of the others."""
     lines = []
     for figure, words in VARIED.items():
         of_one = [c for c in found if c["figure"] == figure]
-        for case in [*of_one[:-1:2], of_one[-1]] if figure in GROWTH else of_one:
+        for case in [of_one[0], of_one[-1]] if figure in GROWTH else of_one:
             seconds = phase_seconds(case)
             swept = seconds["sweep"] + seconds["collapsed sweep"]
             kinds = (("columns", ""), ("reals", " real"), ("counts", " counts"))
@@ -418,17 +416,6 @@ def growth_table(found: list[dict]) -> str:
             lines.append([*head, _ms(swept), f"{swept / cells * 1e9:.3f}", _ms(whole), f"{more:.0f}"])
     head = ["varied", "rows", "columns", "levels", "K", "shards", "moved", "sweep, ms", "ns a cell", "cycle, ms"]
     return markdown([*head, "bytes a row"], lines)
-
-
-def crowd_table(found: list[dict]) -> str:
-    phases = ("order", "statistics", "reduction", "log joint", "hyperparameters", "draw", "broadcast", "other")
-    lines = []
-    for case in (c for c in found if c["crowd"] in (16, 1000, 4096)):
-        seconds = phase_seconds(case)
-        own = case["ranks_detail"][0]["shards"]
-        row = [f"{case['crowd']:,}", "root" if case["rank"] == 0 else "another", f"{case['shards']:,}", own]
-        lines.append([*row, *(f"{seconds[p] * 1e3:.2f}" for p in phases)])
-    return markdown(["ranks", "which", "shards", "its own", *phases], lines)
 
 
 def moves_table(found: list[dict]) -> str:

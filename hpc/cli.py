@@ -1,7 +1,7 @@
 """The command `mpibayes`: its verbs (hpc/verbs), messages and the exit code.
 
-`run` and `query` use MPI. Each verb imports what it needs when it is called, so that `mpibayes --help` is fast and
-works on a login node without an MPI library.
+`run`, `query` and `complete` use MPI. Each verb imports what it needs when it is called, so that `mpibayes --help` is
+fast and works on a login node without an MPI library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mpibayes.hpc.run import signals
 from mpibayes.hpc.verbs.group import Commands, ReaderLeft
 from mpibayes.hpc.verbs.import_ import import_
 from mpibayes.hpc.verbs.query import query
-from mpibayes.hpc.verbs.results import export, predict, report
+from mpibayes.hpc.verbs.results import complete, export, predict, report
 from mpibayes.hpc.verbs.run import check, doctor, run, status, submit
 from mpibayes.hpc.verbs.simulate import simulate
 from mpibayes.io.files import DISK, cannot_write
@@ -64,7 +64,7 @@ def cli(ctx):
       [data]
       table = "people.h5"
     """
-    if ctx.invoked_subcommand not in ("run", "query", "doctor") and launcher_rank() > 0:
+    if ctx.invoked_subcommand not in ("run", "query", "complete", "doctor") and launcher_rank() > 0:
         ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
     if words := limit_too_low():
         if launcher_rank() > 0:
@@ -76,7 +76,7 @@ def cli(ctx):
         signals.act()
 
 
-for verb in (import_, run, check, submit, doctor, status, report, export, predict, query, simulate):
+for verb in (import_, run, check, submit, doctor, status, report, export, predict, complete, query, simulate):
     cli.add_command(verb)
 
 

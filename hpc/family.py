@@ -324,6 +324,10 @@ class Asked(Protocol):
     def draws(self, names: Collection[str], some: slice = slice(None)) -> Sequence[DrawLaw]:
         """The draws, or some of them, as laws of some columns; picklable."""
 
+    def completions(self, seed: int, some: slice = slice(None)) -> Iterator[Completion]:
+        """A copy of the table's missing cells from each draw, or from some of them; copies are numbered from 1. Only of
+        families that do not name "complete" in `cannot`."""
+
     def partition(self) -> Sequence[np.ndarray] | None:
         """Of each view of the report, the cluster of every training row, int64 (N,); None where there are no
         clusters."""
@@ -331,6 +335,19 @@ class Asked(Protocol):
     def cluster_group(self, number: int, n: int | None, view: int) -> tuple[np.ndarray, int] | None:
         """The rows of the table, from 0, of a group of n groups of clusters, as the report numbers them, and n: if None
         that of the level shown first. None where there are no clusters. Raises ConfigError."""
+
+
+class Completion(Protocol):
+    """The missing cells of any rows under one draw, whose parameters are drawn once for all of them."""
+
+    def cells(
+        self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Recorded values, level codes or numbers, of the cells that n rows lack, those of a row drawn together.
+
+        known: of the rows' observed cells; of training rows only columns in blocks matter. gaps: by column the rows
+        (m,), ascending, to fill. ids (n,): of the rows, which name their draws. places (n,): of each among the training
+        rows, -1 of another row."""
 
 
 class DrawLaw(Protocol):

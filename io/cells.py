@@ -52,12 +52,18 @@ def _tidy(texts: pa.StringArray) -> pa.StringArray:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some consecutive rows of one file. `first_row` counts from 1 in that file, header not counted."""
+    """Some consecutive rows of one file. Without its header it counts them from 1: `first_row` on, or `first_row` +
+    `places` (n_rows,) where rows are repeated."""
 
     path: Path
     first_row: int
     n_rows: int
     columns: dict[int, Cells]
+    places: np.ndarray | None = None
+
+    def row(self, at: int) -> int:
+        """The file's row of the row at this position."""
+        return self.first_row + (at if self.places is None else int(self.places[at]))
 
 
 @dataclass(frozen=True)

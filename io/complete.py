@@ -13,7 +13,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,29 @@ def check_format(source: Path, out: Path) -> None:
         raise ConfigError(f"{out}: {source} is a text file; expected a name that ends in .csv or .csv.gz")
 
 
+def form_of(source: Path, otherwise: str) -> str:
+    """ "csv" or "parquet", as `source` is; `otherwise` where it is neither."""
+    if first_bytes(source) == HDF5:
+        return otherwise
+    kind = kind_of(source)
+    return "parquet" if kind is PARQUET else "csv" if kind is TEXT else otherwise
+
+
+class Dialect(NamedTuple):
+    """How CSV is written that is like a source; names: of the columns where it has no header."""
+
+    delimiter: str
+    encoding: str
+    names: Sequence[str]
+
+
+def dialect_of(like: Table, source: Path, lacking: Sequence[str], beside: Sequence[str]) -> Dialect:
+    """Of the file that `completed` writes."""
+    o = opened_like(like, source, lacking).originals()
+    behind = [c.name for c in like.columns if c.name in lacking]
+    return Dialect(o.delimiter, o.encoding, () if o.head is not None else [*o.names, *behind, *beside])
+
+
 @contextmanager
 def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], filled: dict[str, int]) -> Iterator[Fill]:
     """A function fill(n, cells, beside) for the next n rows of `source`, which appears as `out`, whole, at the end.
@@ -51,40 +74,63 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
     time. lacking: the columns that the file does not have. filled: gets the numbers of cells filled, by column.
     Raises ConfigError (out cannot be written), DataError (a Parquet column cannot hold its value).
     """
+    with repeated(like, source, out, lacking) as start:
+        yield start(filled)
+
+
+@contextmanager
+def repeated(
+    like: Table, source: Path, out: Path, lacking: Sequence[str], reserved: Sequence[str] = ()
+) -> Iterator[Callable[[dict], Fill]]:
+    """A function start(filled) that returns such a function `fill`, for `source` from its first row; each time its rows
+    come behind those that are there. Where `cells` is None gaps become empty cells, whatever marks them in `source`.
+    reserved: names of columns beside its own that must be as they are. Raises DataError where `source` has one of them.
+    """
     originals = opened_like(like, source, lacking).originals()
-    columns = {c.name: c for c in like.columns}
+    for name in reserved:
+        if name in originals.names:
+            raise DataError(f"{source}: has a column '{name}', which the long file needs; write one file for each copy")
     with writing(out), ExitStack() as stack:
         file = stack.enter_context(replacing(out))
         if out.suffix == ".gz":
             file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
         target = (_Parquet if out.suffix == ".parquet" else _Text)(file, originals, out)
         stack.callback(target.close)
-        pieces = _Pieces(originals)
+        yield lambda filled: _Pass(like, originals, target, filled)
 
-        def fill(n: int, cells: Cells, beside: Mapping[str, np.ndarray]) -> None:
-            first = 0
-            while first < n:
-                held, gaps, m = pieces.next(n - first)
-                rows = dict(held)
-                for name, column in columns.items():
-                    form = originals.forms.get(name)
-                    if isinstance(form, Dates) and form.part:
-                        continue  # the file has the date that this part is read from
-                    at, values = _here(cells.get(name), first, m)
-                    if name in gaps:
-                        wanted = gaps[name][at]
-                        at, values = at[wanted], values[wanted]
-                    place = originals.places.get(name)
-                    rows[name if place is None else place] = target.put(
-                        None if place is None else held[place], m, at, values, column, form
-                    )
-                    filled[name] = filled.get(name, 0) + len(at)
-                for name, values in beside.items():
-                    rows[_free(name, [*originals.names, *columns])] = target.number(values[first : first + m])
-                target.add(rows)
-                first += m
 
-        yield fill
+class _Pass:
+    """One reading of a file, whose rows are written as they are filled. See `completed`."""
+
+    def __init__(self, like: Table, originals: Originals, target: _Text | _Parquet, filled: dict[str, int]):
+        self._columns = {c.name: c for c in like.columns}
+        self._originals, self._target, self._filled = originals, target, filled
+        self._pieces = _Pieces(originals)
+
+    def __call__(self, n: int, cells: Cells | None, beside: Mapping[str, np.ndarray]) -> None:
+        first, taken = 0, [*self._originals.names, *self._columns]
+        while first < n:
+            held, gaps, m = self._pieces.next(n - first)
+            rows = dict(held)
+            for name, column in self._columns.items():
+                form = self._originals.forms.get(name)
+                if isinstance(form, Dates) and form.part:
+                    continue  # the file has the date that this part is read from
+                place = self._originals.places.get(name)
+                own = None if place is None else held[place]
+                if cells is None:
+                    rows[name if place is None else place] = self._target.blank(own, m, gaps.get(name), column)
+                    continue
+                at, values = _here(cells.get(name), first, m)
+                if name in gaps:
+                    wanted = gaps[name][at]
+                    at, values = at[wanted], values[wanted]
+                rows[name if place is None else place] = self._target.put(own, m, at, values, column, form)
+                self._filled[name] = self._filled.get(name, 0) + len(at)
+            for name, values in beside.items():
+                rows[_free(name, taken)] = self._target.number(values[first : first + m])
+            self._target.add(rows)
+            first += m
 
 
 def _here(cells: tuple[np.ndarray, np.ndarray] | None, first: int, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -136,8 +182,14 @@ class _Text:
     def put(self, held: pa.Array | None, n: int, at, values, column: Column, form: Form | Dates | None) -> list[str]:
         cells = [""] * n if held is None else _as_text(held)
         texts = _levels(column, values) if column.levels else [_number(v, form) for v in values]
-        for i, text in zip(at.tolist(), texts):
+        for i, text in zip(at, texts):
             cells[i] = text
+        return cells
+
+    def blank(self, held: pa.Array | None, n: int, gaps: np.ndarray | None, column: Column) -> list[str]:
+        cells = self.put(held, n, (), (), column, None)
+        for i in np.flatnonzero(gaps) if gaps is not None else ():
+            cells[i] = ""
         return cells
 
     def number(self, values: np.ndarray) -> list[str]:
@@ -220,6 +272,10 @@ class _Parquet:
         coded = plain.dictionary_encode()
         indices = coded.indices.cast(held.type.index_type)
         return pa.DictionaryArray.from_arrays(indices, coded.dictionary, ordered=held.type.ordered)
+
+    def blank(self, held: pa.Array | None, n: int, gaps: np.ndarray | None, column: Column) -> pa.Array:
+        held = self.put(held, n, (), (), column, None)
+        return held if gaps is None else pc.if_else(pa.array(gaps), pa.scalar(None, held.type), held)
 
     def number(self, values: np.ndarray) -> pa.Array:
         return pa.array(values, mask=np.isnan(values) if values.dtype.kind == "f" else None)

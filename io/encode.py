@@ -116,7 +116,7 @@ class Offences:
         found = np.flatnonzero(bad & (counts > 0))
         described = found[: 2 * MAX_PROBLEMS]
         for i in described:
-            row = batch.first_row + cells.first(i)
+            row = batch.row(cells.first(i))
             self.note(column, cells.texts[i].as_py(), expected, batch.path, row, int(counts[i]))
         rest = int(counts[found[2 * MAX_PROBLEMS :]].sum())
         if rest:

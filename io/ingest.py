@@ -62,6 +62,7 @@ def import_table(
     thousands: str | None = None,
     dates: str | None = None,
     calendar: Sequence[str] = (),
+    count: str | None = None,
     overwrite: bool = False,
     hashed: bool = False,
     progress: Progress | None = None,
@@ -74,8 +75,9 @@ def import_table(
     whatever they look like; ordered=["none"]: none but those that are named (`scales`). names: column names, or a file
     with one a line. sheet: of an Excel workbook, by default the first. decimal ("." or ","), thousands (one of , . '
     and a blank), dates ("day-first" or "month-first"): how numbers and dates are written, where that is not to be found
-    out. calendar: columns of dates whose weekday, month and hour become columns, too. hashed: whether the summary has
-    the SHA-256 of what was read. progress is called with (phase, rows done, share of the input read).
+    out. calendar: columns of dates whose weekday, month and hour become columns, too. count: the column that says how
+    many equal rows each row of the files stands for; the table has them all. hashed: whether the summary has the
+    SHA-256 of what was read. progress is called with (phase, rows done, share of the input read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
     written under the final names unless all went well.
@@ -105,6 +107,7 @@ def import_table(
             encoding=schema.encoding if encoding is None else encoding,
             names=_read_names(names),
             sheet=schema.sheet if sheet is None else sheet,
+            count=schema.count if count is None else count,
         )
         if decimal is not None and decimal == thousands:
             raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
@@ -118,6 +121,11 @@ def import_table(
         decisions = without_weights(profiles, decisions, kept)
         in_schema = {name: c.ordered for name, c in schema.columns.items() if c.ordered is not None}
         decisions = list(with_order(profiles, decisions, asked(ordered, unordered, in_schema, source.names)))
+        reason_of_count = "says how many equal rows each row stands for"
+        decisions = [
+            replace(d, reason=reason_of_count) if p.name == source.count else d
+            for p, d in zip(profiles, decisions, strict=True)
+        ]
         errors = [d.error for d in decisions if d.error]
         if errors:
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
@@ -130,9 +138,9 @@ def import_table(
             sums.extend(map(sha256_of, paths if hashed else ()))
             require_unchanged(before)
 
-        count = count_column(profiles, decisions, kept)
+        may_count = None if source.count else count_column(profiles, decisions, kept)
         table, said_twice = _write(
-            source, out, overwrite, rows, profiles, decisions, made, columns, count, progress, finish
+            source, out, overwrite, rows, profiles, decisions, made, columns, may_count, progress, finish
         )
         absences = Absence.stored(table.source)
         absent = reasons(absences)
@@ -210,12 +218,14 @@ def _profiles(
         if kind not in SCHEMA_KINDS:
             known = ", ".join(SCHEMA_KINDS)
             problems.append(f"column '{name}': unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {known}")
+        if name == source.count and kind != "ignored":
+            problems.append(f"column '{name}': counts rows, and is no column of the table")
         if (name in drop and kind != "ignored") or (name in drop and name in keep):
             problems.append(f"column '{name}': is both dropped and kept")
     profiles = []
     for position, name in enumerate(source.names):
         column = schema.columns.get(name, ColumnSchema())
-        kind = "ignored" if name in drop else kinds.get(name, column.kind)
+        kind = "ignored" if name in drop or name == source.count else kinds.get(name, column.kind)
         levels = column.levels if kind in LEVELLED else None
         said_missing = (m for m in (column.missing, schema.missing) if m is not None)
         usual = next(said_missing, MISSING)
@@ -286,7 +296,7 @@ def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress
 
 
 def _write(
-    source, out, overwrite, rows, profiles, decisions, made, columns, count, progress, finish
+    source, out, overwrite, rows, profiles, decisions, made, columns, may_count, progress, finish
 ) -> tuple[Table, list[str]]:
     """The second pass: the table, and what it says twice."""
     if not made:
@@ -304,13 +314,14 @@ def _write(
         "header": source.dialect.header,
         "encoding": source.dialect.encoding,
         "sheet": source.sheet,
+        "count": source.count,
         "missing": {m.name: list(m.profile.markers) for m in made},
         "no": {name: list(texts) for name, texts in no.items()},
         "forms": {m.name: asdict(m.form) for m in made if m.form is not None},
         "calendar": {m.name: m.profile.name for m in made if m.name != m.profile.name},
     }
     offences = Offences()
-    redundancy, patterns, absences = Redundancy(columns, rows), Patterns(columns, count), Absences(columns)
+    redundancy, patterns, absences = Redundancy(columns, rows), Patterns(columns, may_count), Absences(columns)
     with TableWriter(out, columns, rows, overwrite, about) as writer:
         for batch in source.batches(used, progress, "writing"):
             coded = encoder.encode(batch, offences, offences)
@@ -338,6 +349,7 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions, written: 
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
     read = {"delimiter": dialect.delimiter, "header": dialect.header, "encoding": encoding, "sheet": source.sheet}
+    read["count"] = source.count
     text = schema_text(Schema(columns, usual, **read, **asdict(written)), comments)
     with writing(path):
         write_text(path, text)

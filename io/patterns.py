@@ -89,8 +89,7 @@ class Patterns:
             f"{path}: column '{name}' looks like the number of cases that each row stands for: the {n:,} rows are all "
             f"different without it, and it adds up to {self._total:,.0f}. Say what it is; nothing was written",
             [
-                f"{self._total:,.0f} cases: write each row as often as it counts, in pandas df.loc[df.index.repeat(df"
-                f"[{name!r}])].drop(columns={name!r}), in R df[rep(seq_len(nrow(df)), df[[{name!r}]]), ]",
+                f"{self._total:,.0f} cases: import it with {option('count', name)}",
                 f"{n:,} cases, of which it is a number like any other: import it with {option('kind', f'{name}=real')}",
                 f"{n:,} cases, and it is of no use: import it with {option('kind', f'{name}=ignored')}",
             ],

@@ -123,7 +123,7 @@ class Profile:
         for flag, attribute in ((np.isnan(values), "example_text"), (is_infinite, "example_infinite")):
             if getattr(self, attribute) is None and flag.any():
                 i = int(present[np.flatnonzero(flag)[0]])
-                place = Place(batch.path, batch.first_row + cells.first(i))
+                place = Place(batch.path, batch.row(cells.first(i)))
                 setattr(self, attribute, (cells.texts[i].as_py(), place))
         for i in np.flatnonzero(np.isnan(values))[: MOST_WORDS + 1] if len(self.words) <= MOST_WORDS else ():
             word = texts[int(i)].as_py()

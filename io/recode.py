@@ -75,6 +75,7 @@ def stream_like(
     header: bool | None = None,
     encoding: str | None = None,
     missing: Sequence[str] = (),
+    count: str | None = None,
     check_first: bool = True,
 ) -> Iterator[Rows]:
     """The rows of a typed table, or of any file that can be imported, coded like `like` (a Table, or columns alone).
@@ -84,13 +85,14 @@ def stream_like(
     check_first, else when the last row is out. may_lack: names of columns that the file need not have, all cells of
     which are then missing; one of the columns has to be there.
     check_first: read the file once for mistakes before the first rows are given out, so that long work is not lost.
-    delimiter, header, encoding: instead of the source's; missing: markers besides the source's.
+    delimiter, header, encoding: instead of the source's; missing: markers besides the source's. count: the column of
+    a file of text that says how many equal rows each row stands for.
 
     Raises DataError: the file cannot be read, columns lack, text in a numeric column (with its row), unseen levels.
     """
     if unseen not in ("error", "missing"):
         raise ConfigError(f'unseen = {unseen!r}: expected "error" or "missing"')
-    passes = opened_like(like, path, may_lack, header, missing, delimiter=delimiter, encoding=encoding)
+    passes = opened_like(like, path, may_lack, header, missing, delimiter=delimiter, encoding=encoding, count=count)
     if check_first:
         for _ in _checked(passes, unseen, record):
             pass
@@ -110,7 +112,7 @@ def opened_like(like, path, may_lack=(), header=None, missing=(), **given) -> _T
     if first_bytes(path) == HDF5:
         return _TypedFile(columns, path, may_lack)
     options = {key: given.get(key) or about.get(key) for key in ("delimiter", "encoding")}
-    options["likely_sheet"] = about.get("sheet")
+    options |= {"likely_sheet": about.get("sheet"), "count": given.get("count")}
     if options["encoding"] in MARKED:  # the file says which of them it is
         options["encoding"] = None
     return _TextFile(columns, about, path, may_lack, header, missing, options)

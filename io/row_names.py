@@ -38,7 +38,8 @@ class RowNames:
     sources: the files it was imported from, by default those of their names beside the table, in the folder above, or
     here.
 
-    names: the columns asked for, `row`, from 1, and `line` of a source that is one CSV file. notes: for the user.
+    names: the columns asked for, `row`, from 1, and `line` of a source that is one CSV file without a column that
+    counts equal rows. notes: for the user.
     Raises ConfigError (no such column, no such file), DataError (the file is not what the table was imported from).
     """
 
@@ -54,7 +55,8 @@ class RowNames:
             self.names += [self._of_source(source, name) for name in asked]
             self.names.sort(key=lambda name: ids.index(name.heading))
         self.names.append(Name("row", self._numbers))
-        if table.source.get("format") == "csv" and len(table.source.get("files", ())) == 1:
+        about = table.source
+        if about.get("format") == "csv" and len(about.get("files", ())) == 1 and not about.get("count"):
             self.names.append(Name("line", self._lines()))
 
     def blocks(self, rows: int) -> Iterator[list[list[str]]]:
@@ -98,7 +100,7 @@ class RowNames:
                 if not path.exists():
                     raise ConfigError(f"--source {path}: there is no such file")
         source = _source(paths, about)
-        self._require_same(paths)
+        require_same(self._table, paths)
         return source
 
     def _of_source(self, source: TextSource, column: str) -> Name:
@@ -115,27 +117,6 @@ class RowNames:
                 yield np.array(cells.texts.to_pylist(), object)[cells.codes].tolist()
 
         return Name(column, texts)
-
-    def _require_same(self, paths: Sequence[Path]) -> None:
-        """DataError where the files do not have the table's rows in its order."""
-        table, row = self._table, 0
-        other = f"{', '.join(map(str, paths))}: not what {table.path} was imported from"
-        advice = "give the file as it was then, or import it again"
-        for path in paths:
-            for rows in stream_like(table, path, check_first=False):
-                n = min(len(rows), table.n_rows - row)
-                mine = table.read(row, row + n)
-                for block in ARRAYS:
-                    a, b = getattr(mine, block), getattr(rows, block)[:n]
-                    same = (a == b) | ((a != a) & (b != b))
-                    if not same.all():
-                        at = row + int(np.flatnonzero(~same.all(axis=1))[0])
-                        raise DataError(f"{other}: row {at + 1:,} has other cells; {advice}")
-                row += n
-                if n < len(rows):
-                    raise DataError(f"{other}: more than the table's {table.n_rows:,} rows; {advice}")
-        if row < table.n_rows:
-            raise DataError(f"{other}: {row:,} rows instead of {table.n_rows:,}; {advice}")
 
     def _lines(self) -> Callable[[], Texts]:
         """Lines of the source; where that is not there, or has changed, as if each row were one line."""
@@ -158,6 +139,28 @@ class RowNames:
         return lambda: ([str(n) for n in lines[i : i + SLICE_ROWS].tolist()] for i in range(0, len(lines), SLICE_ROWS))
 
 
+def require_same(table: Table, paths: Sequence[Path]) -> None:
+    """DataError where files do not have the table's rows in its order."""
+    row = 0
+    other = f"{', '.join(map(str, paths))}: not what {table.path} was imported from"
+    advice = "give the file as it was then, or import it again"
+    for path in paths:
+        for rows in stream_like(table, path, check_first=False, count=table.source.get("count")):
+            n = min(len(rows), table.n_rows - row)
+            mine = table.read(row, row + n)
+            for block in ARRAYS:
+                a, b = getattr(mine, block), getattr(rows, block)[:n]
+                same = (a == b) | ((a != a) & (b != b))
+                if not same.all():
+                    at = row + int(np.flatnonzero(~same.all(axis=1))[0])
+                    raise DataError(f"{other}: row {at + 1:,} has other cells; {advice}")
+            row += n
+            if n < len(rows):
+                raise DataError(f"{other}: more than the table's {table.n_rows:,} rows; {advice}")
+    if row < table.n_rows:
+        raise DataError(f"{other}: {row:,} rows instead of {table.n_rows:,}; {advice}")
+
+
 def identifier_of(table: Table) -> Column | None:
     """The first column that names the rows: as many levels as rows, or numbers that all differ, under the name of an
     identifier. The import leaves such columns out unless they are kept (--keep)."""
@@ -177,7 +180,7 @@ def _all_differ(table: Table, column: Column) -> bool:
 
 def _source(paths: Sequence[Path], about: dict) -> TextSource:
     """The files as the table's import read them."""
-    given = {key: about.get(key) for key in ("delimiter", "header", "encoding")}
+    given = {key: about.get(key) for key in ("delimiter", "header", "encoding", "count")}
     if given["encoding"] in MARKED:  # the file says which of them it is
         given["encoding"] = None
     return TextSource(paths, **given, names=None if about.get("header", True) else about.get("names"))

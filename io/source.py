@@ -38,6 +38,7 @@ from mpibayes.io.dialect import (
 from mpibayes.io.files import first_line, open_regular, reading
 from mpibayes.io.formats.typed import Asked, Typed
 from mpibayes.io.packing import decompressed
+from mpibayes.io.repeated import repeated
 from mpibayes.text import counted, option
 
 Progress = Callable[[str, int, float], None]  # phase, rows done, share of the input read
@@ -57,12 +58,14 @@ class TextSource:
         expected: Sequence[str] = (),
         sheet: str | None = None,
         likely_sheet: str | None = None,
+        count: str | None = None,
     ):
         """Looks at the head of each file. `expected` are names that mark a first line as a header when most are there.
-        sheet: of an Excel workbook; likely_sheet: the one to read if there is one of this name, else the first.
+        sheet: of an Excel workbook; likely_sheet: the one to read if there is one of this name, else the first. count:
+        the column that says how many equal rows each row stands for; each is read so often (`repeated`).
 
         Raises DataError for a file that is missing, empty, not text, or whose columns differ from the first file's;
-        ConfigError for an unknown encoding or an impossible delimiter.
+        ConfigError for an unknown encoding, an impossible delimiter, or a count that is no column.
         """
         paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         if not paths:
@@ -80,6 +83,13 @@ class TextSource:
         self._dialects = [first]
         for path in self.paths[1:]:
             self._dialects.append(self._look_again(path, first, encoding, replace(asked, expected=self.names)))
+        self.count = count
+        if count is not None and (count not in self.names or self.names.index(count) in first.unread):
+            has = (
+                near(count, self.names)
+                or f"; it has {', '.join(self.names[:12])}{' ...' if len(self.names) > 12 else ''}"
+            )
+            raise ConfigError(f"count: no column of numbers '{count}' in {self.paths[0]}{has}")
         self.notes = [note for dialect in self._dialects if dialect.typed for note in dialect.typed.notes]
 
     @property
@@ -124,15 +134,20 @@ class TextSource:
         read."""
         positions = range(len(self.names)) if positions is None else sorted(set(positions))
         positions = [i for i in positions if as_text is not None or i not in self.dialect.unread]
+        count = None if self.count is None else self.names.index(self.count)
+        if count is not None:
+            positions = sorted({*positions, count})
         sizes = [_size(p) for p in self.paths]
         total, before, rows = max(sum(sizes), 1), 0, 0
         for path, dialect, size in zip(self.paths, self._dialects, sizes, strict=True):
             with reading(path), open_regular(path) as raw:
                 row = 1
                 for columns, n in _read(path, raw, dialect, positions, as_text):
-                    yield Batch(path, row, n, columns)
+                    batch = Batch(path, row, n, columns)
                     row += n
-                    rows += n
+                    for part in [batch] if count is None else repeated(batch, self.count, count, rows):
+                        yield part
+                        rows += part.n_rows
                     if progress is not None:
                         known = dialect.typed.n_rows if dialect.typed else 0
                         done = size * row / known if known else raw.tell()

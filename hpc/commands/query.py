@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpibayes.errors import ConfigError, MpibayesError
-from mpibayes.hpc.parallel.comm import Communicator, agree, end_job, names, on_root, world
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.commands.together import together
+from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.query import answer as answers
@@ -48,9 +48,7 @@ def query(
     """
     from mpibayes.terminal import Text, output
 
-    comm = None
-    try:
-        comm = world()
+    def work(comm: Communicator) -> Answer:
         asking, found = _asked(comm, run_dir, verb, rows, reads, out, picture, unseen, draws, burn_in, table, force)
 
         def told() -> None:
@@ -66,21 +64,8 @@ def query(
 
         on_root(comm, told, share=False, what="write the answer")
         return found
-    except MpibayesError as error:
-        if comm is None or comm.size == 1:
-            raise
-        # others may not know: do not leave them waiting, nor speak where root does
-        if not comm.wait_for_all(60.0 if error.shared else 5.0):
-            print(f"mpibayes: error: {names(comm, [comm.rank])}: {error}", file=sys.stderr, flush=True)
-            comm.abort(error.exit_code)
-        if comm.rank == 0:
-            raise
-        return None
-    except Exception:
-        if comm is not None and comm.size > 1:
-            traceback.print_exc()
-            end_job(70)
-        raise
+
+    return together(work)
 
 
 def _asked(

@@ -147,6 +147,11 @@ class Categorical:
     def predictive(self, multiplier: np.ndarray, s: tuple) -> Levels:
         return Levels(self, self.pseudo_counts(multiplier), *s)
 
+    def drawn(self, multiplier: np.ndarray, s: tuple, stream: Stream) -> Levels:
+        law = self.predictive(multiplier, s)
+        law.theta[:, :-1] = np.exp(self.draw(multiplier, s, slice(0, len(self)), stream)[0])
+        return law
+
     def log_predictive_table(self, multiplier: np.ndarray, levels: np.ndarray) -> np.ndarray:
         """Log predictive probability of every level in every cluster, (L, K); 0 in missing rows."""
         beta = self.pseudo_counts(multiplier)[:, None]

@@ -123,6 +123,10 @@ class Component(Protocol):
     def predictive(self, hyper: np.ndarray, s: tuple) -> Law:
         """The law of a further row's cells, with parameters integrated out."""
 
+    def drawn(self, hyper: np.ndarray, s: tuple, stream: Stream) -> Law:
+        """The law of the cells of all further rows, which share the parameters of each of the K clusters, drawn given
+        its rows (docs/math.md 2.1, step 4); a new cluster's are integrated out. Its `draw` alone is for use."""
+
     def update(self, hyper: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters of `columns`, drawn given the partition (docs/math.md 2.4)."""
 

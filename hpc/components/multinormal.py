@@ -114,13 +114,16 @@ class Predictive:
         """The lacking cells given the others, of the only cluster, (n, len(lacking)): from standard normal z of that
         form and log_gammas(shape), logarithms of n Gamma(shape, 1) draws.
 
-        A t with nu + len(seen) degrees of freedom, and (1 + norm) / them times the rest of the matrix as its scale.
+        A t with nu + len(seen) degrees of freedom, and (1 + norm) / them times the rest of the matrix as its scale; of
+        a normal, whose nu is infinite, the matrix is the covariance.
         """
         norm, mean, cross, slope = self._given(x, seen, lacking)
         matrix = self.matrix[0][np.ix_(lacking, lacking)]
         lower = cholesky(matrix - cross[0].T @ slope[0], ROUNDING * np.diagonal(matrix))
-        half = np.exp(log_gammas(0.5 * (self.nu[0] + len(seen))))  # of a chi-square
-        wide = np.sqrt(0.5 * (1.0 + norm[:, 0]) / half)
+        wide = np.ones(len(z))  # of a normal
+        if np.isfinite(self.nu[0]):
+            half = np.exp(log_gammas(0.5 * (self.nu[0] + len(seen))))  # of a chi-square
+            wide = np.sqrt(0.5 * (1.0 + norm[:, 0]) / half)
         return mean[:, 0] + wide[:, None] * (z[:, None, :] * lower).sum(axis=-1)  # BLAS would look at the other rows
 
     def _given(self, x, seen, lacking):
@@ -395,6 +398,19 @@ class Multinormal:
 
     def predictive(self, wishart: np.ndarray, s: tuple) -> Students:
         return Students(self, wishart, s)
+
+    def drawn(self, wishart: np.ndarray, s: tuple, stream: Stream) -> Students:
+        law = self.predictive(wishart, s)
+        location, factor, _ = self.draw(wishart, s, slice(0, len(self)), stream)
+        column, pair = self.cuts["coordinate"], self.cuts["pair"]
+        for b, p in enumerate(law.blocks):
+            i, j = np.tril_indices(self.blocks[b].width)
+            root = np.zeros_like(p.matrix[:-1])
+            root[:, i, j] = factor[pair[b] : pair[b + 1]].T
+            inverse = np.linalg.inv(root)
+            p.location[:-1] = location[column[b] : column[b + 1]].T
+            p.matrix[:-1], p.nu[:-1] = inverse @ inverse.swapaxes(-1, -2), np.inf
+        return law
 
     def update(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate; a block has a stream of its own."""

@@ -137,6 +137,12 @@ class Normal:
     def predictive(self, normal: np.ndarray, s: tuple) -> Student:
         return Student(self, normal, *s)
 
+    def drawn(self, normal: np.ndarray, s: tuple, stream: Stream) -> Student:
+        law = self.predictive(normal, s)
+        location, half_precision, _ = self.draw(normal, s, slice(0, len(self)), stream)
+        law.location[:, :-1], law.scale[:, :-1], law.nu[:, :-1] = location, np.sqrt(0.5 / half_precision), np.inf
+        return law
+
     def update(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""
         return draw_numbers(s, normal, columns, self.grids, replace(stream, sub=self.substreams[0]))

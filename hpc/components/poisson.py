@@ -41,6 +41,22 @@ class NegativeBinomial(Numbers):
         return nbinom.ppf(u, shape, rate / (rate + 1.0))
 
 
+class Rates(NegativeBinomial):
+    """The same with rates (Q, K) of the clusters, and a new one's integrated out."""
+
+    def __init__(self, kind: Poisson, gamma: np.ndarray, s: tuple, rates: np.ndarray):
+        super().__init__(kind, gamma, *s)
+        self._rates = rates
+
+    def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+        from scipy.stats import poisson  # slow to import
+
+        found, old = np.empty(len(u)), clusters < self._rates.shape[1]
+        found[old] = poisson.ppf(u[old], self._rates[column, clusters[old]])
+        found[~old] = super().quantile(column, clusters[~old], u[~old])
+        return found
+
+
 class Poisson:
     """All count columns of a view. A column's prior: None or {"shape": number or grid, "rate": ...}.
 
@@ -112,6 +128,9 @@ class Poisson:
 
     def predictive(self, gamma: np.ndarray, s: tuple) -> NegativeBinomial:
         return NegativeBinomial(self, gamma, *s)
+
+    def drawn(self, gamma: np.ndarray, s: tuple, stream: Stream) -> Rates:
+        return Rates(self, gamma, s, self.draw(gamma, s, slice(0, len(self)), stream)[1])
 
     def update(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""

@@ -229,8 +229,8 @@ class Sampler(Section):
     )
     init_views: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = key(
         "auto",
-        "views that columns are in at first, from which a search starts: groups of columns that tell of each other, or "
-        "random ones where init_rows is 0; auto: 16, or fewer where there are fewer columns",
+        "views that columns are in at first, from which a search starts: groups of columns that depend on each other, "
+        "or random ones where init_rows is 0; auto: 16, or fewer where there are fewer columns",
         f'"auto" or {whole(1, MOST_CLUSTERS)}',
         decided_once=True,
     )
@@ -244,7 +244,7 @@ class Sampler(Section):
     searches: Literal["auto"] | Annotated[int, Field(ge=1, le=1000)] = key(
         "auto",
         "searches for views that each chain makes; it goes on with the one that best predicts a tenth of the training "
-        "rows (3000 at most) that none has seen; auto: 4",
+        "rows (3000 at most) that none has seen; auto: 3, or 1 below 500 training rows",
         f'"auto" or {whole(1, 1000)}',
         decided_once=True,
     )

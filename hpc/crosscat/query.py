@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import Table
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.completion import Completion
 
 DRAWS = 100
 LABEL_BYTES = 256 << 20  # labels of draws whose clusters are added up in one pass over the table
@@ -66,11 +69,21 @@ class Asked:
         blocks = {self.joint[name] for name in names if name in self.joint}
         return {*names, *(name for name, block in self.joint.items() if block in blocks)}
 
-    def labelled(self, names: Collection[str], places: np.ndarray | None = None) -> Iterator[DrawLaw]:
+    def labelled(
+        self, names: Collection[str], places: np.ndarray | None = None, some: slice = EVERY
+    ) -> Iterator[DrawLaw]:
         """The same one by one, with the clusters of training rows: of all, or of those at some places, ascending."""
         names = self._whole(names)
-        for group in self._groups(names):
+        for group in self._groups(names, some):
             yield from self._laws(group, names, slice(None) if places is None else places)
+
+    def completions(self, seed: int, some: slice = EVERY) -> Iterator[Completion]:
+        """See `hpc.family.Asked`."""
+        from mpibayes.hpc.crosscat.completion import Completion
+
+        copies = range(1, 1 + len(self._wanted))[some]
+        laws = self.labelled([c.name for c in self.columns], some=some)
+        return (Completion(law, seed, copy) for copy, law in zip(copies, laws, strict=True))
 
     def left_out(self, known: Known, places: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Of training rows by their places, ascending, each left out of every draw by itself: log probability of what

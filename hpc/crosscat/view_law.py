@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mpibayes.hpc.components.component import Law
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.masses import log_negative_binomial, log_t
 from mpibayes.hpc.components.statistics import Statistics
@@ -54,6 +55,7 @@ class ViewLaw:
         with np.errstate(divide="ignore"):
             self.log_weight = np.log(np.append(size - d, alpha + len(size) * d)) - np.log(size.sum() + alpha)
         self._which = {name: column.name for name, column in which.items()}
+        self._drawn: dict[str, Law] = {}
         self.place = {kind.members(c)[0].name: (kind, c) for kind in own.components.kinds for c in range(len(kind))}
 
     def scores(self, known: Known, prior: np.ndarray | None = None) -> np.ndarray:
@@ -193,6 +195,43 @@ class ViewLaw:
     def _laws(self) -> dict:
         return {}
 
+    def draw_parameters(self, stream: Stream) -> None:
+        """Draw the parameters of all clusters, which all cells that are drawn from here on share: until then, each of
+        them has its own."""
+        for kind in self.components.kinds:
+            if len(kind):
+                hyper, s = getattr(self.hyper, kind.hyper), self.statistics.of(kind)
+                self._drawn[kind.name] = kind.drawn(hyper, s, stream)
+
+    def _law_of_draws(self, kind) -> Law:
+        return self._drawn.get(kind.name) or self.law(kind)
+
+    def clusters(self, known: Known, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        """A cluster of each row, drawn given what is known of it, (n,). ids (n,): of the rows, in the stream."""
+        return pick_on_grid(self.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
+
+    def cells(self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        """Recorded values (n,) of a column that is in no block, each drawn from the row's cluster (n,)."""
+        which = self._which.get(name)
+        code = None if which is None else self._cells(which, cluster, stream, ids)
+        x, (kind, c) = self._cells(name, cluster, stream, ids), self.place[name]
+        column = kind.members(c)[0]
+        return recording.recorded(column, code, x) if column.kind == "real" else x
+
+    def _cells(self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        (kind, c), none = self.place[name], np.zeros(0, np.intp)
+        law = self._law_of_draws(kind)
+        return law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
+
+    def in_block(
+        self, block: BlockLaw, known: Known, wanted: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Recorded values (n,) of the columns `wanted` of a block, of what is known of them or drawn given it."""
+        kind, b = self.components.multinormal, self.blocks.index(block)
+        drawn = block.draw(self._law_of_draws(kind), b, known, wanted, cluster, stream, ids)
+        columns = {c.name: c for c in kind.members(b)}
+        return {name: recording.recorded(columns[name], None, x) for name, x in drawn.items()}
+
     def below(self, column: Column, x: float) -> np.ndarray:
         """Probability that a number of the column is none above x, in every cluster, (K + 1,)."""
         bounds = np.array([[-np.inf]]), np.array([[x]])
@@ -210,30 +249,16 @@ class ViewLaw:
         """See `DrawLaw.simulate`."""
         from mpibayes.hpc.crosscat.within import draw_within
 
-        none = np.zeros(0, np.intp)
-        cluster = pick_on_grid(self.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
-        parts, blocks = {}, {}
-        for b, block in enumerate(self.blocks):
+        cluster, found = self.clusters(known, stream, ids), {}
+        for block in self.blocks:
             if wanted.intersection(block.names):
-                law = self.law(self.components.multinormal)
-                blocks |= block.draw(law, b, known, wanted, cluster, stream, ids)
-        wanted = wanted.difference(blocks)
-        for name in sorted(wanted | {self._which[name] for name in wanted & self._which.keys()}):
-            kind, c = self.place[name]
-            x = self.law(kind).draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)
-            parts[name] = kind.members(c)[0], x[:, 0]
-        found = {}
-        for name in sorted(wanted):
-            column, x = parts[name]
-            own = self._which.get(name)
-            if column.kind == "real":
-                x = recording.recorded(column, None if own is None else parts[own][1], x)
+                found |= self.in_block(block, known, wanted, cluster, stream, ids)
+        for name in sorted(wanted.difference(found)):
+            found[name] = self.cells(name, cluster, stream, ids)
             if name in known.of:
                 given = draw_within(self, *known.of[name], cluster, stream, ids)
-                x = np.where(np.isnan(given), x, given)
-            found[name] = x
-        columns = {c.name: c for b in range(len(self.blocks)) for c in self.components.multinormal.members(b)}
-        return found | {name: recording.recorded(columns[name], None, x) for name, x in blocks.items()}
+                found[name] = np.where(np.isnan(given), found[name], given)
+        return found
 
     def columns_of(self, name: str) -> tuple[str, str | None]:
         """What a column of the table is modelled by: a column by its name, and that of its atoms."""

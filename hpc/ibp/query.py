@@ -30,6 +30,8 @@ COMBINATION, PLACE = range(2)  # sub-streams: which features a row has; a cell
 CANNOT = {
     "surprisal of the table": "leaving a training row out of draws of features is not worked out; name new rows with "
     "--rows",
+    "complete": "it is for mixtures and cross-categorizations; of features, `mpibayes query RUN simulate --rows FILE` "
+    "draws the missing cells of new rows",
 }
 
 

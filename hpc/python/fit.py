@@ -134,6 +134,7 @@ def import_table(
     thousands: str | None = None,
     dates: str | None = None,
     calendar: Sequence[str] = (),
+    count: str | None = None,
     overwrite: bool = False,
     verbose: bool = False,
 ) -> Path:
@@ -145,7 +146,8 @@ def import_table(
     they look like; ["none"]: none but those that are named. An ordered Categorical keeps its order. sheet: of an Excel
     workbook, by default the first. encoding, delimiter, header, names (of the columns), decimal, thousands, dates
     ("day-first" or "month-first"): how a text file is written, where that is not to be found out. calendar: columns of
-    dates whose weekday, month and hour become columns, too.
+    dates whose weekday, month and hour become columns, too. count: the column that says how many equal rows each row
+    stands for; the table has them all.
     Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest
@@ -172,6 +174,7 @@ def import_table(
             thousands=thousands,
             dates=dates,
             calendar=calendar,
+            count=count,
             overwrite=overwrite,
         )
     print_summary(summary, output(), verbose)

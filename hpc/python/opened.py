@@ -176,6 +176,20 @@ class Opened:
         numbers = found.columns.get("row")
         return from_arrow(as_table(found), own.kind, None if numbers is None else own.places(numbers))
 
+    def _copied(self, rows: Any, copies: int, long: bool, seed: int, unseen: str) -> Any:
+        """Completed copies as DataFrames of the kind of the rows; of the table's own rows, with its index."""
+        from mpibayes.hpc.python.copies import copies_of
+
+        own = self._handed(rows)
+        tables, notes = copies_of(self.directories, own, copies, long, seed, unseen, self._burn_in, self._table)
+        for note in notes:
+            warn(note)
+        self._say_once()
+        kind, index = (self._kind, self._index) if own is None else (own.kind, own.index)
+        if long:
+            return from_arrow(tables[0], kind)
+        return [from_arrow(table, kind, index) for table in tables]
+
     def _predicted(self, rows: Any, unseen: str, complete: bool = False, **more: Any) -> Any:
         import pyarrow.csv
         import pyarrow.parquet

@@ -235,16 +235,26 @@ class Run(Opened):
         """The missing cells of `rows`, each given the other cells of its row: a DataFrame with a line for each cell.
 
         Columns: row, column, value (text), p and p_error (of a level, or an atom), low and high (10 and 90 % of a
-        number, whose value is the median), draws. `of`: the columns whose cells are wanted. See `complete`, too.
+        number, whose value is the median), draws. `of`: the columns whose cells are wanted. To analyse: `complete`.
         """
         from mpibayes.hpc.query.conditional import impute
 
         return self._ask(lambda asking, new: impute(asking, names(of), new), rows, unseen)
 
-    def complete(self, rows: Any, *, unseen: str = "missing") -> Any:
-        """`rows` as they are, of the same types, their gaps filled in: with the most probable level, or the mean as the
-        column was recorded; of a regression the response. Behind them how sure each row is, as `mpibayes predict
-        --complete` has it."""
+    def complete(
+        self, rows: Any = None, *, copies: int | None = None, long: bool = False, seed: int = 1, unseen: str = "missing"
+    ) -> Any:
+        """The run's table, or other `rows`, with their gaps filled in.
+
+        copies: for multiple imputation, a list of so many DataFrames, as `mpibayes complete` writes them: cells are
+        drawn, each copy from its own kept draw. Analyse each, and pool the results with `mpibayes.pool`. long: one of
+        them, the rows as they are (.imp = 0) and then all copies, with the columns .imp and .id (the row, from 1).
+
+        Without copies a prediction of each cell of `rows`, and how sure each row is: `predict --complete`."""
+        if copies is not None:
+            return self._copied(rows, copies, long, seed, unseen)
+        if rows is None or long:
+            raise ConfigError("complete: say how many copies to draw, or name the rows whose gaps to predict")
         return self._predicted(rows, unseen, complete=True)
 
     def predict(

@@ -173,6 +173,7 @@ def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
     remarks = [
         f"{counted(len(order), 'cell')} of {counted(n, 'row')}; p: of the level, or of a value that is an atom; low, "
         f"high: {LOW:.0%} and {HIGH:.0%} of a number, whose value is the median",
+        "averages over draws are predictions; to analyse a table with gaps, draw copies: mpibayes complete",
         *rows.notes,
         *few(columns["draws"], asking),
         *tails(_low(asking, columns), "intervals that begin"),

@@ -40,7 +40,17 @@ class Asked:
     refused: Mapping[str, str] = {}
     joint: Mapping[str, str] = {}
     cannot = dict.fromkeys(
-        ("surprisal of the table", "surprisal", "novelty", "similarity", "dependence", "predictors", "compare"), REASON
+        (
+            "surprisal of the table",
+            "surprisal",
+            "novelty",
+            "similarity",
+            "dependence",
+            "predictors",
+            "compare",
+            "complete",
+        ),
+        REASON,
     )
     shares = ""
 

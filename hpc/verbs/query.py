@@ -150,6 +150,8 @@ def impute(run_dir, of, **options):
     """The missing cells of a file's rows, each given the other cells of its row: a line a cell, with the most probable
     level and its probability, or the median and the interval from 10 to 90 %.
 
+    An average over draws is a prediction. To analyse a table with gaps, draw copies of it: mpibayes complete.
+
     \b
     Examples:
       mpibayes query runs/a impute --rows new.csv --of income -o income.csv

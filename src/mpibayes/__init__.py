@@ -22,11 +22,13 @@ __all__ = [
     "MpibayesError",
     "MpibayesWarning",
     "NumericalError",
+    "Pooled",
     "Result",
     "Run",
     "fit",
     "import_table",
     "open",
+    "pool",
 ]
 
 if TYPE_CHECKING:
@@ -43,16 +45,19 @@ if TYPE_CHECKING:
         NumericalError,
     )
     from mpibayes.hpc.python.fit import fit, import_table
+    from mpibayes.hpc.python.pool import Pooled, pool
     from mpibayes.hpc.python.result import Result
     from mpibayes.hpc.python.run import Run
     from mpibayes.hpc.python.run import open_run as open
 
 _PLACES = {
+    "Pooled": ("hpc.python.pool", "Pooled"),
     "Result": ("hpc.python.result", "Result"),
     "Run": ("hpc.python.run", "Run"),
     "fit": ("hpc.python.fit", "fit"),
     "import_table": ("hpc.python.fit", "import_table"),
     "open": ("hpc.python.run", "open_run"),
+    "pool": ("hpc.python.pool", "pool"),
 }
 
 

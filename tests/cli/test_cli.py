@@ -11,7 +11,7 @@ from mpibayes.errors import CheckpointError, ConfigError, DataError, MpibayesErr
 from mpibayes.hpc import cli
 from mpibayes.hpc.parallel.launcher import RANK_VARIABLES
 
-COMMANDS = ["import", "run", "check", "doctor", "status", "report", "export", "predict", "simulate"]
+COMMANDS = ["import", "run", "check", "doctor", "status", "report", "export", "predict", "complete", "simulate"]
 
 
 @pytest.fixture(autouse=True)

@@ -42,12 +42,14 @@ def test_a_survey_weight(capsys, tmp_path, name):
 def test_a_table_of_patterns(capsys, tmp_path):
     out, error = imported(capsys, tmp_path, "freq.csv", code=3)
     assert not out and "column 'Freq' looks like the number of cases that each row stands for" in error
-    assert "df.index.repeat(df['Freq'])" in error and "--kind Freq=real" in error and not list(tmp_path.iterdir())
+    assert "--count Freq" in error and "--kind Freq=real" in error and not list(tmp_path.iterdir())
     capsys.readouterr()
     assert main(["run", str(FIELD / "freq.csv"), "-o", str(tmp_path / "run")]) == 3
     assert "column 'Freq' looks like the number of cases" in capsys.readouterr()[1]
     assert not [p.name for p in tmp_path.rglob("*.h5")] and not (tmp_path / "run").exists()
-    out, _ = imported(capsys, tmp_path, "freq.csv", "--drop", "Freq")
+    out, _ = imported(capsys, tmp_path, "freq.csv", "--count", "Freq")
+    assert "3,000 rows, 5 of 6 columns" in out
+    out, _ = imported(capsys, tmp_path, "freq.csv", "--drop", "Freq", "--force")
     assert "32 rows, 5 of 6 columns" in out
 
 

@@ -66,7 +66,7 @@ def test_cycles_with_moves_keep_the_posterior(name):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kinds", ALL)
-def test_moves_keep_the_posterior_of_many_chains(kinds):
+def test_moves_keep_the_posterior_of_independent_chains(kinds):
     with tiny():
         verdict, _ = judge_moves(LAWS["ibp3"](), ALL[kinds], 2, 10_000, 10, seed(62), LEVEL)
     assert verdict.passed, f"{verdict}; seed {seed(62)}"

@@ -36,6 +36,7 @@ COMMANDS = {
     "arviz": lambda place: ("export", place / "run", "--to", "arviz", "-o", place / "out.h5"),
     "import": lambda place: ("import", place / "table.csv", place / "new.h5"),
     "predict": lambda place: ("predict", place / "run", place / "table.csv", "-o", place / "p.csv", "--burn-in", 2),
+    "complete": lambda place: ("complete", place / "run", "-o", place / "copies", "--copies", 2, "--burn-in", 2),
 }
 commands = pytest.mark.parametrize("command", [pytest.param(c, marks=REPORT) if c == "report" else c for c in COMMANDS])
 CALLS = ("open", "stat", "lstat", "listdir", "scandir", "mkdir", "rename", "replace", "unlink", "link", "utime")

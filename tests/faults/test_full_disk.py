@@ -34,6 +34,7 @@ COMMANDS = {
     "predict to Parquet": "predict run table.csv -o OUT/new.parquet --burn-in 0",
     "complete": "predict run table.csv --complete OUT/new.csv --burn-in 0",
     "complete Parquet": "predict run table.h5 --complete OUT/new.parquet --burn-in 0",
+    "copies": "complete run --copies 2 --long -o OUT/new.csv --burn-in 0",
     "query": "query run logp --rows table.csv -o OUT/new.csv --burn-in 0",
     "simulate": "simulate mixture OUT/new.h5 --rows 500 --real 3",
     "simulated labels": "simulate mixture OUT/new.h5 --rows 500 --real 3 --labels OUT/new.npy",

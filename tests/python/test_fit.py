@@ -62,6 +62,7 @@ def test_what_columns_mean_is_said_and_asked_as_by_the_command(tmp_path, capfd):
     assert said in out and "if it is data: kinds={'pweight': 'real'}" in out and "pweight" not in run.columns
     with pytest.raises(mb.DataError, match="column 'Freq' looks like the number of cases") as caught:
         mb.fit(pd.read_csv(FIELD / "freq.csv"), tmp_path / "b", **FEW, progress=False)
+    assert "import it with count='Freq'" in caught.value.problems[0]
     assert "import it with kinds={'Freq': 'real'}" in caught.value.problems[1]
     with pytest.raises(mb.DataError, match=r"^DataFrame: column 'Freq'") as caught:
         mb.import_table(pd.read_csv(FIELD / "freq.csv"), tmp_path / "c.h5")
@@ -280,8 +281,8 @@ def test_options_that_fit_does_not_have_are_those_of_import_table(tmp_path):
     run = mb.fit(FIELD / "european.csv", tmp_path / "a", **FEW, progress=False)
     assert "Straße" in run.columns
     with pytest.raises(mb.DataError) as caught:
-        mb.fit(FIELD / "freq.csv", tmp_path / "b", **FEW, progress=False)  # fit has `kinds`
-    assert len(caught.value.problems) == 3 and not any("import_table" in p for p in caught.value.problems)
+        mb.fit(FIELD / "freq.csv", tmp_path / "b", **FEW, progress=False)  # fit has `kinds`, but not `count`
+    assert len(caught.value.problems) == 4 and "import_table" in caught.value.problems[-1]
 
 
 def test_a_notebook_shows_bars(monkeypatch):

@@ -201,3 +201,8 @@ def test_questions(run, capsys, arguments, words, monkeypatch):
 def test_leaving_training_rows_out_is_refused(run, capsys):
     assert main(["query", str(run / "r"), "surprisal"]) == 2
     assert "is not worked out; name new rows" in capsys.readouterr().err
+
+
+def test_copies_are_refused(run, tmp_path, capsys):
+    assert main(["complete", str(run / "r"), "-o", str(tmp_path / "copies")]) == 2
+    assert "it is for mixtures and cross-categorizations" in capsys.readouterr().err

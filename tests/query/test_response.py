@@ -96,3 +96,8 @@ def test_simulated_responses_have_the_probabilities(runs, likelihood):  # noqa: 
 def test_what_it_cannot_answer_is_refused(runs, capsys, arguments, words):  # noqa: F811
     assert main(["query", str(runs["logistic"]), *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_copies_are_refused(runs, tmp_path, capsys):  # noqa: F811
+    assert main(["complete", str(runs["logistic"]), "-o", str(tmp_path / "copies")]) == 2
+    assert "complete: a regression has no law of its predictors" in capsys.readouterr().err

@@ -1,0 +1,200 @@
+"""Multiple imputation of census records beside mice with trees and beside single values.
+
+The population is the 2018 and 2019 national extracts of the American Community Survey that SDNist hands out: the age,
+the density, and 14 columns of at most 7 levels. Samples are drawn from it with replacement, 30 % of the cells of eight
+columns are taken out at random given sex and log density, and filled in again. Intervals of 95 % should have the
+population's shares of levels, of pairs of levels, and the mean age, 95 times in 100; squared errors are in variances of
+the complete sample.
+
+    MPIBAYES_DATA=/folder/of/tables python benchmarks/imputation.py --samples 4 --methods mixture,crosscat,single,mice
+
+That folder has acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import mpibayes as mb
+
+LEVELS = 7
+CATEGORIES = [
+    "SEX", "MSP", "HISP", "RAC1P", "NOC", "NPF", "HOUSING_TYPE", "OWN_RENT", "INDP_CAT", "EDU", "INC", "POV", "DREM",
+    "DPHY",
+]  # fmt: skip
+GAPS = ["AGEP", "MSP", "OWN_RENT", "EDU", "INC", "POV", "DPHY", "INDP_CAT"]
+STRONG = [
+    ("INC", "POV"), ("OWN_RENT", "POV"), ("INC", "INDP_CAT"), ("EDU", "INC"), ("MSP", "OWN_RENT"), ("MSP", "DPHY"),
+]  # fmt: skip
+RUN = """
+[data]
+table = "t.h5"
+[model]
+family = "{family}"
+[run]
+cycles = {cycles}
+burn_in = {burn_in}
+seed = {seed}
+[output]
+labels = 5
+"""
+MICE = """
+suppressMessages(library(mice))
+d <- read.csv("t.csv", na.strings = "", stringsAsFactors = TRUE)
+long <- complete(mice(d, m = {copies}, method = "cart", printFlag = FALSE, seed = {seed}), "long")
+write.csv(long, "long.csv", row.names = FALSE)
+"""
+
+
+def population(folder: Path) -> pd.DataFrame:
+    """AGEP and DENSITY as numbers, the other columns as codes 0..6; N, which says that a question does not apply, is a
+    level."""
+    parts = [
+        pd.read_csv(folder / "acs_pums_nist" / f"national{year}.90pct.csv.xz", dtype=str, keep_default_na=False)
+        for year in (2018, 2019)
+    ]
+    raw = pd.concat(parts, ignore_index=True)
+    raw["INC"] = [x if x == "N" else str(int(x) // 2) for x in raw["PINCP_DECILE"]]
+    raw["POV"] = [x if x == "N" else str(min(int(float(x)) // 100, 4)) for x in raw["POVPIP"]]
+    table = pd.DataFrame({"AGEP": raw["AGEP"].astype(int), "DENSITY": raw["DENSITY"].astype(float)})
+    for name in CATEGORIES:
+        order = raw[name].value_counts().index
+        code = raw[name].map({level: min(i, LEVELS - 1) for i, level in enumerate(order)})
+        table[name] = code.map(lambda v: f"v{v}")
+    return table
+
+
+def with_gaps(table: pd.DataFrame, g: np.random.Generator, share: float = 0.3) -> pd.DataFrame:
+    """Each cell of GAPS is missing with a probability that depends on SEX and DENSITY alone, by `share` on average."""
+    density = np.log(table["DENSITY"].to_numpy() + 1.0)
+    x = 0.8 * (table["SEX"] == "v1").to_numpy() + 0.5 * (density - density.mean()) / density.std()
+    low, high = -10.0, 10.0
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if (1 / (1 + np.exp(-middle - x))).mean() < share else (low, middle)
+    found = table.copy()
+    for name in GAPS:
+        found[name] = found[name].mask(g.random(len(table)) < 1 / (1 + np.exp(-low - x)))
+    return found
+
+
+def estimates(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Shares by group of questions; the mean of the age, and its variance, by themselves."""
+    names = [f"v{v}" for v in range(LEVELS)]
+    one = {c: np.stack([(table[c] == v).to_numpy() for v in names]).astype(float) for c in GAPS[1:]}
+    pairs = list(itertools.combinations(GAPS[1:], 2))
+    strong = {frozenset(pair) for pair in STRONG}
+    n = len(table)
+
+    def joint(of):
+        return np.concatenate([(one[a] @ one[b].T).ravel() / n for a, b in of])
+
+    return {
+        "margins": np.concatenate([one[c].mean(axis=1) for c in GAPS[1:]]),
+        "strong pairs": joint([p for p in pairs if frozenset(p) in strong]),
+        "other pairs": joint([p for p in pairs if frozenset(p) not in strong]),
+        "age": np.array([table["AGEP"].mean()]),
+        "age variance": np.array([table["AGEP"].var() / n]),
+    }
+
+
+def by_mpibayes(place: Path, family: str, args, seed: int) -> list[pd.DataFrame]:
+    from mpibayes.hpc.commands.complete import complete
+    from mpibayes.terminal import Console
+
+    (place / "run.toml").write_text(RUN.format(family=family, cycles=args.cycles, burn_in=args.cycles // 3, seed=seed))
+    command = [sys.executable, "-m", "mpibayes"]
+    for words in (["import", "t.csv", "t.h5"], ["run", "run.toml", "-o", "run"]):
+        subprocess.run([*command, *words], cwd=place, check=True, stdout=subprocess.DEVNULL)
+    with open(os.devnull, "w") as nowhere:
+        done = complete(place / "run", None, place / "copies", copies=args.copies, console=Console(file=nowhere))
+    return [pd.read_csv(path) for path in done.paths]
+
+
+def by_mice(place: Path, args, seed: int) -> list[pd.DataFrame]:
+    (place / "mice.R").write_text(MICE.format(copies=args.copies, seed=seed))
+    subprocess.run(["Rscript", "mice.R"], cwd=place, check=True, stdout=subprocess.DEVNULL)
+    return [part for _, part in pd.read_csv(place / "long.csv").groupby(".imp")]
+
+
+def by_single(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """The mode of a column, or its mean, in each gap; taken as if it had been observed."""
+    filled = {c: table[c].fillna(table[c].mode()[0] if c != "AGEP" else table[c].mean()) for c in table}
+    return [pd.DataFrame(filled)] * 2
+
+
+def judge(copies: list[pd.DataFrame], truth: dict, n: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Of each question of a group, shares of at least 20 rows: whether its interval covers, and its squared error in
+    variances of the complete sample."""
+    found = [estimates(copy) for copy in copies]
+    out = {}
+    for group in ("margins", "strong pairs", "other pairs", "age"):
+        q = np.array([f[group] for f in found])
+        u = np.array([f["age variance"] for f in found]) if group == "age" else q * (1.0 - q) / n
+        p = mb.pool(q, u, n=n)
+        t = truth[group]
+        own = truth["age variance"] * truth["n"] / n if group == "age" else t * (1.0 - t) / n
+        here = n * t * (1.0 - t) > 20.0 if group != "age" else np.array([True])
+        out[group] = (((p.low < t) & (t < p.high))[here], (p.estimate - t)[here] ** 2 / own[here])
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=4)
+    parser.add_argument("--rows", type=int, default=5000)
+    parser.add_argument("--copies", type=int, default=10)
+    parser.add_argument("--cycles", type=int, default=150)
+    parser.add_argument("--methods", default="mixture,crosscat,single")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    whole = population(Path(os.environ["MPIBAYES_DATA"]))
+    truth = {**estimates(whole), "n": len(whole)}
+    results, seconds = defaultdict(lambda: defaultdict(list)), defaultdict(list)
+    for sample in range(args.samples):
+        g = np.random.default_rng([args.seed, sample])
+        table = whole.iloc[g.integers(0, len(whole), args.rows)].reset_index(drop=True)
+        gappy = with_gaps(table, g)
+        for method in ["complete", *args.methods.split(",")]:
+            with tempfile.TemporaryDirectory() as folder:
+                place, before = Path(folder), cpu()
+                gappy.to_csv(place / "t.csv", index=False)
+                copies = (
+                    [table] * 2 if method == "complete"
+                    else by_single(gappy) if method == "single"
+                    else by_mice(place, args, 1 + sample) if method == "mice"
+                    else by_mpibayes(place, method, args, 1 + sample)
+                )  # fmt: skip
+                seconds[method].append(cpu() - before)
+            for group, figures in judge(copies, truth, args.rows).items():
+                results[method][group].append(figures)
+    print(f"{args.samples} samples of {args.rows:,} rows, {args.copies} copies, {args.cycles} cycles")
+    print("coverage of 95 % intervals, % / mean squared error in variances of the complete sample")
+    for method, of in results.items():
+        cells = [f"{method:10s}"]
+        for group, figures in of.items():
+            cover, error = (np.concatenate([f[i] for f in figures]) for i in (0, 1))
+            cells.append(f"{group}: {100 * cover.mean():5.1f} / {error.mean():5.2f}")
+        print("  ".join(cells), f" CPU s: {np.mean(seconds[method]):.0f}", flush=True)
+
+
+def cpu() -> float:
+    """Seconds of this process and of those that it waited for."""
+    return sum(
+        r.ru_utime + r.ru_stime for r in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+
+
+if __name__ == "__main__":
+    main()

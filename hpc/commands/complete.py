@@ -1,0 +1,200 @@
+"""`mpibayes complete`: copies of a table, or of a file like it, with missing cells drawn, each copy from a kept draw of
+its own (Rubin 1987). Copies are dealt to ranks; rows stream from file to file."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.commands.together import together
+from mpibayes.hpc.family import Completion
+from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.posterior.advice import disagreement
+from mpibayes.hpc.posterior.chains import family_in, files_of
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.filling import Filling, of_file, of_table
+from mpibayes.hpc.query.support import tails
+from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of, repeated
+from mpibayes.io.files import make_directory, writing
+from mpibayes.io.target import COMPLETED, check_target
+from mpibayes.text import counted, visible
+
+FORMS = (".csv", ".csv.gz", ".parquet")
+LONG = ".imp", ".id"
+LISTED = 8  # columns that are named, at most
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The files written, in the order of the copies; n_rows of each copy; filled: cells that were filled in in each, by
+    column; notes: what the user should know; dialect: of files of CSV."""
+
+    paths: Sequence[Path]
+    n_rows: int
+    filled: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    dialect: Dialect | None = None
+
+
+def complete(
+    run_dir: str | Path | Sequence[str | Path],
+    source: str | Path | None,
+    out: str | Path,
+    *,
+    copies: int = 20,
+    long: bool = False,
+    form: str | None = None,
+    otherwise: str = "csv",
+    seed: int = 1,
+    unseen: str = "missing",
+    burn_in: int | None = None,
+    table: str | Path | None = None,
+    sources: Sequence[str | Path] = (),
+    overwrite: bool = False,
+    console: Any = None,
+) -> Completed | None:
+    """Write `copies` completed copies of the run's table, or of the rows of `source`, alone or on all ranks that a
+    launcher started.
+
+    out: a folder, for copy-1.csv and so on; with `long` one file, or a folder for long.csv: first the rows as they are
+    (.imp = 0, gaps empty), then each copy, with the columns `.imp` and `.id`, the row from 1. form: "csv" or "parquet",
+    by default that of `source`, `otherwise` where it is neither. sources: where the file is that the run's table was
+    imported from; it is written in its format, and with the columns that the table lacks; by default the one near the
+    table, or the table itself. unseen: as of `predict`. Each copy is of its own kept draw, evenly spaced over those of
+    all chains after burn-in; see `crosscat/completion.py` for what is drawn. Raises ConfigError, DataError,
+    CheckpointError, on root alone; other ranks then return None.
+    """
+    out = Path(out)
+    source = None if source is None else Path(source)
+    if copies < 1:
+        raise ConfigError(f"copies = {copies}: expected a whole number, 1 or more")
+    run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
+
+    def work(comm: Communicator) -> Completed:
+        on_root(comm, lambda: family_in(run_dirs[0]))
+        asking = Asking(run_dirs, copies, burn_in, table, comm)
+        asking.require("complete")
+        if asking.asked.n_kept < copies:
+            raise ConfigError(
+                f"{copies} copies: each is of a kept draw of its own, and the run has "
+                f"{counted(asking.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
+            )
+        wanted = form or _form_in(out)
+        filling = of_table(asking, sources, wanted) if source is None else of_file(asking, source, unseen, wanted)
+        paths = on_root(comm, lambda: _targets(run_dirs, filling.path, out, copies, long, form, otherwise, overwrite))
+        written = _written(comm, asking, filling, paths, copies, long, seed)
+        filled, below = (sum((part[i] for part in written), Counter()) for i in (0, 1))
+        done = Completed(
+            paths,
+            filling.n_rows,
+            {name: n // copies for name, n in filled.items() if n},
+            [*filling.notes, *tails({name: n / filled[name] for name, n in below.items()}, "values"), *filling.never()],
+            on_root(comm, lambda: dialect_of(asking.asked.like, filling.path, filling.lacking, LONG if long else ())),
+        )
+        on_root(comm, lambda: _say(done, asking, out, copies, console), share=False)
+        return done
+
+    return together(work)
+
+
+def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: bool, seed: int) -> list[tuple]:
+    """Of every copy: cells filled and cells below 0 in columns that never are, by column."""
+    if not long:
+
+        def own() -> list[tuple]:
+            drawn = asking.asked.completions(seed, slice(comm.rank, copies, comm.size))
+            return [_copy(asking, filling, paths[i], c) for i, c in zip(range(comm.rank, copies, comm.size), drawn)]
+
+        return [part for of in comm.collect(agree(comm, own, "write its copies")) for part in of]
+
+    def all_of_them() -> list[tuple]:
+        with repeated(asking.asked.like, filling.path, paths[0], filling.lacking, LONG) as start:
+            _original(filling, start({}))
+            every = asking.asked.completions(seed)
+            return [_pass(filling, start, completion, copy) for copy, completion in enumerate(every, 1)]
+
+    return on_root(comm, all_of_them, what="write the copies")
+
+
+def _copy(asking: Asking, filling: Filling, path: Path, completion: Completion) -> tuple[Counter, Counter]:
+    with repeated(asking.asked.like, filling.path, path, filling.lacking) as start:
+        return _pass(filling, start, completion, None)
+
+
+def _pass(filling: Filling, start, completion: Completion, number: int | None) -> tuple[Counter, Counter]:
+    """Write all rows with their gaps filled. number: of the copy, where rows have it."""
+    filled, below = Counter(), Counter()
+    fill = start(filled)
+    for first, n, cells in filling.blocks(completion):
+        below.update(filling.below_zero(cells))
+        fill(n, cells, {} if number is None else _beside(number, first, n))
+    return filled, below
+
+
+def _original(filling: Filling, fill) -> None:
+    for first, rows in filling.rows():
+        fill(len(rows), None, _beside(0, first, len(rows)))
+
+
+def _beside(number: int, first: int, n: int) -> dict[str, np.ndarray]:
+    return dict(zip(LONG, (np.full(n, number), np.arange(first + 1, first + n + 1))))
+
+
+def _targets(
+    run_dirs, source: Path, out: Path, copies: int, long: bool, form: str | None, otherwise: str, overwrite: bool
+) -> list[Path]:
+    """The files to write, in a folder that is there. Raises before any work is done where one must not be written."""
+    ending = f".{form or form_of(source, otherwise)}"
+    single = out.name.endswith(FORMS)
+    if single and not long:
+        raise ConfigError(f"{out}: each copy is a file; name a folder for them, or write all into one file with --long")
+    if single and form and out.name.endswith(FORMS[:2]) != (form == "csv"):
+        raise ConfigError(f"{out}: the ending of the name decides the format; leave out --to {form}")
+    names = [f"long{ending}"] if long else [f"copy-{i}{ending}" for i in range(1, copies + 1)]
+    paths = [out] if single else [out / name for name in names]
+    check_format(source, paths[0])
+    if not single:
+        if out.exists() and not out.is_dir():
+            raise ConfigError(f"{out}: is a file; name a folder for the copies")
+        with writing(out):
+            make_directory(out)
+            others = sorted(p.name for p in out.iterdir() if _is_copy(p.name) and p.name not in names)
+        if others and not long:
+            raise ConfigError(
+                f"{out}: has copies that would stay, such as {others[0]}; name another folder, or remove them"
+            )
+    inputs = [source, *files_of(run_dirs)]
+    for path in paths:
+        check_target(path, overwrite, COMPLETED, inputs)
+    return paths
+
+
+def _form_in(out: Path) -> str | None:
+    """The form that the name of one long file says."""
+    return "parquet" if out.suffix == ".parquet" else "csv" if out.name.endswith(FORMS[:2]) else None
+
+
+def _is_copy(name: str) -> bool:
+    return re.fullmatch(r"copy-\d+\.(csv|parquet)", name) is not None
+
+
+def _say(done: Completed, asking: Asking, out: Path, copies: int, console: Any) -> None:
+    from mpibayes.terminal import Console, Text
+
+    to = console or Console(stderr=True)
+    for note in done.notes:
+        to.print(Text(f"note: {note}"), soft_wrap=True)
+    each = list(done.filled)
+    where = f" ({', '.join(each[:LISTED])}{', ...' * (len(each) > LISTED)})" if each else ""
+    cells = f"{counted(sum(done.filled.values()), 'cell')} drawn in each{where}"
+    to.print(Text(f"{copies} copies of {counted(done.n_rows, 'row')} written to {out}: {cells}"), soft_wrap=True)
+    if console is None and asking.run.contradicted():
+        print(visible(f"mpibayes: warning: {disagreement(asking.run.chains)}"), file=sys.stderr, flush=True)

@@ -1,0 +1,63 @@
+"""Missing cells drawn from one kept draw, for a filled-in copy of a table (docs/math.md 2.12).
+
+A draw has the clusters of the training rows. Given these, the weights and parameters of clusters have their conjugate
+posterior: parameters are drawn once, and all rows of the copy share them, so that estimates from several copies vary as
+much as they are uncertain (Rubin 1987). A training row keeps its clusters, which were drawn given its observed cells;
+cells and parameters are then a draw of the posterior of all missing cells together, where these are missing at random.
+Another row takes a cluster in each view given its observed cells, with weights and the parameters of these cells
+integrated out; in a new cluster it is by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.query import DrawLaw
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.parallel.streams import Purpose, Stream, in_lane
+
+
+class Completion:
+    """See `hpc.family.Completion`. law: of all columns, with the labels of all training rows; seed, copy: name the
+    streams."""
+
+    def __init__(self, law: DrawLaw, seed: int, copy: int):
+        self._views, self._seed, self._copy = law.views, seed, copy
+        for view in law.views:
+            view.draw_parameters(self._stream(Purpose.COPY_PARAMETERS, view))
+
+    def cells(
+        self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        found = {}
+        for view in self._views:
+            inside = {name: at for name, at in gaps.items() if name in view.names and len(at)}
+            if inside:
+                found |= self._in_view(view, known, inside, ids, places)
+        return found
+
+    def _in_view(self, view: ViewLaw, known: Known, gaps, ids, places) -> dict[str, np.ndarray]:
+        stream, cluster = self._stream(Purpose.COPY_CELLS, view), np.zeros(len(ids), np.intp)
+        rows = np.unique(np.concatenate(list(gaps.values())))
+        old, new = rows[places[rows] >= 0], rows[places[rows] < 0]
+        cluster[old] = view.labels[places[old]]
+        if len(new):
+            cluster[new] = view.clusters(known.only(list(view.names)).take(new), stream, ids[new])
+        found = {}
+        for block in view.blocks:
+            inside = [name for name in block.names if name in gaps]
+            if inside:
+                at = np.unique(np.concatenate([gaps[name] for name in inside]))
+                own = known.only(block.names).take(at)
+                drawn = view.in_block(block, own, set(inside), cluster[at], stream, ids[at])
+                found |= {name: drawn[name][np.searchsorted(at, gaps[name])] for name in inside}
+        for name in gaps.keys() - found.keys():
+            at = gaps[name]
+            found[name] = view.cells(name, cluster[at], stream, ids[at])
+        return found
+
+    def _stream(self, purpose: Purpose, view: ViewLaw) -> Stream:
+        return Stream(self._seed, purpose, cycle=self._copy, chain=in_lane(0, view.number))

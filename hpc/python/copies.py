@@ -1,0 +1,48 @@
+"""Completed copies of a table as DataFrames."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpibayes.hpc.python.rows import Handed, in_words_of_python
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def copies_of(
+    directories: list[Path], own: Handed | None, copies: int, long: bool, seed: int, unseen: str,
+    burn_in: int | None, table: Path | None,
+) -> tuple[list[pa.Table], list[str]]:  # fmt: skip
+    """The copies, or all of them in one, and what to know of them. own: rows that are not those of the run's table."""
+    from mpibayes.hpc.commands.complete import complete
+    from mpibayes.terminal import Console
+
+    given = nullcontext(None) if own is None else own.file()
+    with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python(), given as source:
+        with open(os.devnull, "w") as nowhere:
+            done = complete(
+                directories, source, Path(folder) / "copies", copies=copies, long=long, otherwise="parquet", seed=seed,
+                unseen=unseen, burn_in=burn_in, table=table, console=Console(file=nowhere),
+            )  # fmt: skip
+        assert done is not None  # this process is root
+        notes = [note if own is None else note.replace(str(source), own.name) for note in done.notes]
+        return [_read(path, done.dialect) for path in done.paths], notes
+
+
+def _read(path: Path, dialect: Any) -> pa.Table:
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if path.suffix == ".parquet":
+        return pyarrow.parquet.read_table(path).replace_schema_metadata(None)
+    return pyarrow.csv.read_csv(
+        path,
+        pyarrow.csv.ReadOptions(encoding=dialect.encoding, column_names=dialect.names or None),
+        pyarrow.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+        pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True),
+    )
