@@ -20,7 +20,7 @@ from mpibayes.kernels.mixture import pruning as kernel
 # tile of 16 clusters, and of a tile's bounds as a share of it. Their ratios matter, and only to speed.
 ROW, ROW_COLUMN = 250.0, 6.0
 CODE, REAL, COUNT, PAIR, DRAW = 2.1, 4.8, 3.2, 4.0, 16.0  # PAIR: of a block of full-covariance normals
-BOUNDED, SCORED = 0.3, 1.2
+BOUNDED, SCORED = 0.5, 1.2
 ENTRY = 3.0  # of a feature and cluster, once a cycle
 FAVOUR = 2.0  # times that a full sweep has to cost what a pruned one does for every row
 PAUSE = 16  # passes that are not tried after one that was no gain
@@ -39,8 +39,9 @@ class Pruning:
         self._last, self._pause = None, 0
 
     def worthwhile(self, n_clusters: int, n_rows: int) -> bool:
-        """Whether to bound the scores of so many rows under so many clusters; after a loss, not for PAUSE passes."""
-        if self._last is not None and self._is_loss(*self._last):
+        """True if it pays to bound the scores of so many rows under so many clusters; after a loss, False for PAUSE
+        passes."""
+        if self._last is not None and self.is_loss(*self._last):
             self._pause = PAUSE
         self._last, self._pause = None, self._pause - 1
         if self._pause >= 0 or not n_rows:
@@ -51,15 +52,15 @@ class Pruning:
 
     @property
     def _costs(self) -> tuple[float, float]:
-        """Of a row in a pruned sweep, whatever comes of it, and of a row and tile in a full one."""
+        """Cost of a row in a pruned sweep, whatever comes of it, and of a row and tile in a full one."""
         rows = self.shards[0].rows
         codes, reals, counts = len(self.offsets) - 1, rows.reals.shape[1], rows.tallies.shape[1]
         pairs = float((rows.widths * (rows.widths + 1) / 2).sum())
         row = ROW + ROW_COLUMN * (codes + reals + counts + rows.vectors.shape[1])
         return row, CODE * codes + REAL * reals + COUNT * counts + PAIR * pairs + DRAW
 
-    def _is_loss(self, n_clusters: int, work: np.ndarray) -> bool:
-        """Whether passes over rows of so many clusters cost more than they saved."""
+    def is_loss(self, n_clusters: int, work: np.ndarray) -> bool:
+        """True if passes over rows of so many clusters cost more than they saved."""
         (n_rows, bounded, scored, given_up), n_tiles = work, n_clusters / 16
         row, tile = self._costs
         return n_rows * row / tile + BOUNDED * bounded + SCORED * scored + n_tiles * given_up > n_tiles * n_rows

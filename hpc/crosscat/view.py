@@ -110,7 +110,7 @@ class View:
 
     @cached_property
     def pruning(self) -> Pruning:
-        """What bounds of scores need of the cells, for as long as the view has its columns."""
+        """Summaries of the cells for bounds of scores, kept for as long as the view has its columns."""
         return Pruning(self.shards, self.components.categorical.offsets)
 
     def owners(self, cycle: int) -> np.ndarray:

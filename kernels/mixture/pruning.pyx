@@ -198,7 +198,7 @@ cdef class Bounds:
 
     @property
     def margin(self):
-        """What clusters left out, and rounding, can add to sums of weights, relative to all weights."""
+        """Most that omitted clusters, and rounding, can add to sums of weights, relative to all weights."""
         return self.c.margin
 
     @margin.setter
