@@ -36,8 +36,8 @@ UNKNOWN_CYCLES = 100  # where the family decides later how many
 
 @dataclass(frozen=True)
 class Machine:
-    """What ranks can be started on. memory: free bytes, None where unknown. batch: whether a batch system deals out the
-    cores. program: its mpirun. meeting(program, n): see `comm.meeting`."""
+    """Resources for starting ranks. memory: free bytes, None where unknown. batch: a batch system deals out the cores.
+    program: its mpirun. meeting(program, n): see `comm.meeting`."""
 
     cores: int
     memory: int | None
