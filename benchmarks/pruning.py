@@ -1,6 +1,6 @@
 """CPU time of sweeps that leave out clusters (docs/math.md 2.13) beside full ones, on tables with many clusters.
 
-    python benchmarks/pruning.py [--data FOLDER] [--tables kdd income made] [--clusters 80 260 1000] [--rows 100000]
+    python benchmarks/pruning.py [--data FOLDER] [--tables kdd income made] [--keep]
 
 Each state is that of a chain started from k-means of so many centers, a few cycles later. Of one draw every shard
 without a tail is swept in full and pruned, in turns, from the same labels; the labels are compared. The bounds' tables,
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from machine import markdown
+from machine import keep, markdown
 from public_tables import folder, imported
 
 from mpibayes.hpc.crosscat import pruning
@@ -77,8 +77,13 @@ def state(name: str, data: str | None, out: Path, n_rows: int, n_clusters: int) 
     return mixture
 
 
-def compare(mixture: Mixture, repeats: int) -> list[str]:
-    """Nanoseconds a row in full and pruned, their ratio, and how many rows are decided by bounds."""
+FAVOUR = pruning.FAVOUR  # as chains have it
+HEAD = ["table", "clusters", "full, ns a row", "pruned", "times faster", "switched on", "decided"]
+
+
+def compare(mixture: Mixture, repeats: int) -> tuple[list[str], dict]:
+    """Clusters, nanoseconds a row in full and pruned, their ratio, whether the chain would prune, and the share of rows
+    that are decided by bounds; and every repeat."""
     view, seconds, decided, pruning.PAUSE = mixture.view, {False: [], True: []}, [], 0
     for _ in range(repeats):
         mixture.cycle()
@@ -109,8 +114,11 @@ def compare(mixture: Mixture, repeats: int) -> list[str]:
             raise SystemExit("labels differ: the bounds are wrong")
         decided.append(np.mean(shares(step, view, swept)))
         del tables
+    pruning.FAVOUR = FAVOUR
+    chosen = view.pruning.worthwhile(len(step.kept), n) and not view.pruning.is_loss(len(step.kept), step.bounds.work)
     full, pruned = (1e9 * float(np.median(seconds[how])) for how in (False, True))
-    return [len(step.kept), f"{full:,.0f}", f"{pruned:,.0f}", f"{full / pruned:.1f}", f"{np.mean(decided):.5f}"]
+    line = [f"{len(step.kept):,}", f"{full:,.0f}", f"{pruned:,.0f}", f"{full / pruned:.1f}", "yes" if chosen else "no"]
+    return [*line, f"{np.mean(decided):.5f}"], {"full_s_a_row": seconds[False], "pruned_s_a_row": seconds[True]}
 
 
 def shares(step, view, swept) -> list[float]:
@@ -132,17 +140,26 @@ def main() -> None:
     words.add_argument("--data", default=os.environ.get("MPIBAYES_DATA"), help="folder of public tables")
     words.add_argument("--kept", help="folder in which imported tables are kept")
     words.add_argument("--tables", nargs="+", default=["kdd", "income", "made"])
-    words.add_argument("--clusters", nargs="+", type=int, default=[80, 260, 1000])
+    words.add_argument("--clusters", nargs="+", type=int, default=[80, 160, 400, 1000, 3000])
     words.add_argument("--rows", type=int, default=100_000)
     words.add_argument("--repeats", type=int, default=5)
-    given, lines = words.parse_args(), []
+    words.add_argument("--keep", action="store_true", help="write results/pruning.json and the README there")
+    given, lines, measured = words.parse_args(), [], []
     with tempfile.TemporaryDirectory() as place:
         for name in given.tables:
             for k in given.clusters:
                 mixture = state(name, given.data, Path(given.kept or place), given.rows, k)
-                lines.append([name, *compare(mixture, given.repeats)])
+                line, repeats = compare(mixture, given.repeats)
+                lines.append([name, *line])
+                measured.append({"table": name, "clusters": line[0], **repeats})
                 print(*lines[-1], flush=True)
-    print(markdown(["table", "clusters", "full, ns a row", "pruned", "times faster", "decided"], lines))
+    print(markdown(HEAD, lines))
+    if given.keep:
+        title = (
+            f"Sweeps of {given.rows:,} rows that leave out clusters, and full ones; no moves, few cycles after k-means"
+        )
+        table = {"title": title, "head": HEAD, "lines": lines}
+        print(keep("pruning", "Pruned sweeps", "python benchmarks/pruning.py --data FOLDER", [table], repeats=measured))
 
 
 if __name__ == "__main__":

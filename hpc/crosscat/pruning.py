@@ -20,7 +20,7 @@ from mpibayes.kernels.mixture import pruning as kernel
 # tile of 16 clusters, and of a tile's bounds as a share of it. Their ratios matter, and only to speed.
 ROW, ROW_COLUMN = 250.0, 6.0
 CODE, REAL, COUNT, PAIR, DRAW = 2.1, 4.8, 3.2, 4.0, 16.0  # PAIR: of a block of full-covariance normals
-BOUNDED, SCORED = 0.3, 1.2
+BOUNDED, SCORED = 0.5, 1.2
 ENTRY = 3.0  # of a feature and cluster, once a cycle
 FAVOUR = 2.0  # times that a full sweep has to cost what a pruned one does for every row
 PAUSE = 16  # passes that are not tried after one that was no gain
@@ -41,7 +41,7 @@ class Pruning:
     def worthwhile(self, n_clusters: int, n_rows: int) -> bool:
         """True if it pays to bound the scores of so many rows under so many clusters; after a loss, False for PAUSE
         passes."""
-        if self._last is not None and self._is_loss(*self._last):
+        if self._last is not None and self.is_loss(*self._last):
             self._pause = PAUSE
         self._last, self._pause = None, self._pause - 1
         if self._pause >= 0 or not n_rows:
@@ -59,7 +59,7 @@ class Pruning:
         row = ROW + ROW_COLUMN * (codes + reals + counts + rows.vectors.shape[1])
         return row, CODE * codes + REAL * reals + COUNT * counts + PAIR * pairs + DRAW
 
-    def _is_loss(self, n_clusters: int, work: np.ndarray) -> bool:
+    def is_loss(self, n_clusters: int, work: np.ndarray) -> bool:
         """True if passes over rows of so many clusters cost more than they saved."""
         (n_rows, bounded, scored, given_up), n_tiles = work, n_clusters / 16
         row, tile = self._costs

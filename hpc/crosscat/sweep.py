@@ -167,10 +167,10 @@ class Step:
         rows = shard.rows, z, shard.start, seed, cycle
         if steps is not None:
             return kernels.sweep(*rows, 0, chain, draw, tail, self.prior, False, *steps)
-        if draw and not tail and draw is self.free_of_owners[1] and self.bounds is not None:
+        if tail is None and draw is not None and draw is self.free_of_owners[1] and self.bounds is not None:
             more = chain, draw, self.bounds, self.pruning.bins(shard), self.prior
             return sum(pruned.sweep(*rows, sweep, *more) for sweep in range(self.sweeps))
-        known = self.survivors(shard, z, order, draw) if draw and tail else None
+        known = self.survivors(shard, z, order, draw) if draw is not None and tail is not None else None
         more = chain, draw, tail, self.prior
         return sum(kernels.sweep(*rows, sweep, *more, survivors=known) for sweep in range(self.sweeps))
 
