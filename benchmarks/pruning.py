@@ -122,7 +122,7 @@ def compare(mixture: Mixture, repeats: int) -> tuple[list[str], dict]:
 
 
 def shares(step, view, swept) -> list[float]:
-    """Of each shard, the rows with labels that are decided."""
+    """Share of each shard's rows that bounds decide."""
     order, draw = step.free_of_owners
     to_local = np.full(len(step.private), -1, np.int32)
     to_local[step.kept[order]] = np.arange(len(order))

@@ -87,7 +87,7 @@ class Step:
 
     @cached_property
     def bounds(self) -> pruned.Bounds | None:
-        """Of `free_of_owners`; None where it is swept in full."""
+        """Bounds of `free_of_owners`; None where it is swept in full."""
         if not self.pruning.worthwhile(len(self.kept), self.sweeps * self.pruning.rows_but_for(self.collapsed)):
             return None
         return self.pruning.bounds(self.similar, *self.free_of_owners, self.prior)

@@ -110,7 +110,7 @@ class View:
 
     @cached_property
     def pruning(self) -> Pruning:
-        """What bounds of scores need of the cells, for as long as the view has its columns."""
+        """The view's cells as bounds of scores need them, kept as long as the view has its columns."""
         return Pruning(self.shards, self.components.categorical.offsets)
 
     def owners(self, cycle: int) -> np.ndarray:
