@@ -52,7 +52,7 @@ def form_of(source: Path, otherwise: str) -> str:
 
 
 class Dialect(NamedTuple):
-    """How CSV is written that is like a source; names: of the columns where it has no header."""
+    """Dialect of CSV like a source's; names: of the columns where it has no header."""
 
     delimiter: str
     encoding: str
@@ -60,7 +60,7 @@ class Dialect(NamedTuple):
 
 
 def dialect_of(like: Table, source: Path, lacking: Sequence[str], beside: Sequence[str]) -> Dialect:
-    """Of the file that `completed` writes."""
+    """Dialect of the file that `completed` writes."""
     o = opened_like(like, source, lacking).originals()
     behind = [c.name for c in like.columns if c.name in lacking]
     return Dialect(o.delimiter, o.encoding, () if o.head is not None else [*o.names, *behind, *beside])

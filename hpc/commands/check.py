@@ -25,7 +25,7 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int | N
     first: list[tuple[str, str]] = []
     if ranks is None:
         ranks, note = choose(examined.config, examined.data)
-        started = f"{ranks} ranks, which `mpibayes run` starts itself on this machine (run.ranks)" if ranks > 1 else note
+        started = note if ranks == 1 else f"{ranks} ranks, which `mpibayes run` starts itself here (run.ranks)"
         first = [("started as", started.removeprefix("note: "))] if started else []
     for title, text in [*first, *check_of(examined.config.kind).findings(examined, ranks)]:
         print(f"{title + ':' if title else '':<16}{visible(text)}")

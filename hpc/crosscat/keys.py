@@ -86,7 +86,7 @@ class Model(keys.Model):
         '"recorded" or "as is"',
     )
     shapes: Annotated[Literal["auto", "none"] | ShapesByColumn, BeforeValidator(tuples)] = key(
-        "none",
+        "auto",
         "coordinates of real columns that are skew or have long tails, in which one normal describes one population; "
         "auto: fitted to the training rows at the first start, for columns that pass a gate; or by column its numbers",
         '"auto", "none", or {COLUMN = [center, scale, skew, tail], ...} with scale and tail above 0',

@@ -39,7 +39,8 @@ class Pruning:
         self._last, self._pause = None, 0
 
     def worthwhile(self, n_clusters: int, n_rows: int) -> bool:
-        """True if bounds of n_clusters pay for n_rows rows; False for PAUSE passes after one that was a loss."""
+        """True if it pays to bound the scores of so many rows under so many clusters; after a loss, False for PAUSE
+        passes."""
         if self._last is not None and self.is_loss(*self._last):
             self._pause = PAUSE
         self._last, self._pause = None, self._pause - 1
@@ -51,7 +52,7 @@ class Pruning:
 
     @property
     def _costs(self) -> tuple[float, float]:
-        """Costs of a row in a pruned sweep, whatever its draw, and of a row and tile in a full one."""
+        """Cost of a row in a pruned sweep, whatever comes of it, and of a row and tile in a full one."""
         rows = self.shards[0].rows
         codes, reals, counts = len(self.offsets) - 1, rows.reals.shape[1], rows.tallies.shape[1]
         pairs = float((rows.widths * (rows.widths + 1) / 2).sum())
@@ -59,7 +60,7 @@ class Pruning:
         return row, CODE * codes + REAL * reals + COUNT * counts + PAIR * pairs + DRAW
 
     def is_loss(self, n_clusters: int, work: np.ndarray) -> bool:
-        """True if passes over rows of n_clusters cost more than they saved. work: as in `Bounds`."""
+        """True if passes over rows of so many clusters cost more than they saved."""
         (n_rows, bounded, scored, given_up), n_tiles = work, n_clusters / 16
         row, tile = self._costs
         return n_rows * row / tile + BOUNDED * bounded + SCORED * scored + n_tiles * given_up > n_tiles * n_rows

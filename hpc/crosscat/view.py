@@ -110,7 +110,7 @@ class View:
 
     @cached_property
     def pruning(self) -> Pruning:
-        """The view's cells as bounds of scores need them, kept as long as the view has its columns."""
+        """Summaries of the cells for bounds of scores, kept for as long as the view has its columns."""
         return Pruning(self.shards, self.components.categorical.offsets)
 
     def owners(self, cycle: int) -> np.ndarray:

@@ -6,7 +6,9 @@ prevent that; they do harm where several populations make the shape. So they are
 
 * they draw tails in: tail <= MOST_TAIL;
 * they gain more than log(n)/n nats a cell over the better of one normal and one log-normal;
-* their BIC is at most SLACK nats a cell worse than that of the best of one to three normals.
+* their BIC is at most SLACK nats a cell worse than that of the best of one to three normals;
+* where there are views, they cannot be told from a standard normal by more than MOST_MISFIT: a column in a view of its
+  own has clusters that describe what the form misses, such as hard edges, once there are cells enough to see it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
+from scipy.special import ndtr
 
 from mpibayes.hpc.data.rows import Data
 from mpibayes.io.shape import Shape
@@ -21,8 +24,9 @@ from mpibayes.io.shape import Shape
 MOST_TAIL = 1.3  # of simulated single normal populations 95 % stay below
 SLACK = 0.03
 NORMALS = (1, 2, 3)
+MOST_MISFIT = 0.8  # of simulated populations that have the form 98 % stay below
 FEWEST_CELLS = 50
-MOST_ROWS = 20_000  # that are looked at, evenly spaced
+MOST_ROWS = 10_000  # that are looked at, evenly spaced
 MOST_CELLS = 1_000  # by which mixtures of normals are compared, evenly spaced in order
 DIGITS = 12  # of what is recorded
 ROUNDS, ENOUGH = 300, 1e-7  # of EM, and the gain in nats a cell at which it ends
@@ -32,22 +36,24 @@ BOUNDS = ((-10.0, 10.0), (-7.0, 5.0), (-8.0, 8.0), (-3.0, 3.0))  # of center, lo
 LOG_2_PI = float(np.log(2.0 * np.pi))
 
 
-def fit_shapes(data: Data, left_out: Collection[str] = ()) -> dict[str, Shape]:
-    """By name the coordinates of the real columns that pass. left_out: columns that are modelled as they are; those in
-    blocks are too. The same for any number of ranks, since one of them fits."""
+def fit_shapes(data: Data, views: bool, left_out: Collection[str] = ()) -> dict[str, Shape]:
+    """Return by name the coordinates of the real columns that pass.
+
+    views: whether the model has several. left_out: columns that are modelled as they are; those in blocks are too.
+    """
     columns = [c for c in data.columns if c.block == "reals" and c.name not in left_out]
     if not columns or data.n_rows < FEWEST_CELLS:
         return {}
     places = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, MOST_ROWS)).astype(np.int64))
     rows = data.rows_at(places)
-    fitted = {c.name: shape_of(rows.reals[:, c.index], c.log) for c in columns}
+    fitted = {c.name: shape_of(rows.reals[:, c.index], c.log, views) for c in columns}
     return {name: shape for name, shape in fitted.items() if shape is not None}
 
 
-def shape_of(t: np.ndarray, log: bool = False) -> Shape | None:
-    """The coordinates of a column with the cells t (n,) on its scale; NaN is missing. None if they do not pass.
+def shape_of(t: np.ndarray, log: bool = False, views: bool = False) -> Shape | None:
+    """Return the coordinates of a column with the cells t (n,) on its scale; NaN is missing. None if they do not pass.
 
-    log: whether t are logarithms.
+    log: whether t are logarithms. views: whether the column may have a view of its own.
     """
     t = np.sort(t[~np.isnan(t)])
     n = len(t)
@@ -56,10 +62,20 @@ def shape_of(t: np.ndarray, log: bool = False) -> Shape | None:
     shape = maximum_likelihood(t)
     if shape.tail > MOST_TAIL or log_density(shape, t).mean() - _best_of_one(t, log) <= np.log(n) / n:
         return None
+    if views and misfit(shape, t) > MOST_MISFIT:
+        return None
     sample = t[np.unique(np.linspace(0, n - 1, min(n, MOST_CELLS)).astype(np.int64))]
     penalty = 0.5 * np.log(n) / n  # a parameter
     best = max(log_normals(sample, k) - (3 * k - 1) * penalty for k in NORMALS)
     return shape if log_density(shape, sample).mean() - 4 * penalty >= best - SLACK else None
+
+
+def misfit(shape: Shape, t: np.ndarray) -> float:
+    """Return how far the coordinates of t (n,) are from standard normal: sqrt(n) times the largest difference of the
+    distribution functions (Kolmogorov), in the middle of the steps of the one that cells have."""
+    value, times = np.unique(t, return_counts=True)
+    middle = (np.cumsum(times) - 0.5 * times) / len(t)
+    return float(np.sqrt(len(t)) * np.abs(ndtr(shape.coordinate(value)) - middle).max())
 
 
 def _best_of_one(t: np.ndarray, log: bool) -> float:

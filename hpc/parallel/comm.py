@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
 import sys
 import time
 import warnings
@@ -31,8 +29,6 @@ MATCHING = (
     "start with that library's own mpirun, or with srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH)",
     "with the cluster's own MPI, do without the mpich wheel: pip uninstall mpich",
 )
-
-MEETING_S = 20.0  # for ranks that are started to see whether they find each other
 
 TOP_BIT = np.uint64(1 << 63)
 
@@ -304,31 +300,6 @@ def world() -> Communicator:
             [f"MPI library: {library(mpi)}", *MATCHING],
         )
     return Mpi(mpi, mpi.COMM_WORLD) if mpi.COMM_WORLD.size > 1 else Serial()
-
-
-# Root's number of ranks and MPI library; alone, so that no launcher mixes its words with another's.
-PROBE = """from mpi4py.MPI import COMM_WORLD, Get_library_version
-if COMM_WORLD.rank == 0:
-    print(f"{COMM_WORLD.size} {Get_library_version().split()[0]}")"""
-
-
-def meeting(program: str, n_ranks: int) -> str | None:
-    """Return the name of the MPI library of ranks that `program`, an mpirun, starts here; None where they do not start,
-    or do not find each other."""
-    command = [program, "-n", str(n_ranks), sys.executable, "-P", "-c", PROBE]
-    quiet = subprocess.DEVNULL
-    try:
-        with subprocess.Popen(
-            command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, text=True, start_new_session=True
-        ) as process:
-            try:
-                size, _, name = process.communicate(timeout=MEETING_S)[0].strip().partition(" ")
-            except BaseException:  # a launcher that waits for ever, or Ctrl-C
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return None
-    return name if process.returncode == 0 and size == str(n_ranks) else None
 
 
 def library(mpi) -> str:

@@ -64,7 +64,7 @@ def mpirun() -> str | None:
 
 
 def batch_system() -> bool:
-    """Whether a batch system deals out the cores here: in its jobs, and on hosts from which these are submitted."""
+    """True if a batch system deals out the cores here: in its jobs, and on hosts from which these are submitted."""
     return any(name in os.environ for name in JOB_VARIABLES) or any(map(shutil.which, SUBMITTERS))
 
 

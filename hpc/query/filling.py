@@ -71,7 +71,7 @@ class Filling:
             yield first, n, {name: (gaps[name], drawn[name]) for name in gaps}
 
     def _known(self, rows: Rows, places: np.ndarray) -> Known:
-        """What cells are drawn given, besides the clusters of training rows."""
+        """Known cells that draws are conditioned on, besides the clusters of training rows."""
         return self.asking.known(rows, self.asking.asked.joint if (places >= 0).all() else None)
 
     def below_zero(self, cells: Cells) -> dict[str, int]:

@@ -18,7 +18,7 @@ RANK_BYTES = 100 << 20  # of a process without rows
 
 @dataclass(frozen=True)
 class Work:
-    """What there is to share out: chains, the shards of the table, and bytes of its rows in memory. groups: run.groups.
+    """Work to share out: chains, the shards of the table, and bytes of its rows in memory. groups: run.groups.
     cycle_s: seconds of a chain's cycle on one core, to an order of magnitude. shared: whether it takes less on several
     ranks."""
 

@@ -17,10 +17,10 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.sparse import SparseData
-from mpibayes.hpc.parallel.comm import meeting
 from mpibayes.hpc.parallel.control_groups import free_memory
 from mpibayes.hpc.parallel.cores import program_cores
 from mpibayes.hpc.parallel.launcher import batch_system, mpirun
+from mpibayes.hpc.parallel.meeting import meeting
 from mpibayes.hpc.run import signals
 from mpibayes.hpc.run.become import become_mpirun
 from mpibayes.hpc.run.clock import Clock
@@ -36,8 +36,8 @@ UNKNOWN_CYCLES = 100  # where the family decides later how many
 
 @dataclass(frozen=True)
 class Machine:
-    """What ranks can be started on. memory: free bytes, None where unknown. batch: whether a batch system deals out the
-    cores. program: its mpirun. meeting(program, n): see `comm.meeting`."""
+    """The machine that ranks would be started on. memory: free bytes, None where unknown. batch: whether a batch system
+    deals out the cores. program: its mpirun. meeting(program, n): see `parallel/meeting.py`."""
 
     cores: int
     memory: int | None
@@ -54,8 +54,9 @@ def decide(work: Work, cycles: int, machine: Machine) -> tuple[int, str]:
     """The number of ranks that a run starts itself, and a note for the user where it could be more. cycles: to go."""
     most = work.ranks(machine.cores)
     if machine.memory is not None:
-        fits = (n for n in range(most, 1, -1) if work.bytes(n) <= SHARE_OF_MEMORY * machine.memory)
-        most = next(fits, 1)
+        more = SHARE_OF_MEMORY * machine.memory
+        fits = (n for n in range(most, 1, -1) if work.bytes(n) - work.bytes(1) <= more)
+        most = work.ranks(next(fits, 1))
     if most == 1 or machine.program is None or work.n_chains * cycles * work.cycle_s < WORTH_S:
         return 1, ""
     if machine.batch:

@@ -57,10 +57,10 @@ def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data 
     """Return configuration, table and rows with the coordinates of real columns: those of an earlier start, or what a
     first one fits to the training rows. Root fits, so that they do not depend on the number of ranks. Collective."""
     if config.model.fits_shapes:
-        given = {name for name, column in config.columns.items() if column.prior is not None}
-        shapes = on_root(comm, lambda: fit_shapes(data, given), what="fit the shapes of its real columns")
-        if comm.rank == 0:
-            say(f"shapes: {some(list(shapes))} (model.shapes)" if shapes else "shapes: no real column needs one")
+        views, given = config.model.has_views, {n for n, c in config.columns.items() if c.prior is not None}
+        shapes = on_root(comm, lambda: fit_shapes(data, views, given), what="fit the shapes of its real columns")
+        if shapes and comm.rank == 0:
+            say(f"shapes: {some(list(shapes))} (model.shapes)")
         config = config.changed("model", shapes={name: tuple(shape) for name, shape in shapes.items()} or "none")
     if not config.model.shaped:
         return config, table, data

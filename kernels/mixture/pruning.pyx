@@ -198,7 +198,7 @@ cdef class Bounds:
 
     @property
     def margin(self):
-        """Greatest share of all weights that rounding and the clusters left out can add to a sum of weights."""
+        """Most that omitted clusters, and rounding, can add to sums of weights, relative to all weights."""
         return self.c.margin
 
     @margin.setter

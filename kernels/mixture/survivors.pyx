@@ -38,7 +38,7 @@ cdef class Survivors:
 
     @property
     def margin(self):
-        """Greatest share of all weights that the other clusters can add to a sum of weights."""
+        """Most that the other clusters can add to sums of weights, relative to all of them."""
         return self.c.margin
 
     @margin.setter

@@ -38,7 +38,7 @@ def test_the_table_is_that_of_all_cases(tmp_path):
 
 
 def test_rows_that_count_0_are_left_out_and_batches_are_cut(tmp_path, monkeypatch):
-    """Of numbers too, whose kinds are decided by all cases: one batch of 45 rows, in batches of 7."""
+    """Columns of numbers too, whose kinds are decided by all cases: one batch of 45 rows, in batches of 7."""
     monkeypatch.setattr(repeated, "AT_ONCE", 7)
     frame = pd.DataFrame({"Freq": np.arange(10), "x": np.arange(10) % 4 + 0.25, "y": list("ababababab")})
     table = counted(tmp_path, frame).table

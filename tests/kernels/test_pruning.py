@@ -246,7 +246,7 @@ def beside_a_boundary(u, n_light, off):
 
 
 def test_a_uniform_a_hair_off_a_boundary():
-    """Clusters left out move boundaries: rows so near to one are not decided, and without that guard are wrong."""
+    """Omitted terms move boundaries: rows so near to one are not decided, and without that guard are wrong."""
     rows, prior = random_table(np.random.default_rng(1), 1)
     decided = missed = 0
     for seed in range(60):

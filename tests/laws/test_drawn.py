@@ -15,7 +15,7 @@ NONE = np.zeros(0, np.intp)
 
 
 def repeated(*statistics):
-    """Of so many clusters alike."""
+    """Statistics of so many equal clusters."""
     return tuple(np.ascontiguousarray(np.repeat(np.array(s)[:, None], CLUSTERS, axis=1)) for s in statistics)
 
 

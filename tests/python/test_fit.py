@@ -131,6 +131,17 @@ def test_kinds_make_a_table_that_is_found_again(tmp_path, capfd):
     assert f"the run is in {run.directory}" in capfd.readouterr().out
 
 
+def test_under_a_launcher_a_run_starts_no_ranks_of_its_own(monkeypatch):
+    """`mpirun -n 1 python script.py`: the cores are the launcher's. The child does not take itself for a rank."""
+    monkeypatch.delenv("MPIBAYES_RANKS")
+    monkeypatch.setenv("PMI_RANK", "0")
+    assert child._environment()["MPIBAYES_RANKS"] == "1" and "PMI_RANK" not in child._environment()
+    monkeypatch.delenv("PMI_RANK")
+    assert "MPIBAYES_RANKS" not in child._environment()
+    note = "note: one process, for a batch system deals out the cores here; --ranks 2 starts 2"
+    assert child.in_python(note) == note.replace("--ranks 2", "ranks=2")
+
+
 @pytest.mark.thorough
 def test_several_ranks_give_the_same_bits(tmp_path, monkeypatch):
     for name, value in FOR_RANKS.items():

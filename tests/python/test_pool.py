@@ -115,8 +115,8 @@ def test_mistakes_are_told(arguments, words):
 
 
 def coverage(seed, repeats=2000, n=60, observed=30, copies=20, proper=True):
-    """How often 95 % intervals of a mean cover, of normal data of which cells are missing at random, filled in from the
-    exact posterior under the usual flat prior."""
+    """Frequency with which 95 % intervals of a mean cover, on normal data with cells missing at random, filled in from
+    the exact posterior under the usual flat prior."""
     g, hits = np.random.default_rng(seed), 0
     for _ in range(repeats):
         x = g.normal(size=observed)

@@ -138,7 +138,7 @@ def test_one_long_file_has_the_rows_as_they_are_first(place, copies, tmp_path):
 
 
 def test_without_its_source_the_table_is_written(place, tmp_path, monkeypatch):
-    """Of dates, whole numbers and levels in their types, without what the import left out."""
+    """Dates, whole numbers and levels have their types; columns that the import left out are missing."""
     shutil.copy(place / "t.h5", tmp_path / "t.h5")
     done = complete(
         place / "run", None, tmp_path / "copies", copies=2, form="parquet", table=tmp_path / "t.h5", **QUIET

@@ -53,7 +53,7 @@ def run(tmp_path_factory):
 
 
 def frequencies(run):
-    """How often copies have these cells, and the error of that."""
+    """Frequencies of these cells in copies, and their errors."""
     asking, found, rows = Asking(run, draws=10_000), [], np.arange(6)
     gaps = {"b": np.array(GAPS["b"]), "c": np.array([3]), "n": np.array([3])}
     for law in asking.asked.labelled([c.name for c in asking.columns]):

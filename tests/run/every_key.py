@@ -143,7 +143,7 @@ OF_A_MIXTURE = {
     **each("model.concentration", "0.7", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}", "{gamma = [1, 2]}"),
     **each("model.discount", "0.3", "[0, 0.5]", "learn"),
     **each("model.real", "as is"),
-    **each("model.shapes", "auto", "{y = [0.5, 2, 0.3, 0.8]}"),
+    **each("model.shapes", "none", "{y = [0.5, 2, 0.3, 0.8]}"),
     **each("model.likelihood", "false"),
     "sampler.strategy": [("sampler.strategy=sequential+gibbs",), ("sampler.strategy=prior+gibbs",), ANNEAL],
     **each("sampler.split_merge", "1"),

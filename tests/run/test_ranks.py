@@ -10,7 +10,7 @@ import pytest
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.load import load
-from mpibayes.hpc.parallel import comm, control_groups, launcher
+from mpibayes.hpc.parallel import control_groups, launcher, meeting
 from mpibayes.hpc.parallel.schedule import MOST_BYTES, decided, fewest
 from mpibayes.hpc.run import become, loop, ranks
 from mpibayes.hpc.run.plan import RANK_BYTES, Work
@@ -47,9 +47,11 @@ def changed(thing, **values):
         (1, {}, LONG, {"batch": True}),
         (1, {}, LONG, {"meeting": lambda program, n: None}),
         (1, {}, LONG, {"meeting": lambda program, n: "Open"}),
-        (2, {}, LONG, {"memory": 4 * RANK_BYTES + 10_000}),
-        (1, {}, LONG, {"memory": 4 * RANK_BYTES}),
-        (3, {"n_shards": 4}, LONG, {"memory": 7 * RANK_BYTES}),  # as many as there is memory for
+        (2, {}, LONG, {"memory": 2 * RANK_BYTES + 4000}),  # for another rank, and another copy of the rows
+        (1, {}, LONG, {"memory": 2 * RANK_BYTES + 3999}),
+        (4, {"n_shards": 4}, LONG, {"memory": 7 * RANK_BYTES}),  # as many as there is memory for
+        (2, {"n_shards": 4}, LONG, {"memory": 5 * RANK_BYTES}),  # which is three, and the third would not help
+        (4, {"n_shards": 4, "row_bytes": 10**12}, LONG, {"memory": 20 * RANK_BYTES}),  # which share the rows
     ],
 )
 def test_the_number_of_ranks(n, work, cycles, machine):
@@ -198,13 +200,13 @@ def test_a_host_without_such_files(groups, tmp_path):
 )
 def test_ranks_are_tried(tmp_path, monkeypatch, capfd, script, name):
     if script == "sleep 60":
-        monkeypatch.setattr(comm, "MEETING_S", 0.3)
+        monkeypatch.setattr(meeting, "LIMIT_S", 0.3)
     program = tmp_path / "mpirun"
     if script is not None:
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
     began = time.monotonic()
-    assert comm.meeting(str(program), 2) == name
+    assert meeting.meeting(str(program), 2) == name
     assert time.monotonic() - began < 20 and capfd.readouterr() == ("", "")
 
 

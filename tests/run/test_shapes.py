@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow.csv as pc
 import pytest
 
-from mpibayes.hpc.data.shapes import log_density
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.data.shapes import fit_shapes, log_density
 from mpibayes.hpc.run.identity import RESOLVED, write_resolved
 from mpibayes.io.shape import Shape
+from mpibayes.io.table import Table
 from tests.run.conftest import exported, mpibayes
 
 N = 300
@@ -19,7 +21,6 @@ table = "t.h5"
 heldout = 0.1
 [model]
 family = "mixture"
-shapes = "auto"
 [run]
 cycles = 12
 burn_in = 2
@@ -52,10 +53,21 @@ def ended(done):
 
 
 def test_the_run_says_which(place):
+    """They are the default."""
     assert sorted(recorded(place)) == ["score", "wait"]
     ended(mpibayes(place, "run", "run.toml", "-o", "plain", "--set", "model.shapes=none"))
     assert recorded(place, "plain") == "none"
     assert exported(place, "plain") != exported(place, "run")
+
+
+def test_with_views_the_gate_is_the_one_of_views(place, monkeypatch):
+    done = ended(mpibayes(place, "run", "run.toml", "-o", "views", "--set", "model.family=crosscat"))
+    data = Data(Table.open(place / "t.h5"), (), 0.1, None, True)
+    shapes = fit_shapes(data, True)
+    assert recorded(place, "views") == ({name: list(shape) for name, shape in shapes.items()} or "none")
+    assert ("shapes: " in done.stdout) == bool(shapes)
+    monkeypatch.setattr("mpibayes.hpc.data.shapes.MOST_MISFIT", 0.0)
+    assert fit_shapes(data, True) == {} and sorted(fit_shapes(data, False)) == ["score", "wait"]
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(place):
