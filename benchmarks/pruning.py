@@ -159,7 +159,9 @@ def main() -> None:
             f"Sweeps of {given.rows:,} rows that leave out clusters, and full ones; no moves, few cycles after k-means"
         )
         table = {"title": title, "head": HEAD, "lines": lines}
-        print(keep("pruning", "Pruned sweeps", "python benchmarks/pruning.py --data FOLDER", [table], repeats=measured))
+        chosen = f"--tables {' '.join(given.tables)} --clusters {' '.join(map(str, given.clusters))}"
+        command = f"python benchmarks/pruning.py --data FOLDER {chosen}"
+        print(keep("pruning", "Pruned sweeps", command, [table], repeats=measured))
 
 
 if __name__ == "__main__":
