@@ -155,9 +155,7 @@ def main() -> None:
                 print(*lines[-1], flush=True)
     print(markdown(HEAD, lines))
     if given.keep:
-        title = (
-            f"Sweeps of {given.rows:,} rows that leave out clusters, and full ones; no moves, few cycles after k-means"
-        )
+        title = f"Sweeps of {given.rows:,} rows that leave out clusters beside full ones, a few cycles after k-means"
         table = {"title": title, "head": HEAD, "lines": lines}
         chosen = f"--tables {' '.join(given.tables)} --clusters {' '.join(map(str, given.clusters))}"
         command = f"python benchmarks/pruning.py --data FOLDER {chosen}"
