@@ -122,7 +122,7 @@ def compare(mixture: Mixture, repeats: int) -> tuple[list[str], dict]:
 
 
 def shares(step, view, swept) -> list[float]:
-    """Of each shard, the rows with labels that are decided."""
+    """Share of each shard's rows that bounds decide."""
     order, draw = step.free_of_owners
     to_local = np.full(len(step.private), -1, np.int32)
     to_local[step.kept[order]] = np.arange(len(order))
@@ -155,11 +155,11 @@ def main() -> None:
                 print(*lines[-1], flush=True)
     print(markdown(HEAD, lines))
     if given.keep:
-        title = (
-            f"Sweeps of {given.rows:,} rows that leave out clusters, and full ones; no moves, few cycles after k-means"
-        )
+        title = f"Sweeps of {given.rows:,} rows that leave out clusters beside full ones, a few cycles after k-means"
         table = {"title": title, "head": HEAD, "lines": lines}
-        print(keep("pruning", "Pruned sweeps", "python benchmarks/pruning.py --data FOLDER", [table], repeats=measured))
+        chosen = f"--tables {' '.join(given.tables)} --clusters {' '.join(map(str, given.clusters))}"
+        command = f"python benchmarks/pruning.py --data FOLDER {chosen}"
+        print(keep("pruning", "Pruned sweeps", command, [table], repeats=measured))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ class Work:
     shared: bool = True
 
     def schedule(self, n_ranks: int) -> Schedule:
-        """Which of so many ranks run which chains."""
+        """Assignment of the chains to so many ranks."""
         return decided(n_ranks, self.n_chains, self.n_shards, self.row_bytes, self.groups)
 
     def ranks(self, most: int) -> int:

@@ -214,7 +214,7 @@ def test_the_misfit_is_kolmogorovs_distance():
 
 
 def test_the_misfit_of_populations_that_have_the_form():
-    """Of 100 fits each passes with probability 0.98, so 92 or more with probability 0.998."""
+    """A fit passes with probability 0.98, so 92 or more of 100 pass with probability 0.998."""
     g = np.random.default_rng(8)
     cells = (np.sort(LONG.number(g.standard_normal(200))) for _ in range(100))
     passed = sum(shapes.misfit(shapes.maximum_likelihood(t), t) <= shapes.MOST_MISFIT for t in cells)
