@@ -168,8 +168,9 @@ def sweep(
     priority_free=False,
     remove=None,
     assign=None,
+    survivors=None,
 ):
-    """See mixture.sweep."""
+    """See mixture.sweep. survivors: not looked at, since they change no label."""
     g = Instantiated() if instantiated is None else instantiated
     n = len(z)
     pi_n = priorities(row0, n, seed, cycle, chain)
