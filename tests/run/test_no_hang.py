@@ -239,7 +239,8 @@ LATE = "time.sleep(3.0 * (rank == 1))\n"
     ids=["part", "read", "read-alone", "merge", "start"],
 )
 def test_slow_is_told_from_hanging(place, code, words, ranks):
-    done = faulty(place, code, "out", ranks=ranks)
+    whole = "--set", 'model.shapes="none"'  # whose fit would be the first to read rows
+    done = faulty(place, code, "out", *whole, ranks=ranks)
     assert done.returncode == 0, done.stderr
     lines = re.findall(rf"^[\d:T-]+ waiting (\d+) s for {words}$", done.stderr, re.M)
     assert 1 <= len(lines) <= 6, done.stderr  # at doubling intervals
