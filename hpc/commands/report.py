@@ -136,6 +136,11 @@ def text_of(made: Report) -> str:
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
+def _bytes(text: str) -> bytes:
+    """UTF-8 of a text; what no text can hold of a path in it is escaped."""
+    return text.encode(errors="backslashreplace")
+
+
 def write(folder: Path, made: Report) -> None:
     """Write the files of a report, all of them or none, and make the folder. Reports in folders of it come first.
     Raises ConfigError, CheckpointError."""
@@ -143,9 +148,9 @@ def write(folder: Path, made: Report) -> None:
         check_folder(folder / name)
     for name, report in made.beside.items():
         write(folder / name, report)
-    files = {name: content.encode() for name, content in made.files.items()}
+    files = {name: _bytes(content) for name, content in made.files.items()}
     document = json.dumps(made.document, indent=1, allow_nan=False) + "\n"
-    files |= {**made.pictures, TEXT: text_of(made).encode(), PAGE: page(made).encode(), NUMBERS: document.encode()}
+    files |= {**made.pictures, TEXT: _bytes(text_of(made)), PAGE: _bytes(page(made)), NUMBERS: document.encode()}
     new = not folder.exists()
     try:
         with writing(folder), ExitStack() as stack:

@@ -142,7 +142,7 @@ def test_the_same_from_python(runs, three):
 def test_names_do_no_harm(runs, tmp_path):
     """A directory's name is text, on the page and in links, or bytes that are none."""
     places = [tmp_path / "<b>&x", tmp_path / "a 'b' #%", tmp_path / os.fsdecode(b"\xff")]
-    for place, run in zip(places, (runs["mixture"], runs["one"], runs["one"])):
+    for place, run in zip(places, (runs["mixture"], runs["one"], runs["views"])):
         shutil.copytree(run, place, ignore=shutil.ignore_patterns("against-*", "report"))
     folder, _, _ = run_report(places, out=tmp_path / "r")
     page = (folder / "report.html").read_text()
