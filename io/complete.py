@@ -74,12 +74,12 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
     time. lacking: the columns that the file does not have. filled: gets the numbers of cells filled, by column.
     Raises ConfigError (out cannot be written), DataError (a Parquet column cannot hold its value).
     """
-    with repeated(like, source, out, lacking) as start:
+    with passes_over(like, source, out, lacking) as start:
         yield start(filled)
 
 
 @contextmanager
-def repeated(
+def passes_over(
     like: Table, source: Path, out: Path, lacking: Sequence[str], reserved: Sequence[str] = ()
 ) -> Iterator[Callable[[dict], Fill]]:
     """A function start(filled) that returns such a function `fill`, for `source` from its first row; each time its rows

@@ -22,7 +22,7 @@ from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import Filling, of_file, of_table
 from mpibayes.hpc.query.support import tails
-from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of, repeated
+from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of, passes_over
 from mpibayes.io.files import make_directory, writing
 from mpibayes.io.target import COMPLETED, check_target
 from mpibayes.text import counted, visible
@@ -117,7 +117,7 @@ def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: b
         return [part for of in comm.collect(agree(comm, own, "write its copies")) for part in of]
 
     def all_of_them() -> list[tuple]:
-        with repeated(asking.asked.like, filling.path, paths[0], filling.lacking, LONG) as start:
+        with passes_over(asking.asked.like, filling.path, paths[0], filling.lacking, LONG) as start:
             _original(filling, start({}))
             every = asking.asked.completions(seed)
             return [_pass(filling, start, completion, copy) for copy, completion in enumerate(every, 1)]
@@ -126,7 +126,7 @@ def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: b
 
 
 def _copy(asking: Asking, filling: Filling, path: Path, completion: Completion) -> tuple[Counter, Counter]:
-    with repeated(asking.asked.like, filling.path, path, filling.lacking) as start:
+    with passes_over(asking.asked.like, filling.path, path, filling.lacking) as start:
         return _pass(filling, start, completion, None)
 
 
