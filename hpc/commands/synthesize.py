@@ -5,23 +5,29 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.commands.complete import FORMS, in_folder
 from mpibayes.hpc.commands.together import together
+from mpibayes.hpc.family import Synthesis
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.posterior.advice import disagreement
-from mpibayes.hpc.posterior.chains import family_in, files_of
+from mpibayes.hpc.posterior.chains import evenly, family_in, files_of
+from mpibayes.hpc.query.answer import Answer, show, write
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import written_like
 from mpibayes.hpc.query.support import never_negative, tails
+from mpibayes.hpc.synthetic import judge as judging
 from mpibayes.hpc.synthetic.gaps import Gaps
+from mpibayes.hpc.synthetic.judge import TABLES, Judge
 from mpibayes.hpc.synthetic.rare import Merging, merging
-from mpibayes.hpc.synthetic.rows import blocks
+from mpibayes.hpc.synthetic.rows import Cells, blocks
 from mpibayes.hpc.synthetic.training import Training, look
 from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of
 from mpibayes.io.synthetic import synthesized
@@ -46,12 +52,14 @@ class Asked:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """The files written; n_rows of each; notes: what the user should know; dialect: of files of CSV."""
+    """The files written; n_rows of each; notes: what the user should know; dialect: of files of CSV; judged: their
+    utility and risk."""
 
     paths: Sequence[Path]
     n_rows: int
     notes: Sequence[str]
     dialect: Dialect | None = None
+    judged: Answer | None = None
 
 
 def synthesize(
@@ -68,6 +76,9 @@ def synthesize(
     burn_in: int | None = None,
     table: str | Path | None = None,
     sources: Sequence[str | Path] = (),
+    judge: bool = False,
+    target: str | None = None,
+    key: Sequence[str] = (),
     overwrite: bool = False,
     console: Any = None,
 ) -> Synthetic | None:
@@ -77,7 +88,8 @@ def synthesize(
     rows: of each table, by default as many as the run was trained on. missing: "as-in-data" (see `synthetic/gaps.py`)
     or "none". rare: levels and atoms of fewer training rows are merged. form: "csv" or "parquet", by default that of
     the table's source, `otherwise` where it is neither. sources: as of `complete`. Each table is of its own kept draw,
-    evenly spaced over those of all chains after burn-in. Raises ConfigError, DataError, CheckpointError, on root alone;
+    evenly spaced over those of all chains after burn-in. judge: measure utility and risk, too, for judge.json and
+    judge.csv; target, key: see `synthetic.judge.Roles`. Raises ConfigError, DataError, CheckpointError, on root alone;
     other ranks then return None.
     """
     out = Path(out)
@@ -93,18 +105,30 @@ def synthesize(
                 f"{copies} tables: each is of a kept draw of its own, and the run has "
                 f"{counted(asking.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
             )
+        given = judging.roles(asking, target, key) if judge else None
         asked = Asked(copies, rows or asking.asked.n_rows, seed, missing == MISSING[0], rare)
-        given = [Path(source) for source in sources]
-        source, notes = on_root(comm, lambda: written_like(asking, given, form, LIKE_TABLE))
-        paths = on_root(comm, lambda: _targets(run_dirs, source, out, copies, form, otherwise, overwrite))
+        source, notes = on_root(
+            comm, lambda: written_like(asking, [Path(source) for source in sources], form, LIKE_TABLE)
+        )
+        names = [f"synthetic-{i}.{form or form_of(source, otherwise)}" for i in range(1, copies + 1)]
+        names += ["judge.json", "judge.csv"] if judge else []
+        paths = on_root(comm, lambda: _targets(run_dirs, source, out, names, overwrite))
         training = agree(comm, lambda: look(asking), "look at the training rows")
         merged = merging(training, asking.columns, rare)
-        written = _written(comm, asking, asked, training, merged, source, paths)
-        below = sum(written, Counter())
+        critic = None
+        if given is not None:
+            critic = agree(comm, lambda: Judge(asking, merged, given, asked.n, seed), "sample rows to compare with")
+        written = _written(comm, asking, asked, training, merged, source, paths, critic)
+        below = sum((part for part, _ in written), Counter())
+        judged = None
+        if critic is not None and given is not None:
+            judged = judging.answer(critic, given, [measures for _, measures in written if measures], copies)
+            on_root(comm, lambda: [write(judged, path) for path in paths[copies:]])
         share = {name: n / (asked.n * copies) for name, n in below.items()}
         done = Synthetic(
-            paths, asked.n, [*notes, *merged.notes(), *tails(share, "values")],
+            paths[:copies], asked.n, [*notes, *merged.notes(), *tails(share, "values")],
             on_root(comm, lambda: dialect_of(asking.asked.like, source, [c.name for c in asking.columns], ())),
+            judged,
         )  # fmt: skip
         on_root(comm, lambda: _say(done, asking, out, console), share=False)
         return done
@@ -121,55 +145,63 @@ def _require(rows: int | None, copies: int, missing: str, rare: int) -> None:
 
 
 def _written(
-    comm, asking: Asking, asked: Asked, training: Training, merged: Merging, source: Path, paths
-) -> list[Counter]:
-    """Write the tables; returns for each the cells below 0 in columns that never are, by column."""
-    mine = slice(comm.rank, asked.tables, comm.size)
+    comm, asking: Asking, asked: Asked, training: Training, merged: Merging, source: Path, paths, critic: Judge | None
+) -> list[tuple[Counter, dict]]:
+    """Write the tables; returns for each the cells below 0 in columns that never are, by column, and its measures if
+    it is judged."""
+    mine, judged = slice(comm.rank, asked.tables, comm.size), evenly(range(asked.tables), TABLES)
 
-    def local() -> list[Counter]:
+    def local() -> list[tuple[Counter, dict]]:
         drawn = asking.asked.syntheses(asked.seed, asked.n, merged.atoms, mine)
-        return [_table(asking, asked, training, merged, source, paths[i], i + 1, s) for i, s in zip(_of(mine), drawn)]
+        numbers = range(mine.start, mine.stop, mine.step)
+        return [one(i, synthesis) for i, synthesis in zip(numbers, drawn)]
 
-    return [part for of in comm.collect(agree(comm, local, "write its tables")) for part in of]
+    def one(i: int, synthesis: Synthesis) -> tuple[Counter, dict]:
+        gaps = Gaps(training, asking.columns, asked.seed, i + 1, max(asked.rare, 1)) if asked.gaps else None
+        rows = blocks(synthesis, asking.columns, asked.n, gaps, merged)
+        return _table(asking, rows, source, paths[i], merged, critic if i in judged else None)
 
-
-def _of(some: slice) -> range:
-    return range(some.start, some.stop, some.step)
-
-
-def _table(asking: Asking, asked: Asked, training, merged, source, path, number: int, synthesis) -> Counter:
-    columns, below = asking.columns, Counter()
-    gaps = Gaps(training, columns, asked.seed, number, max(asked.rare, 1)) if asked.gaps else None
-    with synthesized(asking.asked.like, source, path, merged.name) as write:
-        for cells in blocks(synthesis, columns, asked.n, gaps, merged):
-            write(cells)
-            below.update({c.name: int((cells[c.name] < 0.0).sum()) for c in columns if never_negative(c)})
-    return below
+    of_ranks = comm.collect(agree(comm, local, "write its tables"))
+    return [of_ranks[i % comm.size][i // comm.size] for i in range(asked.tables)]
 
 
-def _targets(
-    run_dirs, source: Path, out: Path, copies: int, form: str | None, otherwise: str, overwrite: bool
-) -> list[Path]:
+def _table(asking: Asking, rows: Iterator[Cells], source, path, merged, critic: Judge | None) -> tuple[Counter, dict]:
+    below, first, n = Counter(), [], 0
+    signed = [c.name for c in asking.columns if never_negative(c)]
+    with synthesized(asking.asked.like, source, path, merged.name) as write_rows:
+        for cells in rows:
+            write_rows(cells)
+            below.update({name: int((cells[name] < 0.0).sum()) for name in signed})
+            if critic is not None and n < critic.n:
+                first.append(cells)
+                n += len(next(iter(cells.values())))
+    if critic is None:
+        return below, {}
+    return below, critic({c.name: np.concatenate([cells[c.name] for cells in first]) for c in asking.columns})
+
+
+def _targets(run_dirs, source: Path, out: Path, names: Sequence[str], overwrite: bool) -> list[Path]:
     """The files to write, in a folder that is there. Raises before any work is done where one must not be written."""
     if out.name.endswith(FORMS):
         raise ConfigError(f"{out}: each table is a file; name a folder for them")
-    names = [f"synthetic-{i}.{form or form_of(source, otherwise)}" for i in range(1, copies + 1)]
     paths = [out / name for name in names]
     check_format(source, paths[0])
     in_folder(out, names, "synthetic", "synthetic tables")
     inputs = [source, *files_of(run_dirs)]
     for path in paths:
-        check_target(path, overwrite, SYNTHETIC, inputs)
+        check_target(path, overwrite, "" if path.suffix == ".json" else SYNTHETIC, inputs)
     return paths
 
 
 def _say(done: Synthetic, asking: Asking, out: Path, console: Any) -> None:
-    from mpibayes.terminal import Console, Text
+    from mpibayes.terminal import Console, Text, output
 
     to = console or Console(stderr=True)
     for note in done.notes:
         to.print(Text(f"note: {note}"), soft_wrap=True)
     tables = counted(len(done.paths), "synthetic table")
     to.print(Text(f"{tables} of {counted(done.n_rows, 'row')} written to {out}"), soft_wrap=True)
+    if done.judged is not None:
+        show(done.judged, console or output())
     if console is None and asking.run.contradicted():
         print(visible(f"mpibayes: warning: {disagreement(asking.run.chains)}"), file=sys.stderr, flush=True)

@@ -33,6 +33,16 @@ from mpibayes.hpc.verbs.shared import PATH, TABLE
     help="Merge levels of fewer than N training rows into one, 'other', and keep no atom of a column of numbers that "
     "fewer have.  [default: keep all]",
 )
+@click.option("--judge", is_flag=True, help="Measure utility and risk beside held-out rows: judge.json and judge.csv.")
+@click.option(
+    "--target", metavar="COLUMN", help="Column that --judge classifies, and guesses.  [default: the last with levels]"
+)
+@click.option(
+    "--key",
+    multiple=True,
+    metavar="COLUMN",
+    help="A column that somebody may know of a person who wants to know the target; repeatable, for --judge.",
+)
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of the source]")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Of the rows.")
 @click.option(
@@ -46,7 +56,9 @@ from mpibayes.hpc.verbs.shared import PATH, TABLE
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 @click.option("--force", is_flag=True, help="Replace tables that exist.")
-def synthesize(run_dir, rows, copies, out, missing, rare, form, seed, sources, burn_in, table, force):
+def synthesize(
+    run_dir, rows, copies, out, missing, rare, judge, target, key, form, seed, sources, burn_in, table, force
+):
     """Write synthetic tables: rows drawn from the posterior of a mixture or a cross-categorization, in the format of
     the file that the run's table was imported from, with the columns that are modelled and no others.
 
@@ -60,10 +72,13 @@ def synthesize(run_dir, rows, copies, out, missing, rare, form, seed, sources, b
     Examples:
       mpibayes synthesize runs/a -o synthetic                       synthetic/synthetic-1.csv ... synthetic-5.csv
       mpibayes synthesize runs/a --copies 1 --rows 100000 --rare 10 -o synthetic
+      mpibayes synthesize runs/a --judge --target income --key age --key sex -o synthetic
     """
+    if (target or key) and not judge:
+        raise click.UsageError("--target and --key are for --judge: name it, too")
     from mpibayes.hpc.commands.synthesize import synthesize as write
 
     write(
         run_dir, out, rows=rows, copies=copies, missing=missing, rare=rare, form=form, seed=seed, burn_in=burn_in,
-        table=table, sources=sources, overwrite=force,
+        table=table, sources=sources, judge=judge, target=target, key=key, overwrite=force,
     )  # fmt: skip
