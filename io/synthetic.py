@@ -46,17 +46,16 @@ def synthesized(like: Table, source: Path, out: Path, merged: Mapping[str, str])
             rows = {}
             for column, place in columns:
                 x, name, held = cells[column.name], column.name, None
-                blank = column.is_missing(x)
+                lacks = column.is_missing(x)
+                blank = lacks | (x == 0) if name in empty and name not in merged else lacks
                 if name in merged:  # its code is behind the blank's
                     column = replace(column, levels=(*column.levels, "", merged[name]))
-                elif name in empty:
-                    blank |= x == 0
-                if name not in merged and place in types:
+                elif place in types:
                     held = pa.nulls(len(x), types[place])
                 at = np.flatnonzero(~blank)
                 put = target.put(held, len(x), at, x[at], column, originals.forms.get(name))
                 if name in markers:
-                    put = [markers[name] if lacks else text for lacks, text in zip(blank, put)]
+                    put = [markers[name] if missing else text for missing, text in zip(lacks, put)]
                 rows[name if place is None else place] = put
             target.add(rows)
 
