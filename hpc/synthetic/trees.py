@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 ROUNDS, DEPTH, RATE = 40, 4, 0.2
-LEAST_ROWS = 10.0  # of a leaf
+LEAST_WEIGHT = 2.5  # of a leaf: p (1 - p) summed over its rows, 10 of them at even odds
 PENALTY = 1.0
 
 
@@ -40,22 +40,18 @@ class _Tree:
     2 i + 2; a node without a split sends all rows to the first."""
 
     def __init__(self, x: np.ndarray, g: np.ndarray, h: np.ndarray, sizes: np.ndarray):
-        n_inner = 2**DEPTH - 1
+        n_inner, offset = 2**DEPTH - 1, np.append(0, np.cumsum(sizes))
         self._column, self._cut = np.zeros(n_inner, np.intp), np.full(n_inner, np.iinfo(np.int32).max)
-        node = np.zeros(len(x), np.intp)
+        of, width, cells = np.repeat(np.arange(len(sizes)), sizes), int(offset[-1]), x + offset[:-1]
+        node, weights = np.zeros(len(x), np.intp), [np.repeat(w, len(sizes)) for w in (g, h)]
         for depth in range(DEPTH):
             first, n_nodes = 2**depth - 1, 2**depth
-            best = np.full(n_nodes, 1e-9)
-            for c, size in enumerate(sizes):
-                key = (node - first) * size + x[:, c]
-                parts = (np.bincount(key, w, n_nodes * size).reshape(n_nodes, size) for w in (g, h, None))
-                gain = _gains(*(part.cumsum(axis=1) for part in parts))
-                cut = gain.argmax(axis=1)
-                value = gain[np.arange(n_nodes), cut]
-                better = value > best
-                best[better] = value[better]
-                at = first + np.flatnonzero(better)
-                self._column[at], self._cut[at] = c, cut[better]
+            keys = ((node - first) * width)[:, None] + cells
+            sums = [np.bincount(keys.ravel(), w, n_nodes * width).reshape(n_nodes, width) for w in weights]
+            gain = _gains(*sums, offset, of)
+            best = gain.argmax(axis=1)
+            at = np.flatnonzero(gain[np.arange(n_nodes), best] > 1e-9)
+            self._column[first + at], self._cut[first + at] = of[best[at]], (best - offset[of[best]])[at]
             node = self._next(x, node)
         leaf, n_leaves = node - n_inner, 2**DEPTH
         g_leaf, h_leaf = np.bincount(leaf, g, n_leaves), np.bincount(leaf, h, n_leaves)
@@ -72,12 +68,18 @@ class _Tree:
         return self._value[node - len(self._column)]
 
 
-def _gains(g: np.ndarray, h: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """Gain of a split behind each bin, (nodes, bins), from cumulative sums; -inf where a side has too few rows."""
-    left = g**2 / (h + PENALTY)
-    right = (g[:, -1:] - g) ** 2 / (h[:, -1:] - h + PENALTY)
-    gain = left + right - g[:, -1:] ** 2 / (h[:, -1:] + PENALTY)
-    return np.where(np.minimum(n, n[:, -1:] - n) >= LEAST_ROWS, gain, -np.inf)
+def _gains(g: np.ndarray, h: np.ndarray, offset: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """Gain of a split behind each bin of each column, (nodes, bins of all columns), from sums by bin; -inf where a side
+    has too little weight. offset (C + 1,): first bin of each column; of: the column of each bin."""
+    left, whole = [], []
+    for a in (g, h):
+        below = np.pad(a.cumsum(axis=1), ((0, 0), (1, 0)))
+        left.append(below[:, 1:] - below[:, offset[of]])
+        whole.append(below[:, offset[1], None])
+    right = [total - part for part, total in zip(left, whole)]
+    gain = sum(g_side**2 / (h_side + PENALTY) for g_side, h_side in (left, right))
+    gain -= whole[0] ** 2 / (whole[1] + PENALTY)
+    return np.where(np.minimum(left[1], right[1]) >= LEAST_WEIGHT, gain, -np.inf)
 
 
 def area(score: np.ndarray, y: np.ndarray) -> float:
