@@ -155,7 +155,7 @@ def test_rows_of_independent_columns_are_worse(judge):
 
 
 def test_the_words_that_promise_too_much_are_nowhere():
-    """Nothing here is differentially private; the texts about synthetic tables do not say that rows were."""
+    """No noise of a known size is added, so that texts about synthetic tables promise nothing about single people."""
     import re
     from pathlib import Path
 
