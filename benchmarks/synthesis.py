@@ -121,6 +121,8 @@ def main() -> None:
     print(f"{'':22s}" + "".join(f"{m:>10s}" for m in [*results, "real"]))
     for name, (_, real) in measures.items():
         print(f"{name:22s}" + "".join(f"{of[name][0]:10.4f}" for of, _ in results.values()) + f"{real:10.4f}")
+        if name in ("closest training row", "disclosed"):
+            print(f"{'  of held-out rows':22s}" + "".join(f"{of[name][1]:10.4f}" for of, _ in results.values()))
 
 
 def cpu() -> float:

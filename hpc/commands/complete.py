@@ -186,7 +186,7 @@ def in_folder(out: Path, names: Sequence[str], stem: str, what: str, refuse: boo
         others = sorted(name for name in mine if name not in names)
     if others and refuse:
         raise ConfigError(
-            f"{out}: has {what} that would stay, such as {others[0]}; name another folder, or remove them"
+            f"{out}: has {what}, such as {others[0]}, that would stay; name another folder, or remove them"
         )
 
 
