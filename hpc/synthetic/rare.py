@@ -46,20 +46,19 @@ class Merging:
 
 
 def merging(training: Training, columns: Sequence[Column], least: int) -> Merging:
-    """Merge what fewer than `least` training rows have. Where the merged levels of a column are together too few, its
-    next rarest level joins them."""
+    """Merge what fewer than `least` training rows have, levels of held-out rows alone among them. Where a few training
+    rows have the merged levels of a column, but together too few, its next rarest level joins them."""
     merged, name, atoms = {}, {}, {}
     for c in columns:
         count = training.counts[c.name]
-        mask = (count < least) & (count > 0)
+        mask = count < least
         if not mask.any():
             continue
         if not c.levels:
             atoms[c.name] = mask
             continue
-        mask = count < least
         for level in np.argsort(count, kind="stable"):
-            if count[mask].sum() >= least:
+            if not 0 < count[mask].sum() < least:
                 break
             mask[level] = True
         merged[c.name] = mask

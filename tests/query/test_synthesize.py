@@ -171,6 +171,9 @@ def test_a_level_called_other_is_not_mixed_up(place):
     done = merging(replace(training, counts=counts), [renamed], 10)
     assert done.name == {"colour": "other_"} and done.merged["colour"].tolist() == [False, True, True]
     assert done.coded("colour", np.array([0, 1, 2, 3])).tolist() == [0, 4, 4, 3]
+    counts = {"colour": np.array([200, 0, 15])}  # only a held-out row is purple: nobody joins it
+    assert merging(replace(training, counts=counts), [renamed], 10).merged["colour"].tolist() == [False, True, False]
+    assert not merging(replace(training, counts=counts), [renamed], 0).merged
 
 
 def test_rare_atoms_come_as_other_numbers(tmp_path):
