@@ -166,6 +166,9 @@ class Posterior(Protocol):
     def read_traces(self) -> None:
         """Read the whole trace of every chain."""
 
+    def training_weights(self, weighted: bool | None) -> np.ndarray | None:
+        """Survey weights of the training rows; see `posterior.chains.KeptChains`."""
+
     def require_draws(self) -> None:
         """ConfigError where a trace, which was read, has nothing after burn-in."""
 
@@ -328,6 +331,8 @@ class Asked(Protocol):
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
     n_kept: int  # draws there are
     n_rows: int  # training rows
+    has_clusters: bool  # whose shares survey weights can change
+    weights: np.ndarray | None  # (N,) of the training rows, where draws are laws of a population; may be set
 
     def draws(self, names: Collection[str], some: slice = slice(None)) -> Sequence[DrawLaw]:
         """The draws, or some of them, as laws of some columns; picklable."""

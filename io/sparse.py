@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import numpy as np
@@ -104,6 +104,7 @@ class SparseTable:
     0 or more. total, mean, minimum, maximum: of the values.
     """
 
+    weight: ClassVar[None] = None  # its rows have no survey weights
     path: Path
     n_rows: int
     n_columns: int

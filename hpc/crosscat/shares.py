@@ -1,0 +1,46 @@
+"""Shares of a population that clusters have, by survey weights, with their standard errors (docs/math.md 2.12)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.partitions import contingency, overlaps
+
+
+def linearised_variance(in_cluster: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Variance of the weighted shares p of clusters, (K,), for given labels: n/(n - 1) sum_i w_i^2 (z_i - p)^2 / W^2,
+    by Taylor linearisation, rows as drawn with replacement (Särndal, Swensson & Wretman 1992, 5.6).
+
+    in_cluster, squares (K,): sums of w and w^2 over a cluster's rows; weights (N,): of all rows.
+    """
+    n, total = len(weights), weights.sum()
+    p = in_cluster / total
+    residuals = np.maximum(squares * (1.0 - 2.0 * p) + p**2 * (weights**2).sum(), 0.0)
+    return residuals / total**2 * (n / (n - 1) if n > 1 else np.nan)
+
+
+class PopulationShares:
+    """Weighted shares of the clusters of a partition, labels (N,) from 0, by weights (N,), and how uncertain they are.
+
+    share (K,). `error`, after kept draws were added: the square root of the mean over draws of the variance for given
+    labels and of the squared distance of the draw's share, both of the draw's cluster that overlaps most.
+    """
+
+    def __init__(self, labels: np.ndarray, weights: np.ndarray):
+        self._labels, self._weights, self._n_draws = labels, weights, 0
+        self.share = np.bincount(labels, weights) / weights.sum()
+        self._variance = np.zeros(len(self.share))
+
+    def add(self, z: np.ndarray, together: np.ndarray | None = None) -> None:
+        """Take a draw into account, labels (N,) from 0. together: `contingency` of the partition and it, if known."""
+        together = contingency(self._labels, z) if together is None else together
+        best = overlaps(together).argmax(axis=1)
+        in_cluster, squares = (np.bincount(z, w)[best] for w in (self._weights, self._weights**2))
+        spread = (in_cluster / self._weights.sum() - self.share) ** 2
+        self._variance += linearised_variance(in_cluster, squares, self._weights) + spread
+        self._n_draws += 1
+
+    @property
+    def error(self) -> np.ndarray:
+        """Standard errors of the shares, (K,)."""
+        return np.sqrt(self._variance / max(self._n_draws, 1))
