@@ -271,15 +271,19 @@ class RowClusters:
 @dataclass(frozen=True)
 class Clusters:
     """The partition that stands for the posterior, in each view, over all rows of the table. about: which one, in
-    words."""
+    words. weight (rows,): survey weights, if they are used; shares: of the population, in words."""
 
     views: Sequence[RowClusters]
     about: str
+    weight: np.ndarray | None = None
+    shares: Sequence[str] = ()
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The columns of exports and DataFrames: those of `named`, and `held_out`; arrays (rows,)."""
+        """The columns of exports and DataFrames: those of `named`, `held_out`, and `weight` where there are weights;
+        arrays (rows,)."""
         columns = named([(v.cluster, v.probability) for v in self.views], [v.group for v in self.views])
-        return columns | {"held_out": self.views[0].held_out}
+        weight = {} if self.weight is None else {"weight": self.weight}
+        return columns | {"held_out": self.views[0].held_out} | weight
 
 
 def named(

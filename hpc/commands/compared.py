@@ -17,13 +17,18 @@ from mpibayes.text import visible
 LETTERS = 60  # of a folder's name, which may have 255 bytes, and letters 4
 
 
-def compared(sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | Path | None) -> Report:
+def compared(
+    sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | Path | None, weighted: bool | None = None
+) -> Report:
     """Compare runs, each given by its directories: several are chains of one posterior.
 
     Raises what `report` does, and DataError where they are not on one table.
     """
     same_table([home_of(homes[0]) for homes in sides])
-    return of_opened(sides, [posterior_of(family_in(homes[0]))(homes, burn_in, table) for homes in sides])
+    runs = [posterior_of(family_in(homes[0]))(homes, burn_in, table) for homes in sides]
+    for run in runs:
+        run.weighted = weighted
+    return of_opened(sides, runs)
 
 
 def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Report:
