@@ -26,6 +26,7 @@ from mpibayes.hpc.query.logp import words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
+from mpibayes.hpc.query.training import having
 from mpibayes.text import counted
 
 CELLS = 16  # of a column of numbers
@@ -270,7 +271,7 @@ def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
     weights = np.ones(asking.asked.n_rows) if weights is None else weights
     shares, n = [], []
     for known in sides:
-        here = _those(asking, known)
+        here = having(asking, known, asking.asked.training_numbers())
         n.append(int(np.count_nonzero(weights[here])))
         of_all = max(float(weights[here].sum()), TINY)
         shares.append([np.bincount(z[here], weights[here], int(z.max()) + 1) / of_all for z in partition])
@@ -284,28 +285,3 @@ def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
         lines.append(f"cluster {k}{view}: {shares[0][v][k]:.1%} against {shares[1][v][k]:.1%}")
     of = f"their shares of the {n[0]:,} and {n[1]:,} training rows{', weighted' * asking.weighted}"
     return [f"clusters of the report that hold most of it, with {of}: {'; '.join(lines)}"]
-
-
-def _those(asking: Asking, known: Known) -> np.ndarray:
-    """Mask of the training rows that have the known cells of one row, bool (N,)."""
-    numbers = asking.asked.training_numbers()
-    here = np.ones(len(numbers), bool)
-    for rows in average.in_blocks(len(numbers), 65_536):
-        recorded = asking.asked.recorded(numbers[rows])
-        for events, _ in known.of.values():
-            here[rows] &= _has(events, recorded)
-    return here
-
-
-def _has(events: Events, rows) -> np.ndarray:
-    """Mask of the recorded rows that have the only event."""
-    c = events.column
-    x = getattr(rows, c.block)[:, c.index]
-    if c.levels:
-        codes = np.flatnonzero(events.sets[0]) if events.sets is not None else events.codes
-        return np.isin(x, codes)
-    atoms = np.array(c.atoms)
-    chosen = atoms[events.sets[0]] if events.sets is not None else atoms[events.codes[events.codes >= 0]]
-    with np.errstate(invalid="ignore"):
-        inside = (x >= events.low[0]) & (x <= events.high[0]) & ~np.isin(x, atoms)
-    return inside | np.isin(x, chosen)

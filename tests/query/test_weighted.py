@@ -145,6 +145,22 @@ def test_whole_weights_are_rows_repeated_for_given_labels():
     assert log_cluster_weights(size, 1.3, 0.25, nobody)[2] == -np.inf
 
 
+def test_weights_that_differ_within_clusters_are_remarked_on(run, tmp_path):
+    """Weights that depend on a column of noise, which no cluster tells: rows with "p" weigh five times as much. Not
+    those that are independent of all columns."""
+    rows = [{**row, "w": "5" if row["noise"] == "p" else "1"} for row in people()]
+    import_table([write_csv(tmp_path / "w.csv", rows)], tmp_path / "w.h5", kinds=KINDS, weight="w")
+    asking = Asking(run, table=tmp_path / "w.h5")
+    asking.weigh(None)
+    *_, remark = conditional(asking, "noise", [], None).remarks
+    assert remark.startswith("of the rows themselves, weighted, ") and "between rows of one cluster" in remark
+    assert "themselves" not in str(conditional(asking, "colour", ["noise=p"], None).remarks)
+    asking.weigh(False)
+    assert "themselves" not in str(conditional(asking, "noise", [], None).remarks)
+    for column in ("noise", "colour"):
+        assert "themselves" not in str(conditional(asked(run, "real"), column, [], None).remarks)
+
+
 def test_rows_of_the_table_count_by_their_weights(run):
     """The mean of a group over its rows: of two rows of which one weighs nothing the other's."""
     asking, numbers = asked(run, "real"), np.array([12, 14])
