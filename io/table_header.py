@@ -115,7 +115,7 @@ def source_of(file: h5py.File) -> dict[str, Any]:
 
 
 def weights_of(file: h5py.File, n_rows: int, source: Mapping[str, Any]) -> str:
-    """What is wrong with the survey weights of a table, in words; "" where it has none, or good ones."""
+    """Describe what is wrong with the survey weights of a table; "" where it has none, or good ones."""
     if (source.get("weight") is None) != ("weights" not in file):
         return "the weights of its rows are named or there, but not both"
     if "weights" not in file:

@@ -54,7 +54,7 @@ def _shares(run: Posterior, partitions: Representatives, weights: np.ndarray) ->
     lines = []
     for r, of in zip(views, shares):
         each = [f"{k} {percent(p)} ± {100 * e:.2g}" for k, (p, e) in enumerate(zip(of.share[:SHARES], of.error), 1)]
-        more = f" and {counted(len(of.share) - SHARES, 'more')}" if len(of.share) > SHARES else ""
+        more = f" and {len(of.share) - SHARES:,} more" if len(of.share) > SHARES else ""
         lines.append(
             f"of the population, by the weights of the rows ('{run.table.weight}'), with standard errors: clusters"
             f"{numbers[id(r)]}: {', '.join(each)}{more}"

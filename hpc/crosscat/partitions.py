@@ -42,9 +42,9 @@ def variations(partitions: np.ndarray) -> np.ndarray:
 
 
 def overlaps(together: np.ndarray) -> np.ndarray:
-    """Overlap (Jaccard: rows in both / rows in either) of each cluster of one partition with each of another, (K_a, K_b).
+    """Overlap (Jaccard: rows in both / rows in either) of each cluster of one partition with each of another.
 
-    `together`: `contingency` of the two.
+    `together`: `contingency` of the two; (K_a, K_b).
     """
     either = together.sum(axis=1)[:, None] + together.sum(axis=0) - together
     return together / np.maximum(either, 1)

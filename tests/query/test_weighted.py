@@ -179,7 +179,7 @@ def test_rows_of_the_table_count_by_their_weights(run):
 
 
 def test_particular_rows_are_asked_about_as_they_are(run):
-    """What a row is its cells say; the default is then that of a table without weights."""
+    """A row says itself what it is; surprisal is that of a table without weights."""
     plain, weighted = (surprisal(asked(run, t, False), [], "rows", 5, None) for t in ("people", "real"))
     assert same(plain, weighted)
 
