@@ -160,6 +160,7 @@ class Posterior(Protocol):
 
     modelled: Sequence[str]  # the table's columns that it has a law of, or is given
     response: str  # the only one it has a law of, given the others; "" where it has one of all
+    weighted: bool | None  # whether reports and exports use survey weights, see `training_weights`
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None): ...
 
@@ -335,7 +336,6 @@ class Asked(Protocol):
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
     n_kept: int  # draws there are
     n_rows: int  # training rows
-    has_clusters: bool  # whose shares survey weights can change
     weights: np.ndarray | None  # (N,) of the training rows, where draws are laws of a population; may be set
 
     def draws(self, names: Collection[str], some: slice = slice(None)) -> Sequence[DrawLaw]:

@@ -31,9 +31,10 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.documents import json_text
 from mpibayes.io.files import replacing, writing
 from mpibayes.io.h5 import writing_h5
+from mpibayes.io.opened import open_sealed
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
-from mpibayes.io.table import created_by, open_sealed
+from mpibayes.io.table import created_by
 from mpibayes.io.table_header import dataset, source_of
 from mpibayes.io.target import SPARSE, check_target
 

@@ -37,8 +37,9 @@ import numpy as np
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.io.documents import json_text, json_value
-from mpibayes.io.files import HDF5, TEMPORARY, first_bytes, replacing, writing
-from mpibayes.io.h5 import reading_h5, writing_h5
+from mpibayes.io.files import TEMPORARY, replacing, writing
+from mpibayes.io.h5 import writing_h5
+from mpibayes.io.opened import open_sealed
 from mpibayes.io.rows import (
     BLOCKS,
     KINDS,
@@ -59,7 +60,6 @@ from mpibayes.io.table_header import OF_A_RUN, column_of, dataset, impossible, p
 from mpibayes.io.target import TABLE as TYPED
 from mpibayes.io.target import check_target
 
-OURS = "mpibayes-"  # what the formats of tables begin with
 FORMAT = "mpibayes-table"
 VERSION = 2
 SUFFIXES = (".h5", ".hdf5")
@@ -187,25 +187,6 @@ def _extent(data: h5py.Dataset, start: int, stop: int) -> tuple[int, int]:
     """Place of rows start..stop-1 of a contiguous dataset in the file."""
     offset, width = data.id.get_offset(), math.prod(data.shape[1:]) * data.dtype.itemsize
     return (0, 0) if offset is None else (offset + start * width, offset + stop * width)
-
-
-@contextlib.contextmanager
-def open_sealed(path: Path) -> Iterator[h5py.File]:
-    """The open file of a table; every way in which it can fail to be readable becomes one DataError."""
-    advice = "expected a table made by 'mpibayes import'"
-    if first_bytes(path, advice) != HDF5:
-        raise DataError(f"{path}: not an HDF5 file; {advice}")
-    try:
-        seal = Seal.of(path)
-        seal.verify_contents()
-        with reading_h5(path) as file:
-            if str(file.attrs.get("format", "")).startswith(OURS):
-                seal.require()
-            yield file
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
-        cut = "truncated" in str(error)
-        why = "truncated HDF5 file, or changed since its import" if cut else f"damaged HDF5 file ({_reason(error)})"
-        raise DataError(f"{path}: {why}; import the table again or copy it again") from error
 
 
 def _read_header(path: Path, file: h5py.File) -> Table:
@@ -408,15 +389,6 @@ def write_table(
     with TableWriter(Path(path), columns, len(rows), overwrite, source or {}) as writer:
         writer.write(rows, weights)
     return writer.table
-
-
-def _reason(error: Exception) -> str:
-    """The operating system's words out of an HDF5 message that buries them."""
-    text = str(error)
-    match = re.search(r"error message = '([^']+)'", text)
-    if match:
-        return match.group(1)
-    return getattr(error, "strerror", None) or text.splitlines()[0] if text else type(error).__name__
 
 
 def created_by() -> str:

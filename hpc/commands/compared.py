@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,22 @@ def compared(
     """
     same_table([home_of(homes[0]) for homes in sides])
     runs = [posterior_of(family_in(homes[0]))(homes, burn_in, table) for homes in sides]
+    with weighed(runs, weighted):
+        return of_opened(sides, runs)
+
+
+@contextmanager
+def weighed(runs: Sequence[Any], weighted: bool | None) -> Iterator[None]:
+    """Opened runs whose reports have shares of the population, or not: by default where the table has weights. Raises
+    ConfigError where they cannot."""
     for run in runs:
+        run.training_weights(weighted)
         run.weighted = weighted
-    return of_opened(sides, runs)
+    try:
+        yield
+    finally:
+        for run in runs:
+            run.weighted = None
 
 
 def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Report:

@@ -76,6 +76,7 @@ def export(
     if to == "clusters":
         run = posterior_of(family)(given, burn_in, table)
         run.weighted = weighted
+        run.training_weights(weighted)  # which can be refused
         return _clusters(run, door, out, ids, sources, groups)
     if to in ("factors", "topics"):
         head, blocks, note = getattr(door, to)(posterior_of(family)(given, burn_in, table))

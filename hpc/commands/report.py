@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
-from mpibayes.hpc.commands.compared import compared, default_folder
+from mpibayes.hpc.commands.compared import compared, default_folder, weighed
 from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import by_model, family_in
 from mpibayes.hpc.posterior.drawing import load_matplotlib
@@ -87,8 +87,8 @@ def report_of_one(
     """The report of a run, or of several that are chains of one posterior."""
     family = family_in(homes[0])
     run = posterior_of(family)(homes, burn_in, table)
-    run.weighted = weighted
-    return report_of(family)(run)
+    with weighed([run], weighted):
+        return report_of(family)(run)
 
 
 def _opening(made: Report) -> list[Any]:

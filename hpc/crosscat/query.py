@@ -43,7 +43,6 @@ class Asked:
     refused: Mapping[str, str] = {}
     cannot: Mapping[str, str] = {}
     answers = None
-    has_clusters = True
     shares = "probability of sharing a cluster in the view of a column"
 
     def __init__(self, run: Posterior, draws: int | None):

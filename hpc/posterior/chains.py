@@ -86,6 +86,7 @@ class KeptChains:
         self.data = data_of(config, self.table)
         self._check_training_rows()
 
+    weighable = False  # True where clusters have shares, which survey weights change
     weighted: bool | None = None  # whether a report has shares of a population, see `training_weights`
     response: str = ""  # the column that a model predicts from others, given; "" where it has a law of all its columns
 
@@ -106,15 +107,20 @@ class KeptChains:
 
     def training_weights(self, weighted: bool | None) -> np.ndarray | None:
         """Survey weights of the training rows relative to the largest, (N,), so that equal ones are exactly 1. None of
-        a table without, or if `weighted` is False. Raises ConfigError if it is True and the table has none, and where
-        all of them are 0."""
+        a table without, if `weighted` is False, and of a model without clusters. Raises ConfigError if it is True and
+        there are none, and where all of them are 0."""
         table = self.table
+        if weighted and not self.weighable:
+            raise ConfigError(
+                f"--weighted: {self.chains[0].home}: weights count in the clusters of a mixture or a "
+                "cross-categorization alone"
+            )
         if table.weight is None and weighted:
             raise ConfigError(
                 f"--weighted: {table.path} has no weights of its rows; import it again with "
                 f"{option('weight', 'COLUMN')}, and name that table with --table"
             )
-        if table.weight is None or weighted is False:
+        if table.weight is None or weighted is False or not self.weighable:
             return None
         weights = table.weights() if self.data.training_rows is None else table.weights()[self.data.training_rows]
         if not weights.any():

@@ -143,21 +143,22 @@ class Run(Opened):
             export(self.directories, "csv", place)
             return from_arrow(pyarrow.csv.read_csv(place), self._kind)
 
-    def report(self, *, against: Run | Sequence[Run] = ()) -> Report:
+    def report(self, *, against: Run | Sequence[Run] = (), weighted: bool | None = None) -> Report:
         """Tables and pictures of the posterior, as `mpibayes report` makes them; .save() writes them.
 
         against: other runs on the same table. The report is then of the comparison: the paired difference of held-out
         scores with its standard error, and what each run says that the others do not; `document` has the numbers.
+        weighted: whether clusters also have shares of the population, by default where the table has weights.
         Raises ConfigError where the `report` extra is not installed, DataError for runs on other tables.
         """
         from mpibayes.hpc.python.report import comparison, report
 
-        others = [against] if isinstance(against, Run) else list(against)
+        runs = [self, *([against] if isinstance(against, Run) else against)]
         with in_words_of_python():
-            if others:
-                runs = [self, *others]
-                return comparison([run.directories for run in runs], [run._posterior for run in runs])
-            return report(self.family, self._posterior, self.directory)
+            posteriors = [run._posterior for run in runs]
+            if len(runs) > 1:
+                return comparison([run.directories for run in runs], posteriors, weighted)
+            return report(self.family, posteriors[0], self.directory, weighted)
 
     def summary(self) -> str:
         """The report's text."""

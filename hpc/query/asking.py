@@ -79,11 +79,9 @@ class Asking:
 
     def weigh(self, weighted: bool | None) -> None:
         """Ask about the population that the table's survey weights stand for, or with False about the rows as they are;
-        None: about the population where the table has weights and the model clusters. From here on the draws are laws
-        of that population, and rows drawn from them are rows of it. Collective. Raises ConfigError."""
-        weights = agree(
-            self.comm, lambda: population.weights_of(self.run, self.asked, weighted), "read the weights of the rows"
-        )
+        None: about the population where the table has weights and the model has clusters. From here on the draws are
+        laws of that population, and rows drawn from them are rows of it. Collective. Raises ConfigError."""
+        weights = agree(self.comm, lambda: self.run.training_weights(weighted), "read the weights of the rows")
         if (weights is None) != (self.asked.weights is None):
             self._draws, self._masses = (frozenset(), ()), {}
         self.asked.weights = weights

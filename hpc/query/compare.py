@@ -32,6 +32,7 @@ from mpibayes.text import counted
 CELLS = 16  # of a column of numbers
 TINY = 1e-300
 PICTURED = 6  # columns that a picture has
+NO_WEIGHTS = "its table has no weights"
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ def compare_runs(asking: Asking, other: Asking, columns: Sequence[str] = (), top
     cells = [{n: pairs[n][i] for n in names} for i in (0, 1)]
     nothing = Known(1, {})
     groups = [_described(a, name, nothing, c) for a, name, c in zip((asking, other), ("this run", "the other"), cells)]
+    if asking.of_whom != other.of_whom:
+        asking.of_whom = f"this run: {asking.of_whom or NO_WEIGHTS}; the other: {other.of_whom or NO_WEIGHTS}"
     left = [n for n in asked if n not in names]
     notes = [f"not compared, since the other run has no such column: {', '.join(left[:8])}"] if left else []
     return _answer(asking, groups, cells[0], top, notes, "of a new row", same_draws=False)

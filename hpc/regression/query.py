@@ -52,7 +52,7 @@ class Asked:
         ),
         REASON,
     )
-    has_clusters, weights = False, None
+    weights = None
     shares = ""
 
     def __init__(self, run: Posterior, draws: int | None):

@@ -57,7 +57,7 @@ def weights_in_words(table: AnyTable) -> str:
     """The line about survey weights; "" for a table without."""
     if table.weight is None:
         return ""
-    return f"'{table.weight}' weighs answers, not the fit, which is of the rows as they are"
+    return f"'{table.weight}' does not count in the fit, which is of the rows as they are"
 
 
 def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):

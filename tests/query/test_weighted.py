@@ -18,6 +18,7 @@ from mpibayes.hpc.query.conditional import conditional
 from mpibayes.hpc.query.dependence import dependence
 from mpibayes.hpc.query.simulate import simulate
 from mpibayes.hpc.query.surprisal import surprisal
+from mpibayes.hpc.run.table import weights_in_words
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.query.runs import people, people_run, write_csv
@@ -226,6 +227,19 @@ def test_python(run):
     assert not asked_twice[0].equals(asked_twice[1]) and asked_twice[1].equals(asked_twice[2])
     with pytest.raises(mb.ConfigError, match="has no weights"):
         mb.open(run).simulate(3, weighted=True)
+
+
+def test_what_weights_do_not_change_is_said(run, tmp_path, capsys):
+    """Completed copies have the same cells, and say so; the fit, too."""
+    table = ["--table", str(run.parent / "real.h5")]
+    for out, more in (("a", []), ("b", table)):
+        assert main(["complete", str(run), "-o", str(tmp_path / out), "--copies", "1", *more]) == 0
+    assert "analyse copies with the weights" in capsys.readouterr().err
+    plain, weighted = ((tmp_path / out / "copy-1.csv").read_text().splitlines()[1:] for out in "ab")
+    assert plain == [line.rsplit(",", 1)[0] for line in weighted]
+    line = "'w' does not count in the fit, which is of the rows as they are"
+    assert weights_in_words(Table.open(run.parent / "real.h5")) == line
+    assert weights_in_words(Table.open(run.parent / "people.h5")) == ""
 
 
 def test_weights_of_rows_that_were_not_trained_on(run, tmp_path):
