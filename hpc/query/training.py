@@ -39,8 +39,8 @@ def _has(events: Events, rows: Rows) -> np.ndarray:
 
 def weighted_apart(asking: Asking, column: Column, known: Known, p: np.ndarray) -> list[str]:
     """A remark where the weighted rows that have what is known have other shares of a column's levels than the answer
-    about the population, p (L,): weights then differ between rows of one cluster. Sound ones get it once in 1,000
-    answers."""
+    about the population, p (L,): weights then differ between rows of one cluster. Sound answers get it less than
+    once in 1,000."""
     if not asking.weighted or not column.levels:
         return []
     places = asking.sample_places(SAMPLE)
@@ -54,7 +54,8 @@ def weighted_apart(asking: Asking, column: Column, known: Known, p: np.ndarray) 
     share = np.bincount(codes, w, len(p)) / w.sum()
     residuals = np.bincount(codes, w**2, len(p)) * (1.0 - 2.0 * share) + share**2 * (w**2).sum()
     error = np.sqrt(len(w) / (len(w) - 1) * np.maximum(residuals, 0.0)) / w.sum()
-    apart = np.abs(share - p) / np.maximum(error, 1.0 / len(w))
+    expected = np.sqrt(p * (1.0 - p) * (w**2).sum()) / w.sum()  # error if the answer is right, of rare levels larger
+    apart = np.abs(share - p) / np.maximum(np.maximum(error, expected), 1.0 / len(w))
     u = int(apart.argmax())
     if apart[u] <= ERRORS:
         return []
