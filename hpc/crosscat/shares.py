@@ -5,18 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpibayes.hpc.crosscat.partitions import contingency, overlaps
-
-
-def linearised_variance(in_cluster: np.ndarray, squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Variance of the weighted shares p of clusters, (K,), for given labels: n/(n - 1) sum_i w_i^2 (z_i - p)^2 / W^2,
-    by Taylor linearisation, rows as drawn with replacement (Särndal, Swensson & Wretman 1992, 5.6).
-
-    in_cluster, squares (K,): sums of w and w^2 over a cluster's rows; weights (N,): of all rows.
-    """
-    n, total = len(weights), weights.sum()
-    p = in_cluster / total
-    residuals = np.maximum(squares * (1.0 - 2.0 * p) + p**2 * (weights**2).sum(), 0.0)
-    return residuals / total**2 * (n / (n - 1) if n > 1 else np.nan)
+from mpibayes.hpc.posterior.linearised import linearised_variance
 
 
 class PopulationShares:

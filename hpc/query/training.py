@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.posterior.linearised import linearised_variance
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.asking import SAMPLE, Asking
 from mpibayes.io.rows import Column, Rows
@@ -51,9 +52,9 @@ def weighted_apart(asking: Asking, column: Column, known: Known, p: np.ndarray) 
     codes, w = codes[here], weights[here]
     if len(w) < 2 or not w.any():
         return []
-    share = np.bincount(codes, w, len(p)) / w.sum()
-    residuals = np.bincount(codes, w**2, len(p)) * (1.0 - 2.0 * share) + share**2 * (w**2).sum()
-    error = np.sqrt(len(w) / (len(w) - 1) * np.maximum(residuals, 0.0)) / w.sum()
+    in_level = np.bincount(codes, w, len(p))
+    share = in_level / w.sum()
+    error = np.sqrt(linearised_variance(in_level, np.bincount(codes, w**2, len(p)), w))
     expected = np.sqrt(p * (1.0 - p) * (w**2).sum()) / w.sum()  # error if the answer is right, of rare levels larger
     apart = np.abs(share - p) / np.maximum(np.maximum(error, expected), 1.0 / len(w))
     u = int(apart.argmax())
