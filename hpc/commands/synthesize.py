@@ -79,6 +79,7 @@ def synthesize(
     judge: bool = False,
     target: str | None = None,
     key: Sequence[str] = (),
+    weighted: bool | None = None,
     overwrite: bool = False,
     console: Any = None,
 ) -> Synthetic | None:
@@ -89,7 +90,8 @@ def synthesize(
     or "none". rare: levels and atoms of fewer training rows are merged. form: "csv" or "parquet", by default that of
     the table's source, `otherwise` where it is neither. sources: as of `complete`. Each table is of its own kept draw,
     evenly spaced over those of all chains after burn-in. judge: measure utility and risk, too, for judge.json and
-    judge.csv; target, key: see `synthetic.judge.Roles`. Raises ConfigError, DataError, CheckpointError, on root alone;
+    judge.csv; target, key: see `synthetic.judge.Roles`. weighted: rows of the population that survey weights stand
+    for, by default where the table has some. Raises ConfigError, DataError, CheckpointError, on root alone;
     other ranks then return None.
     """
     out = Path(out)
@@ -100,6 +102,11 @@ def synthesize(
         on_root(comm, lambda: family_in(run_dirs[0]))
         asking = Asking(run_dirs, copies, burn_in, table, comm)
         asking.require("synthesize")
+        asking.weigh(weighted)
+        if judge and asking.weighted:
+            raise ConfigError(
+                "--judge compares synthetic rows with rows as they are: add --unweighted, or leave it out"
+            )
         if asking.asked.n_kept < copies:
             raise ConfigError(
                 f"{copies} tables: each is of a kept draw of its own, and the run has "
@@ -125,8 +132,9 @@ def synthesize(
             judged = judging.answer(critic, given, [measures for _, measures in written if measures], copies)
             on_root(comm, lambda: [write(judged, path) for path in paths[copies:]])
         share = {name: n / (asked.n * copies) for name, n in below.items()}
+        notes = [note for note in (*notes, asking.of_whom, *merged.notes(), *tails(share, "values")) if note]
         done = Synthetic(
-            paths[:copies], asked.n, [*notes, *merged.notes(), *tails(share, "values")],
+            paths[:copies], asked.n, notes,
             on_root(comm, lambda: dialect_of(asking.asked.like, source, [c.name for c in asking.columns], ())),
             judged,
         )  # fmt: skip

@@ -4,7 +4,8 @@ Given the clusters of the training rows in a view, with sizes n_1 ... n_K, the w
 are to come are Dirichlet(n_1 - d, ..., n_K - d, alpha + K d), and rows of the last share are seated by a Pitman-Yor
 process with concentration alpha + K d (Pitman 1996). Weights and parameters are drawn once, and all rows of the table
 share them: rows are independent given the draw of the parameters, as Raab, Nowok & Dibben (2016) have it. Averaged over
-draws, a row has the closed-form predictive distribution, and rows together theirs.
+draws, a row has the closed-form predictive distribution, and rows together theirs. Of a population the drawn weights
+are changed by as much as survey weights change their means (`population.py`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.crosscat.query import DrawLaw
 from mpibayes.hpc.crosscat.view_law import CLUSTER, ViewLaw
 from mpibayes.hpc.data.events import Known
@@ -53,7 +55,9 @@ class _View:
         alpha, d, size = law.hyper.concentration, law.hyper.discount, law.statistics.size
         rest = alpha + len(size) * d
         log_weight = replace(parameters, sub=WEIGHTS).log_dirichlet(np.append(size - d, rest))
-        self._below = np.cumsum(np.exp(log_weight))[:-1]  # of the clusters that have rows; beyond are new ones
+        log_weight += law.log_weight - log_cluster_weights(size, alpha, d)  # 0 but where rows have survey weights
+        below = np.cumsum(np.exp(log_weight))
+        self._below = below[:-1] / below[-1]  # of the clusters that have rows; beyond are new ones
         self._new = self._in_new_clusters(n)
         g = generator(seed, Purpose.TABLE_ROWS, cycle=table, sub=SEATS, chain=lane)
         self._seats = seated(len(self._new), rest, d, g)

@@ -24,15 +24,17 @@ class Synthesizer(Opened):
     """A run, opened, that makes synthetic tables."""
 
     def synthesize(
-        self, n: int | None = None, copies: int = 5, *, missing: str = "as-in-data", rare: int = 0, seed: int = 1
-    ) -> Any:
+        self, n: int | None = None, copies: int = 5, *, missing: str = "as-in-data", rare: int = 0, seed: int = 1,
+        weighted: bool | None = None,
+    ) -> Any:  # fmt: skip
         """Synthetic tables: a list of `copies` DataFrames of n rows (by default as many as the run was trained on), as
         `mpibayes synthesize` writes them, each from its own kept draw; fewer rows are the first of more.
 
         missing: "as-in-data", sets of missing cells as training rows of the same cluster have, or "none". rare: levels
-        of fewer training rows are merged into one, "other", and atoms of fewer are left out. Analyse each table, and
-        pool the results: `mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)`."""
-        tables, _ = self._synthetic(rows=n, copies=copies, missing=missing, rare=rare, seed=seed)
+        of fewer training rows are merged into one, "other", and atoms of fewer are left out. weighted: rows of the
+        population that survey weights stand for, by default where the table has some. Analyse each table, and pool the
+        results: `mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)`."""
+        tables, _ = self._synthetic(rows=n, copies=copies, missing=missing, rare=rare, seed=seed, weighted=weighted)
         return [from_arrow(table, self._kind, None) for table in tables]
 
     def judge(
@@ -43,7 +45,15 @@ class Synthesizer(Opened):
         its meaning. target: the column that is classified, and disclosed (the last one with levels); key: columns that
         somebody may know of a person who wants to know the target."""
         _, judged = self._synthetic(
-            rows=n, copies=copies, missing=missing, rare=rare, seed=seed, judge=True, target=target, key=names(key)
+            rows=n,
+            copies=copies,
+            missing=missing,
+            rare=rare,
+            seed=seed,
+            weighted=False,
+            judge=True,
+            target=target,
+            key=names(key),
         )
         assert judged is not None
         return Result(judged, self._kind)

@@ -53,6 +53,7 @@ class Asked:
         ),
         REASON,
     )
+    weights = None
     shares = ""
 
     def __init__(self, run: Posterior, draws: int | None):

@@ -53,11 +53,17 @@ from mpibayes.hpc.verbs.shared import PATH, TABLE
     help="Where the file is now that the table was imported from, for its format.  [default: beside the table, in the "
     "folder above, or here]",
 )
+@click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="Rows of the population, by the survey weights of the rows, or rows like these as they are.  [default: "
+    "weighted if the table has weights]",
+)
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @TABLE
 @click.option("--force", is_flag=True, help="Replace tables that exist.")
 def synthesize(
-    run_dir, rows, copies, out, missing, rare, judge, target, key, form, seed, sources, burn_in, table, force
+    run_dir, rows, copies, out, missing, rare, judge, target, key, form, seed, sources, weighted, burn_in, table, force
 ):
     """Write synthetic tables: rows drawn from the posterior of a mixture or a cross-categorization, in the format of
     the file that the run's table was imported from, with the columns that are modelled and no others.
@@ -80,5 +86,5 @@ def synthesize(
 
     write(
         run_dir, out, rows=rows, copies=copies, missing=missing, rare=rare, form=form, seed=seed, burn_in=burn_in,
-        table=table, sources=sources, judge=judge, target=target, key=key, overwrite=force,
+        table=table, sources=sources, judge=judge, target=target, key=key, weighted=weighted, overwrite=force,
     )  # fmt: skip

@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from mpibayes.hpc.crosscat import synthesis, view_law
+from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.query.asking import Asking
 from tests.exact.enumerate import Posterior
@@ -91,8 +92,8 @@ def test_rows_with_parameters_of_their_own_are_rejected(run, exact, monkeypatch)
     assert wrong(run, exact)[0].any()
 
 
-def clusters_of_tables(n_tables):
-    """Clusters of four rows of each of many tables, where two clusters have 3 and 1 training rows, as texts."""
+def clusters_of_tables(n_tables, mean_weight=None):
+    """Clusters of four rows of each of many tables, where two clusters have 3 and 1 training rows."""
     size = np.array([3, 1])
 
     class Sizes(SimpleNamespace):
@@ -101,7 +102,7 @@ def clusters_of_tables(n_tables):
 
     law = SimpleNamespace(
         names={"c"}, number=0, hyper=SimpleNamespace(concentration=0.7, discount=0.4), statistics=Sizes(size=size),
-        draw_parameters=lambda stream, more: None,
+        draw_parameters=lambda stream, more: None, log_weight=log_cluster_weights(size, 0.7, 0.4, mean_weight),
     )  # fmt: skip
     return [tuple(synthesis._View(law, 5, t, 4).clusters(np.arange(4)).tolist()) for t in range(n_tables)]
 
@@ -141,3 +142,18 @@ def test_clusters_of_a_table_have_the_law_of_the_process(monkeypatch):
         assert as_the_process(clusters_of_tables(4000)) < 0.001
     monkeypatch.setattr(Stream, "log_dirichlet", lambda self, shape: np.log(shape / shape.sum()))
     assert as_the_process(clusters_of_tables(4000)) < 0.001
+
+
+def test_clusters_of_a_population_follow_the_survey_weights():
+    """Shares of the clusters beside weights that NumPy draws, within 5 standard errors of 4,000 tables. Equal survey
+    weights change nothing."""
+    plain, equal = clusters_of_tables(200), clusters_of_tables(200, np.array([7.0, 7.0]))
+    assert plain == equal
+    found = np.array(clusters_of_tables(4000, np.array([1.0, 6.0])))
+    p = np.random.default_rng(1).dirichlet([2.6, 0.6, 1.5], 200_000) * (np.array([1.0, 6.0, 1.0]))
+    scale = 3.2 / (2.6 + 6 * 0.6)  # what clusters have together stays
+    p[:, :2] *= scale
+    expected = (p / p.sum(axis=1, keepdims=True)).mean(axis=0)
+    shares = np.stack([(found == 0).mean(axis=1), (found == 1).mean(axis=1), (found > 1).mean(axis=1)], axis=1)
+    assert (np.abs(shares.mean(axis=0) - expected) < 5 * shares.std(axis=0) / np.sqrt(len(shares))).all()
+    assert (np.array(plain) == 1).mean() < shares.mean(axis=0)[1] - 0.1
