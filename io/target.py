@@ -39,7 +39,7 @@ FIRST_LINES = {
 # What a run has in its directory, or in that of a chain.
 SETTINGS_OF_RUN = "config.resolved.toml"
 OF_A_RUN = re.compile(
-    r"config(\.resolved)?\.toml|provenance\.json|status\.json|start\.json|training_rows\.npy|trace\.h5|LOCK.*"
+    r"config(\.resolved)?\.toml|config\.schema\.json|provenance\.json|status\.json|start\.json|training_rows\.npy|trace\.h5|LOCK.*"
     r"|checkpoints|trace|labels|logs|report"
 )
 OF_A_CHAIN = re.compile(r"chain-\d+")
