@@ -108,7 +108,8 @@ def _section(section: type[Section]) -> Schema:
         about = f"{info.description}\nExpected: {marks['expected']}" if info.description else None
         default = {} if info.is_required() or info.default is None else {"default": info.default}
         keys[name] = {**({"description": about} if about else {}), **schema, **default}
-    return _object(keys, whole.get("required", []))
+    retired = {name: {"description": f"Has no effect any more: {why}"} for name, why in section.retired.items()}
+    return _object(keys | retired, whole.get("required", []))
 
 
 def _takes_none(section: type[Section], key: str) -> bool:
