@@ -23,6 +23,7 @@ from mpibayes.hpc.verbs.import_ import import_
 from mpibayes.hpc.verbs.query import query
 from mpibayes.hpc.verbs.results import complete, export, predict, report
 from mpibayes.hpc.verbs.run import check, doctor, run, status, submit
+from mpibayes.hpc.verbs.schema import schema
 from mpibayes.hpc.verbs.simulate import simulate
 from mpibayes.hpc.verbs.synthesize import synthesize
 from mpibayes.io.files import DISK, cannot_write
@@ -78,7 +79,7 @@ def cli(ctx):
 
 
 for verb in (
-    import_, run, check, submit, doctor, status, report, export, predict, complete, synthesize, query, simulate,
+    import_, run, check, schema, submit, doctor, status, report, export, predict, complete, synthesize, query, simulate,
 ):  # fmt: skip
     cli.add_command(verb)
 
