@@ -11,7 +11,7 @@ import pytest
 
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.commands import batch_script
-from mpibayes.hpc.commands.batch_script import Job, clock
+from mpibayes.hpc.commands.batch_script import Request, clock
 from mpibayes.hpc.commands.submit import limit
 from tests.run.conftest import mixed_table
 
@@ -135,10 +135,10 @@ def test_it_submits(place, sbatch, capsys):
     said = capsys.readouterr().out
     assert "job 77: 8 ranks on 2 nodes, 04:00:00 a job" in said and f"{place}/runs/a-77.log" in said, said
     assert sbatch.calls.read_text() == f"--parsable {place}/runs/a.sbatch\n"
-    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a.sbatch"]
+    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a.job.json", "a.sbatch"]
     assert main(["run", "run.toml", "-o", "runs/a"]) == 0, "the run directory is still to be made"
     assert main(["submit", "run.toml", "-o", "runs/a", "--nodes", "2"]) == 0
-    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a", "a.sbatch"]
+    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a", "a.job.json", "a.sbatch"]
     (place / "runs" / "a.sbatch").write_text("# edited\n")
     assert main(["submit", "run.toml", "-o", "runs/a", "--nodes", "2"]) == 0
     assert (place / "runs" / "a.sbatch.old-1").read_text() == "# edited\n"
@@ -275,6 +275,38 @@ def test_without_slurm_and_when_it_refuses(place, sbatch, capsys, monkeypatch):
     assert "there is no sbatch here" in capsys.readouterr().err
 
 
+def test_a_second_job_of_one_run_is_refused(place, sbatch, capsys):
+    """While the first one waits or runs; one that waits for it is welcome."""
+    scontrol = sbatch.calls.with_name("scontrol")
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 0
+    for state, code in ("PENDING", 2), ("RUNNING", 2), ("COMPLETING", 0), ("FAILED", 0):
+        scontrol.write_text(f"#!/bin/sh\necho JobId=77 JobName=a JobState={state} Reason=None ExitCode=0:0\n")
+        scontrol.chmod(0o755)
+        assert main(["submit", "run.toml", "-o", "runs/a"]) == code
+        assert (f"job 77 of this run is in the queue ({state})" in capsys.readouterr().err) == (code == 2)
+        assert main(["submit", "run.toml", "-o", "runs/a", "--sbatch=--dependency=afterany:77"]) == 0
+    scontrol.write_text("#!/bin/sh\necho JobId=78 JobState=FAILED\necho JobId=77 JobState=PENDING\n")  # of an array
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 2
+    scontrol.write_text("#!/bin/sh\necho slurm_load_jobs error: Unable to contact slurm controller >&2\nexit 1\n")
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 0
+    (place / "runs" / "a.job.json").write_text('{"job": "77; touch PWNED"}')
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 2
+    assert "a.job.json: damaged; remove it" in capsys.readouterr().err
+
+
+def test_a_job_submits_as_a_login_node_does(place, sbatch, monkeypatch):
+    """A notebook may itself be a job, whose tasks and memory are not those of the run."""
+    script = sbatch.calls.with_name("sbatch")
+    script.write_text(f"#!/bin/sh\nenv >> {sbatch.calls}\necho 77\n")
+    job = {"SLURM_JOB_ID": "5", "SLURM_MEM_PER_NODE": "100", "SLURM_NTASKS": "1", "PMI_FD": "3"}
+    for name, value in {**job, "SLURM_CONF": "/etc/c", "SBATCH_QOS": "long"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 0
+    lines = set(sbatch.calls.read_text().splitlines())
+    assert {"SLURM_CONF=/etc/c", "SBATCH_QOS=long"} <= lines
+    assert not {line.split("=")[0] for line in lines} & job.keys()
+
+
 def test_times():
     assert [limit(t) for t in ("4:00:00", "1-12", "3h50m", "02:30")] == [14400, 129600, 13800, 150]
     assert [clock(s) for s in (14400, 129600, 150, 100 * 3600)] == ["04:00:00", "1-12:00:00", "00:02:30", "4-04:00:00"]
@@ -291,4 +323,4 @@ def test_the_templates_are_shipped_and_in_order(name):
 
 
 def test_every_job_has_a_template():
-    assert {Job().template, Job(array="2").template, Job(chain=True).template} == set(TEMPLATES)
+    assert {Request().template, Request(array="2").template, Request(chain=True).template} == set(TEMPLATES)
