@@ -90,7 +90,7 @@ def filled(request: Request, tasks: int, script: Path, arguments: Sequence[str])
     for line in request.sbatch:
         text = _after_options(text, f"#SBATCH {line}")
     setup = [*request.setup, f"export PATH={shlex.quote(str(folder_of_python()))}:$PATH"]
-    if request.mpi is None and _has_mpich_wheel():
+    if request.mpi in (None, "pmi2") and _has_mpich_wheel():
         setup.append("export MPIR_CVAR_CH4_NETMOD=ofi # the long addresses of UCX were seen to hang srun --mpi=pmi2")
     text = _replaced(r"^# module load .*\n# source .*$", "\n".join(setup), text)
     text = _replaced(r"^launch=.*\n# launch=.*$", f"launch=({launcher(request.mpi)})", text)

@@ -123,6 +123,7 @@ def test_the_wheel_of_mpich_starts_with_pmi2(place, capsys, monkeypatch):
     text = dry(capsys).out
     assert "launch=(srun --kill-on-bad-exit=1 --mpi=pmi2)" in text and "export MPIR_CVAR_CH4_NETMOD=ofi" in text
     assert "NETMOD" not in dry(capsys, "--mpi", "pmix").out
+    assert "NETMOD" in dry(capsys, "--mpi", "pmi2").out
 
 
 def test_more_ranks_than_shards(place, capsys):
