@@ -106,8 +106,7 @@ class Job:
 
     @property
     def number(self) -> str:
-        """SLURM's number of the job; of a chain of jobs, of the last one that has begun or waits. Raises ConfigError
-        where SLURM has to be asked and does not answer."""
+        """SLURM's number of the job; of a chain of jobs, of the last one that has begun or waits."""
         return self._numbers()[-1]
 
     @property
@@ -152,8 +151,8 @@ class Job:
     def cancel(self) -> None:
         """Take the job, and the next one of a chain, from the queue. A run writes a checkpoint if the site gives it the
         time. A job that is over stays as it is. Raises ConfigError where SLURM does not answer."""
-        numbers = self._numbers()[-1:]
-        queue.cancel([*numbers, *self._next(numbers[-1])])
+        number = self.number
+        queue.cancel([number, *self._next(number)])
 
     def __repr__(self) -> str:
         try:

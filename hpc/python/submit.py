@@ -6,11 +6,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpibayes.errors import ConfigError
+from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.parallel.launcher import launcher_size
 from mpibayes.hpc.python import frames
 from mpibayes.hpc.python.child import ADVICE, in_python
@@ -19,6 +19,8 @@ from mpibayes.hpc.python.placed import placed
 from mpibayes.hpc.python.rows import in_words_of_python
 from mpibayes.hpc.python.settings import overrides
 from mpibayes.hpc.run.from_file import configuration, is_data
+
+CHOOSE = "choose another directory with directory="
 
 if TYPE_CHECKING:
     from mpibayes.hpc.python.job import Job
@@ -111,7 +113,7 @@ def submit(
     display = display_for(True)
     try:
         source, folder = placed(data, directory, False, display, kinds=kinds, schema=schema, missing=missing)
-        with in_words_of_python():
+        with _without_fresh(), in_words_of_python():
             if is_data(source):
                 source = _configuration(source, folder, display)
             job = prepared(source, folder, settings, request)
@@ -121,6 +123,19 @@ def submit(
     finally:
         display.close()
     return Job(job.folder, submitted, chain=chain, frames="pyarrow" if frames.is_path(data) else frames.kind_of(data))
+
+
+@contextlib.contextmanager
+def _without_fresh() -> Iterator[None]:
+    """Advice without `fresh`, which a job that starts again and again cannot have."""
+    try:
+        yield
+    except MpibayesError as error:
+        texts = [
+            text.replace(", or start over with fresh=True", "").replace("start over with fresh=True", CHOOSE)
+            for text in (error.message, *error.problems)
+        ]
+        raise type(error)(texts[0], texts[1:]) from None
 
 
 def _configuration(source: Path, folder: Path, display: Display) -> Path:

@@ -206,6 +206,16 @@ def test_places_that_cannot_be(slurm, tmp_path):
         mb.submitted(tmp_path / "a")
 
 
+def test_another_file_of_the_same_name(slurm, job, tmp_path):
+    """No advice to start over, which a job that is requeued would do each time."""
+    slurm.says(JobState="COMPLETED", ExitCode="0:0")
+    with pytest.raises(mb.ConfigError, match=r"it has changed since then. Choose another directory with directory=$"):
+        mb.submit(write_csv(tmp_path / "people.csv", people(41)), tmp_path / "a", **FEW)
+    (tmp_path / "a.h5").unlink()
+    with pytest.raises(mb.ConfigError, match=r"is gone; choose another directory with directory=$"):
+        mb.submit(write_csv(tmp_path / "people.csv", people(40)), tmp_path / "a", **FEW)
+
+
 def test_words_of_sbatch_and_a_host_without_it(slurm, tmp_path, monkeypatch):
     source = write_csv(tmp_path / "people.csv", people(40))
     slurm.program("sbatch", "echo 'sbatch: error: invalid partition specified: long' >&2; exit 1")

@@ -24,8 +24,17 @@ def lacking() -> str:
     """What keeps namespaces from being made here; "" if nothing does."""
     if programs := [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]:
         return f"{', '.join(programs)} not found"
-    done = subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True, text=True)
-    return done.stderr.strip()
+    inside = "ip link add try0 type bridge && ip link add try1 type veth peer name try2"
+    name = f"mb{os.getpid() % 100000}"
+    for words in (
+        ["unshare", "--net", "--uts", "--mount", "sh", "-c", inside],
+        ["ip", "netns", "add", name],
+        ["ip", "netns", "del", name],
+    ):
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20)
+        if done.returncode != 0:
+            return f"{' '.join(words)}: {done.stderr.strip()}"
+    return ""
 
 
 class Network(Cluster):
