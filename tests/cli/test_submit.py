@@ -255,6 +255,44 @@ def test_the_templates_pass_their_arguments_on(place, template):
         assert done.returncode == 2 and "start anew by hand" in done.stderr
 
 
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize(
+    "code, nodes, here, everywhere, again",
+    [
+        (75, 2, 0, 0, "stopped at a checkpoint"),
+        (137, 2, 0, 1, "lost a node"),
+        (70, 2, 0, 124, "lost a node"),  # as `timeout` ends a probe that hangs
+        (255, 2, 0, 0, ""),  # a rank died
+        (137, 1, 0, 1, ""),
+        (137, 2, 1, 1, ""),  # an srun without these options, or a controller that is down: who knows
+        (5, 2, 0, 1, ""),
+        (0, 2, 0, 1, ""),
+    ],
+)
+def test_a_lost_node_is_tried_again_and_nothing_else(sbatch, place, template, code, nodes, here, everywhere, again):
+    """A stand-in for srun starts a process on this node, and on all of them, or does not."""
+    tools, calls = sbatch.calls.parent, sbatch.calls.with_name("queue")
+    probe = f'case "$*" in *"--nodes=1 "*) exit {here};; *) exit {everywhere};; esac'
+    programs = {"srun": probe, "scontrol": f"echo $* >> {calls}; exit 1", "scancel": f"echo $* >> {calls}"}
+    for name, text in programs.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    text = resources.files("mpibayes").joinpath("slurm", template).read_text()
+    text = text.replace("launch=(srun --kill-on-bad-exit=1)", f"launch=(bash -c 'exit {code}')")
+    job = {"SLURM_JOB_ID": "5", "SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3", "SLURMD_NODENAME": "n1"}
+    job |= {"SLURM_NNODES": str(nodes), "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "2"}
+    done = subprocess.run(
+        ["bash", "-c", text, template, "c", "d"], env={**os.environ, **job}, capture_output=True, text=True, timeout=20
+    )
+    assert done.returncode == code, done
+    called = calls.read_text() if calls.exists() else ""
+    if template == "chain.sbatch":  # the next job is in the queue, and stays there
+        assert (called == "") == bool(again), called
+    else:
+        assert ("requeue 5" in called) == bool(again) and (not again or f"{again}: back to the queue" in done.stdout)
+    assert f"{min(4, 2 * nodes)} ranks on" in done.stdout, "fewer nodes than were asked for have fewer ranks"
+
+
 def test_another_run_is_refused_before_the_queue(place, sbatch, capsys):
     assert main(["run", "run.toml", "-o", "runs/a"]) == 0
     assert main(["submit", "run.toml", "-o", "runs/a", "--set", "run.seed=9"]) == 2
