@@ -21,7 +21,7 @@ CONTROLLER = 254  # last number of its address
 
 
 def lacking() -> str:
-    """What keeps namespaces from being made here; "" if nothing does."""
+    """Say what keeps namespaces from being made here; "" if nothing does."""
     if programs := [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]:
         return f"{', '.join(programs)} not found"
     inside = "ip link add try0 type bridge && ip link add try1 type veth peer name try2"
