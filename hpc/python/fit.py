@@ -43,6 +43,7 @@ def fit(
     kinds: Mapping[str, str] | None = None,
     schema: str | os.PathLike[str] | None = None,
     missing: Sequence[str] = (),
+    weight: str | None = None,
     fresh: bool = False,
     progress: bool = True,
 ) -> Run:
@@ -60,6 +61,7 @@ def fit(
     max_time: stop at a checkpoint before it has passed; seconds, "3h50m" or a timedelta.
     config: other keys, {"sampler.strategy": "anneal"} or nested.
     kinds, schema, missing: how columns are imported, as of `mpibayes import`: {"zip": "categorical"}; ...
+    weight: the column of survey weights. The fit is of the rows as they are; answers speak of the population.
     fresh: start over; a run that is there is renamed.
     progress: whether to show how far it is.
 
@@ -81,7 +83,8 @@ def fit(
     settings = overrides(given, until_settled, config)
     display = display_for(progress)
     try:
-        source, folder = placed(data, directory, fresh, display, kinds=kinds, schema=schema, missing=missing)
+        how: dict[str, Any] = {"kinds": kinds, "schema": schema, "missing": missing, "weight": weight}
+        source, folder = placed(data, directory, fresh, display, **how)
         words = ["run", str(source), "-o", str(folder)]
         words += [word for setting in settings for word in ("--set", setting)]
         words += [] if max_time is None else ["--max-time", _seconds(max_time)]
@@ -116,6 +119,7 @@ def import_table(
     dates: str | None = None,
     calendar: Sequence[str] = (),
     count: str | None = None,
+    weight: str | None = None,
     overwrite: bool = False,
     verbose: bool = False,
 ) -> Path:
@@ -128,7 +132,7 @@ def import_table(
     workbook, by default the first. encoding, delimiter, header, names (of the columns), decimal, thousands, dates
     ("day-first" or "month-first"): how a text file is written, where that is not to be found out. calendar: columns of
     dates whose weekday, month and hour become columns, too. count: the column that says how many equal rows each row
-    stands for; the table has them all.
+    stands for; the table has them all. weight: the column of survey weights, which are kept beside the rows.
     Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest
@@ -156,6 +160,7 @@ def import_table(
             dates=dates,
             calendar=calendar,
             count=count,
+            weight=weight,
             overwrite=overwrite,
         )
     print_summary(summary, output(), verbose)

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.python import child, frames
@@ -14,6 +14,9 @@ from mpibayes.hpc.python.display import Display
 from mpibayes.hpc.python.index import keep_index
 from mpibayes.hpc.python.rows import in_words_of_python
 from mpibayes.hpc.run.from_file import is_data, stem
+
+if TYPE_CHECKING:
+    from mpibayes.io.table import Table
 
 
 def placed(
@@ -25,17 +28,20 @@ def placed(
     kinds: Mapping[str, str] | None = None,
     schema: str | os.PathLike[str] | None = None,
     missing: Sequence[str] = (),
+    weight: str | None = None,
 ) -> tuple[Path, Path]:
     """The file that the program is given, and the run directory.
 
-    A DataFrame is written beside the run directory; with kinds, schema or missing a table is made there. Raises
+    A DataFrame is written beside the run directory; with kinds, schema, missing or weight a table is made there. Raises
     ConfigError and DataError.
     """
     source, folder = _as_file(data, directory, fresh, display)
-    if kinds or schema is not None or missing:
+    if kinds or schema is not None or missing or weight is not None:
         if source.suffix == ".toml":
-            raise ConfigError(f"{source}: kinds, schema and missing are for data that is imported, not for a table")
-        source = _imported(source, folder, fresh, display, kinds=kinds, schema=schema, missing=missing)
+            names = "kinds, schema, missing and weight"
+            raise ConfigError(f"{source}: {names} are for data that is imported, not for a table")
+        options: dict[str, Any] = {"kinds": kinds, "schema": schema, "missing": missing, "weight": weight}
+        source = _imported(source, folder, fresh, display, **options)
     return source, folder
 
 
@@ -97,8 +103,8 @@ def _same_rows(a: Path, b: Path) -> bool:
 
 
 def _same_table(new: Path, place: Path) -> bool:
-    """True if two tables hold the same cells. Where they differ in which columns are in order, the new one replaces the
-    one that is there."""
+    """True if two tables hold the same cells. Where they differ in which columns are in order, or in the weights of
+    rows, which no run depends on, the new one replaces the one that is there."""
     from mpibayes.io.table import Table
 
     try:
@@ -106,9 +112,15 @@ def _same_table(new: Path, place: Path) -> bool:
     except DataError:
         return False
     same = one.fingerprint == other.fingerprint
-    if same and one.columns != other.columns:
+    if same and (one.columns != other.columns or not _same_weights(one, other)):
         os.replace(new, place)
     return same
+
+
+def _same_weights(one: Table, other: Table) -> bool:
+    if one.weight is None or other.weight is None:
+        return one.weight == other.weight
+    return one.weight == other.weight and bool((one.weights() == other.weights()).all())
 
 
 def _imported(source: Path, folder: Path, fresh: bool, display: Display, **options: Any) -> Path:

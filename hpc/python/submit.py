@@ -53,6 +53,7 @@ def submit(
     kinds: Mapping[str, str] | None = None,
     schema: str | os.PathLike[str] | None = None,
     missing: Sequence[str] = (),
+    weight: str | None = None,
 ) -> Job:
     """Submit a run, or the continuation of the one that is in `directory`, as a SLURM job that requeues itself.
 
@@ -68,7 +69,7 @@ def submit(
     mpi: "pmix", "pmi2" or "mpirun"; by default the site's, and "pmi2" with the wheel of MPICH.
     setup: lines of the script, "module load openmpi". sbatch: other options, "--mem-per-cpu=2G".
     chain: one job after another, where jobs may not requeue themselves.
-    family ... missing: as of `fit`.
+    family ... weight: as of `fit`.
 
     Returns a handle of the job; `submitted(directory)` is one, too, in another session.
 
@@ -112,7 +113,8 @@ def submit(
     )  # fmt: skip
     display = display_for(True)
     try:
-        source, folder = placed(data, directory, False, display, kinds=kinds, schema=schema, missing=missing)
+        how: dict[str, Any] = {"kinds": kinds, "schema": schema, "missing": missing, "weight": weight}
+        source, folder = placed(data, directory, False, display, **how)
         with _without_fresh(), in_words_of_python():
             if is_data(source):
                 source = _configuration(source, folder, display)
