@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError, MpibayesError
+from mpibayes.hpc.commands.crate import write_crate
 from mpibayes.hpc.family import Clusters
 from mpibayes.hpc.posterior.chains import burn_in_of, family_in, files_of
 from mpibayes.hpc.registry import exports_of, posterior_of
@@ -18,13 +19,13 @@ from mpibayes.io import export as forms
 from mpibayes.io.export import STDOUT, Exported, write_csv_lines
 from mpibayes.io.files import chain_directories
 from mpibayes.io.row_names import RowNames
-from mpibayes.io.target import CLUSTERS, CYCLES, DRAWS, FACTORS, TOPICS, TRACE, check_export
+from mpibayes.io.target import CLUSTERS, CRATE, CYCLES, DRAWS, FACTORS, TOPICS, TRACE, check_export
 from mpibayes.text import counted
 
 SLICE_ROWS = 65_536
 PURPOSES = {
     "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "clusters": CLUSTERS, "topics": TOPICS,
-    "factors": FACTORS,
+    "factors": FACTORS, "crate": CRATE,
 }  # fmt: skip
 OF_DRAWS = {"labels": "labels of rows"} | {form: form for form in ("clusters", "features", "factors", "topics")}
 
@@ -48,6 +49,7 @@ def export(
               `ids`; row, its number from 1; line, where the table was imported from one CSV file; and the columns of
               `hpc.family.Clusters`: cluster, as the report numbers it, probability of that, held_out
     topics    of topics a line of CSV for each topic and word: the topic, its share, the word, its probability there
+    crate     a ZIP file with provenance, configuration and report, see `crate`
     factors   of a factorization a line of CSV for each user and item: what it is, its id, its bias and its factors
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
@@ -65,6 +67,8 @@ def export(
         raise ConfigError(f"--to {to}: has no shares of clusters; --weighted and --unweighted are for --to clusters")
     if out is not None and str(out) != STDOUT:
         _check_target(Path(out), given, to, overwrite)
+    if to == "crate":
+        return write_crate(given, out)
     if to == "csv" or not given:
         return forms.export(given, to, out, burn_in, timings)
     family = family_in(given[0])

@@ -48,11 +48,15 @@ def report(run_dirs, out, burn_in, full, compare, weighted, table):
 @click.argument("run_dirs", nargs=-1, required=True, type=PATH)
 @click.option(
     "--to",
-    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "csv"]),
+    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "csv", "crate"]),
     required=True,
     help="The form, see above.",
 )
-@click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
+@click.option(
+    "-o",
+    "--out",
+    help="The file; - is standard output.  [default: standard output; trace.h5 for arviz, crate.zip for crate]",
+)
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
 @click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
 @click.option(
@@ -95,6 +99,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, weighted, 
       topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
       factors   CSV, one line a user and an item: its bias and its factors; ratings only
       csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
+      crate     ZIP, an RO-Crate to archive: configuration, provenance with the table's hash, and RUN_DIR/report
 
     \b
     Examples:
@@ -104,6 +109,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, weighted, 
       mpibayes export runs/a --to labels -o labels.txt --burn-in 0
       mpibayes export runs/a --to csv --no-timings | head
       mpibayes export runs/a runs/b --to arviz -o both.h5
+      mpibayes export runs/a --to crate -o run-a.zip
     """
     from mpibayes.hpc.commands.export import export as write
 
