@@ -1,7 +1,7 @@
 """The command `mpibayes`: its verbs (hpc/verbs), messages and the exit code.
 
-`run`, `query` and `complete` use MPI. Each verb imports what it needs when it is called, so that `mpibayes --help` is
-fast and works on a login node without an MPI library.
+`run`, `query`, `complete` and `synthesize` use MPI. Each verb imports what it needs when it is called, so that
+`mpibayes --help` is fast and works on a login node without an MPI library.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from mpibayes.hpc.verbs.results import complete, export, predict, report
 from mpibayes.hpc.verbs.run import check, doctor, run, status, submit
 from mpibayes.hpc.verbs.schema import schema
 from mpibayes.hpc.verbs.simulate import simulate
+from mpibayes.hpc.verbs.synthesize import synthesize
 from mpibayes.io.files import DISK, cannot_write
 from mpibayes.memory import lack_of_memory, limit_too_low
 from mpibayes.text import visible, visible_lines
@@ -65,7 +66,7 @@ def cli(ctx):
       [data]
       table = "people.h5"
     """
-    if ctx.invoked_subcommand not in ("run", "query", "complete", "doctor") and launcher_rank() > 0:
+    if ctx.invoked_subcommand not in ("run", "query", "complete", "synthesize", "doctor") and launcher_rank() > 0:
         ctx.exit(0)  # only these work together; under a launcher one copy of the others is enough
     if words := limit_too_low():
         if launcher_rank() > 0:
@@ -77,7 +78,9 @@ def cli(ctx):
         signals.act()
 
 
-for verb in (import_, run, check, schema, submit, doctor, status, report, export, predict, complete, query, simulate):
+for verb in (
+    import_, run, check, schema, submit, doctor, status, report, export, predict, complete, synthesize, query, simulate,
+):  # fmt: skip
     cli.add_command(verb)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars loads none of these
     import numpy as np
@@ -345,6 +345,13 @@ class Asked(Protocol):
         """A copy of the table's missing cells from each draw, or from some of them; copies are numbered from 1. Only of
         families that do not name "complete" in `cannot`."""
 
+    def syntheses(
+        self, seed: int, n: int, without: Mapping[str, np.ndarray], some: slice = slice(None)
+    ) -> Iterator[Synthesis]:
+        """A synthetic table of n rows from each draw, or from some of them; tables are numbered from 1. without: mask
+        of the atoms of some columns of numbers that no row is to have. Only of families that do not name "synthesize"
+        in `cannot`."""
+
     def partition(self) -> Sequence[np.ndarray] | None:
         """Cluster of every training row in each view of the report, int64 (N,); None without clusters."""
 
@@ -364,6 +371,27 @@ class Completion(Protocol):
         known: of the rows' observed cells; of training rows only columns in blocks matter. gaps: by column the rows
         (m,), ascending, to fill. ids (n,): of the rows, which name their draws. places (n,): of each among the training
         rows, -1 of another row."""
+
+
+class Part(NamedTuple):
+    """Columns of a synthetic table that are drawn together, independently of the others: their names; K, and the
+    cluster of each training row (N,), below K; and clusters of rows of the table, (n,), from K on where it has no
+    training row."""
+
+    names: Sequence[str]
+    n_clusters: int
+    labels: np.ndarray
+    clusters: np.ndarray
+
+
+class Synthesis(Protocol):
+    """A synthetic table: rows drawn from one draw of clusters' weights and parameters, given one kept draw."""
+
+    def parts(self, ids: np.ndarray) -> list[Part]:
+        """The clusters of some rows, by their numbers (n,) from 0."""
+
+    def cells(self, ids: np.ndarray, parts: Sequence[Part]) -> dict[str, np.ndarray]:
+        """Recorded values, level codes or numbers, (n,) of every column, in these clusters."""
 
 
 class DrawLaw(Protocol):

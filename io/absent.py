@@ -48,6 +48,10 @@ class Absence:
     def how_often(self) -> str:
         return "hardly ever" if self.present else "never"
 
+    def met(self, where: Column, codes: np.ndarray) -> np.ndarray:
+        """Mask of the rows that meet the condition, by their level codes (n,) of the column `where`."""
+        return np.isin(codes, [v for v, level in enumerate(where.levels) if level in self.levels])
+
     def condition(self) -> str:
         """The condition in words: "'death' is '0' (5,705 rows)"."""
         levels = [f"'{level}'" for level in self.levels[:NAMED]]
@@ -84,8 +88,7 @@ def rows_lacking(absences: Sequence[Absence], columns: Sequence[Column], rows: R
     for a in absences:
         if a.column in by_name and a.where in by_name:
             where = by_name[a.where]
-            codes = getattr(rows, where.block)[:, where.index]
-            here = np.isin(codes, [v for v, level in enumerate(where.levels) if level in a.levels])
+            here = a.met(where, getattr(rows, where.block)[:, where.index])
             if n := int((here & _missing(by_name[a.column], rows, everything)).sum()):
                 yield a, n
 

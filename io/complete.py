@@ -94,9 +94,14 @@ def passes_over(
         file = stack.enter_context(replacing(out))
         if out.suffix == ".gz":
             file = stack.enter_context(gzip.GzipFile("", "wb", 6, file, mtime=0))
-        target = (_Parquet if out.suffix == ".parquet" else _Text)(file, originals, out)
+        target = target_of(file, originals, out)
         stack.callback(target.close)
         yield lambda filled: _Pass(like, originals, target, filled)
+
+
+def target_of(file, originals: Originals, out: Path) -> _Text | _Parquet:
+    """A writer of columns to an open file, in the format that the name `out` says and the dialect of `originals`."""
+    return (_Parquet if out.suffix == ".parquet" else _Text)(file, originals, out)
 
 
 class _Pass:
@@ -181,7 +186,7 @@ class _Text:
 
     def put(self, held: pa.Array | None, n: int, at, values, column: Column, form: Form | Dates | None) -> list[str]:
         cells = [""] * n if held is None else _as_text(held)
-        texts = _levels(column, values) if column.levels else [_number(v, form) for v in values]
+        texts = _texts(column, values, form)
         for i, text in zip(at, texts):
             cells[i] = text
         return cells
@@ -228,8 +233,11 @@ def _number(value: float, form: Form | Dates | None) -> str:
     return text if form is None else form.written(text)
 
 
-def _levels(column: Column, codes: np.ndarray) -> list[str]:
-    return [column.levels[int(code)] for code in codes]
+def _texts(column: Column, values: np.ndarray, form: Form | Dates | None) -> list[str]:
+    """Texts of level codes or numbers (n,), each different one made once."""
+    different, of = np.unique(np.asarray(values), return_inverse=True)
+    texts = [column.levels[int(v)] if column.levels else _number(v, form) for v in different]
+    return np.array(texts, object)[of].tolist() if texts else []
 
 
 # --- Parquet ----------------------------------------------------------------------------------------------------------
@@ -248,7 +256,7 @@ class _Parquet:
         if not len(at):
             return held
         of = held.type.value_type if pa.types.is_dictionary(held.type) else held.type
-        texts = _levels(column, values) if column.levels else [_number(v, form) for v in values]
+        texts = _texts(column, values, form)
         try:
             if isinstance(form, Dates) and pa.types.is_temporal(of):
                 new = _temporal(np.rint(values * 86_400_000).astype(np.int64), of)

@@ -21,6 +21,7 @@ TABLE, SPARSE, TRACE = "a typed table", "a sparse table", "the draws of a run (e
 CYCLES, CLUSTERS, DRAWS = "a trace (export --to csv)", "clusters (export --to clusters)", "draws of labels or features"
 TOPICS, FACTORS = "topics (export --to topics)", "factors (export --to factors)"
 ANSWER, COMPLETED = "predictions, or the answer to a query", "a file with its gaps filled"
+SYNTHETIC = "a synthetic table"
 CONFIGURATION, SETTINGS = "a configuration", "the settings of a run"
 SCHEMA, SCRIPT, REPORT, CRATE = "a schema", "a batch script", "a report", "a crate"
 FORMATS = {"mpibayes-table": TABLE, "mpibayes-sparse": SPARSE, "mpibayes-trace": TRACE}

@@ -176,15 +176,7 @@ def _targets(
     paths = [out] if single else [out / name for name in names]
     check_format(source, paths[0])
     if not single:
-        if out.exists() and not out.is_dir():
-            raise ConfigError(f"{out}: is a file; name a folder for the copies")
-        with writing(out):
-            make_directory(out)
-            others = sorted(p.name for p in out.iterdir() if _is_copy(p.name) and p.name not in names)
-        if others and not long:
-            raise ConfigError(
-                f"{out}: has copies that would stay, such as {others[0]}; name another folder, or remove them"
-            )
+        in_folder(out, names, "copy", "copies", refuse=not long)
     inputs = [source, *files_of(run_dirs)]
     for path in paths:
         check_target(path, overwrite, COMPLETED, inputs)
@@ -196,8 +188,19 @@ def _form_in(out: Path) -> str | None:
     return "parquet" if out.suffix == ".parquet" else "csv" if out.name.endswith(FORMS[:2]) else None
 
 
-def _is_copy(name: str) -> bool:
-    return re.fullmatch(r"copy-\d+\.(csv|parquet)", name) is not None
+def in_folder(out: Path, names: Sequence[str], stem: str, what: str, refuse: bool = True) -> None:
+    """Make a folder for files of these names, `stem`-1.csv and so on. ConfigError where it is a file, or, to `refuse`,
+    where it has others of the kind, which would be mixed with them."""
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out}: is a file; name a folder for the {what}")
+    with writing(out):
+        make_directory(out)
+        mine = (p.name for p in out.iterdir() if re.fullmatch(rf"{stem}-\d+\.(csv|parquet)", p.name))
+        others = sorted(name for name in mine if name not in names)
+    if others and refuse:
+        raise ConfigError(
+            f"{out}: has {what}, such as {others[0]}, that would stay; name another folder, or remove them"
+        )
 
 
 def _say(done: Completed, asking: Asking, out: Path, copies: int, console: Any) -> None:

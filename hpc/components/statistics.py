@@ -34,6 +34,11 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
         return Statistics(*(array.take(clusters, axis=-1) for array in vars(self).values()))
 
 
+def empty(like: Statistics, n_clusters: int) -> Statistics:
+    """Statistics of clusters without rows."""
+    return Statistics(*(np.zeros((*array.shape[:-1], n_clusters), array.dtype) for array in vars(like).values()))
+
+
 def join(parts: Sequence[Statistics]) -> Statistics:
     """The clusters of all parts, one part after another."""
     return Statistics(*(np.concatenate(arrays, axis=-1) for arrays in zip(*(vars(p).values() for p in parts))))

@@ -26,6 +26,7 @@ from mpibayes.io.table import Table
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.completion import Completion
+    from mpibayes.hpc.crosscat.synthesis import Synthesis
 
 DRAWS = 100
 LABEL_BYTES = 256 << 20  # labels of draws whose clusters are added up in one pass over the table
@@ -87,6 +88,16 @@ class Asked:
         copies = range(1, 1 + len(self._wanted))[some]
         laws = self.labelled([c.name for c in self.columns], some=some)
         return (Completion(law, seed, copy) for copy, law in zip(copies, laws, strict=True))
+
+    def syntheses(
+        self, seed: int, n: int, without: Mapping[str, np.ndarray], some: slice = EVERY
+    ) -> Iterator[Synthesis]:
+        """See `hpc.family.Asked`."""
+        from mpibayes.hpc.crosscat.synthesis import Synthesis
+
+        tables = range(1, 1 + len(self._wanted))[some]
+        laws = self.labelled([c.name for c in self.columns], some=some)
+        return (Synthesis(law, seed, table, n, without) for table, law in zip(tables, laws, strict=True))
 
     def left_out(self, known: Known, places: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Leave-one-out log probabilities of the training rows at `places` (ascending) in every draw: of the known

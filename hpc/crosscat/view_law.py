@@ -11,7 +11,7 @@ import numpy as np
 from mpibayes.hpc.components.component import Law
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.masses import log_negative_binomial, log_t
-from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.components.statistics import Statistics, empty, join
 from mpibayes.hpc.crosscat.blocks import BlockLaw
 from mpibayes.hpc.crosscat.draws import OfColumns, ViewDraw
 from mpibayes.hpc.crosscat.population import log_cluster_weights
@@ -197,12 +197,13 @@ class ViewLaw:
     def _laws(self) -> dict:
         return {}
 
-    def draw_parameters(self, stream: Stream) -> None:
+    def draw_parameters(self, stream: Stream, more: int = 0) -> None:
         """Draw the parameters of all clusters, which all cells that are drawn from here on share: until then, each of
-        them has its own."""
+        them has its own. more: clusters without rows that are added behind the others."""
+        statistics = join([self.statistics, empty(self.statistics, more)]) if more else self.statistics
         for kind in self.components.kinds:
             if len(kind):
-                hyper, s = getattr(self.hyper, kind.hyper), self.statistics.of(kind)
+                hyper, s = getattr(self.hyper, kind.hyper), statistics.of(kind)
                 self._drawn[kind.name] = kind.drawn(hyper, s, stream)
 
     def _law_of_draws(self, kind) -> Law:
@@ -212,10 +213,15 @@ class ViewLaw:
         """A cluster of each row, drawn given what is known of it, (n,). ids (n,): of the rows, in the stream."""
         return pick_on_grid(self.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
 
-    def cells(self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray) -> np.ndarray:
-        """Recorded values (n,) of a column that is in no block, each drawn from the row's cluster (n,)."""
+    def cells(
+        self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray, without: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Recorded values (n,) of a column that is in no block, each drawn from the row's cluster (n,). without: mask
+        of the column's atoms, in whose place come numbers that are no atoms."""
         which = self._which.get(name)
         code = None if which is None else self._cells(which, cluster, stream, ids)
+        if code is not None and without is not None:
+            code = np.where(np.append(without, False)[code.astype(np.intp)], len(without), code)
         x, (kind, c) = self._cells(name, cluster, stream, ids), self.place[name]
         column = kind.members(c)[0]
         return recording.recorded(column, code, x) if column.kind == "real" else x

@@ -85,6 +85,11 @@ class Purpose(IntEnum):
     TOPICS = 73  # topics of a document's words; sub = document (kernels)
     TRIALS = 74  # what a search for views tries in the end
     JUDGES = 75  # which rows judge several searches for views
+    TABLE_PARAMETERS = (
+        78  # weights and parameters of clusters of a synthetic table; cycle = table, sub = kind of column
+    )
+    TABLE_ROWS = 79  # clusters, cells and gaps of its rows; sub = kind of column, or what for
+    JUDGED = 80  # which rows, triples of columns and folds a synthetic table is judged by; sub = what for
 
 
 def in_lane(chain: int, lane: int) -> int:

@@ -31,10 +31,11 @@ def copies_of(
             )  # fmt: skip
         assert done is not None  # this process is root
         notes = [note if own is None else note.replace(str(source), own.name) for note in done.notes]
-        return [_read(path, done.dialect) for path in done.paths], notes
+        return [read_table(path, done.dialect) for path in done.paths], notes
 
 
-def _read(path: Path, dialect: Any) -> pa.Table:
+def read_table(path: Path, dialect: Any) -> pa.Table:
+    """A file that was written, in that dialect of CSV, or Parquet."""
     import pyarrow.csv
     import pyarrow.parquet
 

@@ -1,4 +1,5 @@
-"""`mpibayes.pool`: one answer from the analyses of several completed copies of a table, by Rubin's rules.
+"""`mpibayes.pool`: one answer from the analyses of several completed copies of a table, by Rubin's rules, or of
+several synthetic tables.
 
 Of a number with estimates q_1 ... q_M and variances u_1 ... u_M (Rubin 1987, section 3.1)
 
@@ -10,6 +11,14 @@ Degrees of freedom are those of Barnard & Rubin (1999), with nu_com those of the
     nu_obs = (nu_com + 1) / (nu_com + 3) nu_com (1 - lambda)    nu = 1 / (1/nu_old + 1/nu_obs)
 
 and the fraction of missing information is (r + 2 / (nu + 3)) / (1 + r), where r = (1 + 1/M) B / U.
+
+Of synthetic tables of k rows, each from its own draw of the parameters given n training rows (Raab, Nowok & Dibben
+2016), where U is the mean variance, each as if the k rows were data:
+
+    T = U (k/n + (1 + k/n) / M)
+
+The sampling of the n rows, which all tables share, adds U k/n; the draw of the parameters as much, and the sampling of
+k rows U, to each table by itself.
 """
 
 from __future__ import annotations
@@ -32,27 +41,37 @@ class Pooled(Result):
     """Pooled estimates, a line each; shows itself, and has a `.frame`.
 
     estimate, se, df, low, high, fmi: as its columns, (p,), or a number where the estimates are numbers; se: standard
-    error, df: degrees of freedom, low and high: the interval, fmi: fraction of missing information. within, between:
-    the mean variance U, and B.
+    error, df: degrees of freedom, low and high: the interval, fmi: fraction of missing information, NaN of synthetic
+    tables. within, between: the mean variance U, and B.
     """
 
-    def __init__(self, names: Sequence[str], values: dict[str, np.ndarray], n_copies: int, level: float, single: bool):
+    def __init__(
+        self, names: Sequence[str], values: dict[str, np.ndarray], n_copies: int, level: float, single: bool,
+        what: str = "copies",
+    ):  # fmt: skip
         numbers = {key: float(a[0]) if single else a for key, a in values.items()}
         self.estimate, self.se, self.df, self.low, self.high, self.fmi, self.within, self.between = numbers.values()
         shown = {key: values[key] for key in ("estimate", "se", "df", "low", "high", "fmi")}
-        title = f"Estimates of {n_copies} copies, pooled; low to high: {100 * level:g} %"
+        if np.isnan(shown["fmi"]).all():
+            del shown["fmi"]
+        title = f"Estimates of {n_copies} {what}, pooled; low to high: {100 * level:g} %"
         super().__init__(Answer(title, {"term": np.array(names, object), **shown}))
 
 
 def pool(
-    estimates: Any, variances: Any = None, n: int | None = None, dfcom: float | None = None, *, level: float = 0.95
-) -> Pooled:
+    estimates: Any, variances: Any = None, n: int | None = None, dfcom: float | None = None, *, level: float = 0.95,
+    synthetic: bool = False, k: int | None = None,
+) -> Pooled:  # fmt: skip
     """Pool the results of one analysis on each of M completed copies (see the module for the rules).
 
     estimates: M numbers, or M vectors (M, p). variances: theirs, squares of standard errors, (M,) or (M, p), or
     covariance matrices (M, p, p). Or estimates alone: M fitted models of statsmodels, or others with `params` and
     `cov_params()`. n: rows of a copy; dfcom: degrees of freedom of the complete data, by default n - 1, or a model's
     `df_resid`, else infinite. level: of the interval.
+
+    synthetic: the copies are synthetic tables of k rows, by default n, and n is the number of rows that the run was
+    trained on. The rule holds for a complete table and an analysis that the model is good for; not with merged levels
+    (`rare`). One table will do, then.
 
     >>> pooled = pool([1.0, 3.0], [0.5, 0.5])
     >>> pooled.estimate, round(pooled.se, 3)
@@ -74,14 +93,19 @@ def pool(
     single = q.ndim == 1
     if q.ndim > 2 or q.shape != u.shape:
         raise ConfigError(f"estimates of shape {q.shape} and variances of shape {u.shape} do not fit; {EXPECTED}")
-    if len(q) < 2:
+    if len(q) < (1 if synthetic else 2):
         raise ConfigError(f"{counted(len(q), 'copy', 'copies')}: one says nothing of missing cells; pool 2 or more")
     if (u < 0.0).any():
         raise ConfigError("variances: one is below 0; expected squares of standard errors")
     q, u = (a[:, None] if single else a for a in (q, u))
+    ratio = _ratio(n, k) if synthetic else None
+    if k is not None and not synthetic:
+        raise ConfigError(f"k = {k}: the rows of a synthetic table; say synthetic=True, too")
     nu_com = _complete(n, dfcom)
     if names is None or len(names) != q.shape[1]:
         names = ["estimate"] if single else [f"estimate {i}" for i in range(1, q.shape[1] + 1)]
+    if ratio is not None:
+        return Pooled(names, _of_synthetic(q, u, ratio, nu_com, level), len(q), level, single, "synthetic tables")
     return Pooled(names, _rules(q, u, nu_com, level), len(q), level, single)
 
 
@@ -102,6 +126,28 @@ def _rules(q: np.ndarray, u: np.ndarray, nu_com: float, level: float) -> dict[st
         "estimate": mean, "se": se, "df": df, "low": mean - half, "high": mean + half, "fmi": fmi, "within": within,
         "between": between,
     }  # fmt: skip
+
+
+def _of_synthetic(q: np.ndarray, u: np.ndarray, ratio: float, df: float, level: float) -> dict[str, np.ndarray]:
+    """q, u (M, p); ratio: k / n."""
+    m, mean, within = len(q), q.mean(axis=0), u.mean(axis=0)
+    se = np.sqrt(within * (ratio + (1.0 + ratio) / m))
+    half = stdtrit(df, 0.5 + 0.5 * level) * se
+    between = q.var(axis=0, ddof=1) if m > 1 else np.full(len(mean), np.nan)
+    return {
+        "estimate": mean, "se": se, "df": np.full(len(mean), df), "low": mean - half, "high": mean + half,
+        "fmi": np.full(len(mean), np.nan), "within": within, "between": between,
+    }  # fmt: skip
+
+
+def _ratio(n: int | None, k: int | None) -> float:
+    """Rows of a synthetic table for each training row."""
+    if n is None:
+        raise ConfigError("synthetic tables: say n, the number of rows that the run was trained on")
+    for name, value in (("n", n), ("k", k)):
+        if value is not None and value < 2:
+            raise ConfigError(f"{name} = {value}: expected a number of rows, 2 or more")
+    return 1.0 if k is None else k / n
 
 
 def _complete(n: int | None, dfcom: float | None) -> float:

@@ -14,9 +14,10 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.python.ask import shared
 from mpibayes.hpc.python.frames import from_arrow
-from mpibayes.hpc.python.opened import Opened, Place, warn
+from mpibayes.hpc.python.opened import Place, warn
 from mpibayes.hpc.python.result import Result
 from mpibayes.hpc.python.rows import Given, as_recorded, conditions, handed, in_words_of_python, names, numbers_of
+from mpibayes.hpc.python.synthetic import Synthesizer
 
 if TYPE_CHECKING:
     from mpibayes.hpc.python.report import Report
@@ -44,7 +45,7 @@ def open_run(
     return Run(directory, draws=draws, burn_in=burn_in, table=table, frames=frames)
 
 
-class Run(Opened):
+class Run(Synthesizer):
     """A run of `mpibayes`, opened for questions; it is read when it is asked, and never changed.
 
     Answers are averages over kept draws, each with its Monte Carlo error (docs/query.md says what the numbers are). A

@@ -108,11 +108,14 @@ def of_file(asking: Asking, source: Path, unseen: str, form: str | None = None) 
     return Filling(asking, source, new.lacking, list(new.notes), new.parts)
 
 
+WITHOUT = "; rows are written from the table, without the columns that the import left out"
+
+
 def of_table(asking: Asking, sources: Sequence[str | Path] = (), form: str | None = None) -> Filling:
     """The rows of the run's table, written from its source, or from itself. form: "csv" or "parquet", if one was asked
     for, which a source of the other form cannot be written in. Collective. Raises DataError where a file was named that
     is not its source."""
-    path, notes = on_root(asking.comm, lambda: _written_from(asking, [Path(source) for source in sources], form))
+    path, notes = on_root(asking.comm, lambda: written_like(asking, [Path(source) for source in sources], form))
     return _own(asking, path, notes)
 
 
@@ -127,9 +130,12 @@ def _own(asking: Asking, path: Path, notes: list[str]) -> Filling:
     return Filling(asking, path, frozenset(), notes, parts, places)
 
 
-def _written_from(asking: Asking, given: Sequence[Path], form: str | None) -> tuple[Path, list[str]]:
+def written_like(
+    asking: Asking, given: Sequence[Path], form: str | None, without: str = WITHOUT
+) -> tuple[Path, list[str]]:
+    """The file in whose format rows are written: the source of the run's table, or the table itself, with notes for
+    people. given: where the source is, if it was named; without: what follows where the table has to do."""
     table = asking.run.table
-    without = "; rows are written from the table, without the columns that the import left out"
     if len(given) > 1:
         raise DataError(f"{given[1]}: a second file; name the only file that {table.path} was imported from")
     for path in given:

@@ -49,6 +49,7 @@ class Asked:
             "predictors",
             "compare",
             "complete",
+            "synthesize",
         ),
         REASON,
     )

@@ -41,9 +41,10 @@ ROOMS = {
     | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.page": {*BELOW, "io", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.query": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.parallel", "hpc.posterior", "hpc.registry"},
+    "hpc.synthetic": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.parallel", "hpc.query"},
     "hpc.comparison": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.posterior", "hpc.run"},
     "hpc.commands": {*BELOW, "io", "kernels", "hpc.comparison", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.page", "hpc.posterior", "hpc.query", "hpc.registry", "hpc.run"},
+    | {"hpc.parallel", "hpc.page", "hpc.posterior", "hpc.query", "hpc.registry", "hpc.run", "hpc.synthetic"},
     "hpc.python": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query"}
     | {"hpc.registry", "hpc.run"},
     "sklearn": {"hpc.python"},

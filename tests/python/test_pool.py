@@ -137,3 +137,51 @@ def test_intervals_cover():
     in 300 seeds. With cells drawn under one mean and variance they cover less often."""
     assert abs(coverage(3) - 0.95) < 0.015
     assert coverage(3, proper=False) < 0.935
+
+
+def test_the_rule_for_synthetic_tables_adds_up():
+    """Raab, Nowok & Dibben (2016): T = v (k/n + (1 + k/n) / M); with k = n and one table 3 v, with many v."""
+    q, u = [1.0, 3.0, 2.0, 2.0], [0.2, 0.3, 0.25, 0.25]
+    pooled = mb.pool(q, u, n=100, k=50, synthetic=True)
+    assert pooled.estimate == 2.0 and pooled.se**2 == pytest.approx(0.25 * (0.5 + 1.5 / 4))
+    assert pooled.df == 99 and np.isnan(pooled.fmi) and pooled.within == 0.25
+    assert mb.pool([1.0], [0.25], n=100, synthetic=True).se ** 2 == pytest.approx(0.75)
+    assert mb.pool([1.0] * 1000, [0.25] * 1000, n=100, synthetic=True).se ** 2 == pytest.approx(0.25 * 1.002)
+    table = mb.pool([[1.0, 2.0]] * 2, [[0.1, 0.1]] * 2, n=10, synthetic=True)
+    assert "synthetic tables" in table.title and "fmi" not in table.names and len(table) == 2
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        ({}, "say n, the number of rows"),
+        ({"n": 100, "k": 0}, "k = 0"),
+        ({"n": 1}, "n = 1"),
+        ({"n": 100, "k": 10, "synthetic": False}, "say synthetic=True"),
+    ],
+)
+def test_mistakes_about_synthetic_tables_are_told(more, words):
+    with pytest.raises(ConfigError, match=words):
+        mb.pool([1.0, 2.0], [1.0, 1.0], **{"synthetic": True, **more})
+
+
+def synthetic_coverage(rule, seed=4, repeats=3000, n=60, tables=5, k=90):
+    """Frequency with which 95 % intervals of a mean cover, from synthetic tables of normal data, each from its own draw
+    of the exact posterior under the usual flat prior."""
+    g, hits = np.random.default_rng(seed), 0
+    for _ in range(repeats):
+        x = g.normal(size=n)
+        variance = (n - 1) * x.var(ddof=1) / g.chisquare(n - 1, tables)
+        mean = g.normal(x.mean(), np.sqrt(variance / n))
+        drawn = g.normal(mean[:, None], np.sqrt(variance)[:, None], (tables, k))
+        pooled = mb.pool(drawn.mean(axis=1), drawn.var(axis=1, ddof=1) / k, n, **rule(k))
+        hits += pooled.low < 0.0 < pooled.high
+    return hits / repeats
+
+
+def test_intervals_from_synthetic_tables_cover():
+    """Within 1.6 points of 95 %, of which 3,000 repeats have a standard error of 0.4: a sound program fails about once
+    in 10,000 seeds. Rubin's rule for completed copies gives intervals that are much too wide."""
+    assert abs(synthetic_coverage(lambda k: {"k": k, "synthetic": True}) - 0.95) < 0.016
+    assert synthetic_coverage(lambda k: {}) > 0.97
+    assert synthetic_coverage(lambda k: {"k": k // 3, "synthetic": True}) < 0.9

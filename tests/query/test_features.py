@@ -203,6 +203,7 @@ def test_leaving_training_rows_out_is_refused(run, capsys):
     assert "is not worked out; name new rows" in capsys.readouterr().err
 
 
-def test_copies_are_refused(run, tmp_path, capsys):
-    assert main(["complete", str(run / "r"), "-o", str(tmp_path / "copies")]) == 2
-    assert "it is for mixtures and cross-categorizations" in capsys.readouterr().err
+@pytest.mark.parametrize("verb", ["complete", "synthesize"])
+def test_copies_are_refused(run, verb, tmp_path, capsys):
+    assert main([verb, str(run / "r"), "-o", str(tmp_path / "copies")]) == 2
+    assert f"{verb}: it is for mixtures and cross-categorizations" in capsys.readouterr().err

@@ -99,8 +99,9 @@ def test_what_it_cannot_answer_is_refused(runs, capsys, arguments, words):  # no
 
 
 def test_copies_are_refused(runs, tmp_path, capsys):  # noqa: F811
-    assert main(["complete", str(runs["logistic"]), "-o", str(tmp_path / "copies")]) == 2
-    assert "complete: a regression has no law of its predictors" in capsys.readouterr().err
+    for verb in ("complete", "synthesize"):
+        assert main([verb, str(runs["logistic"]), "-o", str(tmp_path / "copies")]) == 2
+        assert f"{verb}: a regression has no law of its predictors" in capsys.readouterr().err
 
 
 def test_weights_are_refused(runs, tmp_path, capsys):  # noqa: F811

@@ -271,3 +271,16 @@ def test_ranks_share_weighted_questions(run, mpirun):
 
 def test_tables_of_this_run_are_one_content(run):
     assert len({Table.open(run.parent / f"{name}.h5").fingerprint for name in ("people", *WEIGHTS)}) == 1
+
+
+def test_synthetic_rows_say_of_whom_they_are(mixture, tmp_path, capsys):
+    table = ["--table", str(mixture.parent / "real.h5"), "--copies", "2", "--rows", "2000", "-o"]
+    for more, words, code in (
+        ([], "of the population, by the weights of the rows ('w')", 0),
+        (["--unweighted", "--judge"], "without their weights ('w')", 0),
+        (["--judge"], "compares synthetic rows with rows as they are", 2),
+    ):
+        assert main(["synthesize", str(mixture), *table, str(tmp_path / f"t{len(more)}{code}"), *more]) == code
+        assert words in capsys.readouterr().err
+    first = [(tmp_path / name / "synthetic-1.csv").read_text() for name in ("t00", "t20")]
+    assert first[0] != first[1]  # rows near the border of two clusters are in the other one

@@ -1,0 +1,105 @@
+"""A synthetic table from one kept draw (docs/math.md 2.12).
+
+Given the clusters of the training rows in a view, with sizes n_1 ... n_K, the weights of the clusters and of all that
+are to come are Dirichlet(n_1 - d, ..., n_K - d, alpha + K d), and rows of the last share are seated by a Pitman-Yor
+process with concentration alpha + K d (Pitman 1996). Weights and parameters are drawn once, and all rows of the table
+share them: rows are independent given the draw of the parameters, as Raab, Nowok & Dibben (2016) have it. Averaged over
+draws, a row has the closed-form predictive distribution, and rows together theirs. Of a population the drawn weights
+are changed by as much as survey weights change their means (`population.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.population import log_cluster_weights
+from mpibayes.hpc.crosscat.query import DrawLaw
+from mpibayes.hpc.crosscat.view_law import CLUSTER, ViewLaw
+from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.family import Part
+from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
+
+WEIGHTS, SEATS = CLUSTER + 1, CLUSTER + 2  # sub-streams, apart from those of the kinds of columns
+PIECE = 65_536  # rows whose clusters are looked at together
+
+
+class Synthesis:
+    """See `hpc.family.Synthesis`. law: of all columns, with the labels of all training rows; seed, table: name the
+    streams; n: rows; without: see `ViewLaw.cells`."""
+
+    def __init__(self, law: DrawLaw, seed: int, table: int, n: int, without: Mapping[str, np.ndarray]):
+        self._without = without
+        self._views = [_View(view, seed, table, n) for view in law.views]
+
+    def parts(self, ids: np.ndarray) -> list[Part]:
+        return [Part(view.names, len(view.law.statistics), view.law.labels, view.clusters(ids)) for view in self._views]
+
+    def cells(self, ids: np.ndarray, parts: Sequence[Part]) -> dict[str, np.ndarray]:
+        drawn = {}
+        for view, part in zip(self._views, parts, strict=True):
+            drawn |= view.cells(ids, part.clusters, self._without)
+        return drawn
+
+
+class _View:
+    """A view's clusters with their weights and parameters, and those that the table's rows open."""
+
+    def __init__(self, law: ViewLaw, seed: int, table: int, n: int):
+        self.law, self.names = law, sorted(law.names)
+        lane = in_lane(0, law.number)
+        self._stream = Stream(seed, Purpose.TABLE_ROWS, cycle=table, chain=lane)
+        parameters = replace(self._stream, purpose=Purpose.TABLE_PARAMETERS)
+        alpha, d, size = law.hyper.concentration, law.hyper.discount, law.statistics.size
+        rest = alpha + len(size) * d
+        log_weight = replace(parameters, sub=WEIGHTS).log_dirichlet(np.append(size - d, rest))
+        log_weight += law.log_weight - log_cluster_weights(size, alpha, d)  # 0 but where rows have survey weights
+        below = np.cumsum(np.exp(log_weight))
+        self._below = below[:-1] / below[-1]  # of the clusters that have rows; beyond are new ones
+        self._new = self._in_new_clusters(n)
+        g = generator(seed, Purpose.TABLE_ROWS, cycle=table, sub=SEATS, chain=lane)
+        self._seats = seated(len(self._new), rest, d, g)
+        law.draw_parameters(parameters, more=int(self._seats.max(initial=-1)) + 1)
+
+    def _uniforms(self, ids: np.ndarray) -> np.ndarray:
+        return replace(self._stream, sub=CLUSTER).uniforms(ids)
+
+    def _in_new_clusters(self, n: int) -> np.ndarray:
+        """Numbers of the rows in clusters without training rows, ascending."""
+        pieces = (np.arange(i, min(i + PIECE, n)) for i in range(0, n, PIECE))
+        return np.concatenate([ids[self._uniforms(ids) >= self._below[-1]] for ids in pieces])
+
+    def clusters(self, ids: np.ndarray) -> np.ndarray:
+        found = np.searchsorted(self._below, self._uniforms(ids), side="right")
+        new = np.flatnonzero(found == len(self._below))
+        found[new] += self._seats[np.searchsorted(self._new, ids[new])]
+        return found
+
+    def cells(self, ids: np.ndarray, clusters: np.ndarray, without: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = {}
+        for block in self.law.blocks:
+            nothing = Known(len(ids), {})
+            found |= self.law.in_block(block, nothing, set(block.names), clusters, self._stream, ids)
+        for name in self.names:
+            if name not in found:
+                found[name] = self.law.cells(name, clusters, self._stream, ids, without.get(name))
+        return found
+
+
+def seated(n: int, concentration: float, discount: float, g: np.random.Generator) -> np.ndarray:
+    """Tables of n customers who come one by one, numbered from 0 by their first customer, int64 (n,): a Pitman-Yor
+    process. Who comes picks one before, and takes a place at that table unless the discount keeps it."""
+    at, sizes = np.zeros(n, np.int64), []
+    for i in range(n):
+        table = len(sizes)
+        if g.random() * (concentration + i) >= concentration + discount * len(sizes):
+            table = at[g.integers(i)]
+            while g.random() * sizes[table] < discount:
+                table = at[g.integers(i)]
+        if table == len(sizes):
+            sizes.append(0)
+        at[i] = table
+        sizes[table] += 1
+    return at

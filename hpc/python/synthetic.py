@@ -1,0 +1,75 @@
+"""Synthetic tables as DataFrames, and how useful and how risky they are."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpibayes.hpc.python.copies import read_table
+from mpibayes.hpc.python.frames import from_arrow
+from mpibayes.hpc.python.opened import Opened, warn
+from mpibayes.hpc.python.result import Result
+from mpibayes.hpc.python.rows import in_words_of_python, names
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from mpibayes.hpc.query.answer import Answer
+
+
+class Synthesizer(Opened):
+    """A run, opened, that makes synthetic tables."""
+
+    def synthesize(
+        self, n: int | None = None, copies: int = 5, *, missing: str = "as-in-data", rare: int = 0, seed: int = 1,
+        weighted: bool | None = None,
+    ) -> Any:  # fmt: skip
+        """Synthetic tables: a list of `copies` DataFrames of n rows (by default as many as the run was trained on), as
+        `mpibayes synthesize` writes them, each from its own kept draw; fewer rows are the first of more.
+
+        missing: "as-in-data", sets of missing cells as training rows of the same cluster have, or "none". rare: levels
+        of fewer training rows are merged into one, "other", and atoms of fewer are left out. weighted: rows of the
+        population that survey weights stand for, by default where the table has some. Analyse each table, and pool the
+        results: `mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)`."""
+        tables, _ = self._synthetic(rows=n, copies=copies, missing=missing, rare=rare, seed=seed, weighted=weighted)
+        return [from_arrow(table, self._kind, None) for table in tables]
+
+    def judge(
+        self, n: int | None = None, copies: int = 5, *, target: str | None = None,
+        key: Sequence[str] | str | None = None, missing: str = "as-in-data", rare: int = 0, seed: int = 1,
+    ) -> Result:  # fmt: skip
+        """Utility and risk of the tables that `synthesize` makes, beside real rows: a Result with a line a measure and
+        its meaning. target: the column that is classified, and disclosed (the last one with levels); key: columns that
+        somebody may know of a person who wants to know the target."""
+        _, judged = self._synthetic(
+            rows=n,
+            copies=copies,
+            missing=missing,
+            rare=rare,
+            seed=seed,
+            weighted=False,
+            judge=True,
+            target=target,
+            key=names(key),
+        )
+        assert judged is not None
+        return Result(judged, self._kind)
+
+    def _synthetic(self, **options: Any) -> tuple[list[pa.Table], Answer | None]:
+        from mpibayes.hpc.commands.synthesize import synthesize
+        from mpibayes.terminal import Console
+
+        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
+            with open(os.devnull, "w") as nowhere:
+                done = synthesize(
+                    self.directories, Path(folder) / "tables", otherwise="parquet", burn_in=self._burn_in,
+                    table=self._table, console=Console(file=nowhere), **options,
+                )  # fmt: skip
+            assert done is not None  # this process is root
+            for note in done.notes:
+                warn(note)
+            self._say_once()
+            return [read_table(path, done.dialect) for path in done.paths], done.judged

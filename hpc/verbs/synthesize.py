@@ -1,0 +1,90 @@
+"""`mpibayes synthesize`, with its options."""
+
+from __future__ import annotations
+
+import click
+
+from mpibayes.hpc.verbs.shared import PATH, TABLE
+
+
+@click.command(short_help="Synthetic tables of the posterior, with their utility and risk.")
+@click.argument("run_dir", type=PATH)
+@click.option(
+    "--rows",
+    type=click.IntRange(1, 2**31 - 1),
+    help="Rows of each table.  [default: as many as the run was trained on]",
+)
+@click.option(
+    "--copies", type=click.IntRange(min=1), default=5, show_default=True, help="Tables, each of its own kept draw."
+)
+@click.option("-o", "--out", type=PATH, required=True, metavar="DIR", help="Folder of the tables.")
+@click.option(
+    "--missing",
+    type=click.Choice(["as-in-data", "none"]),
+    default="as-in-data",
+    show_default=True,
+    help="Missing cells: sets of them as training rows of the same cluster have, or none.",
+)
+@click.option(
+    "--rare",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Merge levels of fewer than N training rows into one, 'other', and keep no atom of a column of numbers that "
+    "fewer have.  [default: keep all]",
+)
+@click.option("--judge", is_flag=True, help="Measure utility and risk beside held-out rows: judge.json and judge.csv.")
+@click.option(
+    "--target", metavar="COLUMN", help="Column that --judge classifies, and guesses.  [default: the last with levels]"
+)
+@click.option(
+    "--key",
+    multiple=True,
+    metavar="COLUMN",
+    help="A column that somebody may know of a person who wants to know the target; repeatable, for --judge.",
+)
+@click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of the source]")
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Of the rows.")
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    type=PATH,
+    help="Where the file is now that the table was imported from, for its format.  [default: beside the table, in the "
+    "folder above, or here]",
+)
+@click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="Rows of the population, by the survey weights of the rows, or rows like these as they are.  [default: "
+    "weighted if the table has weights]",
+)
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@TABLE
+@click.option("--force", is_flag=True, help="Replace tables that exist.")
+def synthesize(
+    run_dir, rows, copies, out, missing, rare, judge, target, key, form, seed, sources, weighted, burn_in, table, force
+):
+    """Write synthetic tables: rows drawn from the posterior of a mixture or a cross-categorization, in the format of
+    the file that the run's table was imported from, with the columns that are modelled and no others.
+
+    Each table is of its own kept draw. Analyse each as if its rows were data, and pool the results
+    (mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)): estimates then have the right errors.
+
+    Rows are drawn, not copied, and yet levels and values that one row has are that row's: --rare 10 merges them. mpirun
+    shares the tables among ranks; they have the same bits on any number, and fewer rows are the first of more.
+
+    \b
+    Examples:
+      mpibayes synthesize runs/a -o synthetic                       synthetic/synthetic-1.csv ... synthetic-5.csv
+      mpibayes synthesize runs/a --copies 1 --rows 100000 --rare 10 -o synthetic
+      mpibayes synthesize runs/a --judge --target income --key age --key sex -o synthetic
+    """
+    if (target or key) and not judge:
+        raise click.UsageError("--target and --key are for --judge: name it, too")
+    from mpibayes.hpc.commands.synthesize import synthesize as write
+
+    write(
+        run_dir, out, rows=rows, copies=copies, missing=missing, rare=rare, form=form, seed=seed, burn_in=burn_in,
+        table=table, sources=sources, judge=judge, target=target, key=key, weighted=weighted, overwrite=force,
+    )  # fmt: skip
