@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.data.events import Known, known_of
+from mpibayes.hpc.data.events import Events, Known, known_of
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import BLOCK, BYTES, Asking
@@ -46,6 +46,7 @@ class Surprise:
     def of(self, rows: np.ndarray | slice) -> tuple[np.ndarray, ...]:
         """Surprisal of some rows (m,) and of their cells (m, C), NaN where a cell is missing; their errors; and the
         draws' effective number (m,)."""
+        units = self.log_units()[rows]
         log_p, inverse = (np.array(a) for a in zip(*self.passes(rows)))
         averages = self._asking.averages
         even = np.full(log_p.shape, 1.0 / len(log_p))
@@ -60,17 +61,36 @@ class Surprise:
             effective = average.effective(average.weights(-log_p))
         mean = (w[:, :, None] * inverse).sum(axis=0)
         error = averages.error(w[:, :, None] * (inverse - mean)) / mean
-        return of_rows, np.log(mean) + self._units(), row_error, error, effective
+        return of_rows - units.sum(axis=1), np.log(mean) - units, row_error, error, effective
 
-    def _units(self) -> np.ndarray:
-        """Log units that make densities comparable, per deviation of the column, (C,)."""
-        columns = [e.column for e, _ in self.known.of.values()]
-        plain = [c.kind == "real" and not c.resolution for c in columns]
-        return np.array([-np.log(c.rest_scale if c.log else c.scale) if p else 0.0 for c, p in zip(columns, plain)])
+    def whole(self) -> tuple[np.ndarray, ...]:
+        """`of` of all rows; ranks share the work. Collective."""
+        blocks = self.blocks()
+        parts = dealt(self._asking.comm, len(blocks), lambda i: self.of(blocks[i]))
+        return tuple(np.concatenate(a) for a in zip(*parts))
+
+    def log_units(self, steps: bool = False) -> np.ndarray:
+        """Log of the unit in which numbers compare, (n, C), 0 for all other cells: a standard deviation of the column,
+        on a log scale one of its logarithms. steps: also of numbers recorded in steps, as a number of steps."""
+        return np.column_stack([_log_units(e, steps)[which] for e, which in self.known.of.values()])
 
     def blocks(self) -> list[slice]:
         width = 8 * self._asking.averages.n_draws * (len(self.known.of) + 2)
         return list(average.in_blocks(self.known.n_rows, max(16, BYTES // width)))
+
+
+def _log_units(events: Events, steps: bool) -> np.ndarray:
+    """`Surprise.log_units` of each event of a column, and last of a missing cell, (U + 1,)."""
+    column, units = events.column, np.zeros(len(events) + 1)
+    if column.kind != "real" or (column.resolution and not steps):
+        return units
+    number = np.flatnonzero(np.isfinite(events.low))  # the others are atoms
+    middle = 0.5 * (events.low[number] + events.high[number])
+    deviation = column.rest_scale * middle if column.log else np.full(len(number), column.scale)
+    if column.resolution:  # a cell that is wider than a deviation has a probability that needs no unit
+        deviation = np.maximum(deviation / column.resolution, 1.0)
+    units[number] = np.log(deviation)
+    return units
 
 
 def of_table(asking: Asking, names: Sequence[str], most: int) -> Surprise:
@@ -101,9 +121,7 @@ def surprisal(
         known = asking.known(rows.rows, there)
         surprise, of = Surprise(asking, known, np.arange(1, known.n_rows + 1), None), rows.path.name
         asking.draws(known.of)
-    blocks = surprise.blocks()
-    parts = dealt(asking.comm, len(blocks), lambda i: surprise.of(blocks[i]))
-    of_rows, cells, row_error, error, effective = (np.concatenate(a) for a in zip(*parts))
+    of_rows, cells, row_error, error, effective = surprise.whole()
     n = len(of_rows)
     remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ())]
     if rows is not None or by == "rows":  # cells that are left out count all draws alike
