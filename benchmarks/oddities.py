@@ -95,7 +95,8 @@ def peers(rows: pd.DataFrame, odd: np.ndarray) -> dict:
     x = np.hstack([((numbers - numbers.mean()) / numbers.std()).fillna(0.0), pd.get_dummies(levels).astype(float)])
     found = {}
     for name, detector in {
-        "IForest": IForest(random_state=0), "ECOD": ECOD(), "COPOD": COPOD(), "HBOS": HBOS(), "KNN": KNN(), "LOF": LOF(),
+        "IForest": IForest(random_state=0), "ECOD": ECOD(), "COPOD": COPOD(), "HBOS": HBOS(), "KNN": KNN(),
+        "LOF": LOF(),
     }.items():  # fmt: skip
         start = time.process_time()
         detector.fit(x)
@@ -107,6 +108,8 @@ def measured(options: argparse.Namespace) -> dict[str, dict]:
     """By table what was measured, in this process; a line a table on standard error."""
     results = {}
     for name, (table, rare) in tables(options.folder).items():
+        if options.tables and name not in options.tables.split(","):
+            continue
         rows, odd, changed = task(options.task, table, rare)
         size = {"rows": len(rows), "columns": rows.shape[1], "odd": int(odd.sum())}
         found = peers(rows, odd) if options.only_peers else ours(rows, odd, changed, options.family, options.cycles)
@@ -135,6 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--task", choices=TASKS, default="classes")
+    parser.add_argument("--tables", metavar="NAME,NAME", help="some of the tables  [default: all]")
     parser.add_argument("--family", choices=("auto", "mixture", "crosscat"), default="mixture")
     parser.add_argument("--cycles", type=int, default=200)
     parser.add_argument("--peers", metavar="PYTHON", help="a Python that has pyod")
@@ -148,6 +152,7 @@ def main() -> None:
         return
     if options.peers:
         words = [options.peers, __file__, str(options.folder), "--task", options.task, "--only-peers"]
+        words += ["--tables", options.tables] if options.tables else []
         others = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
         results = {name: {**results[name], **others[name]} for name in results}
     print(shown(results))

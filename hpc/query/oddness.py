@@ -12,7 +12,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.query.surprisal import Surprise, of_table
+from mpibayes.hpc.query.surprisal import Surprise, log_units, of_table
 from mpibayes.io.rows import BLOCKS, Rows
 
 
@@ -75,5 +75,5 @@ class Oddness:
 def _surprisals(surprise: Surprise) -> tuple[np.ndarray, np.ndarray]:
     """Surprisals of rows (n,), and of their cells (n, C), NaN where one is missing; numbers per deviation."""
     rows, cells, *_ = surprise.whole()
-    steps = surprise.log_units(steps=True) - surprise.log_units()
+    steps = log_units(surprise.known, steps=True) - log_units(surprise.known)
     return rows - np.where(np.isnan(cells), 0.0, steps).sum(axis=1), cells - steps

@@ -46,7 +46,7 @@ class Surprise:
     def of(self, rows: np.ndarray | slice) -> tuple[np.ndarray, ...]:
         """Surprisal of some rows (m,) and of their cells (m, C), NaN where a cell is missing; their errors; and the
         draws' effective number (m,)."""
-        units = self.log_units()[rows]
+        units = log_units(self.known.block(rows))
         log_p, inverse = (np.array(a) for a in zip(*self.passes(rows)))
         averages = self._asking.averages
         even = np.full(log_p.shape, 1.0 / len(log_p))
@@ -69,18 +69,19 @@ class Surprise:
         parts = dealt(self._asking.comm, len(blocks), lambda i: self.of(blocks[i]))
         return tuple(np.concatenate(a) for a in zip(*parts))
 
-    def log_units(self, steps: bool = False) -> np.ndarray:
-        """Log of the unit in which numbers compare, (n, C), 0 for all other cells: a standard deviation of the column,
-        on a log scale one of its logarithms. steps: also of numbers recorded in steps, as a number of steps."""
-        return np.column_stack([_log_units(e, steps)[which] for e, which in self.known.of.values()])
-
     def blocks(self) -> list[slice]:
         width = 8 * self._asking.averages.n_draws * (len(self.known.of) + 2)
         return list(average.in_blocks(self.known.n_rows, max(16, BYTES // width)))
 
 
+def log_units(known: Known, steps: bool = False) -> np.ndarray:
+    """Log of the unit in which numbers compare, (n, C), 0 for all other cells: a standard deviation of the column, on a
+    log scale one of its logarithms. steps: also of numbers recorded in steps, as a number of steps."""
+    return np.column_stack([_log_units(e, steps)[which] for e, which in known.of.values()])
+
+
 def _log_units(events: Events, steps: bool) -> np.ndarray:
-    """`Surprise.log_units` of each event of a column, and last of a missing cell, (U + 1,)."""
+    """`log_units` of each event of a column, and last of a missing cell, (U + 1,)."""
     column, units = events.column, np.zeros(len(events) + 1)
     if column.kind != "real" or (column.resolution and not steps):
         return units
@@ -189,6 +190,7 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
     known = asking.known(rows.whole(asking).rows, names)
     asking.draws(names)
     log_p, error, effective = asking.log_p(known, Known(known.n_rows, {}))
+    unlikely = -log_p - log_units(known).sum(axis=1)
     new = _opens(asking, known)
     seen = np.column_stack([which < len(e) for e, which in known.of.values()])
     kinds, of, sizes = np.unique(seen, axis=0, return_inverse=True, return_counts=True)
@@ -198,12 +200,12 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
         if seen_names and compared and not any(name in asking.asked.joint for name in seen_names):
             reference = np.sort(_reference(asking, seen_names))
             at = of.ravel() == kind
-            rank[at] = np.searchsorted(reference, -log_p[at]) / len(reference)
-    order = np.argsort(-np.where(np.isnan(rank), -1.0, rank) - 1e-9 * -log_p, kind="stable")
+            rank[at] = np.searchsorted(reference, unlikely[at]) / len(reference)
+    order = np.argsort(-np.where(np.isnan(rank), -1.0, rank) - 1e-9 * unlikely, kind="stable")
     lines = {
         "row": order + 1,
         "novelty": rank[order],
-        "surprisal": -log_p[order],
+        "surprisal": unlikely[order],
         "surprisal_error": error[order],
         "p_new": new[order],
         "draws": effective[order],
@@ -227,6 +229,7 @@ def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
     each = np.array([log_p for log_p, _ in surprise.passes(slice(None))])
     whole = np.all([which < len(e) for e, which in surprise.known.of.values()], axis=0)
     log, _ = average.log_average(-each, np.full(each.shape, 1.0 / len(each)), asking.averages)
+    log -= log_units(surprise.known).sum(axis=1)
     return log[whole] if whole.any() else log
 
 
