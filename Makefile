@@ -41,11 +41,12 @@ export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 KERNELS := $(wildcard kernels/*/*.pyx kernels/*/*.pxd kernels/*/*.h)
 EXAMPLE := examples/census_income
 
-.PHONY: help demo test test-rest test-all test-openmpi docs wheel wheel-check setup check-tools clean
+.PHONY: help demo quick test test-rest test-all test-openmpi docs wheel wheel-check setup check-tools clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo   set up (once, some minutes), find views of a sample of census records on $(DEMO_RANKS) ranks, make the report"
+	@echo "make quick  set up (once), then run a choice of the tests, without MPI and on 2 ranks, within 2 minutes on two cores"
 	@echo "make test   set up (once), then run the tests without MPI and on $(RANKS) ranks, within 10 minutes on two cores"
 	@echo "make test-rest   the other tests: more tables, settings and lengths;  make test-all  both"
 	@echo "make test-openmpi   the tests of ranks once more with Open MPI, which has to be installed (docs/mpi.md)"
@@ -141,6 +142,23 @@ define run-tests
 	    mpirun -n $$n $(PY) -m pytest --with-mpi -m "mpi and $(1)" $(PYTEST_ARGS) $(or $(MPI_ARGS),$$where) </dev/null $(NONE_IS_FINE); \
 	done
 endef
+
+# Laws, kernels beside their twins, small enumerations, and a run of each family.
+QUICK := $(patsubst %,tests/laws/test_%.py,annealing components drawn groups recorded shapes sync tasks vectors) \
+    $(patsubst %,tests/kernels/test_%.py,twin counts updates visits split philox factors_twin ibp_twin svi_twin firefly_laws) \
+    $(patsubst %,tests/exact/test_%.py,enumerate reference mixture_exact grids crosscat) \
+    tests/run/test_same_bits.py::test_any_number_of_ranks[2] \
+    tests/run/test_views.py::test_same_bits_on_three_ranks \
+    tests/run/test_ibp_runs.py::test_report_and_check_and_status \
+    tests/run/test_regression_runs.py::test_an_intercept_alone \
+    tests/run/test_svi_runs.py::test_what_is_made_of_a_run \
+    tests/run/test_lda_runs.py::test_stopped_in_pieces_on_other_ranks \
+    tests/run/test_ratings_runs.py::test_a_still_chain_goes_on_as_it_is
+QUICK_ON_RANKS := tests/laws tests/house tests/exact/test_mixture_exact.py tests/exact/test_grids.py
+
+quick: setup
+	$(PY) -m pytest $(SPREAD) -m "not alone and not thorough" $(PYTEST_ARGS) $(QUICK)
+	mpirun -n 2 $(PY) -m pytest --with-mpi -m "mpi and not thorough" $(PYTEST_ARGS) $(QUICK_ON_RANKS) </dev/null
 
 test: setup
 	$(call run-tests,not thorough)

@@ -8,7 +8,7 @@ panel a table, and DIR/annealing.md. About an hour on two cores; `--quick` takes
 
 For every seed 1/8 of the rows, at random, is held out. The score is the sum over them of the log predictive density
 under the state that a strategy has reached when its budget, in CPU seconds of one thread, is spent. Reading the table
-and scoring do not count, finding the first partition and the strata does. The paper's strategies (one shard, no
+and scoring do not count, finding the first partition does. The paper's strategies (one shard, no
 split-merge moves, linear growth by the clock over 0.9 of the budget):
 
     prior+gibbs       a draw of the prior, then Gibbs cycles over all rows
@@ -18,8 +18,6 @@ split-merge moves, linear growth by the clock over 0.9 of the budget):
 and beside them
 
     auto              the program's default: one cluster, all rows, split-merge moves, the default number of shards
-    anneal, clusters  anneal, the subsample stratified by coarse clusters from a pilot       (KDD Cup, larger tables)
-    anneal, attack    anneal, the subsample stratified by the label, which the model lacks   (KDD Cup, larger tables)
 
 --views: the same with cross-categorization. Columns are dealt to 16 random views at first, and Gibbs draws give them
 other views; `auto` searches for views first, and splits and merges them.
@@ -44,7 +42,6 @@ import numpy as np
 from machine import markdown
 from public_tables import ATTACK, folder, imported
 
-from mpibayes.hpc.crosscat import strata
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
 from mpibayes.hpc.crosscat.start import strategy, views
@@ -56,7 +53,6 @@ from mpibayes.io.table import Table
 
 GROWTH = 0.9  # of the budget
 GIBBS = ("prior+gibbs", "sequential+gibbs")
-ANNEAL = ("anneal", "anneal, clusters", "anneal, attack")
 FIELDS = (
     "table", "strategy", "seed", "budget", "score", "heldout_rows", "per_row", "clusters", "cycles", "seconds",
     "active_rows", "late", "rare_per_row", "views",
@@ -81,14 +77,14 @@ CASES = (
     Case("income 10,000", "income", 10_000, (0.7, 2.0, 7.0), PLAIN),
     Case("KDD 10,000", "kdd", 10_000, (0.7, 2.0, 7.0), PLAIN),
     Case("income 100,000", "income", 100_000, (2.0, 6.0, 20.0), PLAIN),
-    Case("KDD 100,000", "kdd", 100_000, (2.0, 6.0, 20.0), PLAIN + ANNEAL[1:]),
+    Case("KDD 100,000", "kdd", 100_000, (2.0, 6.0, 20.0), PLAIN),
     Case("diabetes130", "diabetes", None, (2.0, 6.0, 20.0), PLAIN),
     Case("income, all rows", "income", None, (5.0, 15.0, 45.0), PLAIN),
-    Case("KDD, all rows", "kdd", None, (5.0, 15.0, 45.0), PLAIN + ANNEAL[1:]),
+    Case("KDD, all rows", "kdd", None, (5.0, 15.0, 45.0), PLAIN),
 )
 QUICK = (
     Case("hospital", "hospital", None, (0.2, 0.5, 1.0), PLAIN),
-    Case("KDD 10,000", "kdd", 10_000, (0.3, 0.7, 2.0), PLAIN + ANNEAL[1:]),
+    Case("KDD 10,000", "kdd", 10_000, (0.3, 0.7, 2.0), PLAIN),
 )
 
 
@@ -123,22 +119,17 @@ def run(table: Table, task: Task) -> list[dict]:
     rows_of = lambda start, stop: training.take(slice(start, stop))  # noqa: E731
     law = "learn" if task.several else None
     settings = Settings(seed=task.seed, shards=1, split_merge=0, view_moves=0, view_concentration=law)
-    spent, strata_of = 0.0, None
     if task.strategy == "auto":
         settings = Settings(seed=task.seed, view_concentration=law)
-    elif task.strategy in ANNEAL:
+    elif task.strategy == "anneal":
         rows = max(1, min(n // 4, strategy.START_ROWS))
         growth = Annealing("seconds", start_rows=rows, seconds=GROWTH * task.budgets[-1])
         settings = replace(settings, annealing=growth)
-        began = time.process_time()
-        found = coarse_strata(data, settings, task.strategy)
-        spent = time.process_time() - began
-        strata_of = None if found is None else lambda start, stop: found[start:stop]
-    chain = Mixture(serial(), data.columns, rows_of, n, settings, strata_of=strata_of)
+    chain = Mixture(serial(), data.columns, rows_of, n, settings)
     how = {"prior+gibbs": "prior", "auto": "one"}.get(task.strategy, "sequential")
     results = []
     start = starter(data, settings, how, task.several)
-    for budget, state in zip(task.budgets, states(chain, start, task.budgets, spent), strict=True):
+    for budget, state in zip(task.budgets, states(chain, start, task.budgets), strict=True):
         parts, places, more = state
         heldout = data.heldout_blocks(serial(), 1).blocks[0]
         log_density = Predictive([ViewPredictive(*part, cells=False) for part in parts], places).log_density(heldout)
@@ -160,13 +151,6 @@ def rare_rows(table: Table, data: Data, n_rows: int) -> np.ndarray:
     return np.bincount(codes)[codes[data.heldout]] < RARE * n_rows
 
 
-def coarse_strata(data: Data, settings: Settings, strategy: str) -> np.ndarray | None:
-    """Stratum of each training row, int32, as the program finds it."""
-    by = {"anneal": "none", "anneal, clusters": "clusters", "anneal, attack": ATTACK}[strategy]
-    strata_of = strata.chosen(serial(), data, settings, by, 0)
-    return None if strata_of is None else strata_of(0, data.n_rows)
-
-
 def starter(data: Data, settings: Settings, how: str, several: bool) -> Callable[[Mixture], None]:
     """What finds a chain's first state."""
 
@@ -182,20 +166,18 @@ def starter(data: Data, settings: Settings, how: str, several: bool) -> Callable
     return start
 
 
-def states(
-    chain: Mixture, start: Callable[[Mixture], None], budgets: tuple[float, ...], spent: float
-) -> Iterator[tuple]:
+def states(chain: Mixture, start: Callable[[Mixture], None], budgets: tuple[float, ...]) -> Iterator[tuple]:
     """(components, hyperparameters and statistics of each view, their places, what to note) of the last state reached
     within each budget.
 
-    spent: CPU seconds before the chain. A cycle changes none of the arrays that the state before it consists of.
+    A cycle changes none of the arrays that the state before it consists of.
     """
     if chain.growth is not None:  # the plan follows the clock of the budget, and not that of the wall
         chain.growth.clock = time.process_time
-        chain.growth._began = time.process_time() - spent
+        chain.growth._began = time.process_time()
     began = time.process_time()
     start(chain)
-    spent += time.process_time() - began
+    spent = time.process_time() - began
     state = _state(chain, spent)
     for budget in budgets:
         while spent <= budget:
@@ -225,7 +207,7 @@ def tasks(cases: tuple[Case, ...], seeds: range, done: set[tuple], several: bool
     for case in cases:
         for seed in seeds:
             for name in case.strategies:
-                cuts = [(b,) for b in case.budgets] if name in ANNEAL else [case.budgets]
+                cuts = [(b,) for b in case.budgets] if name == "anneal" else [case.budgets]
                 todo += [
                     Task(case, name, seed, cut, several)
                     for cut in cuts
@@ -322,8 +304,6 @@ PAIRS = (
     ("anneal", "prior+gibbs"),
     ("anneal", "sequential+gibbs"),
     ("auto", "anneal"),
-    ("anneal, clusters", "anneal"),
-    ("anneal, attack", "anneal"),
 )
 
 
@@ -353,7 +333,6 @@ def paired(results: list[dict], cases: tuple[Case, ...]) -> str:
 
 COLOURS = {
     "prior+gibbs": "#ec8a45", "sequential+gibbs": "#1f5599", "anneal": "#a8324a", "auto": "#22272e",
-    "anneal, clusters": "#7b3f8c", "anneal, attack": "#2f8566",
 }  # fmt: skip
 MARKERS = {"prior+gibbs": "s", "sequential+gibbs": "^", "anneal": "o", "auto": "D"}
 
@@ -410,7 +389,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="chains at once, one thread each")
     parser.add_argument("--views", action="store_true", help="cross-categorization; to a folder of its own")
     parser.add_argument("--only", nargs="+", help="these tables alone")
-    parser.add_argument("--strategies", nargs="+", choices=[*PLAIN, *ANNEAL[1:]], help="these strategies alone")
+    parser.add_argument("--strategies", nargs="+", choices=PLAIN, help="these strategies alone")
     parser.add_argument("--quick", action="store_true", help="two tables, 2 seeds, small budgets")
     parser.add_argument("--report", action="store_true", help="figure and table of what there is; run nothing")
     given = parser.parse_args()

@@ -22,11 +22,11 @@ def check(config_path: str | Path, overrides: Sequence[str] = (), ranks: int | N
     Raises ConfigError or DataError with all that is wrong.
     """
     examined = examine(config_path, overrides)
-    first: list[tuple[str, str]] = []
+    first = [("warning", note) for note in examined.config.notes]
     if ranks is None:
         ranks, note = choose(examined.config, examined.data)
         started = note if ranks == 1 else f"{ranks} ranks, which `mpibayes run` starts itself here (run.ranks)"
-        first = [("started as", started.removeprefix("note: "))] if started else []
+        first += [("started as", started.removeprefix("note: "))] if started else []
     for title, text in [*first, *check_of(examined.config.kind).findings(examined, ranks)]:
         print(f"{title + ':' if title else '':<16}{visible(text)}")
 

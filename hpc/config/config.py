@@ -20,13 +20,14 @@ S = TypeVar("S", bound=Section)
 @dataclass(frozen=True)
 class Config:
     """sections: by name, the shared ones as the family extends them and its own. named: [columns.NAME] and others, by
-    kind and name. text: the content of the file.
+    kind and name. text: the content of the file. notes: keys that have no effect any more.
     """
 
     sections: Mapping[str, Section]
     named: Mapping[str, Mapping[str, Section]]
     places: Places
     text: str = field(default="", repr=False)
+    notes: tuple[str, ...] = ()
 
     def of(self, section: type[S]) -> S:
         """A section by its class. Raises KeyError where the family has no such section."""

@@ -46,11 +46,12 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
         set_keys |= set(leaves(change))
         merge(document, change, {kind for name in registry.FAMILIES for kind in registry.keys_of(name).NAMED})
     places = Places(path, line_numbers(text), frozenset(set_keys))
-    sections, named = validated(times_as_text(document), Report(places, problems))
+    report = Report(places, problems)
+    sections, named = validated(times_as_text(document), report)
     if problems:
         many = f"{len(problems)} problems" if len(problems) > 1 else "one problem"
         raise ConfigError(f"{path}: {many} in the configuration", problems)
-    config = Config(sections, named, places, text)
+    config = Config(sections, named, places, text, tuple(report.notes))
     for section in sections.values():
         for value in (getattr(section, key) for key in marked(type(section), "path")):
             if isinstance(value, str):

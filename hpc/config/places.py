@@ -39,13 +39,17 @@ class Places:
 
 @dataclass(frozen=True)
 class Report:
-    """Collects problems with the place that each comes from."""
+    """Collects problems, and notes that are none, with the place that each comes from."""
 
     places: Places
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def add(self, key: Key, what: str) -> None:
         self.problems.append(f"{self.places.where(key)}: {what}")
+
+    def note(self, key: Key, what: str) -> None:
+        self.notes.append(f"{self.places.where(key)}: {what}")
 
 
 def line_numbers(text: str) -> dict[Key, int]:

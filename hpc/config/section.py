@@ -22,6 +22,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     of_the_model: ClassVar[bool] = False  # its keys say what the model is: chains of one model agree in them
+    retired: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions that are accepted and ignored, and why
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -113,6 +113,9 @@ class _Check:
 
     def section(self, of: type[Section], given: dict[str, Any], above: Key) -> Section | None:
         """The section, or None with its problems reported: one for each key, in the words of its declaration."""
+        for name in of.retired.keys() & given.keys():
+            self.report.note((*above, name), f"has no effect any more: {of.retired[name]}; take it out")
+        given = {name: value for name, value in given.items() if name not in of.retired}
         try:
             return of.model_validate(given)
         except ValidationError as error:

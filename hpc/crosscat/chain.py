@@ -27,7 +27,7 @@ from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start import seating
-from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, load_strata
+from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth
 from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
@@ -43,8 +43,7 @@ class Mixture:
 
     `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.rows.Rows with
     exactly those columns; asked only for the shards of this rank. An MpibayesError that it raises on one rank is raised
-    on all. `strata_of(start, stop)`: stratum of each of these rows, int32, for a stratified subsample. `views`: names
-    of the columns of each view; one view has them all unless it is given.
+    on all. `views`: names of the columns of each view; one view has them all unless it is given.
     """
 
     move_of_views = Move
@@ -57,7 +56,6 @@ class Mixture:
         n_rows: int,
         settings: Settings,
         chain: int = 0,
-        strata_of: Callable[[int, int], np.ndarray] | None = None,
         views: Sequence[Sequence[str]] | None = None,
     ):
         self.comm, self.columns, self.settings, self.chain, self.n_rows = comm, columns, settings, chain, n_rows
@@ -69,11 +67,8 @@ class Mixture:
         self.shards = agree(comm, lambda: self._load(rows_of), "read its rows of the table")
         self.growth = None
         if settings.annealing is not None:
-            strata = None
-            if strata_of is not None:
-                strata = agree(comm, lambda: load_strata(self.shards, strata_of), "read the strata of its rows")
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
-            self.growth = Growth(comm, settings.annealing, sizes, strata, settings.seed, chain)
+            self.growth = Growth(comm, settings.annealing, sizes, settings.seed, chain)
         self.cycles = 0
         self.units = units(columns, settings.blocks)
         self.law = None

@@ -16,7 +16,7 @@ from mpibayes.hpc.crosscat.columns.proposal import PIECE
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.given_priors import GammaPrior
-from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler
+from mpibayes.hpc.crosscat.keys import Model, Output, Sampler
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
@@ -58,7 +58,6 @@ def memory_per_rank(
     mpi: bool = True,
     moves: bool = True,
     growing: bool = False,
-    strata: bool = False,
     joint: Sequence[int] = (),
     n_views: int = 1,
     has_views: bool = False,
@@ -68,7 +67,7 @@ def memory_per_rank(
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
-    growing: the chain starts from a subsample, in strata or not. joint: columns of each block. n_clusters: of a view.
+    growing: the chain starts from a subsample. joint: columns of each block. n_clusters: of a view.
     has_views: there may be several, of which `n_views` are expected, and found first on `pilot_rows`. shapes: whether
     coordinates of real columns are fitted at the start.
 
@@ -107,7 +106,7 @@ def memory_per_rank(
         "shapes": SHAPES_BYTES if shapes and widths["reals"] else 0,
         "rows": rows * row,
         "labels": 4 * n_views * rows + 4 * -(-n_train // n_shards),
-        "subsample": (4 * rows * strata + 16 * -(-n_train // n_shards)) if growing else 0,
+        "subsample": 16 * -(-n_train // n_shards) if growing else 0,
         "moves": _moves_bytes(rows, row - 4 * widths["reals"], n_clusters, levels) if moves else 0,
         "columns": _columns_bytes(rows, row, -(-n_train // n_shards), n_train, n_clusters, levels) if has_views else 0,
         "pilot": pilot_rows * ((2 + TRIALS) * row + SEARCHED),
@@ -260,7 +259,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     kept = run.cycles // config.of(Output).labels - (growth or 0) // config.of(Output).labels
     parts = memory_per_rank(
         data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
-        moves=config.of(Sampler).split_merge != 0, growing=growth != 0, strata=config.of(Anneal).strata != "none",
+        moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
         pilot_rows=sample * at_once, shapes=found.fits_shapes,
     )  # fmt: skip

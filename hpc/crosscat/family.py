@@ -12,11 +12,11 @@ import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat import draws, strata
+from mpibayes.hpc.crosscat import draws
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.given_priors import AUTO_CONCENTRATION
 from mpibayes.hpc.crosscat.heldout import HeldOut
-from mpibayes.hpc.crosscat.keys import Anneal, Model, Output, Sampler, priors
+from mpibayes.hpc.crosscat.keys import Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.start import searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import given_labels
@@ -121,10 +121,7 @@ class ViewsChain:
         self.start_record: dict[str, Any] = {}
         self.scalars, self._several = BY_FAMILY[config.model.family], config.of(Model).has_views
         settings = settings_of(config, data.n_rows)
-        strata_of = None
-        if settings.annealing is not None:
-            strata_of = strata.chosen(comm, data, settings, config.of(Anneal).strata, number)
-        self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, number, strata_of)
+        self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, number)
         self.heldout = None
         if (data.heldout is not None or config.heldout_path is not None) and config.of(Model).likelihood:
             self.heldout = HeldOut(comm, data.heldout_blocks(comm, self.mixture.n_shards, heldout_file))

@@ -270,6 +270,8 @@ Knot = tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[float, Field(gt=0,
 class Anneal(Section):
     """Subsample annealing: how the rows of the chain's start become all rows."""
 
+    retired: ClassVar[Mapping[str, str]] = {"strata": "subsamples have no strata, which did not raise the score"}
+
     schedule: Annotated[
         Literal["linear", "geometric", "constant", "sequential", "seconds"]
         | Annotated[tuple[Knot, ...], Field(min_length=1)],
@@ -295,12 +297,6 @@ class Anneal(Section):
         None,
         'time until all rows are in, of schedule = "seconds"; such a run cannot be repeated from its seed alone',
         LENGTH_OF_TIME,
-    )
-    strata: Name = key(
-        "none",
-        "strata of the subsample, so that rare rows enter early: none, clusters (coarse ones that a pilot finds), or a "
-        "categorical or boolean column",
-        '"none", "clusters", or the name of a categorical or boolean column',
     )
 
 

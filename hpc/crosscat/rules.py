@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from mpibayes.hpc.config.against_table import nearest_column, some
@@ -12,7 +11,6 @@ from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.given_priors import GAMMA_GRID, PRIORS, GammaPrior, prior_words, table_kinds
 from mpibayes.hpc.crosscat.keys import OF_VIEWS, Anneal, Block, Column, Model, Sampler, growing_schedule
 from mpibayes.io import table
-from mpibayes.io.rows import LEVELLED
 from mpibayes.text import counted, import_again
 
 
@@ -41,10 +39,9 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, table.Column], report: Report) -> None:
-    """Report priors, blocks and strata that do not fit the table's columns."""
+    """Report priors and blocks that do not fit the table's columns."""
     _check_priors(config, columns, report)
     _check_blocks(config, columns, report)
-    _check_strata(config, columns, report)
     _check_shapes(config, columns, report)
 
 
@@ -129,7 +126,7 @@ def _unused(sampler: Sampler, anneal: Anneal) -> dict[str, str]:
     because = f"anneal.schedule = {shown(anneal.schedule)}"
     none = [] if anneal.schedule in ("linear", "geometric") else ["passes"]
     none += [] if anneal.schedule == "seconds" else ["seconds"]
-    none += [] if growing_schedule(sampler, anneal) else ["start_rows", "strata"]
+    none += [] if growing_schedule(sampler, anneal) else ["start_rows"]
     return dict.fromkeys(none, because)
 
 
@@ -155,8 +152,6 @@ def _start_rules(model: Model, sampler: Sampler, anneal: Anneal, report: Report)
         report.add(
             ("anneal", "schedule"), '"seconds" needs anneal.seconds, the time until all rows are in: "10m", or 600'
         )
-    if "strata" not in unused and anneal.strata == "clusters" and not model.likelihood:
-        report.add(("anneal", "strata"), '"clusters" needs model.likelihood = true: without cells there are none')
 
 
 # --- against the table ------------------------------------------------------------------------------------------------
@@ -211,19 +206,3 @@ def _check_shapes(config: Config, by_name: Mapping[str, table.Column], report: R
         else:
             continue
         report.add(("model", "shapes"), what)
-
-
-def _check_strata(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
-    strata = config.of(Anneal).strata
-    if strata in ("none", "clusters"):
-        return
-    fit = [name for name, column in by_name.items() if column.kind in LEVELLED]
-    expect = f'expected "none", "clusters", or one of {some(fit)}' if fit else 'expected "none" or "clusters"'
-    if strata not in by_name:
-        near = difflib.get_close_matches(strata, [*fit, "none", "clusters"], 1, 0.6)
-        near = near or [name for name in fit if name.lower() == strata.lower()]
-        hint = f"did you mean {near[0]}?" if near else expect
-        report.add(("anneal", "strata"), f"the table has no column {shown(strata)}; {hint}")
-    elif strata not in fit:
-        cure = import_again(strata, "categorical")
-        report.add(("anneal", "strata"), f"column {strata} is {by_name[strata].kind}; {expect}, or {cure}")

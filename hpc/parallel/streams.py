@@ -36,7 +36,6 @@ class Purpose(IntEnum):
     SUBSET = 13  # which rows of a large cluster shape the launch of a split
     GUIDED = 14  # which splits and merges are proposed to all clusters, and accepted; sub = what for
     SUBSAMPLE = 15  # which rows leave and enter the active ones; sub = shard, and the sweep above it (kernels)
-    STRATA = 16  # rows and seed of the pilot whose clusters are strata
     INFORMED = 17  # which informed merge or split is proposed, and whether it is accepted; sub = step
     RECALLED = 18  # rows whose sides an informed step recalls; sub = step
     DEALT = 19  # sides of these that an informed split gives them; sub = step

@@ -150,8 +150,11 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
             ranks.hand_over(n_ranks, words_of(config_path, folder, overrides, left, fresh), clock)
         elif note:
             print(visible(note), flush=True)
-    if about_family and comm.rank == 0:
-        print(visible(about_family), flush=True)
+    if comm.rank == 0:
+        for note in config.notes:
+            print(visible(f"warning: {note}"), file=sys.stderr, flush=True)
+        if about_family:
+            print(visible(about_family), flush=True)
     config, table, data = with_shapes(comm, config, table, data)
     # all that can be wrong with the input is found before the run directory is made
     kind = family_of(config.kind)

@@ -45,7 +45,6 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
       anneal.schedule = "linear"        in anneal.passes = 10 passes' work; or "geometric", "constant", "sequential",
                                         [[2, 0.1], [10, 1.0]] (a tenth of the rows after 2 passes, all after 10),
                                         or "seconds" with anneal.seconds = "10m" (the clock decides: no two runs alike)
-      anneal.strata = "clusters"        or a categorical column: rows of rare kinds come in early
       run.chains = 4                    overdispersed starts: one cluster, and random numbers of random clusters
 
     \b
@@ -63,7 +62,7 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
-      mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.strata=protocol
+      mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.passes=20
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
     overrides = [*overrides, *(["run.until=settled"] if until_settled else [])]

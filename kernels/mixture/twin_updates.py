@@ -119,6 +119,4 @@ def log_shares(levels, offsets, label, spread):
 def grid_scores(levels, offsets, columns, grid, base=None):
     """See updates.grid_scores; grid: the points."""
     base = np.ones(len(levels)) if base is None else base
-    return np.array(
-        [[log_marginals(levels, a * base, offsets, c, c + 1)[0][0] for a in grid] for c in columns]
-    )
+    return np.array([[log_marginals(levels, a * base, offsets, c, c + 1)[0][0] for a in grid] for c in columns])

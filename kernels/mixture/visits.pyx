@@ -20,79 +20,46 @@ cdef extern from "philox.h" nogil:
         PURPOSE_SUBSAMPLE
 
 
-def visits(const int32_t[::1] z, int64_t n_grow, int64_t n_churn, seed, cycle, sweep, chain, shard, strata=None,
-           grow=None):
+def visits(const int32_t[::1] z, int64_t n_grow, int64_t n_churn, seed, cycle, sweep, chain, shard):
     """(remove, assign), each int32 (n_grow + n_churn,): the steps of one sweep over a shard.
 
     z: int32 (n,), labels: -2 and below idle, all others active. n_churn steps take out an active row, drawn uniformly,
     and assign a row drawn uniformly from the idle ones and the row just taken out; n_grow steps, evenly spread among
     them and the first of all, assign an idle row, drawn uniformly, and take nobody out (remove = -1). With no idle row
-    a churning step names one row twice.
-
-    strata: int32 (n,), stratum of each row, below H: a churning step then draws from the idle rows of the stratum of
-    the row taken out, so that strata keep their sizes; grow: int64 (H,), how many of the n_grow rows come from each
-    stratum, in random order. ValueError when there are fewer idle rows than that, or nobody to take out.
+    a churning step names one row twice. ValueError when there are fewer idle rows than that, or nobody to take out.
 
     For example z = [0, -2, 4] with n_grow = 1 and n_churn = 2 gives remove = [-1, i, j], assign = [1, i, j].
     """
-    cdef int64_t n = z.shape[0], steps = n_grow + n_churn, n_strata, n_active = 0, n_due = 0, credit = 0, s, i, h, at
-    cdef int64_t row, n_candidates
+    cdef int64_t n = z.shape[0], steps = n_grow + n_churn, n_active = 0, n_idle = 0, credit = 0, s, i, at, row
     if n_grow < 0 or n_churn < 0:
         raise ValueError(f"{n_grow} growing and {n_churn} churning steps")
-    if (strata is None) != (grow is None):
-        raise ValueError("strata and grow go together")
-    grow_array = np.array([n_grow] if grow is None else grow, dtype=np.int64)
-    n_strata = grow_array.shape[0]
-    cdef const int32_t[::1] stratum = np.zeros(n, dtype=np.int32) if strata is None else strata
-    if stratum.shape[0] != n:
-        raise ValueError(f"{stratum.shape[0]} strata for {n} rows")
-    for i in range(n):
-        if not 0 <= stratum[i] < n_strata:
-            raise ValueError(f"row {i} of the slice: stratum {stratum[i]} is not one of {n_strata}")
-    if (grow_array < 0).any() or grow_array.sum() != n_grow:
-        raise ValueError(f"the strata's growth adds up to {grow_array.sum()}, not to {n_grow} rows")
 
-    # active[0..n_active) in any order; idle[start[h]..start[h] + n_idle[h]) likewise, of stratum h
+    # active[0..n_active) and idle[0..n_idle), each in any order
     cdef int32_t[::1] active = np.empty(n, dtype=np.int32), idle = np.empty(n, dtype=np.int32)
-    cdef int64_t[::1] start = np.zeros(n_strata, dtype=np.int64), n_idle = np.zeros(n_strata, dtype=np.int64)
     for i in range(n):
-        n_idle[stratum[i]] += z[i] < -1
-    for h in range(1, n_strata):
-        start[h] = start[h - 1] + n_idle[h - 1]
-    for h in range(n_strata):
-        if grow_array[h] > n_idle[h]:
-            raise ValueError(f"{grow_array[h]} rows should come into the subsample, but {n_idle[h]} are idle"
-                             + (f" in stratum {h}" if strata is not None else ""))
-        n_idle[h] = 0
-    for i in range(n):
-        h = stratum[i]
         if z[i] < -1:
-            idle[start[h] + n_idle[h]] = <int32_t>i
-            n_idle[h] += 1
+            idle[n_idle] = <int32_t>i
+            n_idle += 1
         else:
             active[n_active] = <int32_t>i
             n_active += 1
+    if n_grow > n_idle:
+        raise ValueError(f"{n_grow} rows should come into the subsample, but {n_idle} are idle")
     if n_churn and n_active + n_grow == 0:
         raise ValueError("no row is in the subsample, so none can be taken out")
 
-    cdef int32_t[::1] due = np.repeat(np.arange(n_strata, dtype=np.int32), grow_array)  # strata of rows yet to come
     cdef philox_stream words = philox_open(seed, PURPOSE_SUBSAMPLE, shard + (sweep << 32), cycle, chain)
     out = np.empty(steps, dtype=np.int32), np.empty(steps, dtype=np.int32)
     cdef int32_t[::1] remove = out[0], assign = out[1]
-    n_due = n_grow
     with nogil:
         for s in range(steps):
             credit -= n_grow  # a growing step when the growth owed, s n_grow / steps, has just passed a whole number
             if credit < 0:
                 credit += steps
-                at = philox_below(philox_word(&words, 2 * s), n_due)
-                n_due -= 1
-                h = due[at]
-                due[at] = due[n_due]
-                n_idle[h] -= 1
-                at = start[h] + philox_below(philox_word(&words, 2 * s + 1), n_idle[h] + 1)
+                n_idle -= 1
+                at = philox_below(philox_word(&words, 2 * s + 1), n_idle + 1)
                 row = idle[at]
-                idle[at] = idle[start[h] + n_idle[h]]
+                idle[at] = idle[n_idle]
                 active[n_active] = <int32_t>row
                 n_active += 1
                 remove[s] = -1
@@ -100,10 +67,8 @@ def visits(const int32_t[::1] z, int64_t n_grow, int64_t n_churn, seed, cycle, s
                 i = philox_below(philox_word(&words, 2 * s), n_active)
                 row = active[i]
                 remove[s] = <int32_t>row
-                h = stratum[row]
-                n_candidates = n_idle[h] + 1  # the last one is the row itself
-                at = start[h] + philox_below(philox_word(&words, 2 * s + 1), n_candidates)
-                if at < start[h] + n_idle[h]:
+                at = philox_below(philox_word(&words, 2 * s + 1), n_idle + 1)  # the last one is the row itself
+                if at < n_idle:
                     active[i] = idle[at]
                     idle[at] = <int32_t>row
                     row = active[i]

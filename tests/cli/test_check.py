@@ -64,11 +64,11 @@ def test_how_the_chain_starts(case, capsys):
     ):  # fmt: skip
         assert (words in text) == (words != "subsample"), (words, text)
     anneal = ("--set", "sampler.strategy=anneal", "--set", "sampler.split_merge=0", "--set", "run.cycles=100")
-    assert main(["check", str(case), *anneal, "--set", "anneal.strata=clusters"]) == 0
+    assert main(["check", str(case), *anneal]) == 0
     text = capsys.readouterr().out
     for words in (
         'strategy = "anneal": 500 of 2,000 rows seated one by one; split and merge moves never',
-        "rows are added until cycle 24 (linear in 10 passes, in strata by clusters)",
+        "rows are added until cycle 24 (linear in 10 passes)",
         "draws count from cycle 63 of 100; labels are kept every 10 cycles", "subsample 0.0", "8 kept draws",
     ):  # fmt: skip
         assert words in text, (words, text)
@@ -122,7 +122,7 @@ def test_memory_parts(tmp_path):
     assert parts["gathered"] == 1000 + 2 * 500 and parts["draws"] == 5 * 1000
     assert parts["clusters"] == 16 * (15 * 32 + 3 * 96) + 8 * 1024
     half = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 4, 16)
-    growing = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 16, growing=True, strata=True)
+    growing = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 16, growing=True)
     assert parts["columns"] == parts["pilot"] == 0
     views = mixture_check.memory_per_rank(
         table.columns, table.n_rows, 4, 2, 16, kept_draws=5, n_views=3, has_views=True, pilot_rows=100
@@ -130,7 +130,7 @@ def test_memory_parts(tmp_path):
     assert views["labels"] == 4 * (3 * 500 + 250) and views["rows"] == parts["rows"]
     assert views["gathered"] == (1 + 3) * 1000 + 2 * 500 and views["draws"] == 3 * 5 * 1000
     assert views["columns"] == 500 * 11 + 250 * (2 * 27 + 24 + 32 * 17) and views["pilot"] == 100 * (7 * 27 + 2448)
-    assert parts["subsample"] == 0 and growing["subsample"] == 4 * 500 + 16 * 250
+    assert parts["subsample"] == 0 and growing["subsample"] == 16 * 250
     assert half["rows"] == parts["rows"] // 2 and half["gathered"] == half["draws"] == 0
 
 

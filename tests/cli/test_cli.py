@@ -59,7 +59,7 @@ def test_each_command_has_an_example(command, capsys):
 def test_run_tells_how_a_chain_starts(capsys):
     assert cli.main(["run", "--help"]) == 0
     text = capsys.readouterr().out
-    for key in ("sampler.strategy", "sampler.split_merge", "anneal.schedule", "anneal.seconds", "anneal.strata"):
+    for key in ("sampler.strategy", "sampler.split_merge", "anneal.schedule", "anneal.seconds"):
         assert key in text
     assert "anneal.schedule=[[2" in text and "published strategies" in text
 

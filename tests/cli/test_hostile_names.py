@@ -156,6 +156,7 @@ def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch):
     assert f"imputed_{COLOUR}" in header and first[header.index(f"imputed_{COLOUR}")] in LEVELS
 
 
+@pytest.mark.thorough
 def test_a_regression_on_hostile_columns(command, tmp_path):
     write("a.csv", rows(), (COLOUR, MARKUP, FORMULA, RESPONSE))
     command("import", "a.csv", "t.h5")

@@ -41,6 +41,7 @@ def two_views(columns):
     return {frozenset(c for c in names if c[0] == v) for v in "01"}
 
 
+@pytest.mark.quick("2")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_views_are_found(seed):
     columns, rows = table(seed)

@@ -4,6 +4,7 @@ from dataclasses import replace
 from unittest import mock
 
 import numpy as np
+import pytest
 
 from mpibayes.hpc.crosscat.chain import Settings
 from mpibayes.hpc.crosscat.columns.scan import of_views
@@ -60,6 +61,7 @@ def found(seed, cycles=trials.CYCLES, longer=trials.LONGER):
     return {"".join(sorted({name[0] for name in view.columns})) for view in chain.views} == {"a", "bc"}
 
 
+@pytest.mark.thorough
 def test_a_column_is_better_off_once_rows_have_followed_it():
     """16 of 16 seeds find its view, and 12 by how views look before any cycle."""
     seeds = range(8)

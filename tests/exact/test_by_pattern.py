@@ -243,7 +243,7 @@ def emptied():
     return mock.patch.object(program.Table, "sweep", sweep)
 
 
-@pytest.mark.quick("emptied-cat6neg-3000", "without_choice-one6-6000")
+@pytest.mark.quick("emptied-cat6neg-3000")
 @pytest.mark.parametrize(
     "wrong, name, n_draws",
     [(emptied, "cat6neg", 3000), (sizes_not_discounted, "cat6neg", 4000), (without_choice, "one6", 6000)],

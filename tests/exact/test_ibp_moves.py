@@ -42,7 +42,7 @@ def tiny(rows=2):
         yield
 
 
-@pytest.mark.quick("ibp3-2-births", "c-3-splits", "ibp3-1-folds", "own noise-2-folds")
+@pytest.mark.quick("ibp3-2-births", "ibp3-1-folds")
 @pytest.mark.parametrize("kinds", ALL)
 @pytest.mark.parametrize(
     "name, n_shards", [("ibp3", 1), ("ibp3", 2), ("c", 3), ("prior", 2), ("ibp4", 3), ("own noise", 2)]
@@ -102,7 +102,7 @@ WRONG = {
 }
 
 
-@pytest.mark.quick("q of a birth", "q of a fold")
+@pytest.mark.quick("q of a birth")
 @pytest.mark.parametrize("what", WRONG)
 def test_wrong_moves_are_rejected(what):
     law, kinds, module, name, wrong = WRONG[what]

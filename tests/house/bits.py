@@ -20,7 +20,7 @@ from tests.run.test_blocks import joint_table
 from tests.run.test_regression_runs import CONFIG as REGRESSION
 from tests.run.test_regression_runs import RESPONSE, people
 
-ANNEALED = ("sampler.strategy=anneal", "anneal.passes=5", "anneal.strata=clusters", "run.burn_in=auto", "run.cycles=40")
+ANNEALED = ("sampler.strategy=anneal", "anneal.passes=5", "run.burn_in=auto", "run.cycles=40")
 MIXED = {
     "mixed": (),
     "opening-all": ("sampler.opening=all", "sampler.sweeps_per_cycle=3"),

@@ -232,21 +232,16 @@ def follow(z, remove, assign):
     return active
 
 
-@pytest.mark.parametrize("stratified", [False, True])
-def test_visits_have_the_stated_numbers(stratified):
+def test_visits_have_the_stated_numbers():
     for seed in range(40):
         rng = np.random.default_rng([9, seed])
-        n, n_strata = int(rng.integers(1, 60)), int(rng.integers(1, 6))
+        n = int(rng.integers(1, 60))
         z = rng.choice([-7, -2, -1, 0, 3], size=n).astype(np.int32)
-        strata = rng.integers(n_strata, size=n).astype(np.int32) if stratified else np.zeros(n, dtype=np.int32)
-        idle = np.bincount(strata[z < -1], minlength=n_strata)
-        grow = rng.integers(0, idle + 1)
-        n_grow, n_churn = int(grow.sum()), int(rng.integers(0, 80))
+        n_grow, n_churn = int(rng.integers(0, (z < -1).sum() + 1)), int(rng.integers(0, 80))
         if not n_grow and (z < -1).all():
             n_churn = 0
-        more = {"strata": strata, "grow": grow} if stratified else {}
-        lists = visits(z, n_grow, n_churn, seed, 3, 2, 1, 5, **more)
-        again = twin_visits.visits(z, n_grow, n_churn, seed, 3, 2, 1, 5, **more)
+        lists = visits(z, n_grow, n_churn, seed, 3, 2, 1, 5)
+        again = twin_visits.visits(z, n_grow, n_churn, seed, 3, 2, 1, 5)
         for ours, theirs in zip(lists, again, strict=True):
             assert ours.dtype == np.int32 and ours.shape == (n_grow + n_churn,)
             assert np.array_equal(ours, theirs)
@@ -256,15 +251,7 @@ def test_visits_have_the_stated_numbers(stratified):
         grown = np.cumsum(remove == -1)
         assert np.abs(grown - np.arange(1, len(grown) + 1) * n_grow / max(1, len(grown))).max(initial=0) <= 1
         after = follow(z, remove, assign)
-        if stratified:
-            paired = remove >= 0
-            assert np.array_equal(strata[remove[paired]], strata[assign[paired]])
-            assert np.array_equal(np.bincount(strata[after], minlength=n_strata), len_of(z, strata, n_strata) + grow)
         assert after.sum() == (z >= -1).sum() + n_grow
-
-
-def len_of(z, strata, n_strata):
-    return np.bincount(strata[z >= -1], minlength=n_strata)
 
 
 def test_visits_depend_on_their_key_alone():
@@ -297,41 +284,25 @@ def test_a_churning_step_is_uniform():
     assert chisquare(without).pvalue < LEVEL
 
 
-@pytest.mark.parametrize("stratified", [False, True])
-def test_the_subsample_is_uniform(stratified):
+def test_the_subsample_is_uniform():
     """From 2 of 7 active rows, 2 growing and 3 churning steps: a uniform start ends in a uniform subsample of 4."""
-    strata = np.array([0, 1, 0, 1, 1, 0, 1], dtype=np.int32)
-    grow = np.array([1, 1])
-    subsets = [
-        s for s in combinations(range(7), 4) if not stratified or np.bincount(strata[list(s)]).tolist() == [2, 2]
-    ]
-    starts = [s for s in combinations(range(7), 2) if not stratified or strata[list(s)].sum() == 1]
+    subsets, starts = list(combinations(range(7), 4)), list(combinations(range(7), 2))
     number = {s: i for i, s in enumerate(subsets)}
     counts = np.zeros(len(subsets))
     rng = np.random.default_rng(SEED)
     for cycle in range(20_000):
         z = np.full(7, -2, dtype=np.int32)
         z[list(starts[rng.integers(len(starts))])] = 0
-        more = {"strata": strata, "grow": grow} if stratified else {}
-        after = follow(z, *visits(z, 2, 3, SEED, cycle, 0, 0, 0, **more))
+        after = follow(z, *visits(z, 2, 3, SEED, cycle, 0, 0, 0))
         counts[number[tuple(np.flatnonzero(after).tolist())]] += 1
     assert chisquare(counts).pvalue > LEVEL, f"seed {SEED}"
 
 
 def test_visits_refuse_what_cannot_be():
     z = np.array([-2, -2, 0], dtype=np.int32)
-    strata = np.array([0, 1, 1], dtype=np.int32)
     with pytest.raises(ValueError, match="3 rows should come into the subsample, but 2 are idle"):
         visits(z, 3, 0, 1, 1, 1, 1, 1)
-    with pytest.raises(ValueError, match="2 rows should come into the subsample, but 1 are idle in stratum 0"):
-        visits(z, 2, 0, 1, 1, 1, 1, 1, strata, np.array([2, 0]))
-    with pytest.raises(ValueError, match="adds up to 1, not to 2"):
-        visits(z, 2, 0, 1, 1, 1, 1, 1, strata, np.array([0, 1]))
-    with pytest.raises(ValueError, match="row 1 of the slice: stratum 1 is not one of 1"):
-        visits(z, 1, 0, 1, 1, 1, 1, 1, strata, np.array([1]))
     with pytest.raises(ValueError, match="none can be taken out"):
         visits(z[:2], 0, 1, 1, 1, 1, 1, 1)
-    with pytest.raises(ValueError, match="go together"):
-        visits(z, 1, 0, 1, 1, 1, 1, 1, strata)
     remove, assign = visits(z[:0], 0, 0, 1, 1, 1, 1, 1)
     assert len(remove) == len(assign) == 0

@@ -6,7 +6,7 @@ from math import exp, log
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat.start.schedule import next_fraction_seconds, plan, shard_targets, stratum_targets
+from mpibayes.hpc.crosscat.start.schedule import next_fraction_seconds, plan, shard_targets
 
 SEED = int(os.environ.get("MPIBAYES_TEST_SEED", "22"))
 KNOTS = [(1.0, 0.05), (3.0, 0.3), (4.0, 0.3), (6.5, 1.0)]
@@ -115,26 +115,6 @@ def test_shard_targets():
         assert targets.dtype == np.int64 and (targets >= before).all()
         assert (np.abs(targets - fraction * sizes) < 1 + 1e-6).all()
         before = targets
-
-
-def test_stratum_targets_fill_strata_like_water():
-    """Exact totals, min(N_h, lambda) up to one row, and one stratum grows by one row when the total does."""
-    for seed in range(30):
-        sizes = np.random.default_rng([SEED, seed]).geometric(0.1, size=1 + seed % 7) - 1
-        before = None
-        for total in range(sizes.sum() + 1):
-            targets = stratum_targets(total, sizes)
-            assert targets.dtype == np.int64 and targets.sum() == total
-            level = targets.max(initial=0)
-            assert ((targets >= np.minimum(sizes, level - 1)) & (targets <= np.minimum(sizes, level))).all()
-            if before is not None:
-                assert sorted(targets - before) == [0] * (len(sizes) - 1) + [1]
-            before = targets
-        assert np.array_equal(before, sizes)
-    assert stratum_targets(12, np.array([2, 100, 0, 3, 50])).tolist() == [2, 4, 0, 3, 3]
-    assert stratum_targets(10**9 + 5, np.array([10**9, 10**9])).tolist() == [5 * 10**8 + 3, 5 * 10**8 + 2]
-    with pytest.raises(ValueError, match="a subsample of 6 rows out of 5"):
-        stratum_targets(6, np.array([2, 3]))
 
 
 def constant(f):

@@ -106,7 +106,7 @@ def geweke(noise, n_shards, opening, n_replicates, steps, default_seed):
     return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
 
 
-@pytest.mark.quick("column-3-all")
+@pytest.mark.quick("shared-3-one")
 @pytest.mark.parametrize(
     "noise, n_shards, opening",
     [("shared", 1, "one"), ("shared", 3, "one"), ("column", 3, "all"), ("column", 7, "one")],

@@ -54,6 +54,7 @@ def test_errors_of_the_child_are_exceptions(tmp_path):
     assert caught.value.__cause__ is None and not (tmp_path / "a").exists()
 
 
+@pytest.mark.thorough
 def test_what_columns_mean_is_said_and_asked_as_by_the_command(tmp_path, capfd):
     weighted = pd.read_csv(FIELD / "weights_independent.csv")
     run = mb.fit(weighted, tmp_path / "a", **FEW)

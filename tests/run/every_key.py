@@ -164,7 +164,6 @@ OF_A_MIXTURE = {
     "anneal.passes": [ANNEAL],
     "anneal.start_rows": [("anneal.start_rows=40", *ANNEAL)],
     "anneal.seconds": [IN_TIME],
-    "anneal.strata": [("anneal.strata=clusters", *ANNEAL), ("anneal.strata=colour", *ANNEAL)],
     **each("output.labels", "2"),
     "columns.use": [("columns.w.use=false",)],
     "columns.prior": [

@@ -84,7 +84,7 @@ def test_stopped_and_continued(place):
 
 @pytest.mark.thorough
 def test_annealed_from_a_prior_draw_and_with_all_opening(place):
-    words = ["sampler.strategy=anneal", "anneal.start_rows=40", "anneal.strata=clusters", "anneal.passes=3"]
+    words = ["sampler.strategy=anneal", "anneal.start_rows=40", "anneal.passes=3"]
     words += ["run.cycles=30", "run.burn_in=auto"]
     done = run(place, "annealed", *(w for word in words for w in ("--set", word)), ranks=2)
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,6 @@ import pytest
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.load import load
 from tests.conftest import FOR_RANKS, launch
-from tests.run.conftest import mpibayes
 from tests.run.every_key import CONFIG, NO_VALUE, REFUSED, VALUES, cases_of, keys_of, make_files, sections_in
 
 PROGRAM = """
@@ -44,54 +43,61 @@ def words_of(case):
     return [word for change in case for word in ("--set", change)]
 
 
-def run_all(place: Path, kind: str, cases, ranks: int) -> dict[int, str]:
-    """Run these cases, by number, into KIND-NUMBER-RANKS; the errors of those that failed."""
-    left = {n: ["run", f"{kind}.toml", "-o", f"{kind}-{n}-{ranks}", *words_of(case)] for n, case in cases.items()}
-    failed = {}
+def call_all(place: Path, calls: dict[str, list], ranks: int) -> dict[str, str]:
+    """Call `mpibayes` with these words, by name, in one program; the errors of the calls that failed."""
+    left, failed = dict(calls), {}
     while left:
-        plan = place / f"{kind}-{ranks}.json"
+        plan = place / f"calls-{ranks}.json"
         plan.write_text(json.dumps(list(left.items())))
         program = [sys.executable, "-c", PROGRAM, plan]
         done = launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], 200, place, FOR_RANKS)
         ended = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("ended ")]
         errors = [text.strip() for text in done.stderr.split("error ended ")]
-        for (number, code), text in zip(ended, errors):
-            del left[int(number)]
+        for (name, code), text in zip(ended, errors):
+            del left[name]
             if code != "0":
-                failed[int(number)] = f"exit code {code}: {text}"
+                failed[name] = f"exit code {code}: {text}"
         if left:
-            number = next(iter(left))
-            del left[number]
-            failed[number] = f"ended the program, code {done.returncode}: {errors[-1]}"
+            name = next(iter(left))
+            del left[name]
+            failed[name] = f"ended the program, code {done.returncode}: {errors[-1]}"
     return failed
 
 
-def exported(place: Path, kind: str, out: str) -> dict[str, bytes]:
-    """Every byte that the guarantee is about."""
-    found = {}
-    for form in ("csv", *(form for form in FORMS if form in registry.exports_of(kind).FORMS)):
-        words = ["--no-timings"] if form == "csv" else ["--burn-in", 0] if form in ("labels", "features") else []
-        done = mpibayes(place, "export", out, "--to", form, "-o", f"{out}.{form}", *words)
-        assert done.returncode == 0, done.stderr
-        for path in sorted(place.glob(f"{out}*.{form}")):
-            found[path.name.removeprefix(out)] = path.read_bytes()
-    return found
+def exports_of(kind: str, out: str) -> dict[str, list]:
+    """The calls that write every byte that the guarantee is about."""
+    burn_in = {"csv": ["--no-timings"], "labels": ["--burn-in", "0"], "features": ["--burn-in", "0"]}
+    forms = ("csv", *(form for form in FORMS if form in registry.exports_of(kind).FORMS))
+    return {
+        f"{out}.{form}": ["export", out, "--to", form, "-o", f"{out}.{form}", *burn_in.get(form, [])] for form in forms
+    }
 
 
 def differences(place: Path, kind: str, cases) -> list[str]:
-    """The problems of some cases, by number."""
+    """The problems of some cases, by number. A case's run is in KIND-NUMBER-RANKS."""
     problems = []
     for ranks in (1, 2):
-        failed = run_all(place, kind, cases, ranks)
-        problems += [f"{cases[n]} on {ranks} ranks: {text}" for n, text in failed.items()]
-        cases = {n: case for n, case in cases.items() if n not in failed}
+        calls = {f"{kind}-{n}-{ranks}": ["run", f"{kind}.toml", "-o", f"{kind}-{n}-{ranks}", *words_of(case)]
+                 for n, case in cases.items()}  # fmt: skip
+        failed = call_all(place, calls, ranks)
+        problems += [f"{cases[int(name.split('-')[-2])]} on {ranks} ranks: {text}" for name, text in failed.items()]
+        cases = {n: case for n, case in cases.items() if f"{kind}-{n}-{ranks}" not in failed}
+    runs = [f"{kind}-{n}-{ranks}" for n in cases for ranks in (1, 2)]
+    failed = call_all(place, {name: words for out in runs for name, words in exports_of(kind, out).items()}, 1)
+    problems += [f"{name}: {text}" for name, text in failed.items()]
     for n, case in cases.items():
-        one, two = (exported(place, kind, f"{kind}-{n}-{ranks}") for ranks in (1, 2))
+        one, two = (written(place, f"{kind}-{n}-{ranks}") for ranks in (1, 2))
         if one != two or not one:
             problems.append(
                 f"{case}: other bytes on 2 ranks, in {[name for name in one if one[name] != two.get(name)]}"
             )
     return problems
+
+
+def written(place: Path, out: str) -> dict[str, bytes]:
+    """The files that were exported from a run, by the end of their names."""
+    return {path.name.removeprefix(out): path.read_bytes() for form in ("csv", *FORMS)
+            for path in sorted(place.glob(f"{out}*.{form}"))}  # fmt: skip
 
 
 def test_every_kind_of_model_has_a_run():

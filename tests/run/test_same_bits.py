@@ -60,8 +60,8 @@ ANNEALED = ("sampler.strategy=anneal", "anneal.start_rows=40", "run.burn_in=auto
 @pytest.mark.parametrize(
     "changes",
     [
-        ("anneal.passes=5", "anneal.strata=clusters"),
-        ("anneal.schedule=[[2, 0.2], [4, 1.0]]", "anneal.strata=c3", "sampler.opening=all", "sampler.split_merge=2"),
+        ("anneal.passes=5",),
+        ("anneal.schedule=[[2, 0.2], [4, 1.0]]", "sampler.opening=all", "sampler.split_merge=2"),
     ],
     ids=["linear", "knots"],
 )

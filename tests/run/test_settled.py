@@ -214,6 +214,7 @@ def test_on_three_ranks_stopped_and_continued(until_settled):
     assert ends(place, "pieces") == bits
 
 
+@pytest.mark.thorough
 def test_side_by_side_stopped_and_continued(until_settled):
     """Each rank has a chain of its own, and is judged with the other's trace; the same end as in turns."""
     place, _, bits = until_settled

@@ -31,7 +31,7 @@ labels = 3
 """
 STARTS = {
     "pilot": ("sampler.init_rows=150",),
-    "annealed": ("sampler.strategy=anneal", "anneal.start_rows=60", "anneal.passes=2", "anneal.strata=colour"),
+    "annealed": ("sampler.strategy=anneal", "anneal.start_rows=60", "anneal.passes=2"),
 }
 STOPS = {"pilot": 4, "annealed": 3}  # the second within the growth
 

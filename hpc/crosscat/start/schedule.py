@@ -129,30 +129,6 @@ def shard_targets(fraction: float, sizes: np.ndarray) -> np.ndarray:
     return np.minimum(np.ceil(fraction * sizes * (1 - 1e-14)).astype(np.int64), sizes)
 
 
-def stratum_targets(total: int, sizes: np.ndarray) -> np.ndarray:
-    """Active rows of each stratum in a stratified subsample of `total` rows, (H,) int64: n_h = min(N_h, lambda).
-
-    Rows are dealt to the strata in turn, one each, passing over those that are full, until `total` are dealt. So the
-    result adds up to `total` and no stratum shrinks as `total` grows: one more row is one more deal. Rare strata are
-    complete long before common ones. ValueError when there are not that many rows.
-    """
-    sizes = np.asarray(sizes, np.int64)
-    if not 0 <= total <= sizes.sum():
-        raise ValueError(f"a subsample of {total} rows out of {sizes.sum()}")
-    if total == 0:
-        return np.zeros_like(sizes)
-    # rounds[i]: rows dealt when every stratum has min(N_h, ascending[i]); then whole rounds among the larger strata
-    ascending = np.concatenate([[0], np.sort(sizes)])
-    open_strata = np.arange(len(sizes), -1, -1)
-    dealt = np.concatenate([[0], np.cumsum(np.diff(ascending) * open_strata[:-1])])
-    i = np.searchsorted(dealt, total, side="left") - 1
-    rounds, rest = divmod(total - int(dealt[i]), int(open_strata[i]))
-    level = int(ascending[i]) + rounds
-    targets = np.minimum(sizes, level)
-    targets[np.flatnonzero(sizes > level)[:rest]] += 1
-    return targets
-
-
 def next_fraction_seconds(
     elapsed_s: float, budget_s: float, fraction: float, fractions: Sequence[float], seconds: Sequence[float]
 ) -> float:

@@ -204,16 +204,15 @@ def growth_in_words(config: Config, n_rows: int) -> str:
     settings = annealing(config, n_rows)
     if settings is None:
         return ""
-    by = "" if config.of(Anneal).strata == "none" else f", in strata by {config.of(Anneal).strata}"
     if settings.schedule == "seconds":
         return (
-            f"rows are added for about {duration(settings.seconds)}{by}; the plan follows the clock: the run is not "
+            f"rows are added for about {duration(settings.seconds)}; the plan follows the clock: the run is not "
             "reproducible from the seed alone"
         )
     shape = settings.schedule if isinstance(settings.schedule, str) else "piecewise"
     cost = growth_cost(config, n_rows)
     passes = f"{cost:g} pass{'es' * (cost != 1)}"
-    return f"rows are added until cycle {growth_cycles(config, n_rows)} ({shape} in {passes}{by})"
+    return f"rows are added until cycle {growth_cycles(config, n_rows)} ({shape} in {passes})"
 
 
 def counting_in_words(config: Config) -> str:

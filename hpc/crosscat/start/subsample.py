@@ -8,7 +8,7 @@ it follows the clock ("seconds").
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,12 +54,11 @@ class Growth:
         comm: Communicator,
         settings: Annealing,
         sizes: np.ndarray,
-        strata: dict[int, np.ndarray] | None,
         seed: int,
         chain: int,
     ):
-        """sizes (S,): rows of each shard. strata: int32 stratum of each row of this rank's shards, by shard."""
-        self.comm, self.settings, self.sizes, self.strata = comm, settings, sizes, strata
+        """sizes (S,): rows of each shard."""
+        self.comm, self.settings, self.sizes = comm, settings, sizes
         self.key = {"seed": seed, "chain": chain}
         self.n_rows = int(sizes.sum())
         self.first = min(settings.start_rows, self.n_rows) / self.n_rows
@@ -68,10 +67,6 @@ class Growth:
         self.clock = time.monotonic  # in seconds; a benchmark may count CPU time instead
         self._began, self._before = self.clock(), 0.0
         self._cycles_s: list[float] = []  # seconds at which this process began its growth cycles
-        self.n_strata = 0
-        if strata is not None:
-            most = [int(s.max(initial=-1)) + 1 for s in strata.values()]
-            self.n_strata = max(max(found, default=0) for found in comm.collect(most))
 
     def resume(self, plan: Sequence[float]) -> None:
         """Go on with the plan that was followed so far; one by the clock goes on from where it stands in its time."""
@@ -109,29 +104,5 @@ class Growth:
         if target == len(shard) and cycle > 0:
             row = np.arange(len(shard), dtype=np.int32)
             return np.where(active, row, -1).astype(np.int32), row
-        n_grow, strata, grow = max(0, target - n_active), None, None
-        if self.strata is not None:
-            strata = self.strata[shard.index]
-            size = np.bincount(strata, minlength=self.n_strata)
-            have = np.bincount(strata[active], minlength=self.n_strata)
-            grow = _toward(annealing.stratum_targets(n_active + n_grow, size), have, size, n_grow)
-        return visits(
-            z, n_grow, n_active, cycle=cycle, sweep=0, shard=shard.index, strata=strata,
-            grow=grow, **self.key,
-        )  # fmt: skip
-
-
-def _toward(target: np.ndarray, have: np.ndarray, size: np.ndarray, n_grow: int) -> np.ndarray:
-    """Number of rows that each stratum gains to come as near to its target as possible; they sum to n_grow."""
-    grow = np.minimum(np.maximum(target - have, 0), size - have)
-    surplus = int(grow.sum()) - n_grow
-    for h in np.argsort(-grow, kind="stable"):  # strata that an anchor keeps above their target leave less for others
-        taken = min(surplus, int(grow[h])) if surplus > 0 else 0
-        grow[h] -= taken
-        surplus -= taken
-    return grow
-
-
-def load_strata(shards: Sequence[Shard], strata_of: Callable[[int, int], np.ndarray]) -> dict[int, np.ndarray]:
-    """The strata of this rank's shards, by shard."""
-    return {s.index: np.ascontiguousarray(strata_of(s.start, s.start + len(s)), np.int32) for s in shards}
+        n_grow = max(0, target - n_active)
+        return visits(z, n_grow, n_active, cycle=cycle, sweep=0, shard=shard.index, **self.key)

@@ -113,6 +113,7 @@ def test_traits_of_what_a_cluster_lacks(run):
     assert str(trait(many, 0)) == "job = a only 5 % (overall 50 %)"
 
 
+@pytest.mark.quick("1")
 @pytest.mark.parametrize("n_chains", [1, 2])
 def test_commands_of_the_report_work_as_they_are_printed(tmp_path, n_chains, capsys):
     """Chains that are stuck where they started, and one by itself: each remedy is a command that is not refused."""
