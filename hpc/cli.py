@@ -23,6 +23,7 @@ from mpibayes.hpc.verbs.import_ import import_
 from mpibayes.hpc.verbs.query import query
 from mpibayes.hpc.verbs.results import complete, export, predict, report
 from mpibayes.hpc.verbs.run import check, doctor, run, status, submit
+from mpibayes.hpc.verbs.schema import schema
 from mpibayes.hpc.verbs.simulate import simulate
 from mpibayes.io.files import DISK, cannot_write
 from mpibayes.memory import lack_of_memory, limit_too_low
@@ -76,7 +77,7 @@ def cli(ctx):
         signals.act()
 
 
-for verb in (import_, run, check, submit, doctor, status, report, export, predict, complete, query, simulate):
+for verb in (import_, run, check, schema, submit, doctor, status, report, export, predict, complete, query, simulate):
     cli.add_command(verb)
 
 

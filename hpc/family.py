@@ -160,11 +160,15 @@ class Posterior(Protocol):
 
     modelled: Sequence[str]  # the table's columns that it has a law of, or is given
     response: str  # the only one it has a law of, given the others; "" where it has one of all
+    weighted: bool | None  # whether reports and exports use survey weights, see `training_weights`
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None): ...
 
     def read_traces(self) -> None:
         """Read the whole trace of every chain."""
+
+    def training_weights(self, weighted: bool | None) -> np.ndarray | None:
+        """Survey weights of the training rows; see `posterior.chains.KeptChains`."""
 
     def require_draws(self) -> None:
         """ConfigError where a trace, which was read, has nothing after burn-in."""
@@ -268,15 +272,19 @@ class RowClusters:
 @dataclass(frozen=True)
 class Clusters:
     """The partition that stands for the posterior, in each view, over all rows of the table. about: which one, in
-    words."""
+    words. weight (rows,): survey weights, if they are used; shares: of the population, in words."""
 
     views: Sequence[RowClusters]
     about: str
+    weight: np.ndarray | None = None
+    shares: Sequence[str] = ()
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The columns of exports and DataFrames: those of `named`, and `held_out`; arrays (rows,)."""
+        """The columns of exports and DataFrames: those of `named`, `held_out`, and `weight` where there are weights;
+        arrays (rows,)."""
         columns = named([(v.cluster, v.probability) for v in self.views], [v.group for v in self.views])
-        return columns | {"held_out": self.views[0].held_out}
+        weight = {} if self.weight is None else {"weight": self.weight}
+        return columns | {"held_out": self.views[0].held_out} | weight
 
 
 def named(
@@ -328,6 +336,7 @@ class Asked(Protocol):
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
     n_kept: int  # draws there are
     n_rows: int  # training rows
+    weights: np.ndarray | None  # (N,) of the training rows, where draws are laws of a population; may be set
 
     def draws(self, names: Collection[str], some: slice = slice(None)) -> Sequence[DrawLaw]:
         """The draws, or some of them, as laws of some columns; picklable."""

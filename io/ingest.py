@@ -35,6 +35,7 @@ from mpibayes.io.scales import NONE, asked, columns_in, with_order
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
 from mpibayes.io.source import Progress, TextSource, near
 from mpibayes.io.summary import ColumnSummary, ImportSummary, named
+from mpibayes.io.survey_weights import REASON, SurveyWeights
 from mpibayes.io.table import Table, TableWriter, check_table_name
 from mpibayes.io.target import SCHEMA, TABLE, check_target, same_file
 from mpibayes.io.weights import without_weights
@@ -63,6 +64,7 @@ def import_table(
     dates: str | None = None,
     calendar: Sequence[str] = (),
     count: str | None = None,
+    weight: str | None = None,
     overwrite: bool = False,
     hashed: bool = False,
     progress: Progress | None = None,
@@ -76,8 +78,9 @@ def import_table(
     with one a line. sheet: of an Excel workbook, by default the first. decimal ("." or ","), thousands (one of , . '
     and a blank), dates ("day-first" or "month-first"): how numbers and dates are written, where that is not to be found
     out. calendar: columns of dates whose weekday, month and hour become columns, too. count: the column that says how
-    many equal rows each row of the files stands for; the table has them all. hashed: whether the summary has the
-    SHA-256 of what was read. progress is called with (phase, rows done, share of the input read).
+    many equal rows each row of the files stands for; the table has them all. weight: the column of survey weights,
+    which are kept beside the rows. hashed: whether the summary has the SHA-256 of what was read. progress is called
+    with (phase, rows done, share of the input read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
     written under the final names unless all went well.
@@ -109,23 +112,26 @@ def import_table(
             sheet=schema.sheet if sheet is None else sheet,
             count=schema.count if count is None else count,
         )
+        weight = schema.weight if weight is None else weight
+        weights = None if weight is None else SurveyWeights(source, weight)
         if decimal is not None and decimal == thousands:
             raise ConfigError(f"--decimal {decimal} --thousands {thousands}: one mark cannot be both")
         ordered, unordered = (columns_in(words, source.names) for words in (ordered, unordered))
-        profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, ordered, unordered, calendar)
+        profiles = _profiles(source, schema, missing, kinds or {}, keep, drop, ordered, unordered, calendar, weight)
         written = Written(decimal or schema.decimal, thousands or schema.thousands, dates or schema.dates)
         guesses = find_forms(source, profiles, written)
-        rows = _profile_all(source, profiles, progress)
+        if weights is not None:
+            weights.form = profiles[source.position_of("weight", weight)].form
+        rows = _profile_all(source, profiles, weights, progress)
         kept = set(keep)
-        decisions = [infer.decide(p, p.name in kept) for p in profiles]
-        decisions = without_weights(profiles, decisions, kept)
+        of_rows = {source.count: "says how many equal rows each row stands for", weight: REASON}
+        decisions = [
+            infer.Decision("ignored", reason=of_rows[p.name]) if p.name in of_rows else infer.decide(p, p.name in kept)
+            for p in profiles
+        ]
+        decisions = without_weights(profiles, decisions, kept, weight)
         in_schema = {name: c.ordered for name, c in schema.columns.items() if c.ordered is not None}
         decisions = list(with_order(profiles, decisions, asked(ordered, unordered, in_schema, source.names)))
-        reason_of_count = "says how many equal rows each row stands for"
-        decisions = [
-            replace(d, reason=reason_of_count) if p.name == source.count else d
-            for p, d in zip(profiles, decisions, strict=True)
-        ]
         errors = [d.error for d in decisions if d.error]
         if errors:
             raise DataError(f"{source.paths[0]}: cannot be imported as it is", errors[:MAX_PROBLEMS])
@@ -140,7 +146,7 @@ def import_table(
 
         may_count = None if source.count else count_column(profiles, decisions, kept)
         table, said_twice = _write(
-            source, out, overwrite, rows, profiles, decisions, made, columns, may_count, progress, finish
+            source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, progress, finish
         )
         absences = Absence.stored(table.source)
         absent = reasons(absences)
@@ -149,7 +155,7 @@ def import_table(
             for p, d in zip(profiles, decisions, strict=True)
         ]
     if write_schema is not None:
-        _write_schema(write_schema, source, profiles, decisions, as_found(profiles, written), calendar)
+        _write_schema(write_schema, source, profiles, decisions, as_found(profiles, written), calendar, weight)
     return ImportSummary(
         table,
         rows,
@@ -163,7 +169,7 @@ def import_table(
         ),
         time.perf_counter() - start,
         _reading(source),
-        notes=(*_notes(decisions, profiles), *notes(absences)),
+        notes=(*(weights.notes() if weights else ()), *_notes(decisions, profiles), *notes(absences)),
         sha256=tuple(sums),
     )
 
@@ -196,7 +202,7 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
 
 
 def _profiles(
-    source, schema: Schema, missing, kinds, keep, drop, ordered=(), unordered=(), calendar=()
+    source, schema: Schema, missing, kinds, keep, drop, ordered=(), unordered=(), calendar=(), weight=None
 ) -> list[Profile]:
     """An empty profile a column, with what the user said of it. Raises ConfigError with all mistakes."""
     problems = []
@@ -220,18 +226,23 @@ def _profiles(
         if len(unknown) > MAX_PROBLEMS:
             problems.append(f"{where}: {len(unknown) - MAX_PROBLEMS:,} more of its columns are not there")
     keep, drop = set(keep), set(drop)
+    if weight is not None and weight in {*keep, *calendar, *ordered, *unordered}:
+        problems.append(f"column '{weight}': weighs rows, and is no column of the table")
     for name, kind in kinds.items():
         if kind not in SCHEMA_KINDS:
             known = ", ".join(SCHEMA_KINDS)
             problems.append(f"column '{name}': unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {known}")
         if name == source.count and kind != "ignored":
             problems.append(f"column '{name}': counts rows, and is no column of the table")
+        if name == weight and kind != "ignored":
+            problems.append(f"column '{name}': weighs rows, and is no column of the table")
         if (name in drop and kind != "ignored") or (name in drop and name in keep):
             problems.append(f"column '{name}': is both dropped and kept")
     profiles = []
     for position, name in enumerate(source.names):
         column = schema.columns.get(name, ColumnSchema())
         kind = "ignored" if name in drop or name == source.count else kinds.get(name, column.kind)
+        kind = "real" if name == weight else kind  # as which it is read, to find how its numbers are written
         levels = column.levels if kind in LEVELLED else None
         given_markers = (m for m in (column.missing, schema.missing) if m is not None)
         usual = next(given_markers, MISSING)
@@ -284,25 +295,31 @@ def _notes(decisions: Sequence[infer.Decision], profiles: Sequence[Profile]) -> 
         yield f"{'column' if len(names) == 1 else 'columns'} {named(names)}: {note}"
 
 
-def _profile_all(source: TextSource, profiles: list[Profile], progress: Progress | None) -> int:
+def _profile_all(
+    source: TextSource, profiles: list[Profile], weights: SurveyWeights | None, progress: Progress | None
+) -> int:
     """The first pass. Returns the number of rows; raises DataError with the cells that do not fit what was said."""
     offences = Offences()
     rows = 0
     used = [i for i, profile in enumerate(profiles) if profile.kind != "ignored"] or None
     for batch in source.batches(used, progress, "reading"):
         rows += batch.n_rows
+        if weights is not None:
+            weights.look(batch)
         for position, profile in enumerate(profiles):
-            if position in batch.columns:
+            if position in batch.columns and (weights is None or profile.name != weights.name):
                 profile.add(batch, position, offences)
     if rows == 0:
         raise DataError(f"{source.paths[0]}: has no rows" + (" below its header" if source.dialect.header else ""))
     if offences:
         raise offences.error(source, "Mend the file, declare the text as missing (--missing), or change the schema.")
+    if weights is not None:
+        weights.require()
     return rows
 
 
 def _write(
-    source, out, overwrite, rows, profiles, decisions, made, columns, may_count, progress, finish
+    source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, progress, finish
 ) -> tuple[Table, list[str]]:
     """The second pass: the table, and what it says twice."""
     if not made:
@@ -321,6 +338,7 @@ def _write(
         "encoding": source.dialect.encoding,
         "sheet": source.sheet,
         "count": source.count,
+        "weight": weights and weights.name,
         "missing": {m.name: list(m.profile.markers) for m in made},
         "no": {name: list(texts) for name, texts in no.items()},
         "forms": {m.name: asdict(m.form) for m in made if m.form is not None},
@@ -329,9 +347,9 @@ def _write(
     offences = Offences()
     redundancy, patterns, absences = Redundancy(columns, rows), Patterns(columns, may_count), Absences(columns)
     with TableWriter(out, columns, rows, overwrite, about) as writer:
-        for batch in source.batches(used, progress, "writing"):
+        for batch in source.batches([*used, *([weights.at] if weights else [])], progress, "writing"):
             coded = encoder.encode(batch, offences, offences)
-            writer.write(coded)
+            writer.write(coded, weights and weights.of(batch))
             redundancy.add(coded)
             patterns.add(coded)
             absences.add(coded)
@@ -343,7 +361,7 @@ def _write(
     return writer.table, list(redundancy.warnings())
 
 
-def _write_schema(path: Path, source: TextSource, profiles, decisions, written: Written, calendar) -> None:
+def _write_schema(path: Path, source: TextSource, profiles, decisions, written: Written, calendar, weight) -> None:
     columns, comments = {}, {}
     markers = [(*p.no, *p.markers) for p in profiles]
     ((usual, _),) = Counter(markers).most_common(1)
@@ -355,7 +373,7 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions, written: 
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
     read = {"delimiter": dialect.delimiter, "header": dialect.header, "encoding": encoding, "sheet": source.sheet}
-    read["count"] = source.count
+    read |= {"count": source.count, "weight": weight}
     text = schema_text(Schema(columns, usual, **read, **asdict(written)), comments)
     with writing(path):
         write_text(path, text)

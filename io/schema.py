@@ -6,6 +6,7 @@
     encoding = "cp1252"
     sheet = "Sheet1"                   # of an Excel workbook
     count = "Freq"                     # the column that says how many equal rows each row stands for
+    weight = "pweight"                 # the column that has the survey weight of each row
     decimal = ","                      # how numbers and dates are written, where that is not to be found out
     thousands = "."
     dates = "day-first"                # 5/1/2024 is the fifth of January; or "month-first"
@@ -79,6 +80,7 @@ class Schema:
     encoding: str | None = None
     sheet: str | None = None
     count: str | None = None
+    weight: str | None = None
     decimal: str | None = None
     thousands: str | None = None
     dates: str | None = None
@@ -108,7 +110,7 @@ def read_schema(path: str | os.PathLike) -> Schema:
 
 def _schema(content: dict, problems: list[str]) -> Schema:
     known = {"columns": dict, "missing": list, "delimiter": str, "header": bool, "encoding": str}
-    known |= {"sheet": str, "count": str}
+    known |= {"sheet": str, "count": str, "weight": str}
     known |= dict.fromkeys(WRITTEN, str)
     _check_keys("", content, known, problems)
     problems += [
@@ -129,7 +131,7 @@ def _schema(content: dict, problems: list[str]) -> Schema:
         _texts("missing", content, problems),
         *(
             content.get(key) if isinstance(content.get(key), known[key]) else None
-            for key in ("delimiter", "header", "encoding", "sheet", "count", *WRITTEN)
+            for key in ("delimiter", "header", "encoding", "sheet", "count", "weight", *WRITTEN)
         ),
     )
 
@@ -219,7 +221,7 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
         "# kind: categorical, boolean, real, count or ignored. The order of levels is that of codes and priors.",
         "",
     ]
-    for key in ("delimiter", "header", "encoding", "sheet", "count", *WRITTEN, "missing"):
+    for key in ("delimiter", "header", "encoding", "sheet", "count", "weight", *WRITTEN, "missing"):
         value = getattr(schema, key)
         if value is not None:
             lines.append(f"{key} = {_value(value)}")

@@ -84,13 +84,19 @@ class TextSource:
         for path in self.paths[1:]:
             self._dialects.append(self._look_again(path, first, encoding, replace(asked, expected=self.names)))
         self.count = count
-        if count is not None and (count not in self.names or self.names.index(count) in first.unread):
+        if count is not None:
+            self.position_of("count", count)
+        self.notes = [note for dialect in self._dialects if dialect.typed for note in dialect.typed.notes]
+
+    def position_of(self, option: str, name: str) -> int:
+        """Position of the column of numbers that an option names. Raises ConfigError where there is none."""
+        if name not in self.names or self.names.index(name) in self.dialect.unread:
             has = (
-                near(count, self.names)
+                near(name, self.names)
                 or f"; it has {', '.join(self.names[:12])}{' ...' if len(self.names) > 12 else ''}"
             )
-            raise ConfigError(f"count: no column of numbers '{count}' in {self.paths[0]}{has}")
-        self.notes = [note for dialect in self._dialects if dialect.typed for note in dialect.typed.notes]
+            raise ConfigError(f"{option}: no column of numbers '{name}' in {self.paths[0]}{has}")
+        return self.names.index(name)
 
     @property
     def labels(self) -> Mapping[int, Mapping[str, str]]:

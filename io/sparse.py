@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import numpy as np
@@ -31,9 +31,10 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.documents import json_text
 from mpibayes.io.files import replacing, writing
 from mpibayes.io.h5 import writing_h5
+from mpibayes.io.opened import open_sealed
 from mpibayes.io.seal import Seal, append_seal
 from mpibayes.io.table import FORMAT as TYPED
-from mpibayes.io.table import created_by, open_sealed
+from mpibayes.io.table import created_by
 from mpibayes.io.table_header import dataset, source_of
 from mpibayes.io.target import SPARSE, check_target
 
@@ -104,6 +105,7 @@ class SparseTable:
     0 or more. total, mean, minimum, maximum: of the values.
     """
 
+    weight: ClassVar[None] = None  # its rows have no survey weights
     path: Path
     n_rows: int
     n_columns: int

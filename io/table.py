@@ -6,6 +6,7 @@ File layout (format "mpibayes-table", version 2; all datasets contiguous, row-ma
     codes16  (N, C16) uint16    categorical columns of 256 to 65,535 levels, coded likewise
     reals    (N, R)   float64   real columns, missing = NaN
     tallies  (N, Q)   float64   count columns: non-negative integers below 2^53, missing = NaN
+    weights  (N,)     float64   survey weights, finite and from 0 on; `source` names their column as "weight"
     columns  JSON text          one object a column, in schema order
     source   JSON text          how the source was read (column names, delimiter, missing markers), for later files
     levels/<column number>      variable-length UTF-8 strings, in code order; its attribute `ordered`, where there is
@@ -22,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -35,8 +37,9 @@ import numpy as np
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.io.documents import json_text, json_value
-from mpibayes.io.files import HDF5, TEMPORARY, first_bytes, replacing, writing
-from mpibayes.io.h5 import reading_h5, writing_h5
+from mpibayes.io.files import TEMPORARY, replacing, writing
+from mpibayes.io.h5 import writing_h5
+from mpibayes.io.opened import open_sealed
 from mpibayes.io.rows import (
     BLOCKS,
     KINDS,
@@ -53,11 +56,10 @@ from mpibayes.io.rows import (
     summarise,
 )
 from mpibayes.io.seal import Seal, append_seal
-from mpibayes.io.table_header import OF_A_RUN, column_of, dataset, impossible, problems_of, source_of, text
+from mpibayes.io.table_header import OF_A_RUN, column_of, dataset, impossible, problems_of, source_of, text, weights_of
 from mpibayes.io.target import TABLE as TYPED
 from mpibayes.io.target import check_target
 
-OURS = "mpibayes-"  # what the formats of tables begin with
 FORMAT = "mpibayes-table"
 VERSION = 2
 SUFFIXES = (".h5", ".hdf5")
@@ -152,6 +154,21 @@ class Table:
             raise DataError(f"{self.path}: damaged table: {wrong}")
         return rows
 
+    @property
+    def weight(self) -> str | None:
+        """Name of the column of the source that has the survey weights; None of a table without."""
+        return self.source.get("weight")
+
+    def weights(self) -> np.ndarray:
+        """Survey weights of all rows, (N,) float64, finite and from 0 on; of a table that has some. Raises DataError.
+        They are no part of the fingerprint, for no fit depends on them."""
+        with open_sealed(self.path) as file:
+            Seal.of(self.path).verify(*_extent(file["weights"], 0, self.n_rows))
+            weights = file["weights"][:]
+        if not (np.isfinite(weights).all() and weights.min() >= 0.0 and weights.max() > 0.0):
+            raise DataError(f"{self.path}: damaged table: a weight is no number from 0 on, or all are 0")
+        return weights
+
     def slices(self, step: int | None = None) -> Iterator[Rows]:
         """All rows, `step` at a time (default: slice_rows)."""
         step = step or slice_rows(self.columns)
@@ -168,27 +185,8 @@ def _read_rows(file: h5py.File, rows: Rows, start: int) -> None:
 
 def _extent(data: h5py.Dataset, start: int, stop: int) -> tuple[int, int]:
     """Place of rows start..stop-1 of a contiguous dataset in the file."""
-    offset, width = data.id.get_offset(), data.shape[1] * data.dtype.itemsize
+    offset, width = data.id.get_offset(), math.prod(data.shape[1:]) * data.dtype.itemsize
     return (0, 0) if offset is None else (offset + start * width, offset + stop * width)
-
-
-@contextlib.contextmanager
-def open_sealed(path: Path) -> Iterator[h5py.File]:
-    """The open file of a table; every way in which it can fail to be readable becomes one DataError."""
-    advice = "expected a table made by 'mpibayes import'"
-    if first_bytes(path, advice) != HDF5:
-        raise DataError(f"{path}: not an HDF5 file; {advice}")
-    try:
-        seal = Seal.of(path)
-        seal.verify_contents()
-        with reading_h5(path) as file:
-            if str(file.attrs.get("format", "")).startswith(OURS):
-                seal.require()
-            yield file
-    except (OSError, KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
-        cut = "truncated" in str(error)
-        why = "truncated HDF5 file, or changed since its import" if cut else f"damaged HDF5 file ({_reason(error)})"
-        raise DataError(f"{path}: {why}; import the table again or copy it again") from error
 
 
 def _read_header(path: Path, file: h5py.File) -> Table:
@@ -220,13 +218,15 @@ def _read_header(path: Path, file: h5py.File) -> Table:
             problems.append(f"dataset '{block}' is {stored[0]} {stored[1]}, expected {expected}")
     if not columns:
         problems.append("no columns")
+    source = source_of(file)
+    problems += filter(None, [weights_of(file, n_rows, source)])
     if place_columns((c.name, c.kind, c.levels) for c in columns) != tuple(
         Column(c.name, c.kind, c.block, c.index, c.levels) for c in columns
     ):
         problems.append("the column list and the blocks disagree")
     if problems:
         raise DataError(f"{path}: the table is inconsistent; import the source again", problems)
-    return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source_of(file))
+    return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source)
 
 
 def check_table_name(path: Path) -> None:
@@ -240,7 +240,7 @@ class TableWriter:
     """Writes a table of a known number of rows batch by batch; the final name appears at the end or never.
 
     with TableWriter(path, columns, n_rows) as writer:
-        writer.write(rows)          # in row order, n_rows in all
+        writer.write(rows)          # in row order, n_rows in all; and their weights, where `source` names some
     table = writer.table
 
     Columns' statistics are computed here. Raises ConfigError when `path` exists and `overwrite` is not set, DataError
@@ -282,6 +282,8 @@ class TableWriter:
                 for block, width in block_widths(self.columns).items():
                     if width:
                         self._file.create_dataset(block, (self.n_rows, width), BLOCKS[block], fillvalue=None)
+                if self._weighted:
+                    self._file.create_dataset("weights", (self.n_rows,), np.float64, fillvalue=None)
                 self._check()
                 yield
                 if self._done != self.n_rows:
@@ -297,9 +299,13 @@ class TableWriter:
                 raise ConfigError(f"{self.path}: appeared while the table was written; it is kept")
         self.table = Table(self.path, self.n_rows, columns, fingerprint, dict(self.source))
 
+    @property
+    def _weighted(self) -> bool:
+        return self.source.get("weight") is not None
+
     def _check_space(self) -> None:
         itemsize = {block: np.dtype(dtype).itemsize for block, dtype in BLOCKS.items()}
-        need = self.n_rows * sum(itemsize[c.block] for c in self.columns)
+        need = self.n_rows * (sum(itemsize[c.block] for c in self.columns) + 8 * self._weighted)
         with writing(self.path, DataError):
             free = shutil.disk_usage(self.path.parent).free
         if need > free:
@@ -308,13 +314,15 @@ class TableWriter:
                 f"free in {self.path.parent}; free some space, or name another place"
             )
 
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: Rows, weights: np.ndarray | None = None) -> None:
         stop = self._done + len(rows)
         if stop > self.n_rows:
             raise DataError(f"{self.path}: more rows than the {self.n_rows:,} announced; did the source change?")
         for block in BLOCKS:
             if getattr(rows, block).size:
                 self._file[block].write_direct(getattr(rows, block), dest_sel=np.s_[self._done : stop])
+        if self._weighted:
+            self._file["weights"][self._done : stop] = weights
         with writing(self.path, DataError):
             self._check()
         self._done = stop
@@ -341,7 +349,7 @@ class TableWriter:
         self._file.attrs.update(
             format=FORMAT, version=VERSION, n_rows=self.n_rows, fingerprint=fingerprint, created_by=created_by()
         )
-        blocks = (self._file[block] for block in BLOCKS if block in self._file)
+        blocks = (self._file[block] for block in (*BLOCKS, "weights") if block in self._file)
         return columns, fingerprint, [_extent(data, 0, len(data)) for data in blocks]
 
     def _read_back(self, digests: dict) -> Iterator[Rows]:
@@ -375,20 +383,12 @@ def write_table(
     *,
     overwrite: bool = False,
     source: Mapping | None = None,
+    weights: np.ndarray | None = None,
 ) -> Table:
-    """Writes a table that is in memory; see TableWriter."""
+    """Writes a table that is in memory; see TableWriter. weights (N,): where `source` names their column."""
     with TableWriter(Path(path), columns, len(rows), overwrite, source or {}) as writer:
-        writer.write(rows)
+        writer.write(rows, weights)
     return writer.table
-
-
-def _reason(error: Exception) -> str:
-    """The operating system's words out of an HDF5 message that buries them."""
-    text = str(error)
-    match = re.search(r"error message = '([^']+)'", text)
-    if match:
-        return match.group(1)
-    return getattr(error, "strerror", None) or text.splitlines()[0] if text else type(error).__name__
 
 
 def created_by() -> str:

@@ -99,7 +99,7 @@ def _form(value: Any) -> bool:
 OF_SOURCE: dict[str, Callable[[Any], bool]] = {
     "names": _texts, "files": _texts, "format": _text, "delimiter": _text, "header": lambda v: isinstance(v, bool),
     "encoding": _text, "sheet": _text, "missing": _each(_texts), "no": _each(_texts), "forms": _each(_form),
-    "calendar": _each(_text), "absent": _absences, "vocabulary": _text,
+    "calendar": _each(_text), "absent": _absences, "vocabulary": _text, "weight": _text,
 }  # fmt: skip
 
 
@@ -112,6 +112,17 @@ def source_of(file: h5py.File) -> dict[str, Any]:
         if source.get(name) is not None and not fits(source[name]):
             raise ValueError(f"'{name}' of what it was made from is not of its kind")
     return source
+
+
+def weights_of(file: h5py.File, n_rows: int, source: Mapping[str, Any]) -> str:
+    """Describe what is wrong with the survey weights of a table; "" where it has none, or good ones."""
+    if (source.get("weight") is None) != ("weights" not in file):
+        return "the weights of its rows are named or there, but not both"
+    if "weights" not in file:
+        return ""
+    data = dataset(file, "weights")
+    found = f"{data.shape} {data.dtype}"
+    return "" if found == f"{(n_rows,)} float64" else f"dataset 'weights' is {found}, expected {(n_rows,)} float64"
 
 
 # --- its datasets -----------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import MpibayesError
+from mpibayes.io.opened import open_sealed
 from mpibayes.io.sparse import FORMAT, SparseTable
-from mpibayes.io.table import Table, open_sealed
+from mpibayes.io.table import Table
 from mpibayes.io.table_header import source_of
 
 AnyTable = Table | SparseTable

@@ -22,7 +22,7 @@ CYCLES, CLUSTERS, DRAWS = "a trace (export --to csv)", "clusters (export --to cl
 TOPICS, FACTORS = "topics (export --to topics)", "factors (export --to factors)"
 ANSWER, COMPLETED = "predictions, or the answer to a query", "a file with its gaps filled"
 CONFIGURATION, SETTINGS = "a configuration", "the settings of a run"
-SCHEMA, SCRIPT, REPORT = "a schema", "a batch script", "a report"
+SCHEMA, SCRIPT, REPORT, CRATE = "a schema", "a batch script", "a report", "a crate"
 FORMATS = {"mpibayes-table": TABLE, "mpibayes-sparse": SPARSE, "mpibayes-trace": TRACE}
 FIRST_LINES = {
     CYCLES: r"(chain,)?cycle,",
@@ -34,12 +34,13 @@ FIRST_LINES = {
     SETTINGS: r"# Every key and its value, as mpibayes understood ",
     SCHEMA: r"# What the columns of the table are\.",
     SCRIPT: r"#!.*\n# Written by mpibayes submit ",
+    CRATE: r"PK\x03\x04[\s\S\n]{,40}ro-crate-metadata\.json[\s\S]*made by mpibayes export",
     CONFIGURATION: r"(?:[ \t]*(#.*)?\n)*\[(data|model|run|sampler|output)\][ \t]*(#.*)?\n",  # its first section
 }
 # What a run has in its directory, or in that of a chain.
 SETTINGS_OF_RUN = "config.resolved.toml"
 OF_A_RUN = re.compile(
-    r"config(\.resolved)?\.toml|provenance\.json|status\.json|start\.json|training_rows\.npy|trace\.h5|LOCK.*"
+    r"config(\.resolved)?\.toml|config\.schema\.json|provenance\.json|status\.json|start\.json|training_rows\.npy|trace\.h5|LOCK.*"
     r"|checkpoints|trace|labels|logs|report"
 )
 OF_A_CHAIN = re.compile(r"chain-\d+")

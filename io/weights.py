@@ -1,5 +1,5 @@
 """Weights of rows, by the name and the shape of a column: a weight is the number of people that a row stands for, not
-one of their traits. So weights are left out, and the import says so.
+one of their traits. So weights are left out, and the import says so, and how to use them (`survey_weights`).
 
 The trap is a body's weight. Three kinds of names are distinguished, by their words:
 
@@ -47,8 +47,11 @@ PEOPLE = 1e5  # mean of weights that stand for people; in grams it would be that
 DESIGN = {"strata", "stratum", "psu", "fpc", "secu"}  # of surveys
 
 
-def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], kept: set[str]) -> list[Decision]:
-    """The decisions, with weights of rows left out; where that is in doubt, with a question. kept: is not asked."""
+def without_weights(
+    profiles: Sequence[Profile], decisions: Sequence[Decision], kept: set[str], named: str | None = None
+) -> list[Decision]:
+    """The decisions, with weights of rows left out; where that is in doubt, with a question. kept: is not asked. named:
+    the column that the user says has the weights, beside which others are left out without advice."""
     words = [words_of(p.name) for p in profiles]
     result = list(decisions)
     for i, (p, d) in enumerate(zip(profiles, decisions, strict=True)):
@@ -58,15 +61,17 @@ def without_weights(profiles: Sequence[Profile], decisions: Sequence[Decision], 
         others = set().union(*(w for j, w in enumerate(words) if j != i and p.name not in profiles[j].name))
         verdict = _verdict(p, d, set(words[i]), bool(others & (BODIES | WEIGHT)), bool(others & DESIGN))
         data = f"if it is data: {option('kind', f'{p.name}=real')}"
+        use = f"If it is, {option('weight', p.name)} keeps it for answers about the population"
         if verdict == "weight":
             result[i] = Decision(
                 "ignored",
                 reason=f"weight of the rows: mean {p.mean:.4g}",
                 warning=f"column '{p.name}': looks like the weight of each row, as of a survey, and is left out. "
-                f"Weights are not used yet: shares are of rows, not of a population; {data}",
+                + (f"{use}; {data}" if named is None else data[0].upper() + data[1:]),
             )
         elif verdict:
             advice = option("kind", f"{p.name}=ignored")
+            advice = f"{option('weight', p.name)}, or {advice}" if named is None else advice
             question = f"column '{p.name}': is it the weight of each row, as of a survey? Then {advice}"
             result[i] = replace(d, warning="; ".join(filter(None, [d.warning, question])))
     return result

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,31 @@ from mpibayes.text import visible
 LETTERS = 60  # of a folder's name, which may have 255 bytes, and letters 4
 
 
-def compared(sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | Path | None) -> Report:
+def compared(
+    sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | Path | None, weighted: bool | None = None
+) -> Report:
     """Compare runs, each given by its directories: several are chains of one posterior.
 
     Raises what `report` does, and DataError where they are not on one table.
     """
     same_table([home_of(homes[0]) for homes in sides])
-    return of_opened(sides, [posterior_of(family_in(homes[0]))(homes, burn_in, table) for homes in sides])
+    runs = [posterior_of(family_in(homes[0]))(homes, burn_in, table) for homes in sides]
+    with weighed(runs, weighted):
+        return of_opened(sides, runs)
+
+
+@contextmanager
+def weighed(runs: Sequence[Any], weighted: bool | None) -> Iterator[None]:
+    """Opened runs whose reports have shares of the population, or not: by default where the table has weights. Raises
+    ConfigError where they cannot."""
+    for run in runs:
+        run.training_weights(weighted)
+        run.weighted = weighted
+    try:
+        yield
+    finally:
+        for run in runs:
+            run.weighted = None
 
 
 def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Report:

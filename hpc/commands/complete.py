@@ -96,13 +96,26 @@ def complete(
             paths,
             filling.n_rows,
             {name: n // copies for name, n in filled.items() if n},
-            [*filling.notes, *tails({name: n / filled[name] for name, n in below.items()}, "values"), *filling.never()],
+            [
+                *filling.notes,
+                *_about_weights(asking, filling),
+                *tails({name: n / filled[name] for name, n in below.items()}, "values"),
+                *filling.never(),
+            ],
             on_root(comm, lambda: dialect_of(asking.asked.like, filling.path, filling.lacking, LONG if long else ())),
         )
         on_root(comm, lambda: _say(done, asking, out, copies, console), share=False)
         return done
 
     return together(work)
+
+
+def _about_weights(asking: Asking, filling: Filling) -> list[str]:
+    table = asking.run.table
+    if table.weight is None:
+        return []
+    here = f"; they are not in the copies: join '{table.weight}'" if filling.path == table.path else ""
+    return [f"a row's gaps are drawn given its own cells, whatever its weight; analyse copies with the weights{here}"]
 
 
 def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: bool, seed: int) -> list[tuple]:

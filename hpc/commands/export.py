@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError, MpibayesError
+from mpibayes.hpc.commands.crate import write_crate
 from mpibayes.hpc.family import Clusters
 from mpibayes.hpc.posterior.chains import burn_in_of, family_in, files_of
 from mpibayes.hpc.registry import exports_of, posterior_of
@@ -18,13 +19,13 @@ from mpibayes.io import export as forms
 from mpibayes.io.export import STDOUT, Exported, write_csv_lines
 from mpibayes.io.files import chain_directories
 from mpibayes.io.row_names import RowNames
-from mpibayes.io.target import CLUSTERS, CYCLES, DRAWS, FACTORS, TOPICS, TRACE, check_export
+from mpibayes.io.target import CLUSTERS, CRATE, CYCLES, DRAWS, FACTORS, TOPICS, TRACE, check_export
 from mpibayes.text import counted
 
 SLICE_ROWS = 65_536
 PURPOSES = {
     "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "clusters": CLUSTERS, "topics": TOPICS,
-    "factors": FACTORS,
+    "factors": FACTORS, "crate": CRATE,
 }  # fmt: skip
 OF_DRAWS = {"labels": "labels of rows"} | {form: form for form in ("clusters", "features", "factors", "topics")}
 
@@ -40,6 +41,7 @@ def export(
     ids: Sequence[str] = (),
     sources: Sequence[str | Path] = (),
     groups: int | None = None,
+    weighted: bool | None = None,
 ) -> Exported:
     """Write `to`: clusters (see below), or a form of `io.export.export`.
 
@@ -47,11 +49,13 @@ def export(
               `ids`; row, its number from 1; line, where the table was imported from one CSV file; and the columns of
               `hpc.family.Clusters`: cluster, as the report numbers it, probability of that, held_out
     topics    of topics a line of CSV for each topic and word: the topic, its share, the word, its probability there
+    crate     a ZIP file with provenance, configuration and report, see `crate`
     factors   of a factorization a line of CSV for each user and item: what it is, its id, its bias and its factors
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
     run's table is now. overwrite: replace a file that is no earlier export of this form. ids, sources: of clusters, see
-    `io.row_names.RowNames`; groups: of clusters, so many groups of them in a column `group`. Raises ConfigError,
+    `io.row_names.RowNames`; groups: of clusters, so many groups of them in a column `group`; weighted: of clusters, a
+    column `weight`, and shares of the population, by default where the table has weights. Raises ConfigError,
     DataError, CheckpointError.
     """
     given = [run_dirs] if isinstance(run_dirs, str | Path) else list(run_dirs)
@@ -59,8 +63,12 @@ def export(
         raise ConfigError(f"--to {to}: has no line for each row; --id and --source are for --to clusters")
     if groups is not None and to != "clusters":
         raise ConfigError(f"--to {to}: has no groups of clusters; --groups is for --to clusters")
+    if weighted is not None and to != "clusters":
+        raise ConfigError(f"--to {to}: has no shares of clusters; --weighted and --unweighted are for --to clusters")
     if out is not None and str(out) != STDOUT:
         _check_target(Path(out), given, to, overwrite)
+    if to == "crate":
+        return write_crate(given, out)
     if to == "csv" or not given:
         return forms.export(given, to, out, burn_in, timings)
     family = family_in(given[0])
@@ -70,7 +78,10 @@ def export(
         others = ", ".join(f"--to {form}" for form in (*door.FORMS, "csv"))
         raise ConfigError(f"{given[0]}: {what}; {others} and --to arviz write its draws")
     if to == "clusters":
-        return _clusters(posterior_of(family)(given, burn_in, table), door, out, ids, sources, groups)
+        run = posterior_of(family)(given, burn_in, table)
+        run.weighted = weighted
+        run.training_weights(weighted)  # which can be refused
+        return _clusters(run, door, out, ids, sources, groups)
     if to in ("factors", "topics"):
         head, blocks, note = getattr(door, to)(posterior_of(family)(given, burn_in, table))
         done = write_csv_lines(out, head, blocks)
@@ -128,7 +139,7 @@ def _clusters(
     n_ids = head.index("row")
     head[:n_ids] = [f"{name}'" if name in taken else name for name in head[:n_ids]]
     done = write_csv_lines(out, [*head, *columns], blocks())
-    done.notes.extend([clusters.about, *names.notes])
+    done.notes.extend([clusters.about, *clusters.shares, *names.notes])
     n_out = int(columns["held_out"].sum())
     if n_out:
         done.notes.append(f"{counted(n_out, 'row')} held out: the most probable cluster given the draws (held_out)")

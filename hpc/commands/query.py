@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +37,24 @@ def query(
     draws: int | None = None,
     burn_in: int | None = None,
     table: Path | None = None,
+    weighted: bool | None = False,
     force: bool = False,
     console: Any = None,
 ) -> Answer | None:
     """Ask a run, alone or on all ranks that a launcher started, print the answer and write it to `out`.
 
-    run_dir: a run, or several of one posterior. rows: a file of rows that the question is about; reads: other
-    files that are read, or rows by their numbers. picture: whether the
-    answer may be one. console: where the answer is shown; that chains disagree is then for the caller to say. See
-    `Asking` and `read`. Raises ConfigError, DataError, CheckpointError, on root alone; other ranks then return None.
+    run_dir: a run, or several of one posterior. rows: a file of rows that the question is about; reads: other files
+    that are read, or rows by their numbers. picture: whether the answer may be one. weighted: whether it is of the
+    population, see `Asking.weigh`; None: where the question names no rows. console: where the answer is shown; that
+    chains disagree is then for the caller to say. See `Asking` and `read`. Raises ConfigError, DataError,
+    CheckpointError, on root alone; other ranks then return None.
     """
     from mpibayes.terminal import Text, output
 
     def work(comm: Communicator) -> Answer:
-        asking, found = _asked(comm, run_dir, verb, rows, reads, out, picture, unseen, draws, burn_in, table, force)
+        asking, found = _asked(
+            comm, run_dir, verb, rows, reads, out, picture, unseen, draws, burn_in, table, weighted, force
+        )
 
         def told() -> None:
             to = console or output()
@@ -69,7 +74,7 @@ def query(
 
 
 def _asked(
-    comm: Communicator, run_dir, verb: Verb, rows, reads, out, picture, unseen, draws, burn_in, table, force
+    comm: Communicator, run_dir, verb: Verb, rows, reads, out, picture, unseen, draws, burn_in, table, weighted, force
 ) -> tuple[Asking, Answer]:
     """The run that was asked and the answer, on every rank. Mistakes are found by all of them alike, or agreed on."""
 
@@ -87,11 +92,12 @@ def _asked(
     on_root(comm, looked_at)
     on_root(comm, lambda: family_in(run_dir if isinstance(run_dir, Path) else run_dir[0]))
     asking = Asking(run_dir, draws, burn_in, table, comm)
+    asking.weigh(False if weighted is None and rows is not None else weighted)
     new = None
     if rows is not None:
         notes = on_root(comm, lambda: stream(asking, rows, unseen).notes, what=f"read {rows}")
         new = agree(comm, lambda: stream(asking, rows, unseen, notes), f"read {rows}")
-    return asking, verb(asking, new)
+    return asking, replace(verb(asking, new), of_whom=asking.of_whom)
 
 
 def compared(
@@ -114,6 +120,7 @@ def compared(
         if other is not None:
             on_root(asking.comm, lambda: family_in(other))
             second = Asking(other, options["draws"], options["burn_in"], None, asking.comm)
+            second.weigh(options["weighted"])
             return compare.compare_runs(asking, second, columns, top)
         if cluster_group is not None:
             number, n, view = cluster_group

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
-from mpibayes.hpc.commands.compared import compared, default_folder
+from mpibayes.hpc.commands.compared import compared, default_folder, weighed
 from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import by_model, family_in
 from mpibayes.hpc.posterior.drawing import load_matplotlib
@@ -43,11 +43,13 @@ def report(
     table: str | Path | None = None,
     full: bool = False,
     compare: bool = False,
+    weighted: bool | None = None,
 ) -> Path:
     """Write the report to `out` (DIR/report of the first directory): report.html, report.txt, summary.json, PNG
     pictures, and coefficients.csv of a regression; and print its verdict and what is largest, or, `full`, all of it.
 
     burn_in: cycles left out of each chain, instead of what the configuration says. table: where the run's table is now.
+    weighted: whether clusters also have shares of the population, by default where the table has weights.
     Directories of one model are chains of one posterior; of two models or more, or with `compare`, they are compared
     (`compared`), by default in DIR/against-NAME of the first directory, with the report of each in a folder there.
     Returns the folder. Raises ConfigError (no run there, nothing after burn-in, `out` not writable, or with files that
@@ -66,7 +68,10 @@ def report(
         raise ConfigError("--compare: name two run directories or more")
     folder = Path(out) if out is not None else default_folder(sides)
     check_folder(folder)
-    made = compared(sides, burn_in, table) if len(sides) > 1 else report_of_one(run_dirs, burn_in, table)
+    if len(sides) > 1:
+        made = compared(sides, burn_in, table, weighted)
+    else:
+        made = report_of_one(run_dirs, burn_in, table, weighted)
     write(folder, made)
     _print(console, made.parts() if full else _opening(made))
     names = ", ".join(["summary.json", *made.files, *made.pictures])
@@ -76,10 +81,14 @@ def report(
     return folder
 
 
-def report_of_one(homes: Sequence[str | Path], burn_in: int | None, table: str | Path | None) -> Report:
+def report_of_one(
+    homes: Sequence[str | Path], burn_in: int | None, table: str | Path | None, weighted: bool | None = None
+) -> Report:
     """The report of a run, or of several that are chains of one posterior."""
     family = family_in(homes[0])
-    return report_of(family)(posterior_of(family)(homes, burn_in, table))
+    run = posterior_of(family)(homes, burn_in, table)
+    with weighed([run], weighted):
+        return report_of(family)(run)
 
 
 def _opening(made: Report) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from mpibayes.errors import CheckpointError
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.json_schema import header
 from mpibayes.hpc.config.places import as_toml, bare, shown, table
 from mpibayes.hpc.config.section import Section, marked, parsed
 from mpibayes.text import visible
@@ -160,7 +161,8 @@ def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
     document, unused = as_dict(config), _without_effect(config)
     out = [
         f"# Every key and its value, as mpibayes understood {visible(config.path.name)}"
-        + (" and --set." if config.places.set_keys else ".")
+        + (" and --set." if config.places.set_keys else "."),
+        header().rstrip(),
     ]
     for name, section in config.sections.items():
         out += ["", f"[{name}]"]

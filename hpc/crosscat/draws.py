@@ -121,6 +121,8 @@ def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
 class Posterior(KeptChains, Tallies):
     """Chains of one mixture, or of one cross-categorization, on one table."""
 
+    weighable = True
+
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
         super().__init__(run_dirs, burn_in, table)
         config = self.chains[0].config

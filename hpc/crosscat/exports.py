@@ -6,21 +6,27 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.partitions import ordered_sizes
+from mpibayes.hpc.crosscat.representative import COMPARED, Representatives
 from mpibayes.hpc.crosscat.row_clusters import clusters_of, row_clusters
+from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.family import Clusters
+from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.io.trace import Axes
-from mpibayes.text import counted
+from mpibayes.text import counted, percent
 
 __all__ = ["FORMS", "clusters", "clusters_of", "parameters"]
 
 FORMS = ("labels", "clusters")
 WEIGHTS = 100  # clusters whose weights are exported, at most
+VIEWS, SHARES = 4, 12  # views, and clusters of each, whose shares of the population are said
 
 
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     """See `hpc.family.ClusterExports`."""
+    weights = run.training_weights(run.weighted)
     partitions, views = row_clusters(run, groups)
+    weighed = {} if weights is None else {"weight": run.table.weights(), "shares": _shares(run, partitions, weights)}
     sizes = [
         "a column alone: its clusters are its histogram"
         if run.several and len(r.of.names) == 1
@@ -30,11 +36,30 @@ def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     if not run.several:
         r = partitions.views[0]
         where = f"cycle {r.cycle:,} of {run.chains[r.chain].folder}, {sizes[0]}"
-        return Clusters(views, f"the representative partition, as in the report: {where}")
+        return Clusters(views, f"the representative partition, as in the report: {where}", **weighed)
     named = [cut(r.of.names[0]) + " and others" * bool(r.of.names[1:]) for r in partitions.views]
     each = "; ".join(f"{v}: {name} ({of})" for v, (name, of) in enumerate(zip(named, sizes), 1))
     where = f"cycle {partitions.cycle:,} of {run.chains[partitions.chain].folder}"
-    return Clusters(views, f"the views of {where}, numbered as in the report: {each}")
+    return Clusters(views, f"the views of {where}, numbered as in the report: {each}", **weighed)
+
+
+def _shares(run: Posterior, partitions: Representatives, weights: np.ndarray) -> list[str]:
+    """Shares of the population of the largest clusters of each view, in words, the first views alone."""
+    views = [r for r in partitions.views if not (run.several and r.slight)][:VIEWS]
+    shares = [PopulationShares(r.labels, weights) for r in views]
+    for _, draw in run.states(evenly(run.kept(), COMPARED)):
+        for r, of in zip(views, shares):
+            of.add(draw.labels[r.of.nearest_view(draw)])
+    numbers = {id(r): f" of view {v}" * run.several for v, r in enumerate(partitions.views, 1)}
+    lines = []
+    for r, of in zip(views, shares):
+        each = [f"{k} {percent(p)} ± {100 * e:.2g}" for k, (p, e) in enumerate(zip(of.share[:SHARES], of.error), 1)]
+        more = f" and {len(of.share) - SHARES:,} more" if len(of.share) > SHARES else ""
+        lines.append(
+            f"of the population, by the weights of the rows ('{run.table.weight}'), with standard errors: clusters"
+            f"{numbers[id(r)]}: {', '.join(each)}{more}"
+        )
+    return lines
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:

@@ -41,13 +41,18 @@ def variations(partitions: np.ndarray) -> np.ndarray:
     return distance
 
 
-def jaccard(together: np.ndarray) -> np.ndarray:
-    """Largest overlap (rows in both / rows in either) of each cluster of the first partition with one of the second.
+def overlaps(together: np.ndarray) -> np.ndarray:
+    """Overlap (Jaccard: rows in both / rows in either) of each cluster of one partition with each of another.
 
-    `together`: `contingency` of the two; (K_a,).
+    `together`: `contingency` of the two; (K_a, K_b).
     """
     either = together.sum(axis=1)[:, None] + together.sum(axis=0) - together
-    return (together / np.maximum(either, 1)).max(axis=1)
+    return together / np.maximum(either, 1)
+
+
+def jaccard(together: np.ndarray) -> np.ndarray:
+    """Largest overlap of each cluster of the first partition with one of the second, (K_a,); see `overlaps`."""
+    return overlaps(together).max(axis=1)
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:

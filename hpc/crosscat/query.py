@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat.draws import Draw, Posterior
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.draws import Draw, OfColumns, Posterior, ViewDraw
+from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.parallel.streams import Stream, in_lane
@@ -58,6 +60,7 @@ class Asked:
         self.columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in stored]
         self.chain_of = np.array([chain for chain, _ in self._wanted])
         self.n_rows = run.n_rows
+        self.weights: np.ndarray | None = None
 
     def draws(self, names: Collection[str], some: slice = EVERY) -> list[DrawLaw]:
         """The kept draws, or some of them, as laws of some columns."""
@@ -172,10 +175,14 @@ class Asked:
         statistics = iter(self.run.statistics_of(pairs))
         which = self.run.data.latent.which
         for own in of:
-            views = [ViewLaw(v, part, state, next(statistics), which) for v, part, state in own]
+            views = [self._view_law(v, part, state, next(statistics), which) for v, part, state in own]
             for view, (_, _, state) in zip(views, own):
                 view.labels = None if rows is None else state.labels[rows]
             yield DrawLaw(views)
+
+    def _view_law(self, v: int, part: OfColumns, state: ViewDraw, statistics: Statistics, which: Mapping) -> ViewLaw:
+        mean = None if self.weights is None else mean_weights(state.labels, self.weights, statistics.size)
+        return ViewLaw(v, part, state, statistics, which, mean)
 
 
 def _small(z: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from mpibayes.hpc.components.masses import log_negative_binomial, log_t
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.blocks import BlockLaw
 from mpibayes.hpc.crosscat.draws import OfColumns, ViewDraw
+from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io import recording
@@ -43,17 +44,18 @@ def normalised(log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class ViewLaw:
     """A view of a draw: K clusters and a new one, with statistics of some of its columns.
 
-    number: of the view in the draw. labels (m,): of the training rows that were asked for.
+    number: of the view in the draw. labels (m,): of the training rows that were asked for. mean_weight (K,): survey
+    weight of the clusters' rows, where clusters are those of a population.
     """
 
     def __init__(
-        self, number: int, own: OfColumns, state: ViewDraw, statistics: Statistics, which: Mapping[str, Column]
-    ):
+        self, number: int, own: OfColumns, state: ViewDraw, statistics: Statistics, which: Mapping[str, Column],
+        mean_weight: np.ndarray | None = None,
+    ):  # fmt: skip
         self.number, self.order, self.names, self.labels = number, own.names, set(own.names), None
         self.hyper, self.statistics, self.components = state.hyper, statistics, own.components
-        alpha, d, size = state.hyper.concentration, state.hyper.discount, statistics.size
-        with np.errstate(divide="ignore"):
-            self.log_weight = np.log(np.append(size - d, alpha + len(size) * d)) - np.log(size.sum() + alpha)
+        alpha, d = state.hyper.concentration, state.hyper.discount
+        self.log_weight = log_cluster_weights(statistics.size, alpha, d, mean_weight)
         self._which = {name: column.name for name, column in which.items()}
         self._drawn: dict[str, Law] = {}
         self.place = {kind.members(c)[0].name: (kind, c) for kind in own.components.kinds for c in range(len(kind))}

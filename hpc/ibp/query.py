@@ -46,6 +46,7 @@ class Asked:
     refused: Mapping[str, str] = {}
     joint: Mapping[str, str] = {}
     cannot = CANNOT
+    weights = None
     shares = "share of the features of either row that both have"
     answers = None
 

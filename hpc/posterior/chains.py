@@ -26,7 +26,7 @@ from mpibayes.io.segments import list_segments
 from mpibayes.io.tables import AnyTable, imported_from
 from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.io.trace import read_trace
-from mpibayes.text import counted
+from mpibayes.text import counted, option
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,8 @@ class KeptChains:
         self.data = data_of(config, self.table)
         self._check_training_rows()
 
+    weighable = False  # True where clusters have shares, which survey weights change
+    weighted: bool | None = None  # whether a report has shares of a population, see `training_weights`
     response: str = ""  # the column that a model predicts from others, given; "" where it has a law of all its columns
 
     @property
@@ -102,6 +104,28 @@ class KeptChains:
     def n_rows(self) -> int:
         """Training rows."""
         return self.data.n_rows
+
+    def training_weights(self, weighted: bool | None) -> np.ndarray | None:
+        """Survey weights of the training rows relative to the largest, (N,), so that equal ones are exactly 1. None of
+        a table without, if `weighted` is False, and of a model without clusters. Raises ConfigError if it is True and
+        there are none, and where all of them are 0."""
+        table = self.table
+        if weighted and not self.weighable:
+            raise ConfigError(
+                f"--weighted: {self.chains[0].home}: weights count in the clusters of a mixture or a "
+                "cross-categorization alone"
+            )
+        if table.weight is None and weighted:
+            raise ConfigError(
+                f"--weighted: {table.path} has no weights of its rows; import it again with "
+                f"{option('weight', 'COLUMN')}, and name that table with --table"
+            )
+        if table.weight is None or weighted is False or not self.weighable:
+            return None
+        weights = table.weights() if self.data.training_rows is None else table.weights()[self.data.training_rows]
+        if not weights.any():
+            raise ConfigError(f"{table.path}: all rows that were trained on have weight 0; ask with --unweighted")
+        return weights / weights.max()
 
     @property
     def held_out(self) -> np.ndarray:

@@ -46,9 +46,9 @@ class Received:
 class Asks(Exception):
     """Question of a method of `Run`: raised instead of asking it."""
 
-    def __init__(self, verb: Callable[..., Any], rows: Any, unseen: str):
+    def __init__(self, verb: Callable[..., Any], rows: Any, unseen: str, weighted: bool | None):
         super().__init__()
-        self.verb, self.rows, self.unseen = verb, rows, unseen
+        self.verb, self.rows, self.unseen, self.weighted = verb, rows, unseen, weighted
 
 
 def shared(method: Callable[P, T]) -> Callable[P, T]:
@@ -134,7 +134,7 @@ def main(folder: str) -> int:
         with open(os.devnull, "w") as nowhere:
             answer = query(
                 run.directories, verb, rows=question.rows, unseen=question.unseen or "missing",
-                console=Console(file=nowhere), **run.options,
+                console=Console(file=nowhere), weighted=question.weighted, **run.options,
             )  # fmt: skip
     except MpibayesError as error:
         print(f"{child.ERROR}{error}", file=sys.stderr, flush=True)

@@ -217,9 +217,10 @@ def in_python(text: str) -> str:
     "say encoding='cp1252'; give such options to mpibayes.import_table('a.csv', 'runs/a.h5', ...), then ..."
     """
     text = re.sub(r"--kind (?:'([^']+)=(\w+)'|(\S+)=(\w+))", _as_kinds, text)
-    text = re.sub(r"--(encoding|dates|count) ([\w-]*\w)|--(decimal|thousands) (\S)(?=\s|$)", _as_text, text)
+    text = re.sub(r"--(encoding|dates|count|weight) ([\w-]*\w)|--(decimal|thousands) (\S)(?=\s|$)", _as_text, text)
     text = re.sub(r"mpibayes import (\S+|'[^']+') (\S+\.h5|'[^']+\.h5')(?=[ ,])", _as_import, text)
     text = text.replace("run the same command again", "make the same call again")
     text = text.replace("--fresh", "fresh=True").replace("--set ", "config: ")
+    text = text.replace("--unweighted", "weighted=False").replace("--weighted", "weighted=True")
     text = re.sub(r"(?<![\w-])-o\b(?: (?=\S*/))?", "directory=", text)
     return re.sub(r"(?<![\w-])--([a-z][a-z-]*)(?![=a-z-])(?: (?=['\d]))?", lambda m: m[1].replace("-", "_") + "=", text)

@@ -23,6 +23,7 @@ from mpibayes.io.documents import TooMuch, check_values
 
 if TYPE_CHECKING:
     from mpibayes.hpc.python.run import Run
+    from mpibayes.io.table import Table
 
 # keyword: key of the configuration
 KEYS = {
@@ -58,6 +59,7 @@ def fit(
     kinds: Mapping[str, str] | None = None,
     schema: str | os.PathLike[str] | None = None,
     missing: Sequence[str] = (),
+    weight: str | None = None,
     fresh: bool = False,
     progress: bool = True,
 ) -> Run:
@@ -75,6 +77,7 @@ def fit(
     max_time: stop at a checkpoint before it has passed; seconds, "3h50m" or a timedelta.
     config: other keys, {"sampler.strategy": "anneal"} or nested.
     kinds, schema, missing: how columns are imported, as of `mpibayes import`: {"zip": "categorical"}; ...
+    weight: the column of survey weights. The fit is of the rows as they are; answers speak of the population.
     fresh: start over; a run that is there is renamed.
     progress: whether to show how far it is.
 
@@ -99,10 +102,12 @@ def fit(
     display = display_for(progress)
     try:
         source, folder = _placed(data, directory, fresh, display)
-        if kinds or schema is not None or missing:
+        if kinds or schema is not None or missing or weight is not None:
             if source.suffix == ".toml":
-                raise ConfigError(f"{source}: kinds, schema and missing are for data that is imported, not for a table")
-            source = _imported(source, folder, fresh, display, kinds=kinds, schema=schema, missing=missing)
+                names = "kinds, schema, missing and weight"
+                raise ConfigError(f"{source}: {names} are for data that is imported, not for a table")
+            options = {"kinds": kinds, "schema": schema, "missing": missing, "weight": weight}
+            source = _imported(source, folder, fresh, display, **options)
         words = ["run", str(source), "-o", str(folder)]
         words += [word for key, value in settings.items() for word in ("--set", f"{key}={as_toml(value)}")]
         words += [] if max_time is None else ["--max-time", _seconds(max_time)]
@@ -137,6 +142,7 @@ def import_table(
     dates: str | None = None,
     calendar: Sequence[str] = (),
     count: str | None = None,
+    weight: str | None = None,
     overwrite: bool = False,
     verbose: bool = False,
 ) -> Path:
@@ -149,7 +155,7 @@ def import_table(
     workbook, by default the first. encoding, delimiter, header, names (of the columns), decimal, thousands, dates
     ("day-first" or "month-first"): how a text file is written, where that is not to be found out. calendar: columns of
     dates whose weekday, month and hour become columns, too. count: the column that says how many equal rows each row
-    stands for; the table has them all.
+    stands for; the table has them all. weight: the column of survey weights, which are kept beside the rows.
     Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest
@@ -177,6 +183,7 @@ def import_table(
             dates=dates,
             calendar=calendar,
             count=count,
+            weight=weight,
             overwrite=overwrite,
         )
     print_summary(summary, output(), verbose)
@@ -298,8 +305,8 @@ def _same_rows(a: Path, b: Path) -> bool:
 
 
 def _same_table(new: Path, place: Path) -> bool:
-    """True if two tables hold the same cells. Where they differ in which columns are in order, the new one replaces the
-    one that is there."""
+    """True if two tables hold the same cells. Where they differ in which columns are in order, or in the weights of
+    rows, which no run depends on, the new one replaces the one that is there."""
     from mpibayes.io.table import Table
 
     try:
@@ -307,9 +314,15 @@ def _same_table(new: Path, place: Path) -> bool:
     except DataError:
         return False
     same = one.fingerprint == other.fingerprint
-    if same and one.columns != other.columns:
+    if same and (one.columns != other.columns or not _same_weights(one, other)):
         os.replace(new, place)
     return same
+
+
+def _same_weights(one: Table, other: Table) -> bool:
+    if one.weight is None or other.weight is None:
+        return one.weight == other.weight
+    return one.weight == other.weight and bool((one.weights() == other.weights()).all())
 
 
 def _imported(source: Path, folder: Path, fresh: bool, display: Display, **options: Any) -> Path:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -127,17 +128,19 @@ class Opened:
     def _handed(self, rows: Any) -> Handed | None:
         return None if rows is None else handed(rows, self._kind)
 
-    def _answer(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Answer:
-        """An answer of `hpc/query`, and warnings for what should be known of it."""
+    def _answer(
+        self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str, weighted: bool | None = False
+    ) -> Answer:
+        """An answer of `hpc/query`, and warnings for what should be known of it. weighted: see `commands.query`."""
         if self._for_ranks:
-            raise Asks(verb, rows, unseen)
+            raise Asks(verb, rows, unseen, weighted)
         asking = self._asking
         if self.received is None:
-            answer, notes = self._here(verb, rows, unseen)
+            answer, notes = self._here(verb, rows, unseen, weighted)
         else:
             answer, notes = self.received.answer, list(self.received.notes)
             if self.received.drawn:
-                answer.picture = lambda: self._picture(verb, rows, unseen)
+                answer.picture = lambda: self._picture(verb, rows, unseen, weighted)
         effective = answer.columns.get("draws")
         if effective is not None and asking.averages.n_draws > FEW and (effective < FEW).any():
             rows_of = "" if len(effective) == 1 else f" in {counted(int((effective < FEW).sum()), 'row')}"
@@ -147,16 +150,20 @@ class Opened:
         self._say_once()
         return answer
 
-    def _here(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> tuple[Answer, list[str]]:
+    def _here(
+        self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str, weighted: bool | None
+    ) -> tuple[Answer, list[str]]:
         """An answer of this process, and what is to know of the rows."""
         given, asking = self._handed(rows), self._asking
         with in_words_of_python():
+            asking.weigh(False if weighted is None and given is not None else weighted)
             new = None if given is None else given.read(asking, unseen)
-            return verb(asking, new), list(new.notes) if new is not None else []
+            answer = replace(verb(asking, new), of_whom=asking.of_whom)
+            return answer, list(new.notes) if new is not None else []
 
-    def _picture(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
+    def _picture(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str, weighted: bool | None) -> Any:
         """Picture of a question that ranks have answered: it is asked here once more."""
-        answer, _ = self._here(verb, rows, unseen)
+        answer, _ = self._here(verb, rows, unseen, weighted)
         return answer.picture and answer.picture()
 
     def _say_once(self) -> None:
@@ -166,11 +173,11 @@ class Opened:
             if self._posterior.contradicted():
                 warn(disagreement(self._posterior.chains), ChainsDisagree)
 
-    def _ask(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str) -> Any:
+    def _ask(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str, weighted: bool | None = False) -> Any:
         """A Result, or for rows that were handed in a DataFrame of their kind."""
         from mpibayes.hpc.query.answer import as_table
 
-        answer, given = self._answer(verb, rows, unseen), self._handed(rows)
+        answer, given = self._answer(verb, rows, unseen, weighted), self._handed(rows)
         if given is None:
             return self._result(answer)
         numbers = answer.columns.get("row")

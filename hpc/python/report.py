@@ -46,13 +46,18 @@ class Report:
         return f"<pre>{html.escape(self.text)}</pre>{''.join(images)}"
 
 
-def report(family: str, posterior: Any, directory: Path) -> Report:
-    """Report of an opened run. Raises ConfigError if the `report` extra is not installed."""
+def report(family: str, posterior: Any, directory: Path, weighted: bool | None = None) -> Report:
+    """Report of an opened run. weighted: see `compared.weighed`. Raises ConfigError if the `report` extra is not
+    installed."""
     written.require_extra("matplotlib", "arviz")
-    return Report(report_of(family)(posterior), directory / "report")
+    with compared.weighed([posterior], weighted):
+        return Report(report_of(family)(posterior), directory / "report")
 
 
-def comparison(directories: Sequence[Sequence[Path]], posteriors: Sequence[Any]) -> Report:
+def comparison(
+    directories: Sequence[Sequence[Path]], posteriors: Sequence[Any], weighted: bool | None = None
+) -> Report:
     """The report of opened runs against each other, each by its directories. Raises ConfigError, DataError."""
     written.require_extra("matplotlib", "arviz")
-    return Report(compared.of_opened(directories, posteriors), compared.default_folder(directories))
+    with compared.weighed(posteriors, weighted):
+        return Report(compared.of_opened(directories, posteriors), compared.default_folder(directories))

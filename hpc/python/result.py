@@ -35,8 +35,8 @@ class Result:
 
     def __init__(self, answer: Answer, kind: frames.Kind = "pyarrow", index: Callable[[], Any] = lambda: None):
         """index: of all rows of the table, or None; asked for when a frame of pandas is."""
-        remarks = [in_python(text) for text in answer.remarks]
-        self._answer, self._kind, self._index = replace(answer, remarks=remarks), kind, index
+        remarks, of_whom = [in_python(text) for text in answer.remarks], in_python(answer.of_whom)
+        self._answer, self._kind, self._index = replace(answer, remarks=remarks, of_whom=of_whom), kind, index
 
     @property
     def title(self) -> str:
@@ -48,7 +48,7 @@ class Result:
 
     @property
     def notes(self) -> Sequence[str]:
-        return list(self._answer.remarks)
+        return self._answer.notes
 
     @property
     def facts(self) -> dict[str, str]:
@@ -114,6 +114,6 @@ class Result:
             for i in range(most)
         ]
         more = [f"and {n - most:,} more lines"] if n > most else []
-        notes = "".join(f"<div><small>{html.escape(text)}</small></div>" for text in [*more, *a.remarks])
+        notes = "".join(f"<div><small>{html.escape(text)}</small></div>" for text in [*more, *a.notes])
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>" if most else ""
         return f"<div><b>{html.escape(a.title)}</b></div>{facts}{table}{notes}"

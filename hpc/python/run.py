@@ -60,6 +60,9 @@ class Run(Opened):
     range with both ends included; or texts as on the command line, "age=40..50"; with `rows` also names of columns,
     whose cells then count.
 
+    `weighted`, where a question takes it: whether the answer is of the population that the survey weights of the table
+    stand for, or of the rows as they are. By default it is, if the table has weights and no `rows` are named.
+
     `ranks`, where a question takes them: processes that share a long one, started under mpirun on this machine; the
     answer has the same bits.
 
@@ -140,21 +143,22 @@ class Run(Opened):
             export(self.directories, "csv", place)
             return from_arrow(pyarrow.csv.read_csv(place), self._kind)
 
-    def report(self, *, against: Run | Sequence[Run] = ()) -> Report:
+    def report(self, *, against: Run | Sequence[Run] = (), weighted: bool | None = None) -> Report:
         """Tables and pictures of the posterior, as `mpibayes report` makes them; .save() writes them.
 
         against: other runs on the same table. The report is then of the comparison: the paired difference of held-out
         scores with its standard error, and what each run says that the others do not; `document` has the numbers.
+        weighted: whether clusters also have shares of the population, by default where the table has weights.
         Raises ConfigError where the `report` extra is not installed, DataError for runs on other tables.
         """
         from mpibayes.hpc.python.report import comparison, report
 
-        others = [against] if isinstance(against, Run) else list(against)
+        runs = [self, *([against] if isinstance(against, Run) else against)]
         with in_words_of_python():
-            if others:
-                runs = [self, *others]
-                return comparison([run.directories for run in runs], [run._posterior for run in runs])
-            return report(self.family, self._posterior, self.directory)
+            posteriors = [run._posterior for run in runs]
+            if len(runs) > 1:
+                return comparison([run.directories for run in runs], posteriors, weighted)
+            return report(self.family, posteriors[0], self.directory, weighted)
 
     def summary(self) -> str:
         """The report's text."""
@@ -183,8 +187,9 @@ class Run(Opened):
 
     @shared
     def logp(
-        self, rows: Any = None, *, of: Given = None, given: Given = None, unseen: str = "missing", ranks: int = 1
-    ) -> Any:
+        self, rows: Any = None, *, of: Given = None, given: Given = None, unseen: str = "missing",
+        weighted: bool | None = None, ranks: int = 1,
+    ) -> Any:  # fmt: skip
         """log p(of | given) in nats, with its error: of each of `rows`, or without them of one described row.
 
         Of `rows` all columns are asked for where `of` names none; if it does, the others are given, unless `given` says
@@ -193,17 +198,24 @@ class Run(Opened):
         """
         from mpibayes.hpc.query.logp import logp
 
-        return self._ask(lambda asking, new: logp(asking, conditions(of), conditions(given), new), rows, unseen)
+        def verb(asking: Asking, new: Any) -> Answer:
+            return logp(asking, conditions(of), conditions(given), new)
+
+        return self._ask(verb, rows, unseen, weighted)
 
     @shared
     def conditional(
-        self, column: str, rows: Any = None, *, given: Given = None, unseen: str = "missing", ranks: int = 1
-    ) -> Any:
+        self, column: str, rows: Any = None, *, given: Given = None, unseen: str = "missing",
+        weighted: bool | None = None, ranks: int = 1,
+    ) -> Any:  # fmt: skip
         """The distribution of a column given others: a Result with .plot(), or of `rows` a DataFrame: the most probable
         level, its probability and those of all, or quantiles of a number."""
         from mpibayes.hpc.query.conditional import conditional
 
-        return self._ask(lambda asking, new: conditional(asking, column, conditions(given), new), rows, unseen)
+        def verb(asking: Asking, new: Any) -> Answer:
+            return conditional(asking, column, conditions(given), new)
+
+        return self._ask(verb, rows, unseen, weighted)
 
     @shared
     def simulate(
@@ -215,6 +227,7 @@ class Run(Opened):
         seed: int = 1,
         rows: Any = None,
         unseen: str = "missing",
+        weighted: bool | None = None,
         ranks: int = 1,
     ) -> Any:
         """A DataFrame of n rows drawn from the posterior predictive distribution that have what is given; or `rows`
@@ -224,7 +237,10 @@ class Run(Opened):
         from mpibayes.hpc.query.simulate import simulate
 
         answer = self._answer(
-            lambda asking, new: simulate(asking, n, conditions(given), names(columns), seed, new), rows, unseen
+            lambda asking, new: simulate(asking, n, conditions(given), names(columns), seed, new),
+            rows,
+            unseen,
+            weighted,
         )
         given_rows = self._handed(rows)
         table = typed(answer.columns, self._asking.columns)
@@ -319,15 +335,19 @@ class Run(Opened):
         return self._result(answer)
 
     @shared
-    def dependence(self, columns: Names = None, *, ranks: int = 1) -> Result:
+    def dependence(self, columns: Names = None, *, weighted: bool | None = None, ranks: int = 1) -> Result:
         """Dependence between columns: mutual information of each pair in nats, and the share of draws in which the two
         share a view. Its .plot() is a heat map."""
         from mpibayes.hpc.query.dependence import dependence
 
-        return Result(self._answer(lambda asking, _: dependence(asking, names(columns), 20), None, ""), self._kind)
+        listed = names(columns)
+        return Result(self._answer(lambda asking, _: dependence(asking, listed, 20), None, "", weighted), self._kind)
 
     @shared
-    def predictors(self, column: str, columns: Names = None, *, size: int | None = None, ranks: int = 1) -> Result:
+    def predictors(
+        self, column: str, columns: Names = None, *, size: int | None = None, weighted: bool | None = None,
+        ranks: int = 1,
+    ) -> Result:  # fmt: skip
         """The columns that tell one best, each by itself: mutual information in nats, its error, and its share of what
         there is to know. size: a set of up to so many columns that tell it best together."""
         from mpibayes.hpc.query.dependence import predictors
@@ -336,9 +356,11 @@ class Run(Opened):
         if size is not None and size < 2:
             raise ConfigError(f"size = {size}: expected 2 or more columns")
         listed = names(columns)
-        if size is not None:
-            return Result(self._answer(lambda asking, _: best_set(asking, column, listed, size), None, ""), self._kind)
-        return Result(self._answer(lambda asking, _: predictors(asking, column, listed, 20), None, ""), self._kind)
+
+        def verb(asking: Asking, _: Any) -> Answer:
+            return predictors(asking, column, listed, 20) if size is None else best_set(asking, column, listed, size)
+
+        return Result(self._answer(verb, None, "", weighted), self._kind)
 
     @shared
     def compare(
@@ -355,6 +377,7 @@ class Run(Opened):
         columns: Names = None,
         top: int = 20,
         unseen: str = "missing",
+        weighted: bool | None = None,
         ranks: int = 1,
     ) -> Result:
         """Compare two groups of rows: columns by the divergence of their distributions in nats, its error, and where
@@ -384,6 +407,7 @@ class Run(Opened):
 
         def verb(asking: Asking, new: Any) -> Answer:
             if other is not None:
+                other._asking.weigh(weighted)
                 return compare.compare_runs(asking, other._asking, chosen, top)
             if cluster_group is not None:
                 here, others = new_rows.of_group(asking, cluster_group, groups, view)
@@ -395,7 +419,7 @@ class Run(Opened):
                 return compare.compare_rows(asking, first, new_rows.others(asking, listed), chosen, top)
             return compare.compare_rows(asking, first, of(asking, against_rows), chosen, top)
 
-        return Result(self._answer(verb, rows if listed is None else None, unseen), self._kind)
+        return Result(self._answer(verb, rows if listed is None else None, unseen, weighted), self._kind)
 
 
 def _there(new: Any) -> Any:

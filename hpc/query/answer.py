@@ -25,7 +25,7 @@ class Answer:
     """title, remarks: for people. columns: arrays of one length, numbers or texts (object); NaN and None are nothing.
     short: names of the columns that the terminal has, all by default; brief: other columns that it has instead. bars:
     of which column a bar is drawn there. picture: draws a matplotlib Figure, where there is one. facts: a few numbers
-    in words.
+    in words. of_whom: of the population or of the rows, where the table has weights.
     """
 
     title: str
@@ -37,6 +37,7 @@ class Answer:
     shown: int = SHOWN
     picture: Callable[[], Any] | None = None
     facts: Sequence[tuple[str, str]] = field(default_factory=tuple)
+    of_whom: str = ""
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -45,6 +46,11 @@ class Answer:
     def shortly(self) -> dict[str, np.ndarray]:
         """The columns that the terminal has."""
         return dict(self.brief) if self.brief else {name: self.columns[name] for name in self.short or self.columns}
+
+    @property
+    def notes(self) -> list[str]:
+        """The remarks, and of whom the answer speaks."""
+        return [*self.remarks, *filter(None, [self.of_whom])]
 
 
 def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") -> None:
@@ -80,7 +86,7 @@ def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") 
         console.print(table)
     if n > most:
         console.print(Text(f"and {counted(n - most, 'more line')}{rest}", style="dim"))
-    for remark in answer.remarks:
+    for remark in answer.notes:
         console.print(Text(remark, style="dim"), soft_wrap=True)
 
 
@@ -118,7 +124,8 @@ def write(answer: Answer, out: Path) -> None:
         lines = zip(*(as_json(a) for a in answer.columns.values()))
         rows = [dict(zip(answer.columns, line)) for line in lines]
         facts = {"facts": dict(answer.facts)} if answer.facts else {}
-        write_text(out, json.dumps({"question": answer.title, **facts, "lines": rows}, indent=1) + "\n")
+        whom = {"of": answer.of_whom} if answer.of_whom else {}
+        write_text(out, json.dumps({"question": answer.title, **whom, **facts, "lines": rows}, indent=1) + "\n")
     else:
         write_bytes(out, _table(answer, out.suffix))
 

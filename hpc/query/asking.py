@@ -18,7 +18,7 @@ from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.family import Asked, DrawLaw, Posterior
 from mpibayes.hpc.parallel.comm import Communicator, agree, serial
 from mpibayes.hpc.posterior.chains import family_in
-from mpibayes.hpc.query import average
+from mpibayes.hpc.query import average, population
 from mpibayes.hpc.query.average import Averages
 from mpibayes.hpc.query.conditions import Conditions
 from mpibayes.hpc.query.sharing import dealt
@@ -74,6 +74,23 @@ class Asking:
         self._supports: dict[tuple[str, int], Support] = {}
         self._draws: tuple[frozenset[str], Sequence[DrawLaw]] = frozenset(), ()
         self._masses: dict[tuple[str, int], list[np.ndarray]] = {}  # of these draws
+        # of whom answers speak; "" where the table has no weights
+        self.of_whom = population.in_words(self.run.table, False)
+
+    def weigh(self, weighted: bool | None) -> None:
+        """Ask about the population that the table's survey weights stand for, or with False about the rows as they are;
+        None: about the population where the table has weights and the model has clusters. From here on the draws are
+        laws of that population, and rows drawn from them are rows of it. Collective. Raises ConfigError."""
+        weights = agree(self.comm, lambda: self.run.training_weights(weighted), "read the weights of the rows")
+        if (weights is None) != (self.asked.weights is None):
+            self._draws, self._masses = (frozenset(), ()), {}
+        self.asked.weights = weights
+        self.of_whom = population.in_words(self.run.table, self.weighted)
+
+    @property
+    def weighted(self) -> bool:
+        """True if answers are of the population."""
+        return self.asked.weights is not None
 
     @property
     def columns(self) -> list[Column]:

@@ -26,11 +26,13 @@ from mpibayes.hpc.query.logp import words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
+from mpibayes.hpc.query.training import having
 from mpibayes.text import counted
 
 CELLS = 16  # of a column of numbers
 TINY = 1e-300
 PICTURED = 6  # columns that a picture has
+NO_WEIGHTS = "its table has no weights"
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,12 @@ def compare(
 
 def compare_rows(asking: Asking, rows: NewRows, against: NewRows, columns: Sequence[str] = (), top: int = 20) -> Answer:
     """Compare two groups of rows, placed in the clusters by all their cells: each group's distribution is the mean of
-    the model's distributions for its rows."""
+    the model's distributions for its rows. A row says itself what it is, so that weights count in the mean alone."""
     asking.require("compare")
+    asking.weigh(False)
+    if any(new.weights is not None for new in (rows, against)):
+        weight = asking.run.table.weight
+        asking.of_whom = f"each row of the table counts by its weight ('{weight}'); --unweighted: all alike"
     lacking = rows.lacking | against.lacking
     names = [n for n in _names(asking, columns) if n not in lacking]
     if not names:
@@ -99,6 +105,8 @@ def compare_runs(asking: Asking, other: Asking, columns: Sequence[str] = (), top
     cells = [{n: pairs[n][i] for n in names} for i in (0, 1)]
     nothing = Known(1, {})
     groups = [_described(a, name, nothing, c) for a, name, c in zip((asking, other), ("this run", "the other"), cells)]
+    if asking.of_whom != other.of_whom:
+        asking.of_whom = f"this run: {asking.of_whom or NO_WEIGHTS}; the other: {other.of_whom or NO_WEIGHTS}"
     left = [n for n in asked if n not in names]
     notes = [f"not compared, since the other run has no such column: {', '.join(left[:8])}"] if left else []
     return _answer(asking, groups, cells[0], top, notes, "of a new row", same_draws=False)
@@ -127,25 +135,26 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
     """Group of the rows of a file: every draw counts alike, since thousands of rows would select a single draw."""
     draws = asking.draws(new.there(asking))
     sums = [{n: np.zeros(len(c)) for n, c in cells.items()} for _ in draws]
-    n_rows = 0
+    n_rows, total_weight = 0, 0.0
     for batch in new.batches():
         known = asking.known(batch.rows, batch.there(asking))
         blocks = average.in_blocks(known.n_rows, 1_024)
+        weights = np.ones(known.n_rows) if new.weights is None else new.weights[n_rows : n_rows + known.n_rows]
 
-        def work(d: int, known=known, blocks=blocks) -> dict[str, np.ndarray]:
+        def work(d: int, known=known, blocks=blocks, weights=weights) -> dict[str, np.ndarray]:
             total = {n: np.zeros(len(c)) for n, c in cells.items()}
             masses = {n: draws[d].masses(c.events) for n, c in cells.items()}
             for rows in blocks:
                 _, state = draws[d].given(known.block(rows))
                 for n in cells:
-                    total[n] += draws[d].averaged(cells[n].events, state, masses[n]).sum(axis=0)
+                    total[n] += (draws[d].averaged(cells[n].events, state, masses[n]) * weights[rows, None]).sum(axis=0)
             return total
 
         for total, part in zip(sums, dealt(asking.comm, len(draws), work)):
             for n, x in part.items():
                 total[n] += x
-        n_rows += known.n_rows
-    each = [{n: x / n_rows for n, x in total.items()} for total in sums]
+        n_rows, total_weight = n_rows + known.n_rows, total_weight + float(weights.sum())
+    each = [{n: x / total_weight for n, x in total.items()} for total in sums]
     many = f" ({counted(n_rows, 'row')})" if counted(n_rows, "row") not in new.path.name else ""
     return _group(asking, f"{new.path.name}{many}", np.zeros(len(draws)), each)
 
@@ -261,11 +270,14 @@ def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
     partition = asking.asked.partition()
     if partition is None:
         return []
+    weights = asking.asked.weights
+    weights = np.ones(asking.asked.n_rows) if weights is None else weights
     shares, n = [], []
     for known in sides:
-        here = _those(asking, known)
-        n.append(int(here.sum()))
-        shares.append([np.bincount(z[here], minlength=int(z.max()) + 1) / max(n[-1], 1) for z in partition])
+        here = having(asking, known, asking.asked.training_numbers())
+        n.append(int(np.count_nonzero(weights[here])))
+        of_all = max(float(weights[here].sum()), TINY)
+        shares.append([np.bincount(z[here], weights[here], int(z.max()) + 1) / of_all for z in partition])
     if not all(n):
         return ["no training row has what one of the groups does, so that no cluster is named"]
     lines = []
@@ -274,30 +286,5 @@ def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
     for _, v, k in places:
         view = f" of view {v + 1}" if len(partition) > 1 else ""
         lines.append(f"cluster {k}{view}: {shares[0][v][k]:.1%} against {shares[1][v][k]:.1%}")
-    of = f"their shares of the {n[0]:,} and {n[1]:,} training rows"
+    of = f"their shares of the {n[0]:,} and {n[1]:,} training rows{', weighted' * asking.weighted}"
     return [f"clusters of the report that hold most of it, with {of}: {'; '.join(lines)}"]
-
-
-def _those(asking: Asking, known: Known) -> np.ndarray:
-    """Mask of the training rows that have the known cells of one row, bool (N,)."""
-    numbers = asking.asked.training_numbers()
-    here = np.ones(len(numbers), bool)
-    for rows in average.in_blocks(len(numbers), 65_536):
-        recorded = asking.asked.recorded(numbers[rows])
-        for events, _ in known.of.values():
-            here[rows] &= _has(events, recorded)
-    return here
-
-
-def _has(events: Events, rows) -> np.ndarray:
-    """Mask of the recorded rows that have the only event."""
-    c = events.column
-    x = getattr(rows, c.block)[:, c.index]
-    if c.levels:
-        codes = np.flatnonzero(events.sets[0]) if events.sets is not None else events.codes
-        return np.isin(x, codes)
-    atoms = np.array(c.atoms)
-    chosen = atoms[events.sets[0]] if events.sets is not None else atoms[events.codes[events.codes >= 0]]
-    with np.errstate(invalid="ignore"):
-        inside = (x >= events.low[0]) & (x <= events.high[0]) & ~np.isin(x, atoms)
-    return inside | np.isin(x, chosen)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.parallel.comm import on_root
 from mpibayes.hpc.query import histogram
 from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
@@ -16,6 +17,7 @@ from mpibayes.hpc.query.conditions import Item, rounded, written
 from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.support import CELLS, Support, never_negative, tails
+from mpibayes.hpc.query.training import weighted_apart
 from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
 from mpibayes.io.rows import Column
@@ -59,6 +61,7 @@ def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows 
     never = NeverThere(asking)
     never.look([name], known)
     remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values"), *never.remarks()]
+    remarks += on_root(asking.comm, lambda: weighted_apart(asking, column, known, coarse.p[0]))
     return Answer(
         title, columns, remarks, bars="p", shown=shown, brief=brief and _lines_of(name, *brief), picture=picture,
         facts=facts,

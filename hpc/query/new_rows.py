@@ -26,13 +26,14 @@ NUMBERS = re.compile(rf"\s*+{_RANGE}(?:[\s,]++{_RANGE})*+[\s,]*+")  # possessive
 class NewRows:
     """path, or what the rows are called; rows of the table's used columns, as they are recorded; lacking: the columns
     that the file does not have; notes: what was read as missing, for people. parts: where rows are not held, reads them
-    from the file; `rows` is then none of them."""
+    from the file; `rows` is then none of them. weights (n,): of all rows, in order, where they count by them."""
 
     path: Path
     rows: Rows
     lacking: frozenset[str]
     notes: Sequence[str]
     parts: Callable[[], Iterator[Rows]] | None = None
+    weights: np.ndarray | None = None
 
     def there(self, asking: Asking) -> list[str]:
         """The columns that can be asked about and that the file has."""
@@ -109,7 +110,8 @@ def _row(digits: str, n_rows: int) -> int:
 
 
 def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:
-    """Rows of the table by their numbers from 1, ascending, read some at a time. Raises ConfigError."""
+    """Rows of the table by their numbers from 1, ascending, read some at a time; with their weights where the question
+    is about the population. Raises ConfigError."""
     n = asking.asked.like.n_rows
     wrong = numbers[(numbers < 1) | (numbers > n)]
     if len(wrong) or not len(numbers):
@@ -117,7 +119,14 @@ def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:
         raise ConfigError(f"{name_of_row}: expected rows of the table, 1 to {n:,}")
     blocks = [numbers[i : i + BATCH] - 1 for i in range(0, len(numbers), BATCH)]
     blank = Rows.concatenate(asking.asked.like.columns, [])
-    return NewRows(Path(name), blank, frozenset(), (), lambda: (asking.asked.recorded(block) for block in blocks))
+    weights = asking.run.table.weights() if asking.weighted else None
+    if weights is not None:
+        weights = weights[numbers - 1] / weights.max()  # equal ones are exactly 1
+        if not weights.any():
+            raise ConfigError(f"{name}: all of its rows have weight 0; compare with --unweighted")
+    return NewRows(
+        Path(name), blank, frozenset(), (), lambda: (asking.asked.recorded(block) for block in blocks), weights
+    )
 
 
 def others(asking: Asking, numbers: np.ndarray) -> NewRows:

@@ -52,6 +52,7 @@ class Asked:
         ),
         REASON,
     )
+    weights = None
     shares = ""
 
     def __init__(self, run: Posterior, draws: int | None):

@@ -18,6 +18,7 @@ import numpy as np
 
 import mpibayes
 from mpibayes.errors import CheckpointError, ConfigError, MpibayesError
+from mpibayes.hpc.config import json_schema
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.resolved import as_dict, continued, difference, resolved_toml
 from mpibayes.hpc.run import identity as records
@@ -50,7 +51,7 @@ TRAINING_ROWS = "training_rows.npy"
 START = "start.json"
 CHECKPOINTS = "checkpoints"
 NOTE = "checkpointed.json"
-UNFINISHED_START = {"config.toml", PROVENANCE, RESOLVED}
+UNFINISHED_START = {"config.toml", json_schema.NAME, PROVENANCE, RESOLVED}
 
 
 def chain_places(folder: Path, n_chains: int) -> list[Path]:
@@ -143,6 +144,7 @@ def open_run(
             config = continued(config, decided)
             write_text(folder / "config.toml", config.text, guard=lock.check)
             record = {"run": records.new_name(), "table": str(table.path), **content, "starts": []}
+            json_schema.write_schema(folder / json_schema.NAME, lock.check)
             records.write_provenance(folder, record, lock.check)
             records.write_resolved(folder, resolved_toml(config), lock.check)
             return config
@@ -166,6 +168,8 @@ def open_run(
             f"{folder}: holds a run with another configuration, which was left as it is; what differs:",
             [*changes, "to start anew: choose another directory with -o, or --fresh, which renames this one"],
         )
+    with storing(folder / json_schema.NAME):
+        json_schema.write_schema(folder / json_schema.NAME, lock.check)
     records.write_resolved(folder, resolved_toml(config), lock.check)
     return config
 
@@ -174,7 +178,7 @@ def _unmake(folder: Path, lock: Lock) -> None:
     """Remove a directory that this start has made, and what it has written there, unless another start is in it."""
     with contextlib.suppress(OSError, CheckpointError):
         lock.check()
-        for name in ("config.toml", PROVENANCE):
+        for name in ("config.toml", json_schema.NAME, PROVENANCE):
             (folder / name).unlink(missing_ok=True)
     lock.release()
     with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import rounds
 from mpibayes.hpc.run.plan import idle_in_words, work_of
-from mpibayes.hpc.run.table import data_of, opened, with_family
+from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -75,6 +75,8 @@ def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Ite
         yield "", f"modelled jointly, {name}: {', '.join(columns)}"
     missing = sum(c.n_missing for c in data.columns) / (table.n_rows * len(data.columns))
     yield "missing", f"{missing:.1%} of the cells"
+    if weights := weights_in_words(table):
+        yield "weights", weights
     held = f"{n_heldout:,} held out and scored" if config.data.heldout is not None else "none held out"
     yield "rows", f"{data.n_rows:,} trained on, {held}"
 

@@ -12,8 +12,10 @@ import math
 import re
 import shlex
 from pathlib import Path
+from urllib.parse import quote
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.config.json_schema import NAME, header
 from mpibayes.hpc.settled import SMALL
 from mpibayes.io.files import is_there, make_directory, open_regular, reading, set_aside, sha256_of, write_text, writing
 from mpibayes.io.formats import kinds
@@ -26,7 +28,7 @@ TEXTS = (".csv", ".tsv", ".tab", ".txt", ".data", ".dat")
 MADE_FROM = re.compile(r"# made by `mpibayes run` from (?P<name>\".*\"), (sha256|fingerprint) [0-9a-f]{64}\n")
 OF_IMPORT = re.compile(r"(?<![\w-])--(?!fresh\b)[a-z]")  # options that `run` does not have
 ITS_TABLE = re.compile(r"^# its table: fingerprint ([0-9a-f]{64})$", re.MULTILINE)
-TEXT = """{made}{known}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
+TEXT = """{made}{known}{schema}# Edit it, and give it to `mpibayes run`; every key that is not here has its default.
 
 [data]
 table = {table}
@@ -93,15 +95,15 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     made = _made_from(source, own) if kept else _made_of(source, f"sha256 {_import(source, table, there)}")
     if there:
         _keep_own(place)
-    named, found = table.absolute() if own else table.name, Table.open(table)
+    named, found = toml_string(str(table.absolute() if own else table.name)), Table.open(table)
     cells = found.n_rows * len(found.columns)
     cycles = next(cycles for most, cycles in CYCLES if cells <= most)
     until = UNTIL if cells <= SMALL else ""
+    schema = header(f"./{quote(folder.name)}/{NAME}")  # which the run directory has, once it is started
     known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
     with writing(place):
-        write_text(
-            place, TEXT.format(made=made, known=known, table=toml_string(str(named)), cycles=cycles, until=until)
-        )
+        text = TEXT.format(made=made, known=known, schema=schema, table=named, cycles=cycles, until=until)
+        write_text(place, text)
     _tell(f"{place}: the configuration; every key is in docs/configuration.md")
     return place
 

@@ -37,7 +37,7 @@ from mpibayes.hpc.run.heap import return_what_is_freed
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.plan import idle_in_words, work_of
 from mpibayes.hpc.run.progress import say
-from mpibayes.hpc.run.table import data_of, opened, with_family, with_shapes
+from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family, with_shapes
 from mpibayes.io.files import open_regular
 from mpibayes.io.tables import AnyTable
 from mpibayes.memory import lack_of_memory
@@ -188,6 +188,8 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         guard = on_root(comm, lambda: lock.hold).check
         if comm.rank == 0:
             _say_who_does_what(schedule, config.run.shards)
+            if weights := weights_in_words(table):
+                say(f"weights: {weights}")
         chains = (
             ChainRun(groups.comm, clock, guard, config, data, family.chain(config, i), places[i], i)
             for i in schedule.chains_of(groups.number)

@@ -53,6 +53,13 @@ def as_modelled(config: Config, table: AnyTable) -> AnyTable:
     return Table(table.path, table.n_rows, tuple(map(of, table.columns)), table.fingerprint, table.source)
 
 
+def weights_in_words(table: AnyTable) -> str:
+    """The line about survey weights; "" for a table without."""
+    if table.weight is None:
+        return ""
+    return f"'{table.weight}' does not count in the fit, which is of the rows as they are"
+
+
 def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
     """Return configuration, table and rows with the coordinates of real columns: those of an earlier start, or what a
     first one fits to the training rows. Root fits, so that they do not depend on the number of ranks. Collective."""

@@ -45,6 +45,7 @@ KINDS = ("categorical", "boolean", "real", "count")
     "--calendar", multiple=True, metavar="COLUMN", help="Weekday, month and hour of its dates, as columns. Repeatable."
 )
 @click.option("--count", metavar="COLUMN", help="How many equal rows each row stands for: Freq of a table of patterns.")
+@click.option("--weight", metavar="COLUMN", help="Survey weight of each row: no data, but answers can be weighted.")
 @click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
@@ -58,8 +59,8 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.pass_context
 def import_(
     ctx, sources, table, dry_run, schema, write_schema, kinds, keep, drop, ordered, unordered, missing, decimal,
-    thousands, dates, calendar, count, delimiter, header, names, encoding, sheet, sparse, vocabulary, row_ids, force,
-    verbose,
+    thousands, dates, calendar, count, weight, delimiter, header, names, encoding, sheet, sparse, vocabulary, row_ids,
+    force, verbose,
 ):  # fmt: skip
     """Turn a file of rows into a typed table, TABLE, which --dry-run does not need.
 
@@ -79,6 +80,7 @@ def import_(
       mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
       mpibayes import survey.csv survey.h5 --ordered q1,q2,q3 --unordered region
       mpibayes import patterns.csv patterns.h5 --count Freq                the table has each row so often
+      mpibayes import survey.csv survey.h5 --weight pweight                answers speak of the population
       mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
       mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
       mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
@@ -119,6 +121,7 @@ def import_(
             dates=dates,
             calendar=list(calendar),
             count=count,
+            weight=weight,
             kinds=dict(_column_and_kind(item) for item in kinds),
             keep=list(keep),
             drop=list(drop),

@@ -28,6 +28,12 @@ UNSEEN = click.option(
     show_default=True,
     help="A level of --rows that the run's table does not have.",
 )
+WEIGHTED = click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="Of the population, by the weights of the rows, or of the rows as they are.  [default: weighted if the table "
+    "has weights and no --rows are named]",
+)
 
 
 def shared(command: Callable) -> Callable:
@@ -77,6 +83,7 @@ def query(ctx, run_dir):
 @GIVEN
 @ROWS
 @UNSEEN
+@WEIGHTED
 @shared
 def logp(run_dir, of, given, **options):
     """Probability of values given others: log p(of | given), of one described row, or of each row of a file.
@@ -100,6 +107,7 @@ def logp(run_dir, of, given, **options):
 @GIVEN
 @ROWS
 @UNSEEN
+@WEIGHTED
 @shared
 def conditional(run_dir, column, given, **options):
     """The distribution of COLUMN given others: a table and, as FILE.png, a picture; or a line for each row of a file.
@@ -123,6 +131,7 @@ def conditional(run_dir, column, given, **options):
 @UNSEEN
 @COLUMNS
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
+@WEIGHTED
 @shared
 def simulate(run_dir, n, given, columns, seed, **options):
     """Draw rows that have what is given; with --rows the missing cells of its rows, given the others.
@@ -225,6 +234,7 @@ def similarity(run_dir, row, like, to, columns, top, **options):
 @query.command(short_help="Which columns depend on each other.")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@WEIGHTED
 @shared
 def dependence(run_dir, columns, top, **options):
     """Dependence between columns: the mutual information of each pair, in nats, and the share of the draws in which the
@@ -245,6 +255,7 @@ def dependence(run_dir, columns, top, **options):
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @click.option("--set", "size", type=click.IntRange(min=2), help="A set of up to so many columns, not single ones.")
+@WEIGHTED
 @shared
 def predictors(run_dir, column, columns, top, size, **options):
     """The columns that tell COLUMN best, each by itself: mutual information, and its share of what there is to know;
@@ -278,6 +289,7 @@ def predictors(run_dir, column, columns, top, size, **options):
 @UNSEEN
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@WEIGHTED
 @shared
 def compare(
     run_dir, group, against, rows, against_rows, cluster_group, groups, view, other, columns, top, **options

@@ -14,8 +14,13 @@ from mpibayes.text import visible
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
 @click.option("--full", is_flag=True, help="Print the whole text of report.txt.")
 @click.option("--compare", is_flag=True, help="Compare the runs, even if they are of one model.")
+@click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="Clusters: shares of the population, too, by the weights of the rows.  [default: if the table has weights]",
+)
 @TABLE
-def report(run_dirs, out, burn_in, full, compare, table):
+def report(run_dirs, out, burn_in, full, compare, weighted, table):
     """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
     and odds ratios; held-out score, traces, R-hat and effective draws of both.
 
@@ -33,18 +38,25 @@ def report(run_dirs, out, burn_in, full, compare, table):
     """
     from mpibayes.hpc.commands.report import report as write
 
-    write(list(run_dirs), out=out, burn_in=burn_in, table=table, console=standard_output(), full=full, compare=compare)
+    write(
+        list(run_dirs), out=out, burn_in=burn_in, table=table, console=standard_output(), full=full, compare=compare,
+        weighted=weighted,
+    )  # fmt: skip
 
 
 @click.command(short_help="Write clusters, features or draws for other programs.")
 @click.argument("run_dirs", nargs=-1, required=True, type=PATH)
 @click.option(
     "--to",
-    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "csv"]),
+    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "csv", "crate"]),
     required=True,
     help="The form, see above.",
 )
-@click.option("-o", "--out", help="The file; - is standard output.  [default: standard output; trace.h5 for arviz]")
+@click.option(
+    "-o",
+    "--out",
+    help="The file; - is standard output.  [default: standard output; trace.h5 for arviz, crate.zip for crate]",
+)
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
 @click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
 @click.option(
@@ -66,9 +78,15 @@ def report(run_dirs, out, burn_in, full, compare, table):
     type=click.IntRange(min=2),
     help="clusters: a column with the group of each row, of so many groups of clusters, as the report has them.",
 )
+@click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="clusters: a column with the weight of each row, and shares of the population.  [default: if the table has "
+    "weights]",
+)
 @TABLE
 @click.option("--force", is_flag=True, help="Replace OUT even if it is no earlier export of this form.")
-def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, table, force):
+def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, weighted, table, force):
     """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
@@ -81,6 +99,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, table, for
       topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
       factors   CSV, one line a user and an item: its bias and its factors; ratings only
       csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
+      crate     ZIP, an RO-Crate to archive: configuration, provenance with the table's hash, and RUN_DIR/report
 
     \b
     Examples:
@@ -90,12 +109,13 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, table, for
       mpibayes export runs/a --to labels -o labels.txt --burn-in 0
       mpibayes export runs/a --to csv --no-timings | head
       mpibayes export runs/a runs/b --to arviz -o both.h5
+      mpibayes export runs/a --to crate -o run-a.zip
     """
     from mpibayes.hpc.commands.export import export as write
 
     done = write(
         list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, overwrite=force, ids=ids,
-        sources=sources, groups=groups,
+        sources=sources, groups=groups, weighted=weighted,
     )  # fmt: skip
     for note in done.notes:
         click.echo(f"mpibayes: note: {visible(note)}", err=True)

@@ -107,6 +107,7 @@ def test_other_commands_pass_everything_on(stand_in):
         "table": None,
         "full": False,
         "compare": False,
+        "weighted": None,
     } | {"console": calls[0][1]["console"]}
     calls = stand_in("mpibayes.hpc.commands.predict", "predict")
     assert cli.main(["predict", "a", "new.csv", "-o", "p.csv", "--unseen", "missing"]) == 0

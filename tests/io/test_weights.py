@@ -37,7 +37,7 @@ def test_survey_weights_are_left_out_and_named(tmp_path, name):
     assert len(summary.table.columns) == 9 and kinds(summary)["pweight"] == "ignored"
     [warning] = summary.warnings
     assert "'pweight': looks like the weight of each row" in warning and "--kind pweight=real" in warning
-    assert "Weights are not used yet: shares are of rows, not of a population" in warning
+    assert "If it is, --weight pweight keeps it for answers about the population; if it is data" in warning
     for options in ({"kinds": {"pweight": "real"}}, {"keep": ["pweight"]}):
         kept = import_table(FIELD / f"{name}.csv", tmp_path / "out.h5", overwrite=True, **options)
         assert kinds(kept)["pweight"] == "real" and not kept.warnings

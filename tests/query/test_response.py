@@ -101,3 +101,10 @@ def test_what_it_cannot_answer_is_refused(runs, capsys, arguments, words):  # no
 def test_copies_are_refused(runs, tmp_path, capsys):  # noqa: F811
     assert main(["complete", str(runs["logistic"]), "-o", str(tmp_path / "copies")]) == 2
     assert "complete: a regression has no law of its predictors" in capsys.readouterr().err
+
+
+def test_weights_are_refused(runs, tmp_path, capsys):  # noqa: F811
+    """They count in clusters; also for a report."""
+    for words in (["query", str(runs["logistic"]), "conditional", "bought"], ["report", str(runs["logistic"])]):
+        assert main([*words, "--weighted", "-o", str(tmp_path / "out.json")]) == 2
+        assert "weights count in the clusters of a mixture or a cross-categorization" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpibayes.hpc.crosscat.report import groups
+from mpibayes.hpc.crosscat.report import groups, population
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD, Browse, Details, Field, Section, Stops
@@ -79,10 +79,12 @@ def _columns(view: ViewSummary, most: int = NAMED) -> str:
 def top(view: ViewSummary, heading: str, most: int) -> Any:
     """The groups of the level that is shown first, for the terminal."""
     shown = groups.first(view.levels)
-    table = plain_table("#", "rows", "share", "")
+    weighed = [population.HEADING] * population.weighed(shown.groups)
+    table = plain_table("#", "rows", "share", *weighed, "")
     table.columns[0].justify, table.columns[-1].header = "right", f"{heading}{_title(shown)}"
     for line in shown.groups[:most]:
-        table.add_row(str(line.number), f"{line.rows:,}", percent(line.share), line.name)
+        shares = [percent(line.share), *(population.in_words(line) for _ in weighed)]
+        table.add_row(str(line.number), f"{line.rows:,}", *shares, line.name)
     return table
 
 
@@ -121,4 +123,8 @@ def _table(shown: ShownLevel) -> Browse:
         distance = "distance from all rows (Kullback-Leibler divergence, nats)"
         details = Details(shown.whole, distance, here="this group")
     titles = [f"Group {g.number}: {g.name} ({g.rows:,} rows, {percent(g.share)})" for g in shown.groups]
-    return Browse("group", OF_GROUPS, rows, details, titles)
+    fields: Sequence[Field] = OF_GROUPS
+    if population.weighed(shown.groups):  # behind the shares of rows
+        fields = [*fields[:4], *population.FIELDS, *fields[4:]]
+        rows = [[*row[:4], g.population, g.population_error, *row[4:]] for row, g in zip(rows, shown.groups)]
+    return Browse("group", fields, rows, details, titles)

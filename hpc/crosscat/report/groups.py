@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +16,7 @@ from mpibayes.hpc.crosscat.report import profiles
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import Trait
 from mpibayes.hpc.crosscat.report.telling import Shared
+from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.posterior.sections import Levels, Numbers
 from mpibayes.text import counted, enumerated
 
@@ -36,6 +37,8 @@ class GroupLine:
     certain: float
     traits: list[Trait]
     name: str
+    population: float = np.nan  # share of the population, by survey weights, and its standard error for given groups
+    population_error: float = np.nan
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
@@ -54,12 +57,16 @@ class ShownLevel:
         return self.level.groups[self.pattern_of]
 
 
-def shown_levels(tree: ViewLevels, own: OfColumns, hyper, shared: Shared) -> list[ShownLevel]:
-    """The levels that a report offers, few groups first."""
-    return [shown_level(tree, level, own, hyper, shared) for level in tree.offered()]
+def shown_levels(
+    tree: ViewLevels, own: OfColumns, hyper, shared: Shared, weights: np.ndarray | None = None
+) -> list[ShownLevel]:
+    """The levels that a report offers, few groups first. weights (N,): survey weights of the training rows."""
+    return [shown_level(tree, level, own, hyper, shared, weights) for level in tree.offered()]
 
 
-def shown_level(tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: Shared) -> ShownLevel:
+def shown_level(
+    tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: Shared, weights: np.ndarray | None = None
+) -> ShownLevel:
     """One level. hyper: of the representative draw, whose prior smooths the shares of categories."""
     tallies = {t.column.name: t for t in tree.cells(level)}
     statistics, numbers = _statistics(own, tallies), _numbers(tallies)
@@ -77,6 +84,12 @@ def shown_level(tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: S
         GroupLine(k + 1, int(n), float(n / total), float(level.certain_of[k]), traits[k], names[k])
         for k, n in enumerate(level.rows)
     ]
+    if weights is not None:
+        shares = PopulationShares(level.groups[tree.patterns.of], weights)
+        groups = [
+            replace(group, population=float(p), population_error=float(e))
+            for group, p, e in zip(groups, shares.share, shares.error)
+        ]
     return ShownLevel(level, groups, whole if level.n <= DETAILED else [], tree.patterns.of)
 
 

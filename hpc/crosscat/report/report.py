@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.report import agreement
+from mpibayes.hpc.crosscat.report import agreement, population
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence_map
 from mpibayes.hpc.crosscat.report.findings import findings
@@ -165,6 +165,7 @@ def _machine_view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
         },
         "clusters": [
             {"cluster": c.number, "name": c.name, "rows": c.rows, "share": c.share, "stability": c.stability}
+            | population.document(c)
             | {"traits": [_machine_trait(t) for t in c.traits]}
             for c in view.clusters
         ],
@@ -192,6 +193,7 @@ def _machine_level(shown: ShownLevel) -> dict[str, Any]:
         "least_overlap": finite(level.matched),
         "found": [
             {"group": g.number, "name": g.name, "rows": g.rows, "share": g.share, "certain": finite(g.certain)}
+            | population.document(g)
             | {"traits": [_machine_trait(t) for t in g.traits]}
             for g in shown.groups
         ],

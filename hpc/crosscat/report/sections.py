@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, tables
+from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, population, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
@@ -165,10 +165,12 @@ def _top_of(view: ViewSummary) -> Any:
 
 
 def _largest(view: ViewSummary, heading: str, most: int) -> Any:
-    table = plain_table("#", "rows", "share", "")
+    weighed = [population.HEADING] * population.weighed(view.browsed)
+    table = plain_table("#", "rows", "share", *weighed, "")
     table.columns[0].justify, table.columns[-1].header = "right", heading
     for line in view.browsed[:most]:
-        table.add_row(str(line.number), f"{line.rows:,}", percent(line.share), line.name)
+        shares = [percent(line.share), *(population.in_words(line) for _ in weighed)]
+        table.add_row(str(line.number), f"{line.rows:,}", *shares, line.name)
     n = len(view.representative.sizes) - most
     if n > 0:
         rest = view.representative.sizes[most:].sum()
@@ -258,6 +260,9 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
     details = Details(view.whole, measure, here="this cluster") if view.whole else None
     fields = OF_CLUSTERS if details else [f for f in OF_CLUSTERS if f.heading != "also"]
     rows = rows if details else [row[:-1] for row in rows]
+    if population.weighed(view.browsed):  # behind the shares of rows
+        fields = [*fields[:4], *population.FIELDS, *fields[4:]]
+        rows = [[*row[:4], c.population, c.population_error, *row[4:]] for row, c in zip(rows, view.browsed)]
     titles = [f"Cluster {c.number}: {c.name} ({c.rows:,} rows, {percent(c.share)})" for c in view.browsed]
     parts: list[Any] = [
         words,

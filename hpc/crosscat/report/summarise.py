@@ -34,6 +34,7 @@ from mpibayes.hpc.crosscat.representative import (
     Representatives,
     representatives,
 )
+from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
@@ -62,6 +63,8 @@ class ClusterLine:
     stability: float
     traits: list[Trait] = field(default_factory=list)
     name: str = ""  # a short one of its own, see `names.name_clusters`
+    population: float = np.nan  # share of the population, by survey weights, and its standard error
+    population_error: float = np.nan
 
 
 @dataclass
@@ -85,6 +88,7 @@ class ViewSummary:
     shared: telling.Shared = telling.nothing_shared  # of its columns, in these clusters
     levels: list[ShownLevel] = field(default_factory=list)  # groups of clusters, few first; [] of a slight view
     spread: str = ""  # of a column alone, see `distribution.in_words`
+    population: PopulationShares | None = None  # of its clusters, where rows have weights
 
     @property
     def slight(self) -> bool:
@@ -117,6 +121,7 @@ class RunSummary:
     dependence: Dependence | None = None  # of columns that find views
     of_columns: Agreement | None = None  # of the chains, on these
     warnings: list[str] = field(default_factory=list)
+    weights: np.ndarray | None = None  # survey weights of the training rows
 
     @property
     def agreement(self) -> Agreement | None:
@@ -178,6 +183,7 @@ def summarise(run: Posterior) -> RunSummary:
         float(np.mean(averaged)) if averaged else None, len(kept), _judged(run),
     )  # fmt: skip
     _warn(posterior)
+    posterior.weights = run.training_weights(run.weighted)
     if not kept:
         return posterior
     reference = representatives(run, kept)
@@ -293,12 +299,18 @@ def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
     used = evenly(kept, COMPARED)
     overlaps = [np.zeros(len(view.representative.sizes)) for view in views]
     sizes: list[list[np.ndarray]] = [[] for _ in views]
+    if posterior.weights is not None:
+        for view in views:
+            view.population = PopulationShares(view.representative.labels, posterior.weights)
     for _, draw in run.states(used):
         for view, overlap, of in zip(views, overlaps, sizes):
             r = view.representative
             z = draw.labels[r.of.nearest_view(draw)]
-            overlap += jaccard(contingency(r.labels, z))
+            together = contingency(r.labels, z)
+            overlap += jaccard(together)
             of.append(np.bincount(z))
+            if view.population is not None:
+                view.population.add(z, together)
     for view, of in zip(views, sizes):
         view.ordered = ordered_sizes(of, max(len(s) for s in of))
     sample, statistics = None, [None] * len(views)
@@ -311,7 +323,7 @@ def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
     for view, levels in zip(views, levels_of):
         if levels is not None:
             r = view.representative
-            view.levels = groups.shown_levels(levels, r.of, r.hyper, view.shared)
+            view.levels = groups.shown_levels(levels, r.of, r.hyper, view.shared, posterior.weights)
 
 
 def _characterise(
@@ -357,6 +369,9 @@ def _characterise(
     ]
     for line, name in zip(view.browsed, name_clusters([line.traits for line in view.browsed])):
         line.name = name
+    if view.population is not None:
+        for line, share, error in zip(view.browsed, view.population.share, view.population.error):
+            line.population, line.population_error = float(share), float(error)
     view.clusters = view.browsed[: len(shown)]
 
 

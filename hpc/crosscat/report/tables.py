@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, answers
+from mpibayes.hpc.crosscat.report import agreement, answers, population
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.report.views import of_views
@@ -66,7 +66,7 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
     columns = f"{len(data.stored)} (" + ", ".join(f"{n} {kind}" for kind, n in kinds.items()) + ")"
     if not run.likelihood:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
-    lines = [("table", str(run.table.path)), ("rows", rows), ("columns", columns)]
+    lines = [("table", str(run.table.path)), ("rows", rows), *population.about(run, p.weights), ("columns", columns)]
     shaped = [c.name for c in run.data.stored if c.shape is not None]
     if shaped:
         lines.append(("shapes", f"{', '.join(map(cut, shaped))}: in coordinates in which one population is normal"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mpibayes.hpc.crosscat.report import groups, profiles
+from mpibayes.hpc.crosscat.report import groups, population, profiles
 from mpibayes.hpc.crosscat.report.dependence import SURE
 from mpibayes.hpc.crosscat.report.groups import GroupLine, ShownLevel
 from mpibayes.hpc.crosscat.report.profiles import TRAITS, BlockProfile, Trait
@@ -174,12 +174,14 @@ def group_table(level: ShownLevel, n_traits: int = TRAITS) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for name in ("#", "rows", "share", "certain"):
+    weighed = [population.HEADING] * population.weighed(level.groups)
+    for name in ("#", "rows", "share", *weighed, "certain"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column(f"{counted(level.level.n, 'group')}, and what characterises each")
     for line in level.groups[:LISTED]:
         certain = percent(line.certain) if level.level.judged else "-"
-        table.add_row(str(line.number), f"{line.rows:,}", percent(line.share), certain, _named(line, n_traits))
+        shares = [percent(line.share), *(population.in_words(line) for _ in weighed)]
+        table.add_row(str(line.number), f"{line.rows:,}", *shares, certain, _named(line, n_traits))
     return table
 
 
@@ -223,12 +225,14 @@ def _cluster_table(view: ViewSummary, shown: Sequence[ClusterLine], n_traits: in
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
-    for name in ("#", "rows", "share", "stable"):
+    weighed = [population.HEADING] * population.weighed(shown)
+    for name in ("#", "rows", "share", *weighed, "stable"):
         table.add_column(name, justify="right", no_wrap=True)
     if view.profiles:
         table.add_column("cluster, and what characterises it")
     for line in shown:
-        cells = [str(line.number), f"{line.rows:,}", percent(line.share), f"{line.stability:.2f}"]
+        shares = [percent(line.share), *(population.in_words(line) for _ in weighed)]
+        cells = [str(line.number), f"{line.rows:,}", *shares, f"{line.stability:.2f}"]
         if view.profiles:
             cells.append(_named(line, n_traits))
         table.add_row(*cells)

@@ -1,0 +1,52 @@
+"""Shares of a population in the report, by survey weights: beside the shares of rows, where the table has weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.hpc.posterior.sections import Field
+from mpibayes.hpc.posterior.tables import finite
+from mpibayes.text import percent
+
+HEADING = "population"
+FIELDS = (
+    Field(HEADING, "share", "of the population, by the weights of the rows"),
+    Field("error", "share", "standard error of that: of the sample, and of the draws"),
+)
+
+
+def about(run: KeptChains, weights: np.ndarray | None) -> list[tuple[str, str]]:
+    """The line about the weights; none for a table without. weights (N,): those that are used."""
+    if run.table.weight is None:
+        return []
+    name = f"'{run.table.weight}': the model is fitted to the rows as they are"
+    if weights is None:
+        return [("weights", f"{name}, and shares are of rows")]
+    kish = weights.sum() ** 2 / (weights**2).sum()
+    return [
+        (
+            "weights",
+            f"{name}; population: weighted shares, with standard errors. For these the {len(weights):,} training rows "
+            f"are worth about {kish:,.0f} of equal weight",
+        )
+    ]
+
+
+def weighed(lines: Sequence) -> bool:
+    """True if clusters, or groups, have shares of a population."""
+    return bool(lines) and not np.isnan(lines[0].population)
+
+
+def in_words(line) -> str:
+    """The share of a cluster, or of a group, with its standard error: "12 % ± 0.8"."""
+    return f"{percent(line.population)} ± {100.0 * line.population_error:.2g}"
+
+
+def document(line) -> dict[str, float | None]:
+    """Shares in summary.json; {} without weights."""
+    if np.isnan(line.population):
+        return {}
+    return {"population_share": line.population, "population_share_error": finite(line.population_error)}

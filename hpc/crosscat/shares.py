@@ -1,0 +1,40 @@
+"""Shares of a population that clusters have, by survey weights, with their standard errors (docs/math.md 2.12)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.partitions import contingency, overlaps
+from mpibayes.hpc.posterior.linearised import linearised_variance
+
+
+class PopulationShares:
+    """Weighted shares of the clusters of a partition, labels (N,) from 0, by weights (N,), and how uncertain they are.
+
+    share (K,). `error`: the standard error for these labels; once kept draws were added, the square root of the mean
+    over draws of the variance for the draw's labels and of the squared distance of the draw's share from `share`, both
+    of the draw's cluster that overlaps most with the partition's.
+    """
+
+    def __init__(self, labels: np.ndarray, weights: np.ndarray):
+        self._labels, self._weights, self._n_draws = labels, weights, 0
+        in_cluster, squares = self._sums(labels)
+        self.share = in_cluster / weights.sum()
+        self._given, self._over_draws = linearised_variance(in_cluster, squares, weights), np.zeros(len(self.share))
+
+    def _sums(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.bincount(labels, self._weights), np.bincount(labels, self._weights**2)
+
+    def add(self, z: np.ndarray, together: np.ndarray | None = None) -> None:
+        """Take a draw into account, labels (N,) from 0. together: `contingency` of the partition and it, if known."""
+        together = contingency(self._labels, z) if together is None else together
+        best = overlaps(together).argmax(axis=1)
+        in_cluster, squares = (sums[best] for sums in self._sums(z))
+        spread = (in_cluster / self._weights.sum() - self.share) ** 2
+        self._over_draws += linearised_variance(in_cluster, squares, self._weights) + spread
+        self._n_draws += 1
+
+    @property
+    def error(self) -> np.ndarray:
+        """Standard errors of the shares, (K,)."""
+        return np.sqrt(self._over_draws / self._n_draws if self._n_draws else self._given)

@@ -1,0 +1,67 @@
+"""Training rows themselves beside what the draws say: which have what is known, and their weighted shares of levels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.posterior.linearised import linearised_variance
+from mpibayes.hpc.query import average
+from mpibayes.hpc.query.asking import SAMPLE, Asking
+from mpibayes.io.rows import Column, Rows
+from mpibayes.text import percent
+
+ERRORS = 4.0  # standard errors between the shares of an answer and of the rows, of a level that is worth a remark
+
+
+def having(asking: Asking, known: Known, numbers: np.ndarray) -> np.ndarray:
+    """Mask of the rows of the table, by their numbers from 0, that have the known cells of one row, bool (n,)."""
+    here = np.ones(len(numbers), bool)
+    for rows in average.in_blocks(len(numbers), 65_536):
+        recorded = asking.asked.recorded(numbers[rows])
+        for events, _ in known.of.values():
+            here[rows] &= _has(events, recorded)
+    return here
+
+
+def _has(events: Events, rows: Rows) -> np.ndarray:
+    """Mask of the recorded rows that have the only event."""
+    c = events.column
+    x = getattr(rows, c.block)[:, c.index]
+    if c.levels:
+        codes = np.flatnonzero(events.sets[0]) if events.sets is not None else events.codes
+        return np.isin(x, codes)
+    atoms = np.array(c.atoms)
+    chosen = atoms[events.sets[0]] if events.sets is not None else atoms[events.codes[events.codes >= 0]]
+    with np.errstate(invalid="ignore"):
+        inside = (x >= events.low[0]) & (x <= events.high[0]) & ~np.isin(x, atoms)
+    return inside | np.isin(x, chosen)
+
+
+def weighted_apart(asking: Asking, column: Column, known: Known, p: np.ndarray) -> list[str]:
+    """A remark where the weighted rows that have what is known have other shares of a column's levels than the answer
+    about the population, p (L,): weights then differ between rows of one cluster. Sound answers get it less than
+    once in 1,000."""
+    if not asking.weighted or not column.levels:
+        return []
+    places = asking.sample_places(SAMPLE)
+    numbers, weights = asking.asked.training_numbers()[places], asking.asked.weights[places]
+    rows = asking.asked.recorded(numbers)
+    codes = getattr(rows, column.block)[:, column.index].astype(np.intp)
+    here = having(asking, known, numbers) & ~column.is_missing(codes)
+    codes, w = codes[here], weights[here]
+    if len(w) < 2 or not w.any():
+        return []
+    in_level = np.bincount(codes, w, len(p))
+    share = in_level / w.sum()
+    error = np.sqrt(linearised_variance(in_level, np.bincount(codes, w**2, len(p)), w))
+    expected = np.sqrt(p * (1.0 - p) * (w**2).sum()) / w.sum()  # error if the answer is right, of rare levels larger
+    apart = np.abs(share - p) / np.maximum(np.maximum(error, expected), 1.0 / len(w))
+    u = int(apart.argmax())
+    if apart[u] <= ERRORS:
+        return []
+    return [
+        f"of the rows themselves, weighted, {percent(share[u])} (standard error {100.0 * error[u]:.2g}) have "
+        f"'{column.levels[u]}', here {percent(p[u])}: weights also differ between rows of one cluster, where answers "
+        "do not follow them (docs/weights.md)"
+    ]
