@@ -18,7 +18,7 @@ WARNING_S = 300  # how long before the time limit the signal comes; a quarter of
 
 
 @dataclass(frozen=True)
-class Job:
+class Request:
     """Request to SLURM."""
 
     nodes: int = 1
@@ -69,34 +69,34 @@ def _has_mpich_wheel() -> bool:
         return False
 
 
-def filled(job: Job, tasks: int, script: Path, arguments: Sequence[str]) -> str:
+def filled(request: Request, tasks: int, script: Path, arguments: Sequence[str]) -> str:
     """The template of the job with everything that a person would have edited."""
-    text = resources.files("mpibayes").joinpath("slurm", job.template).read_text(encoding="utf-8")
+    text = resources.files("mpibayes").joinpath("slurm", request.template).read_text(encoding="utf-8")
     name = re.sub(r"[^\w.+-]", "-", script.stem)
     options = {
         "job-name": name,
-        "array": f"1-{job.array}" if job.array and job.array.isdigit() else job.array,
-        "nodes": str(job.nodes),
+        "array": f"1-{request.array}" if request.array and request.array.isdigit() else request.array,
+        "nodes": str(request.nodes),
         "ntasks-per-node": str(tasks),
-        "time": clock(job.time_s),
-        "signal": f"B:USR1@{min(WARNING_S, int(job.time_s // 4))}",
-        "output": _log_file(script, job),
-        "partition": job.partition,
-        "account": job.account,
+        "time": clock(request.time_s),
+        "signal": f"B:USR1@{min(WARNING_S, int(request.time_s // 4))}",
+        "output": _log_file(script, request),
+        "partition": request.partition,
+        "account": request.account,
     }
     for option, value in options.items():
         if value is not None:
             text = _with_option(text, option, value)
-    for line in job.sbatch:
+    for line in request.sbatch:
         text = _after_options(text, f"#SBATCH {line}")
-    setup = [*job.setup, f"export PATH={shlex.quote(str(folder_of_python()))}:$PATH"]
-    if job.mpi is None and _has_mpich_wheel():
+    setup = [*request.setup, f"export PATH={shlex.quote(str(folder_of_python()))}:$PATH"]
+    if request.mpi in (None, "pmi2") and _has_mpich_wheel():
         setup.append("export MPIR_CVAR_CH4_NETMOD=ofi # the long addresses of UCX were seen to hang srun --mpi=pmi2")
     text = _replaced(r"^# module load .*\n# source .*$", "\n".join(setup), text)
-    text = _replaced(r"^launch=.*\n# launch=.*$", f"launch=({launcher(job.mpi)})", text)
+    text = _replaced(r"^launch=.*\n# launch=.*$", f"launch=({launcher(request.mpi)})", text)
     text = _replaced(r"^(# --- to here -.*)$", rf"\g<1>\n{_literal('set -- ' + shlex.join(arguments))}", text, raw=True)
     text = _replaced(r"^#   sbatch .*$", f"#   sbatch {shlex.quote(str(script))}", text)
-    return text.replace("\n", f"\n# Written by mpibayes submit from {job.template}; may be edited.\n", 1)
+    return text.replace("\n", f"\n# Written by mpibayes submit from {request.template}; may be edited.\n", 1)
 
 
 def _with_option(text: str, option: str, value: str) -> str:
@@ -122,9 +122,9 @@ def _literal(new: str) -> str:
     return new.replace("\\", r"\\")
 
 
-def _log_file(script: Path, job: Job) -> str:
+def _log_file(script: Path, request: Request) -> str:
     """Beside the script, in the pattern of sbatch, to which % is special."""
-    pattern = script.stem.replace("%", "%%") + ("-%A_%a.log" if job.array else "-%j.log")
+    pattern = script.stem.replace("%", "%%") + ("-%A_%a.log" if request.array else "-%j.log")
     return str(script.parent).replace("%", "%%") + "/" + pattern
 
 

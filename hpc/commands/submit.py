@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mpibayes.errors import ConfigError
+from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.commands import check as checking
-from mpibayes.hpc.commands.batch_script import Job, clock, filled, folder_of_python
+from mpibayes.hpc.commands.batch_script import Request, clock, filled, folder_of_python
+from mpibayes.hpc.commands.job_record import Record, read_record, write_record
+from mpibayes.hpc.commands.queue import require_sbatch, sbatch, waiting_or_running
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, continued, difference
@@ -40,72 +41,123 @@ UNFIT = {
 }
 
 
-def submit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job, dry_run: bool = False) -> None:
-    """Check, fill, write and submit; with `dry_run` only print the script. ConfigError and DataError as of `check`."""
-    folder = folder.absolute()
-    _check_request(config_path.absolute(), folder, overrides, job)
-    examined = examine(config_path, overrides)
-    for place, more in _places(folder, job):
-        _refuse_another_run(place, load(config_path, [*overrides, *more]))
-    n_shards = examined.config.run.shards
-    tasks = job.ntasks_per_node or -(-n_shards // job.nodes)
-    ranks = job.nodes * tasks
-    script = folder.with_name(folder.name + ".sbatch")
-    text = filled(job, tasks, script, [str(config_path.absolute()), str(folder), *_sets(overrides)])
-    if idle := idle_in_words(examined.schedule(ranks), n_shards):
-        print(f"warning: {idle.replace('(run.shards)', '(run.shards, --nodes, --ntasks-per-node)')}", file=sys.stderr)
+@dataclass(frozen=True)
+class Prepared:
+    """A job that may be submitted. ranks: in all; warning: about ranks that would be idle, "" for none; memory: bytes
+    of the busiest rank."""
+
+    request: Request
+    folder: Path
+    text: str
+    ranks: int
+    warning: str
+    memory: int
+
+    @property
+    def script(self) -> Path:
+        return self.folder.with_name(self.folder.name + ".sbatch")
+
+
+def submit(config_path: Path, folder: Path, overrides: Sequence[str], request: Request, dry_run: bool = False) -> None:
+    """Prepare, write and submit, and print what to type next; with `dry_run` only print the script."""
+    job = prepared(config_path, folder, overrides, request)
+    if job.warning:
+        print(f"warning: {job.warning}", file=sys.stderr)
     if dry_run:
-        print(text, end="")
+        print(job.text, end="")
         return
-    if shutil.which("sbatch") is None:
-        raise ConfigError(
-            "there is no sbatch here; submit from a login node of the cluster, or print the script with --dry-run"
-        )
-    _write(script, text)
-    number = _sbatch(script)
-    parts = checking.memory(examined, ranks)
-    print(f"job {number}: {counted(ranks, 'rank')} on {counted(job.nodes, 'node')}, {clock(job.time_s)} a job")
-    print(f"script:  {visible(script)}")
-    print(f"log:     {visible(folder)}-{number}{'_N' if job.array else ''}.log")
-    print(f"memory:  about {sum(parts.values()) / MIB:.0f} MiB on the busiest rank; see mpibayes check")
+    require_sbatch(", or print the script with --dry-run")
+    number, folder = send(job), job.folder
+    ranks, nodes = counted(job.ranks, "rank"), counted(request.nodes, "node")
+    print(f"job {number}: {ranks} on {nodes}, {clock(request.time_s)} a job")
+    print(f"script:  {visible(job.script)}")
+    print(f"log:     {visible(folder)}-{number}{'_N' if request.array else ''}.log")
+    print(f"memory:  about {job.memory / MIB:.0f} MiB on the busiest rank; see mpibayes check")
     place = shlex.quote(str(folder))
-    if job.array:
+    if request.array:
         print(f"status:  mpibayes status {place}/seed-N")
         print(f"report:  mpibayes report {place}/seed-* -o {place}/report")
     else:
         print(f"status:  mpibayes status {place}")
 
 
+def prepared(config_path: Path, folder: Path, overrides: Sequence[str], request: Request) -> Prepared:
+    """Check the request, configuration, table and run directory, and fill the script. Raises ConfigError, DataError."""
+    folder = folder.absolute()
+    _check_request(config_path.absolute(), folder, overrides, request)
+    examined = examine(config_path, overrides)
+    for place, more in _places(folder, request):
+        _refuse_another_run(place, load(config_path, [*overrides, *more]))
+    n_shards = examined.config.run.shards
+    tasks = request.ntasks_per_node or -(-n_shards // request.nodes)
+    ranks = request.nodes * tasks
+    idle = idle_in_words(examined.schedule(ranks), n_shards) or ""
+    job = Prepared(
+        request, folder, "", ranks,
+        idle.replace("(run.shards)", "(run.shards, --nodes, --ntasks-per-node)"),
+        int(sum(checking.memory(examined, ranks).values())),
+    )  # fmt: skip
+    arguments = [str(config_path.absolute()), str(folder), *_sets(overrides)]
+    return replace(job, text=filled(request, tasks, job.script, arguments))
+
+
+def send(job: Prepared, say: Callable[[str], None] = print) -> str:
+    """Write the script, submit it and record its number, which is returned. say: takes remarks for the user.
+
+    Raises ConfigError where a job of this run waits or works already, or where sbatch refuses; CheckpointError where
+    the disk is full.
+    """
+    _refuse_a_second_job(job)
+    _write(job.script, job.text, say)
+    number = sbatch(job.script)
+    try:
+        write_record(job.folder, Record(number, job.request.array, job.request.chain))
+    except MpibayesError as error:
+        say(f"warning: job {number} was submitted, but not recorded: {error}")
+    return number
+
+
+def _refuse_a_second_job(job: Prepared) -> None:
+    """Two jobs on one directory are one too many, unless one waits for the other."""
+    last = read_record(job.folder)
+    if last is None or any(line.startswith(("--dependency", "-d")) for line in job.request.sbatch):
+        return
+    if state := waiting_or_running(last.job):
+        raise ConfigError(
+            f"{job.folder}: job {last.job} of this run is in the queue ({state}); wait for it, or scancel {last.job}"
+        )
+
+
 # --- what is checked before the job waits in a queue ------------------------------------------------------------------
 
 
-def _check_request(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) -> None:
-    problems = [*_unfit(config_path, folder, overrides, job), *_unusable(folder)]
-    if job.array and job.chain:
+def _check_request(config_path: Path, folder: Path, overrides: Sequence[str], request: Request) -> None:
+    problems = [*_unfit(config_path, folder, overrides, request), *_unusable(folder)]
+    if request.array and request.chain:
         problems.append("--array and --chain: a task of an array requeues itself; expected one of the two")
-    if job.array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", job.array, re.ASCII):
-        problems.append(f'--array {job.array!r}: expected a number of chains, or what sbatch takes: "1-10%3"')
-    if job.array == "0":
+    if request.array and not re.fullmatch(r"\d+(-\d+(:\d+)?)?(,\d+(-\d+(:\d+)?)?)*(%\d+)?", request.array, re.ASCII):
+        problems.append(f'--array {request.array!r}: expected a number of chains, or what sbatch takes: "1-10%3"')
+    if request.array == "0":
         problems.append("--array 0: expected at least one chain")
-    if job.array and any(item.split("=")[0].strip() == "run.seed" for item in overrides):
+    if request.array and any(item.split("=")[0].strip() == "run.seed" for item in overrides):
         problems.append("--set run.seed: in an array the number of the task is the seed; expected no run.seed")
-    if job.time_s < SHORTEST_S:
-        problems.append(f"--time: {job.time_s:g} seconds are too short to start a run; expected 2m or more")
-    for line in job.setup:
+    if request.time_s < SHORTEST_S:
+        problems.append(f"--time: {request.time_s:g} seconds are too short to start a run; expected 2m or more")
+    for line in request.setup:
         if line.endswith("\\"):
             problems.append(f"--setup {line!r}: the backslash would join it to the next line; expected a whole line")
-    for line in job.sbatch:
+    for line in request.sbatch:
         if not line.startswith("-"):
             problems.append(f'--sbatch {line!r}: expected an option of sbatch with its dashes, such as "--qos=long"')
     if problems:
         raise ConfigError("the job cannot be submitted as asked", problems)
 
 
-def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], job: Job) -> Iterator[str]:
+def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], request: Request) -> Iterator[str]:
     """Everything in the script has to stay on its line: what follows a line break would be executed."""
     texts = [("CONFIG", config_path), ("-o", folder), ("the folder of Python", folder_of_python())]
-    texts += [("--partition", job.partition), ("--account", job.account)]
-    for option, several in ("--set", overrides), ("--setup", job.setup), ("--sbatch", job.sbatch):
+    texts += [("--partition", request.partition), ("--account", request.account)]
+    for option, several in ("--set", overrides), ("--setup", request.setup), ("--sbatch", request.sbatch):
         texts += [(option, text) for text in several]
     for what, text in texts:
         if categories := {unicodedata.category(character) for character in str(text or "")} & UNFIT.keys():
@@ -139,9 +191,9 @@ def limit(text: str) -> float:
         raise ValueError(f"{text!r} is not a time limit such as 4:00:00, 1-12:00:00, 90m or 3h50m") from None
 
 
-def _places(folder: Path, job: Job) -> list[tuple[Path, list[str]]]:
+def _places(folder: Path, request: Request) -> list[tuple[Path, list[str]]]:
     """The run directories that the job continues, each with its own settings."""
-    if not job.array:
+    if not request.array:
         return [(folder, [])]
     seeds = [p for p in folder.glob("seed-*") if whole_number(p.name[5:]) is not None]
     return [(p, [f"run.seed={p.name[5:]}"]) for p in sorted(seeds)]
@@ -170,23 +222,10 @@ def _sets(overrides: Sequence[str]) -> list[str]:
     return [word for item in overrides for word in ("--set", item)]
 
 
-def _write(script: Path, text: str) -> None:
+def _write(script: Path, text: str, say: Callable[[str], None]) -> None:
     """Beside the run directory, which has to be new. A script that is there and differs is set aside."""
     with writing(script):
         make_directory(script.parent)
         if script.exists() and read_regular(script) != text.encode():
-            print(f"the script that was there is now {visible(set_aside(script))}")
+            say(f"the script that was there is now {visible(set_aside(script))}")
         write_text(script, text)
-
-
-def _sbatch(script: Path) -> str:
-    """The number of the job."""
-    try:
-        done = subprocess.run(
-            ["sbatch", "--parsable", str(script)], capture_output=True, text=True, errors="replace", timeout=120
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise ConfigError(f"sbatch could not be run: {error}") from None
-    if done.returncode != 0:
-        raise ConfigError(f"sbatch refused {script}", (done.stderr or done.stdout).strip().splitlines())
-    return done.stdout.strip().splitlines()[-1].split(";")[0]

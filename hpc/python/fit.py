@@ -6,37 +6,21 @@ from __future__ import annotations
 import datetime
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpibayes.errors import ConfigError, DataError, MpibayesError
-from mpibayes.hpc.config.places import as_toml, dotted
+from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.parallel.launcher import launcher_size
 from mpibayes.hpc.python import child, frames
-from mpibayes.hpc.python.display import Display, display_for
-from mpibayes.hpc.python.index import keep_index
+from mpibayes.hpc.python.display import display_for
+from mpibayes.hpc.python.placed import placed
 from mpibayes.hpc.python.rows import in_words_of_python
-from mpibayes.hpc.run.from_file import is_data, stem
-from mpibayes.io.documents import TooMuch, check_values
+from mpibayes.hpc.python.settings import overrides
 
 if TYPE_CHECKING:
     from mpibayes.hpc.python.run import Run
-    from mpibayes.io.table import Table
-
-# keyword: key of the configuration
-KEYS = {
-    "family": "model.family",
-    "likelihood": "model.likelihood",
-    "response": "regression.response",
-    "predictors": "regression.predictors",
-    "cycles": "run.cycles",
-    "chains": "run.chains",
-    "seed": "run.seed",
-    "burn_in": "run.burn_in",
-    "heldout": "data.heldout",
-}
 
 
 def fit(
@@ -94,22 +78,15 @@ def fit(
         raise ConfigError(f"ranks = {ranks}: expected a whole number, 1 or more")
     given = {
         "family": family, "likelihood": likelihood, "response": response, "predictors": predictors, "cycles": cycles,
-        "chains": chains, "seed": seed, "burn_in": burn_in, "heldout": _heldout(heldout),
+        "chains": chains, "seed": seed, "burn_in": burn_in, "heldout": heldout,
     }  # fmt: skip
-    settings = _settings({KEYS[name]: value for name, value in given.items() if value is not None}, config or {})
-    if until_settled is not None:
-        settings.setdefault("run.until", "settled" if until_settled else "cycles")
+    settings = overrides(given, until_settled, config)
     display = display_for(progress)
     try:
-        source, folder = _placed(data, directory, fresh, display)
-        if kinds or schema is not None or missing or weight is not None:
-            if source.suffix == ".toml":
-                names = "kinds, schema, missing and weight"
-                raise ConfigError(f"{source}: {names} are for data that is imported, not for a table")
-            options = {"kinds": kinds, "schema": schema, "missing": missing, "weight": weight}
-            source = _imported(source, folder, fresh, display, **options)
+        how: dict[str, Any] = {"kinds": kinds, "schema": schema, "missing": missing, "weight": weight}
+        source, folder = placed(data, directory, fresh, display, **how)
         words = ["run", str(source), "-o", str(folder)]
-        words += [word for key, value in settings.items() for word in ("--set", f"{key}={as_toml(value)}")]
+        words += [word for setting in settings for word in ("--set", setting)]
         words += [] if max_time is None else ["--max-time", _seconds(max_time)]
         words += ["--fresh"] if fresh else []
         words += [] if ranks is None else ["--ranks", str(ranks)]
@@ -205,137 +182,5 @@ def _as_file(data: Any) -> Iterator[Path]:
             raise frames.retold(error, place) from None
 
 
-def _heldout(heldout: Any) -> Any:
-    """Value of data.heldout: None if nothing was given, "none" for no rows, a path, or a fraction."""
-    if heldout is None:
-        return None
-    if isinstance(heldout, str | os.PathLike):
-        text = os.fspath(heldout)
-        return text if text == "none" else str(Path(text).expanduser().absolute())
-    return float(heldout) if heldout else "none"
-
-
 def _seconds(time: float | str | datetime.timedelta) -> str:
     return str(time.total_seconds() if isinstance(time, datetime.timedelta) else time)
-
-
-def _settings(keywords: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key. Raises ConfigError where one is given twice, or is beyond the limits of a document."""
-    settings: dict[str, Any] = {}
-    for key, value in [*keywords.items(), *_flat(config)]:
-        if key in settings:
-            raise ConfigError(f"{key}: given twice, as a keyword and in config")
-        if isinstance(value, os.PathLike):
-            value = os.fspath(value)
-        elif hasattr(value, "tolist"):  # of NumPy
-            value = value.tolist()
-        settings[key] = "none" if value is None else value
-    try:
-        check_values(settings)
-    except TooMuch as error:
-        raise ConfigError(f"config: {error}") from None
-    return settings
-
-
-def _flat(config: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of a configuration whose keys are dotted, or nested as in a TOML file."""
-    for key, value in config.items():
-        if isinstance(value, Mapping) and "." not in key and len(above) < (2 if above[:1] == ("columns",) else 1):
-            yield from _flat(value, (*above, key))
-        else:
-            yield (dotted((*above, key)) if above else key), value
-
-
-def _placed(data: Any, directory: str | os.PathLike[str] | None, fresh: bool, display: Display) -> tuple[Path, Path]:
-    """The file that the program is given, and the run directory. A DataFrame is written beside the run directory."""
-    folder = None if directory is None else Path(directory).expanduser()
-    if frames.is_path(data):
-        path = Path(data).expanduser()
-        if folder is None:
-            folder = path.parent / "runs" / (stem(path) if is_data(path) else path.stem)
-        return path, folder
-    table = frames.to_arrow(data)
-    if folder is None:
-        folder = Path(tempfile.mkdtemp(prefix="mpibayes-")) / "run"
-        display.say(f"the run is in {folder}; name a directory to find it again")
-    if folder.name in ("", ".."):
-        raise ConfigError(f"directory = {str(folder)!r}: needs a name, for its table lies beside it and has it too")
-    _make(folder.parent)
-    place, new = (folder.with_name(f"{folder.name}{end}.parquet") for end in ("", ".new"))
-    frames.write_parquet(table, new)
-    _put(new, place, _same_rows, folder, fresh, "of another DataFrame")
-    if note := keep_index(data, folder):
-        display.say(note)
-    return place, folder
-
-
-def _put(new: Path, place: Path, same: Callable[[Path, Path], bool], folder: Path, fresh: bool, what: str) -> None:
-    """A table that was made anew in its place beside the run directory, unless it is there; nothing is left over.
-
-    Raises ConfigError where a run was started with another one.
-    """
-    try:
-        if place.exists() and same(new, place):
-            return
-        if place.exists() and (folder / "config.toml").exists() and not fresh:
-            raise ConfigError(f"{folder}: holds a run {what}, which was left as it is; choose another directory")
-        os.replace(new, place)
-    finally:
-        new.unlink(missing_ok=True)
-
-
-def _make(folder: Path) -> None:
-    from mpibayes.io.files import make_directory, writing
-
-    with writing(folder):
-        make_directory(folder)
-
-
-def _same_rows(a: Path, b: Path) -> bool:
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    try:
-        one, other = (pyarrow.parquet.read_table(path) for path in (a, b))
-        return one.column_names == other.column_names and all(
-            frames.decoded(x).equals(frames.decoded(y)) for x, y in zip(one.columns, other.columns, strict=True)
-        )
-    except (OSError, pa.ArrowException):
-        return False
-
-
-def _same_table(new: Path, place: Path) -> bool:
-    """True if two tables hold the same cells. Where they differ in which columns are in order, or in the weights of
-    rows, which no run depends on, the new one replaces the one that is there."""
-    from mpibayes.io.table import Table
-
-    try:
-        one, other = Table.open(new), Table.open(place)
-    except DataError:
-        return False
-    same = one.fingerprint == other.fingerprint
-    if same and (one.columns != other.columns or not _same_weights(one, other)):
-        os.replace(new, place)
-    return same
-
-
-def _same_weights(one: Table, other: Table) -> bool:
-    if one.weight is None or other.weight is None:
-        return one.weight == other.weight
-    return one.weight == other.weight and bool((one.weights() == other.weights()).all())
-
-
-def _imported(source: Path, folder: Path, fresh: bool, display: Display, **options: Any) -> Path:
-    """The typed table beside the run directory, made with these options; the one that is there if it is the same."""
-    from mpibayes.io import ingest
-    from mpibayes.io.summary import summary_lines
-
-    place, new = (folder.with_name(f"{folder.name}{end}.h5") for end in ("", ".new"))
-    _make(folder.parent)
-    with in_words_of_python():
-        summary = ingest.import_table(source, new, overwrite=True, **options)
-    for line in summary_lines(summary):
-        if line.startswith(child.ADVICE):
-            display.say(child.in_python(line))
-    _put(new, place, _same_table, folder, fresh, "of another table, or with other columns")
-    return place

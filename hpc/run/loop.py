@@ -38,7 +38,7 @@ from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.plan import idle_in_words, work_of
 from mpibayes.hpc.run.progress import say
 from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family, with_shapes
-from mpibayes.io.files import open_regular
+from mpibayes.io.files import first_line, open_regular
 from mpibayes.io.tables import AnyTable
 from mpibayes.memory import lack_of_memory
 from mpibayes.text import visible, visible_lines
@@ -103,23 +103,33 @@ def run_folder(out: str | Path | None, config_path: str | Path) -> Path:
 
 
 def _tell_internal(comm: Communicator | None, error: BaseException, folder: Path) -> int:
-    """One line that says where and what; then the traceback, unless memory is short. A rank's own log keeps both.
-    Returns the exit code."""
+    """One line that says where and what; then the traceback, unless memory is short or MPI failed. A rank's own log
+    keeps both. Returns the exit code."""
     size, rank = (launcher_size(), launcher_rank()) if comm is None else (comm.size, comm.rank)
     place = f"rank {rank} ({socket.gethostname()}): " if size > 1 else ""
     memory = lack_of_memory(error)
-    what = memory or f"internal error: {type(error).__name__}: {error}"
+    lost = _of_mpi(error)
+    what = memory or lost or f"internal error: {type(error).__name__}: {error}"
     line = visible(f"mpibayes: error: {place}{what}; the whole job ends here")
     print(line, file=sys.stderr, flush=True)
     if memory:
         return CheckpointError.exit_code
-    print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr, flush=True)
+    if not lost:
+        print(visible_lines("".join(traceback.format_exception(error))), end="", file=sys.stderr, flush=True)
     with contextlib.suppress(OSError):
         (folder / "logs").mkdir(exist_ok=True)  # in DIR even where the chains have their own folders
         with open_regular(folder / "logs" / f"rank-{rank:05d}.log", "a") as file:
             print(time.strftime("%Y-%m-%dT%H:%M:%S"), line, file=file)
             traceback.print_exception(error, file=file)
     return EXIT_INTERNAL
+
+
+def _of_mpi(error: BaseException) -> str:
+    """Say that MPI failed, if it did: another rank, or its node, was lost, which is no fault of the program."""
+    if type(error).__module__ != "mpi4py.MPI":
+        return ""
+    words = first_line(error).removesuffix(", error stack:")
+    return f"MPI failed, as it does once another rank or its node is lost ({words}); run the same command again"
 
 
 def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fresh: bool) -> int:

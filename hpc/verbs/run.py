@@ -152,10 +152,10 @@ def submit(config, out, overrides, dry_run, **asked):
       mpibayes submit run.toml -o runs/b --nodes 2 --ntasks-per-node 16 --sbatch=--mem-per-cpu=2G --dry-run
       mpibayes submit run.toml -o runs/c --array 4 --account physics
     """
-    from mpibayes.hpc.commands.batch_script import Job
+    from mpibayes.hpc.commands.batch_script import Request
     from mpibayes.hpc.commands.submit import submit as send
 
-    send(config, Path("runs") / config.stem if out is None else out, list(overrides), Job(**asked), dry_run)
+    send(config, Path("runs") / config.stem if out is None else out, list(overrides), Request(**asked), dry_run)
 
 
 @click.command(short_help="Examine the machine, the launcher and a directory.")

@@ -3,6 +3,7 @@
     import mpibayes as mb
 
     run = mb.fit("people.csv", ranks=4)      # start or continue a run; or mb.open("runs/a"), one that is there
+    job = mb.submit("people.csv", nodes=4)   # the same in SLURM's queue; mb.submitted("runs/people") finds it again
     run.logp(of={"income": "high"}, given={"age": (40, 50)})
 
 What has these names is imported when it is first asked for: this import loads no other module, so that the command,
@@ -19,6 +20,8 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Interrupted",
+    "Job",
+    "JobStatus",
     "MpibayesError",
     "MpibayesWarning",
     "NumericalError",
@@ -29,6 +32,8 @@ __all__ = [
     "import_table",
     "open",
     "pool",
+    "submit",
+    "submitted",
 ]
 
 if TYPE_CHECKING:
@@ -45,12 +50,16 @@ if TYPE_CHECKING:
         NumericalError,
     )
     from mpibayes.hpc.python.fit import fit, import_table
+    from mpibayes.hpc.python.job import Job, JobStatus, submitted
     from mpibayes.hpc.python.pool import Pooled, pool
     from mpibayes.hpc.python.result import Result
     from mpibayes.hpc.python.run import Run
     from mpibayes.hpc.python.run import open_run as open
+    from mpibayes.hpc.python.submit import submit
 
 _PLACES = {
+    "Job": ("hpc.python.job", "Job"),
+    "JobStatus": ("hpc.python.job", "JobStatus"),
     "Pooled": ("hpc.python.pool", "Pooled"),
     "Result": ("hpc.python.result", "Result"),
     "Run": ("hpc.python.run", "Run"),
@@ -58,6 +67,8 @@ _PLACES = {
     "import_table": ("hpc.python.fit", "import_table"),
     "open": ("hpc.python.run", "open_run"),
     "pool": ("hpc.python.pool", "pool"),
+    "submit": ("hpc.python.submit", "submit"),
+    "submitted": ("hpc.python.job", "submitted"),
 }
 
 

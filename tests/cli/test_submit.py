@@ -11,7 +11,7 @@ import pytest
 
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.commands import batch_script
-from mpibayes.hpc.commands.batch_script import Job, clock
+from mpibayes.hpc.commands.batch_script import Request, clock
 from mpibayes.hpc.commands.submit import limit
 from tests.run.conftest import mixed_table
 
@@ -123,6 +123,7 @@ def test_the_wheel_of_mpich_starts_with_pmi2(place, capsys, monkeypatch):
     text = dry(capsys).out
     assert "launch=(srun --kill-on-bad-exit=1 --mpi=pmi2)" in text and "export MPIR_CVAR_CH4_NETMOD=ofi" in text
     assert "NETMOD" not in dry(capsys, "--mpi", "pmix").out
+    assert "NETMOD" in dry(capsys, "--mpi", "pmi2").out
 
 
 def test_more_ranks_than_shards(place, capsys):
@@ -135,10 +136,10 @@ def test_it_submits(place, sbatch, capsys):
     said = capsys.readouterr().out
     assert "job 77: 8 ranks on 2 nodes, 04:00:00 a job" in said and f"{place}/runs/a-77.log" in said, said
     assert sbatch.calls.read_text() == f"--parsable {place}/runs/a.sbatch\n"
-    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a.sbatch"]
+    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a.job.json", "a.sbatch"]
     assert main(["run", "run.toml", "-o", "runs/a"]) == 0, "the run directory is still to be made"
     assert main(["submit", "run.toml", "-o", "runs/a", "--nodes", "2"]) == 0
-    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a", "a.sbatch"]
+    assert sorted(p.name for p in (place / "runs").iterdir()) == ["a", "a.job.json", "a.sbatch"]
     (place / "runs" / "a.sbatch").write_text("# edited\n")
     assert main(["submit", "run.toml", "-o", "runs/a", "--nodes", "2"]) == 0
     assert (place / "runs" / "a.sbatch.old-1").read_text() == "# edited\n"
@@ -254,6 +255,44 @@ def test_the_templates_pass_their_arguments_on(place, template):
         assert done.returncode == 2 and "start anew by hand" in done.stderr
 
 
+@pytest.mark.parametrize("template", TEMPLATES)
+@pytest.mark.parametrize(
+    "code, nodes, here, everywhere, again",
+    [
+        (75, 2, 0, 0, "stopped at a checkpoint"),
+        (137, 2, 0, 1, "lost a node"),
+        (70, 2, 0, 124, "lost a node"),  # as `timeout` ends a probe that hangs
+        (255, 2, 0, 0, ""),  # a rank died
+        (137, 1, 0, 1, ""),
+        (137, 2, 1, 1, ""),  # an srun without these options, or a controller that is down: who knows
+        (5, 2, 0, 1, ""),
+        (0, 2, 0, 1, ""),
+    ],
+)
+def test_a_lost_node_is_tried_again_and_nothing_else(sbatch, place, template, code, nodes, here, everywhere, again):
+    """A stand-in for srun starts a process on this node, and on all of them, or does not."""
+    tools, calls = sbatch.calls.parent, sbatch.calls.with_name("queue")
+    probe = f'case "$*" in *"--nodes=1 "*) exit {here};; *) exit {everywhere};; esac'
+    programs = {"srun": probe, "scontrol": f"echo $* >> {calls}; exit 1", "scancel": f"echo $* >> {calls}"}
+    for name, text in programs.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    text = resources.files("mpibayes").joinpath("slurm", template).read_text()
+    text = text.replace("launch=(srun --kill-on-bad-exit=1)", f"launch=(bash -c 'exit {code}')")
+    job = {"SLURM_JOB_ID": "5", "SLURM_ARRAY_JOB_ID": "5", "SLURM_ARRAY_TASK_ID": "3", "SLURMD_NODENAME": "n1"}
+    job |= {"SLURM_NNODES": str(nodes), "SLURM_NTASKS": "4", "SLURM_NTASKS_PER_NODE": "2"}
+    done = subprocess.run(
+        ["bash", "-c", text, template, "c", "d"], env={**os.environ, **job}, capture_output=True, text=True, timeout=20
+    )
+    assert done.returncode == code, done
+    called = calls.read_text() if calls.exists() else ""
+    if template == "chain.sbatch":  # the next job is in the queue, and stays there
+        assert (called == "") == bool(again), called
+    else:
+        assert ("requeue 5" in called) == bool(again) and (not again or f"{again}: back to the queue" in done.stdout)
+    assert f"{min(4, 2 * nodes)} ranks on" in done.stdout, "fewer nodes than were asked for have fewer ranks"
+
+
 def test_another_run_is_refused_before_the_queue(place, sbatch, capsys):
     assert main(["run", "run.toml", "-o", "runs/a"]) == 0
     assert main(["submit", "run.toml", "-o", "runs/a", "--set", "run.seed=9"]) == 2
@@ -275,6 +314,38 @@ def test_without_slurm_and_when_it_refuses(place, sbatch, capsys, monkeypatch):
     assert "there is no sbatch here" in capsys.readouterr().err
 
 
+def test_a_second_job_of_one_run_is_refused(place, sbatch, capsys):
+    """While the first one waits or runs; one that waits for it is welcome."""
+    scontrol = sbatch.calls.with_name("scontrol")
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 0
+    for state, code in ("PENDING", 2), ("RUNNING", 2), ("COMPLETING", 0), ("FAILED", 0):
+        scontrol.write_text(f"#!/bin/sh\necho JobId=77 JobName=a JobState={state} Reason=None ExitCode=0:0\n")
+        scontrol.chmod(0o755)
+        assert main(["submit", "run.toml", "-o", "runs/a"]) == code
+        assert (f"job 77 of this run is in the queue ({state})" in capsys.readouterr().err) == (code == 2)
+        assert main(["submit", "run.toml", "-o", "runs/a", "--sbatch=--dependency=afterany:77"]) == 0
+    scontrol.write_text("#!/bin/sh\necho JobId=78 JobState=FAILED\necho JobId=77 JobState=PENDING\n")  # of an array
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 2
+    scontrol.write_text("#!/bin/sh\necho slurm_load_jobs error: Unable to contact slurm controller >&2\nexit 1\n")
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 0
+    (place / "runs" / "a.job.json").write_text('{"job": "77; touch PWNED"}')
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 2
+    assert "a.job.json: damaged; remove it" in capsys.readouterr().err
+
+
+def test_a_job_submits_as_a_login_node_does(place, sbatch, monkeypatch):
+    """A notebook may itself be a job, whose tasks and memory are not those of the run."""
+    script = sbatch.calls.with_name("sbatch")
+    script.write_text(f"#!/bin/sh\nenv >> {sbatch.calls}\necho 77\n")
+    job = {"SLURM_JOB_ID": "5", "SLURM_MEM_PER_NODE": "100", "SLURM_NTASKS": "1", "PMI_FD": "3"}
+    for name, value in {**job, "SLURM_CONF": "/etc/c", "SBATCH_QOS": "long"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["submit", "run.toml", "-o", "runs/a"]) == 0
+    lines = set(sbatch.calls.read_text().splitlines())
+    assert {"SLURM_CONF=/etc/c", "SBATCH_QOS=long"} <= lines
+    assert not {line.split("=")[0] for line in lines} & job.keys()
+
+
 def test_times():
     assert [limit(t) for t in ("4:00:00", "1-12", "3h50m", "02:30")] == [14400, 129600, 13800, 150]
     assert [clock(s) for s in (14400, 129600, 150, 100 * 3600)] == ["04:00:00", "1-12:00:00", "00:02:30", "4-04:00:00"]
@@ -291,4 +362,4 @@ def test_the_templates_are_shipped_and_in_order(name):
 
 
 def test_every_job_has_a_template():
-    assert {Job().template, Job(array="2").template, Job(chain=True).template} == set(TEMPLATES)
+    assert {Request().template, Request(array="2").template, Request(chain=True).template} == set(TEMPLATES)

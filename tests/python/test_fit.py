@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import mpibayes as mb
-from mpibayes.hpc.python import child, display, fit
+from mpibayes.hpc.python import child, display, settings
 from tests.conftest import FOR_RANKS
 from tests.query.runs import people, write_csv
 
@@ -258,7 +258,7 @@ def test_a_time_limit_is_no_error(tmp_path, capfd):
 
 def test_settings_become_keys():
     nested = {"run": {"seed": np.int64(3)}, "columns": {"a b": {"use": False}}, "anneal.schedule": [[2, 0.1]]}
-    found = fit._settings({"data.heldout": fit._heldout(0)}, nested)
+    found = settings._settings({"data.heldout": settings._heldout(0)}, nested)
     assert found == {
         "data.heldout": "none",
         "run.seed": 3,
@@ -266,7 +266,7 @@ def test_settings_become_keys():
         "anneal.schedule": [[2, 0.1]],
     }
     prior = {"columns": {"x": {"prior": {"shape": 2, "rate": 0.5}}}}
-    assert fit._settings({}, prior) == {"columns.x.prior": {"shape": 2, "rate": 0.5}}
+    assert settings._settings({}, prior) == {"columns.x.prior": {"shape": 2, "rate": 0.5}}
 
 
 def test_what_a_child_said_becomes_an_exception():

@@ -30,6 +30,8 @@ def faulty(self, word=()):
     return cycle(self, word)
 Mixture.cycle = faulty
 """
+# What MPI raises here if the connection to a rank on another node is reset.
+LOST = IN_A_CYCLE.format("from mpi4py import MPI; raise MPI.Exception(MPI.ERR_OTHER)")
 WHILE_READING = """
 from mpibayes.io import table
 def read(*ignored):
@@ -71,7 +73,7 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
     return launch([*mpirun, *program], timeout=timeout, cwd=place, env={**FOR_RANKS, **(env or {})})
 
 
-@pytest.mark.quick("unreadable-slice", "no-room", "before-mpi")
+@pytest.mark.quick("unreadable-slice", "no-room", "lost", "before-mpi")
 @pytest.mark.parametrize(
     "code, exit_codes, words",
     [
@@ -81,16 +83,19 @@ def faulty(place, code, out, *words, ranks=3, env=None, timeout=WITHIN):
         (WHILE_READING.format("raise MemoryError"), (4,), "not enough memory: .*, trying to read its rows"),
         (WHILE_READING.format('raise OSError(5, "Input/output error")'), (3,), "table.h5.*Input/output error"),
         (NO_ROOM, (4,), "part-00003.h5: cannot be written: No space left on device"),
+        (LOST, (70,), "MPI failed, as it does once another rank or its node is lost .*run the same command again"),
         (BEFORE_MPI, (70,), "internal error: RuntimeError: boom"),
         (HALF_INSTALLED, (70,), "the program cannot be loaded: .*h5py"),
     ],
     ids=[
-        "memory", "exit", "error-of-one-rank", "memory-while-reading", "unreadable-slice", "no-room",
+        "memory", "exit", "error-of-one-rank", "memory-while-reading", "unreadable-slice", "no-room", "lost",
         "before-mpi", "half-installed",
     ],
 )  # fmt: skip
 def test_a_fault_of_one_rank(place, code, exit_codes, words):
-    told_once(faulty(place, code, "out"), exit_codes, words)
+    done = faulty(place, code, "out")
+    told_once(done, exit_codes, words)
+    assert ("Traceback" in done.stderr) == ("internal error" in words)
 
 
 def told_once(done, exit_codes, words):

@@ -129,8 +129,11 @@ class Cluster:
         )  # fmt: skip
         self.run("slurmctld", "-c", "-i", "-f", self.env["SLURM_CONF"])
         for i in range(1, self.nodes + 1):
-            self.run("slurmd", "-c", "-N", f"n{i}", "-f", self.env["SLURM_CONF"])
+            self.start_node(i)
         self.wait_for(lambda: self.idle() == self.nodes, READY_S, "the nodes to be ready")
+
+    def start_node(self, i: int) -> None:
+        self.run("slurmd", "-c", "-N", f"n{i}", "-f", self.env["SLURM_CONF"])
 
     def close(self) -> None:
         """End what runs, first the jobs, then the daemons by their pid files, and remove the folder."""

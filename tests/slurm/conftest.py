@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +15,35 @@ import pytest
 
 from tests.conftest import launch
 from tests.run.conftest import config_text, exported
+from tests.slurm import network as network_module
 from tests.slurm.cluster import Cluster, missing
 
 ENDLESS = 1_000_000
 LIBRARY = "from mpi4py import MPI; print(MPI.Get_library_version())"
 
 
-@pytest.fixture(scope="session")
-def cluster():
+def require_slurm() -> None:
     if lacking := missing():
         pytest.skip(f"no SLURM to start: {', '.join(lacking)} not found")
     if "Open MPI" in launch([sys.executable, "-c", LIBRARY]).stdout:
         pytest.skip("the SLURM of these tests starts programs by PMI-2, and Open MPI needs PMIx: make MPI=mpich")
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    require_slurm()
     folder = Path(tempfile.gettempdir()) / f"mpibayes-slurm-{os.getpid()}"  # short, for the sake of its sockets
     with Cluster(folder) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def network():
+    """Four nodes, each with a network of its own."""
+    require_slurm()
+    if why := network_module.lacking():
+        pytest.skip(f"no namespaces for the nodes: {why}")
+    with network_module.Network(Path(tempfile.gettempdir()) / f"mpibayes-nodes-{os.getpid()}", nodes=4) as started:
         yield started
 
 
@@ -105,7 +121,16 @@ class Place:
 
 @pytest.fixture
 def place(cluster, tmp_path):
-    """In a folder whose name has a blank, as users' folders may have."""
+    yield from place_on(cluster, tmp_path)
+
+
+@pytest.fixture
+def place_of_four(network, tmp_path):
+    yield from place_on(network, tmp_path)
+
+
+def place_on(cluster: Cluster, tmp_path: Path) -> Iterator[Place]:
+    """A place in a folder whose name has a blank, as users' folders may have."""
     folder = tmp_path / "my runs"
     folder.mkdir()
     rng = np.random.default_rng(3)

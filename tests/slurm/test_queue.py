@@ -183,7 +183,9 @@ def test_odd_names(place, options):
     assert not list(place.folder.rglob("PWNED"))
     expected = {f"{odd}.toml", "runs", "run.toml", "table.csv", "table.h5"}
     assert {path.name for path in place.folder.iterdir()} == expected
-    assert {path.name for path in (place.folder / "runs").iterdir()} == {odd, f"{odd}.sbatch", Path(log).name}
+    assert {path.name for path in (place.folder / "runs").iterdir()} == {
+        odd, f"{odd}.sbatch", f"{odd}.job.json", Path(log).name,
+    }  # fmt: skip
 
 
 @pytest.mark.thorough
