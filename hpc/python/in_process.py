@@ -11,7 +11,7 @@ import shutil
 import tarfile
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,31 +30,29 @@ TABLE, CONFIG, RUN = "table.h5", "run.toml", "run"
 Columns = Sequence[tuple[str, str, np.ndarray, Sequence[str] | None]]
 
 
-class Fitted:
-    """A finished run and what it predicts. columns: those of the table; config: its sections, without `data`.
+class InProcess:
+    """A finished run. write: makes the table at a path; config: the sections of the run's configuration, without
+    `data.table`.
 
     draws: at most so many are averaged over. directory: where the run is kept, None for a temporary one; a run that is
-    there already is continued. probabilities: whether predictions have those of clusters. Raises ConfigError,
-    DataError, NumericalError.
+    there already is continued. Raises ConfigError, DataError, NumericalError.
     """
 
+    _pickled: tuple[str, ...] = ("_draws", "_kept")
+
     def __init__(
-        self,
-        columns: Columns,
-        config: Mapping[str, Any],
-        draws: int,
-        directory: str | Path | None = None,
-        probabilities: bool = False,
+        self, write: Callable[[Path], object], config: Mapping[str, Any], draws: int, directory: str | Path | None
     ):
         from mpibayes.hpc.run.loop import in_process
 
-        self.family, self._draws, self._probabilities = str(config["model"]["family"]), draws, probabilities
-        self._columns = [(name, kind, levels) for name, kind, _, levels in columns]
+        self._draws = draws
         self._kept = None if directory is None else Path(directory)
         self._open(self._kept or self._temporary())
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_table(self._folder / TABLE, *table_from_arrays(columns), overwrite=True)
-        (self._folder / CONFIG).write_text(_toml({"data": {"table": TABLE}, **config}), encoding="utf-8")
+        write(self._folder / TABLE)
+        (self._folder / CONFIG).write_text(
+            _toml({**config, "data": {"table": TABLE, **config.get("data", {})}}), encoding="utf-8"
+        )
         try:
             in_process(self._folder / CONFIG, self._folder / RUN)
         except MpibayesError as error:  # the user has never seen a temporary folder
@@ -72,7 +70,7 @@ class Fitted:
     # --- pickles -----------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: self.__dict__[name] for name in ("family", "_draws", "_probabilities", "_columns", "_kept")}
+        state = {name: self.__dict__[name] for name in self._pickled}
         if self._kept is None:
             archive = io.BytesIO()
             with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
@@ -88,7 +86,28 @@ class Fitted:
             with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
                 tar.extractall(self._folder, filter="data")
 
-    # --- what it says ------------------------------------------------------------------------------------------------
+
+class Fitted(InProcess):
+    """A finished run and what it predicts. columns: those of the table. probabilities: whether predictions have those
+    of clusters. The other arguments and errors are those of `InProcess`."""
+
+    _pickled = (*InProcess._pickled, "family", "_probabilities", "_columns")
+
+    def __init__(
+        self,
+        columns: Columns,
+        config: Mapping[str, Any],
+        draws: int,
+        directory: str | Path | None = None,
+        probabilities: bool = False,
+    ):
+        self.family, self._probabilities = str(config["model"]["family"]), probabilities
+        self._columns = [(name, kind, levels) for name, kind, _, levels in columns]
+
+        def write(path: Path) -> None:
+            write_table(path, *table_from_arrays(columns), overwrite=True)
+
+        super().__init__(write, config, draws, directory)
 
     @cached_property
     def posterior(self) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.data.events import Known, known_of
+from mpibayes.hpc.data.events import Events, Known, known_of
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import BLOCK, BYTES, Asking
@@ -46,6 +46,7 @@ class Surprise:
     def of(self, rows: np.ndarray | slice) -> tuple[np.ndarray, ...]:
         """Surprisal of some rows (m,) and of their cells (m, C), NaN where a cell is missing; their errors; and the
         draws' effective number (m,)."""
+        units = log_units(self.known.block(rows))
         log_p, inverse = (np.array(a) for a in zip(*self.passes(rows)))
         averages = self._asking.averages
         even = np.full(log_p.shape, 1.0 / len(log_p))
@@ -60,17 +61,37 @@ class Surprise:
             effective = average.effective(average.weights(-log_p))
         mean = (w[:, :, None] * inverse).sum(axis=0)
         error = averages.error(w[:, :, None] * (inverse - mean)) / mean
-        return of_rows, np.log(mean) + self._units(), row_error, error, effective
+        return of_rows - units.sum(axis=1), np.log(mean) - units, row_error, error, effective
 
-    def _units(self) -> np.ndarray:
-        """Log units that make densities comparable, per deviation of the column, (C,)."""
-        columns = [e.column for e, _ in self.known.of.values()]
-        plain = [c.kind == "real" and not c.resolution for c in columns]
-        return np.array([-np.log(c.rest_scale if c.log else c.scale) if p else 0.0 for c, p in zip(columns, plain)])
+    def whole(self) -> tuple[np.ndarray, ...]:
+        """`of` of all rows; ranks share the work. Collective."""
+        blocks = self.blocks()
+        parts = dealt(self._asking.comm, len(blocks), lambda i: self.of(blocks[i]))
+        return tuple(np.concatenate(a) for a in zip(*parts))
 
     def blocks(self) -> list[slice]:
         width = 8 * self._asking.averages.n_draws * (len(self.known.of) + 2)
         return list(average.in_blocks(self.known.n_rows, max(16, BYTES // width)))
+
+
+def log_units(known: Known, steps: bool = False) -> np.ndarray:
+    """Log of the unit in which numbers compare, (n, C), 0 for all other cells: a standard deviation of the column, on a
+    log scale one of its logarithms. steps: also of numbers recorded in steps, as a number of steps."""
+    return np.column_stack([_log_units(e, steps)[which] for e, which in known.of.values()])
+
+
+def _log_units(events: Events, steps: bool) -> np.ndarray:
+    """`log_units` of each event of a column, and last of a missing cell, (U + 1,)."""
+    column, units = events.column, np.zeros(len(events) + 1)
+    if column.kind != "real" or (column.resolution and not steps):
+        return units
+    number = np.flatnonzero(np.isfinite(events.low))  # the others are atoms
+    middle = 0.5 * (events.low[number] + events.high[number])
+    deviation = column.rest_scale * middle if column.log else np.full(len(number), column.scale)
+    if column.resolution:  # a cell that is wider than a deviation has a probability that needs no unit
+        deviation = np.maximum(deviation / column.resolution, 1.0)
+    units[number] = np.log(deviation)
+    return units
 
 
 def of_table(asking: Asking, names: Sequence[str], most: int) -> Surprise:
@@ -101,9 +122,7 @@ def surprisal(
         known = asking.known(rows.rows, there)
         surprise, of = Surprise(asking, known, np.arange(1, known.n_rows + 1), None), rows.path.name
         asking.draws(known.of)
-    blocks = surprise.blocks()
-    parts = dealt(asking.comm, len(blocks), lambda i: surprise.of(blocks[i]))
-    of_rows, cells, row_error, error, effective = (np.concatenate(a) for a in zip(*parts))
+    of_rows, cells, row_error, error, effective = surprise.whole()
     n = len(of_rows)
     remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ())]
     if rows is not None or by == "rows":  # cells that are left out count all draws alike
@@ -171,6 +190,7 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
     known = asking.known(rows.whole(asking).rows, names)
     asking.draws(names)
     log_p, error, effective = asking.log_p(known, Known(known.n_rows, {}))
+    unlikely = -log_p - log_units(known).sum(axis=1)
     new = _opens(asking, known)
     seen = np.column_stack([which < len(e) for e, which in known.of.values()])
     kinds, of, sizes = np.unique(seen, axis=0, return_inverse=True, return_counts=True)
@@ -180,12 +200,12 @@ def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> 
         if seen_names and compared and not any(name in asking.asked.joint for name in seen_names):
             reference = np.sort(_reference(asking, seen_names))
             at = of.ravel() == kind
-            rank[at] = np.searchsorted(reference, -log_p[at]) / len(reference)
-    order = np.argsort(-np.where(np.isnan(rank), -1.0, rank) - 1e-9 * -log_p, kind="stable")
+            rank[at] = np.searchsorted(reference, unlikely[at]) / len(reference)
+    order = np.argsort(-np.where(np.isnan(rank), -1.0, rank) - 1e-9 * unlikely, kind="stable")
     lines = {
         "row": order + 1,
         "novelty": rank[order],
-        "surprisal": -log_p[order],
+        "surprisal": unlikely[order],
         "surprisal_error": error[order],
         "p_new": new[order],
         "draws": effective[order],
@@ -209,6 +229,7 @@ def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
     each = np.array([log_p for log_p, _ in surprise.passes(slice(None))])
     whole = np.all([which < len(e) for e, which in surprise.known.of.values()], axis=0)
     log, _ = average.log_average(-each, np.full(each.shape, 1.0 / len(each)), asking.averages)
+    log -= log_units(surprise.known).sum(axis=1)
     return log[whole] if whole.any() else log
 
 

@@ -1,4 +1,5 @@
-"""Estimators for scikit-learn: a mixture with an unknown number of clusters, a classifier and a robust regressor.
+"""Estimators for scikit-learn: a mixture with an unknown number of clusters, a finder of odd rows (`Oddity`), a
+classifier and a robust regressor.
 
     from mpibayes.sklearn import Mixture
 
@@ -16,14 +17,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, DensityMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, DensityMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mpibayes.hpc.python.estimator import InProcessEstimator
 from mpibayes.hpc.python.in_process import Columns, Fitted
+from mpibayes.hpc.python.oddity import Oddity
 
-__all__ = ["BayesianClassifier", "Mixture", "RobustRegressor"]
+__all__ = ["BayesianClassifier", "Mixture", "Oddity", "RobustRegressor"]
 
 RESPONSE = "y"
 EXACT = 1e-3  # scale of the t distribution, in deviations of y, where the predictors give y exactly: it has no mode
@@ -38,33 +41,7 @@ def _exact(x: np.ndarray, y: np.ndarray) -> bool:
     return bool(np.abs(residual).max() <= 1e-6 * np.std(y))
 
 
-class _InProcess(BaseEstimator):  # type: ignore[misc, unused-ignore]
-    """Common base of the three estimators: a run of this process, configured by their parameters."""
-
-    cycles: int
-    chains: int
-    draws: int
-    config: Mapping[str, Any] | None
-    directory: Any
-    random_state: Any
-
-    def _settings(self, **sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """The configuration by section, a tenth of the cycles being burn-in."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        run = {"seed": seed, "cycles": self.cycles, "chains": self.chains, "until": "cycles"}
-        settings: dict[str, dict[str, Any]] = {"run": run}
-        for name, keys in sections.items():
-            settings.setdefault(name.replace("__", "."), {}).update(keys)
-        for dotted, value in (self.config or {}).items():
-            section, _, key = dotted.rpartition(".")
-            settings.setdefault(section, {})[key] = value
-        return settings
-
-    def _columns(self, x: np.ndarray) -> list[str]:
-        return [f"x{i}" for i in range(x.shape[1])]
-
-
-class Mixture(DensityMixin, _InProcess):  # type: ignore[misc, unused-ignore]
+class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ignore]
     """A Dirichlet process mixture: clusters whose number is inferred, of numbers and categories with missing cells.
 
     Parameters
@@ -214,7 +191,7 @@ class Mixture(DensityMixin, _InProcess):  # type: ignore[misc, unused-ignore]
         return tags
 
 
-class _Regression(_InProcess):
+class _Regression(InProcessEstimator):
     """A regression of one column on all others, by Firefly Monte Carlo."""
 
     prior: str

@@ -13,7 +13,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mpibayes.sklearn import BayesianClassifier, Mixture, RobustRegressor
+from mpibayes.sklearn import BayesianClassifier, Mixture, Oddity, RobustRegressor
 
 
 def two_groups(n=100, seed=0):
@@ -29,8 +29,13 @@ def mixture():
 # Short chains: the checks are of the rules, not of the posterior. None is expected to fail.
 @pytest.mark.thorough
 @parametrize_with_checks(
-    [Mixture(cycles=20, draws=10), BayesianClassifier(cycles=200), RobustRegressor(cycles=200)]
-)  # fmt: skip
+    [
+        Mixture(cycles=20, draws=10),
+        Oddity(cycles=20, draws=10),
+        BayesianClassifier(cycles=200),
+        RobustRegressor(cycles=200),
+    ]
+)
 def test_the_rules_of_scikit_learn(estimator, check):
     check(estimator)
 
