@@ -32,6 +32,7 @@ CANNOT = {
     "--rows",
     "complete": "it is for mixtures and cross-categorizations; of features, `mpibayes query RUN simulate --rows FILE` "
     "draws the missing cells of new rows",
+    "pairs": "it is for mixtures and cross-categorizations, which draw whole rows",
     "synthesize": "it is for mixtures and cross-categorizations; of features, `mpibayes query RUN simulate -n 1000` "
     "draws rows",
 }

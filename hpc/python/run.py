@@ -345,6 +345,14 @@ class Run(Synthesizer):
         return Result(self._answer(lambda asking, _: dependence(asking, listed, 20), None, "", weighted), self._kind)
 
     @shared
+    def pairs(self, columns: Names = None, *, ranks: int = 1) -> Result:
+        """Pairs of columns by how much less they depend on each other in rows that the run draws than in the table:
+        mutual information in both, in nats, and the share of draws that have as much (`synthetic/pairs.py`)."""
+        from mpibayes.hpc.synthetic.pairs import weaker_pairs
+
+        return Result(self._answer(lambda asking, _: weaker_pairs(asking, names(columns), 20), None, ""), self._kind)
+
+    @shared
     def predictors(
         self, column: str, columns: Names = None, *, size: int | None = None, weighted: bool | None = None,
         ranks: int = 1,

@@ -50,6 +50,7 @@ class Asked:
             "compare",
             "complete",
             "synthesize",
+            "pairs",
         ),
         REASON,
     )

@@ -9,18 +9,19 @@ import numpy as np
 from mpibayes.io.rows import Column
 
 MOST_LEVELS = 32  # the most frequent ones; all others are one bin
-QUANTILES = 16  # bins of numbers between atoms, about as many rows in each
+QUANTILES = 16  # bins of numbers between atoms, at most, about as many rows in each
 MOST_ATOMS = 8
 
 
 class Bins:
-    """Bins of columns, by the cells of some training rows; the last bin of a column is of missing cells.
+    """Bins of columns, by the cells of some training rows; the last bin of a column is of missing cells. quantiles:
+    bins of numbers.
 
     sizes (C,): bins of each column."""
 
-    def __init__(self, columns: Sequence[Column], cells: Mapping[str, np.ndarray]):
+    def __init__(self, columns: Sequence[Column], cells: Mapping[str, np.ndarray], quantiles: int = QUANTILES):
         self.columns = columns
-        self._of = [(_Levels if c.levels else _Numbers)(c, cells[c.name]) for c in columns]
+        self._of = [_Levels(c, cells[c.name]) if c.levels else _Numbers(c, cells[c.name], quantiles) for c in columns]
         self.sizes = np.array([of.n for of in self._of])
 
     def __call__(self, cells: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -48,12 +49,12 @@ class _Levels:
 class _Numbers:
     """Intervals between quantiles, then atoms, then missing cells."""
 
-    def __init__(self, column: Column, x: np.ndarray):
+    def __init__(self, column: Column, x: np.ndarray, quantiles: int):
         atoms = np.array(column.atoms)
         often = np.argsort([-(x == a).sum() for a in atoms], kind="stable")[:MOST_ATOMS] if len(atoms) else []
         self._atoms = atoms[often]
         rest = x[~np.isnan(x) & ~np.isin(x, self._atoms)]
-        shares = np.linspace(0.0, 1.0, QUANTILES + 1)[1:-1]
+        shares = np.linspace(0.0, 1.0, quantiles + 1)[1:-1]
         self._edges = np.unique(np.quantile(rest, shares)) if len(rest) else np.zeros(0)
         self.n = len(self._edges) + 1 + len(self._atoms) + 1
 

@@ -250,6 +250,25 @@ def dependence(run_dir, columns, top, **options):
     _ask(run_dir, lambda asking, rows: verb(asking, columns, top), picture=True, **options)
 
 
+@query.command(short_help="Which pairs of columns the run does not carry.")
+@COLUMNS
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@shared
+def pairs(run_dir, columns, top, **options):
+    """Pairs of columns that depend on each other more in the table than in rows that the run draws, the weakest first.
+    They come out weaker in filled-in cells, synthetic rows and answers: put them in a block if they are numbers, or let
+    the run go on if it has not settled.
+
+    \b
+    Examples:
+      mpibayes query runs/a pairs
+      mpibayes query runs/a pairs --columns income,age,education -o pairs.csv
+    """
+    from mpibayes.hpc.synthetic.pairs import weaker_pairs
+
+    _ask(run_dir, lambda asking, rows: weaker_pairs(asking, columns, top), **options)
+
+
 @query.command(short_help="Best predictors of a column.")
 @click.argument("column")
 @COLUMNS

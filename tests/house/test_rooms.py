@@ -46,9 +46,10 @@ ROOMS = {
     "hpc.commands": {*BELOW, "io", "kernels", "hpc.comparison", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.page", "hpc.posterior", "hpc.query", "hpc.registry", "hpc.run", "hpc.synthetic"},
     "hpc.python": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query"}
-    | {"hpc.registry", "hpc.run"},
+    | {"hpc.registry", "hpc.run", "hpc.synthetic"},
     "sklearn": {"hpc.python"},
-    "hpc.verbs": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.query", "hpc.run"},
+    "hpc.verbs": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.query", "hpc.run"}
+    | {"hpc.synthetic"},
     "hpc.cli": {*BELOW, "io", "hpc.parallel", "hpc.run", "hpc.verbs"},
 }
 # Besides these a kernel's Python files import nothing but the standard library.

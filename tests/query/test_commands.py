@@ -44,6 +44,7 @@ def ask(capsys, run, *arguments, code=0):
         (["similarity", "--like", "age=30", "--columns", "colour"], "by the views of colour"),
         (["dependence"], "information"),
         (["predictors", "income"], "Best predictors of income"),
+        (["pairs"], "weaker in the run than in the table"),
     ],
 )
 def test_a_question(capsys, run, arguments, words):
@@ -88,6 +89,7 @@ def test_forms_of_an_answer(capsys, run, new, tmp_path):
         (["similarity"], "name one row"),
         (["similarity", "--row", "100000"], "expected a row of the table"),
         (["dependence", "--columns", "age"], "name two or more"),
+        (["pairs", "--columns", "age"], "a pair has two"),
         (["logq"], "did you mean 'logp'?"),
     ],
 )

@@ -17,6 +17,7 @@ QUESTIONS = [
     ["simulate", "-n", "200", "--given", "age=30..40"],
     ["surprisal", "--by", "rows"],
     ["dependence"],
+    ["pairs"],
     ["predictors", "colour", "--set", "2"],
     ["compare", "--group", "colour=red", "--against", "colour=blue"],
 ]

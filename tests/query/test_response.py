@@ -86,6 +86,7 @@ def test_simulated_responses_have_the_probabilities(runs, likelihood):  # noqa: 
     "arguments, words",
     [
         (["dependence"], "a regression has no law of its predictors"),
+        (["pairs"], "a regression has no law of its predictors"),
         (["surprisal"], "a regression has no law of its predictors"),
         (["similarity", "--row", "1"], "a regression has no law of its predictors"),
         (["compare", "--group", "smoker=yes", "--against", "smoker=no"], "a regression has no law of its predictors"),

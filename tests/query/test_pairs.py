@@ -1,0 +1,73 @@
+"""Pairs of columns that a run does not carry, found by rows that it draws."""
+
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.synthesis import Synthesis
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.synthetic.pairs import informations, weaker_pairs
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.crosscat.report.runs import make_run
+
+N = 1_500
+ONE_CLUSTER = '[model]\nconcentration = 1e-9\nshapes = "none"\n'
+
+
+def test_information_of_pairs():
+    """It is 0 of independent columns, the entropy of equal ones, that of a column which another tells; gaps do not
+    count."""
+    a, b = np.repeat([0, 1], 12), np.tile([0, 1, 2], 8)
+    bins = np.stack([a, b, a, 3 * a + b], axis=1).astype(np.int32)
+    sizes = np.array([3, 4, 3, 7])
+    expected = [0.0, np.log(2), np.log(2), 0.0, np.log(3), np.log(2)]
+    assert informations(bins, sizes) == pytest.approx(expected, abs=1e-12)
+    lacking = np.concatenate([bins, [[2, 3, 2, 0], [2, 0, 2, 6]]]).astype(np.int32)
+    assert informations(lacking, sizes) == pytest.approx(expected, abs=1e-12)
+    assert informations(np.full((5, 2), 2, np.int32), np.array([3, 3])) == [0.0]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """One cluster of two pairs of columns that depend on each other, of levels and of numbers, and two that do not."""
+    folder, g = tmp_path_factory.mktemp("pairs"), np.random.default_rng(3)
+    job, x = g.integers(3, size=N), g.normal(size=N)
+    sector = np.where(g.random(N) < 0.7, job, g.integers(3, size=N))
+    y = 0.7 * x + g.normal(size=N)
+    x[g.random(N) < 0.2] = np.nan
+    columns = [
+        ("job", "categorical", job, list("abc")), ("sector", "categorical", sector, list("xyz")),
+        ("x", "real", x, None), ("y", "real", y, None),
+        ("coin", "boolean", g.integers(2, size=N), ["no", "yes"]), ("u", "real", g.normal(size=N), None),
+    ]  # fmt: skip
+    table = write_table(folder / "t.h5", *table_from_arrays(columns))
+    return make_run(folder / "run", table, text=ONE_CLUSTER, cycles=30, starts=["one"], split_merge=0)
+
+
+def clear(answer):
+    return int(answer.remarks[0].split()[0])
+
+
+def test_pairs_that_one_cluster_cannot_carry_are_found(run):
+    """One of the 13 other pairs is counted by chance in fewer than one of a hundred tables: 0.01 nats are 30 in the
+    chi-square distribution of 1 to 49 degrees of freedom that 3,000 times their information has."""
+    answer = weaker_pairs(Asking(run), [], 20)
+    pairs = list(zip(answer.columns["column"], answer.columns["other"]))
+    assert set(pairs[:2]) == {("job", "sector"), ("x", "y")} and clear(answer) == 2
+    assert len(pairs) == 15 and (answer.columns["p"][:2] == 0.0).all()
+    assert answer.columns["table"] - answer.columns["run"] == pytest.approx(answer.columns["weaker"])
+
+
+def test_rows_of_the_table_lack_nothing(run):
+    asking = Asking(run)
+    rows = asking.asked.recorded(asking.asked.training_numbers())
+    copied = {c.name: getattr(rows, c.block)[:, c.index] for c in asking.columns}
+    with mock.patch.object(Synthesis, "cells", lambda self, ids, parts: copied):
+        answer = weaker_pairs(asking, [], 20)
+    assert clear(answer) == 0 and np.allclose(answer.columns["weaker"], 0.0)
+
+
+def test_columns_by_name(run):
+    answer = weaker_pairs(Asking(run), ["u", "x", "y"], 20)
+    assert len(answer) == 3 and (answer.columns["column"][0], answer.columns["other"][0]) == ("x", "y")
