@@ -83,6 +83,7 @@ def test_small_tables(n_rows, n_searches):
     assert 0 <= n < n_rows and (n > 0) == (n_searches > 1 and n_rows > 5)
 
 
+@pytest.mark.thorough
 def test_scores_are_those_of_the_searches_end(data):
     """Searches run for real, each on 300 rows: the chosen one's own score is the greatest."""
     choice = searches.best_search(serial(), data, SETTINGS, 0, 300, 6, 2)

@@ -64,6 +64,7 @@ def test_a_planted_row_is_the_oddest_and_its_cell_is_named(table, oddity):
     assert margins[PLANTED] < margins.quantile(0.75)
 
 
+@pytest.mark.thorough
 def test_the_threshold_has_the_share_below_it(table, oddity):
     decision = oddity.decision_function(table)
     np.testing.assert_allclose(decision, oddity.score_samples(table) - oddity.offset_)

@@ -71,6 +71,7 @@ def test_options_of_the_import_are_given_to_the_import(place):
     assert done.returncode == 0 and "european.h5: was imported from european.csv by itself and is kept" in done.stdout
 
 
+@pytest.mark.thorough
 def test_a_column_is_imported_otherwise_after_a_warning(place):
     shutil.copy(FIELD / "weights.csv", place)
     done = mpibayes(place, "run", "weights.csv", *SHORT, "--set", "sampler.searches=1")

@@ -119,6 +119,7 @@ def test_any_grouping(folder, groups):
     assert done.stdout.count(said[groups]) == 1
 
 
+@pytest.mark.thorough
 def test_stopped_and_continued_on_another_number_of_ranks(folder):
     """Each piece stops in the middle of chains that are side by side."""
     place, on_one_rank = folder
