@@ -22,7 +22,7 @@ from mpibayes.hpc.synthetic.bins import QUANTILES, Bins
 from mpibayes.hpc.synthetic.training import cells_of
 from mpibayes.text import counted
 
-TABLES = 20  # of drawn rows, at most, each of a kept draw
+TABLES, FEWEST_DRAWS = 20, 5  # of drawn rows, at most, each of a kept draw; draws that tell what is chance
 ROWS, FEWEST_ROWS = 20_000, 2_000  # of each, fewer where there are many pairs of columns
 WORK = 2e8  # rows times pairs of columns
 LEAST, DEVIATIONS = 0.01, 4.0  # nats, and deviations of the draws, by which a pair has to be weaker to be counted
@@ -66,16 +66,24 @@ def weaker_pairs(asking: Asking, columns: Sequence[str], top: int) -> Answer:
         "column": first, "other": second, "table": there[order], "run": mean[order], "weaker": (there - mean)[order],
         "p": (drawn >= there).mean(axis=0)[order],
     }  # fmt: skip
-    spread = drawn.std(axis=0, ddof=1) if n_tables > 1 else np.zeros(n_pairs)
-    clear = int((there - mean >= np.maximum(LEAST, DEVIATIONS * spread)).sum())
     remarks = [
-        f"{counted(clear, 'pair')} of {n_pairs:,} {'is' if clear == 1 else 'are'} weaker by {LEAST:g} nats or more and "
-        f"by {DEVIATIONS:.0f} standard deviations of {counted(n_tables, 'draw')}",
+        _clear(there, drawn),
         f"table, run: mutual information in nats of {counted(len(rows), 'training row')} and of as many rows from each "
         f"draw, numbers in {n_bins} intervals; p: share of the draws that have as much as the table",
     ]
     title = "Pairs of columns that are weaker in the run than in the table"
     return Answer(title, lines, remarks, shown=top, bars="weaker")
+
+
+def _clear(there: np.ndarray, drawn: np.ndarray) -> str:
+    """Say how many pairs are weaker for certain. there (P,), drawn (draws, P): information."""
+    if len(drawn) < FEWEST_DRAWS:
+        return f"{counted(len(drawn), 'draw')}: too few to say which differences are not by chance"
+    clear = int((there - drawn.mean(axis=0) >= np.maximum(LEAST, DEVIATIONS * drawn.std(axis=0, ddof=1))).sum())
+    return (
+        f"{counted(clear, 'pair')} of {len(there):,} {'is' if clear == 1 else 'are'} weaker by {LEAST:g} nats or more "
+        f"and by {DEVIATIONS:.0f} standard deviations of {len(drawn)} draws"
+    )
 
 
 def informations(bins: np.ndarray, sizes: np.ndarray) -> np.ndarray:

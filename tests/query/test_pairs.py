@@ -68,6 +68,10 @@ def test_rows_of_the_table_lack_nothing(run):
     assert clear(answer) == 0 and np.allclose(answer.columns["weaker"], 0.0)
 
 
+def test_few_draws_do_not_say_what_is_chance(run):
+    assert "4 draws: too few" in weaker_pairs(Asking(run, 4), [], 20).remarks[0]
+
+
 def test_columns_by_name(run):
     answer = weaker_pairs(Asking(run), ["u", "x", "y"], 20)
     assert len(answer) == 3 and (answer.columns["column"][0], answer.columns["other"][0]) == ("x", "y")
