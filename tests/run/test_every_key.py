@@ -51,7 +51,8 @@ def call_all(place: Path, calls: dict[str, list], ranks: int) -> dict[str, str]:
         plan.write_text(json.dumps(list(left.items())))
         program = [sys.executable, "-c", PROGRAM, plan]
         done = launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], 200, place, FOR_RANKS)
-        ended = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("ended ")]
+        ends = [line for line in done.stdout.splitlines() if line.startswith("ended ")]
+        ended = [line.removeprefix("ended ").rsplit(" ", 1) for line in ends]  # the name of a kind has a blank
         errors = [text.strip() for text in done.stderr.split("error ended ")]
         for (name, code), text in zip(ended, errors):
             del left[name]
