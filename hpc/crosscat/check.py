@@ -34,7 +34,6 @@ from mpibayes.kernels.mixture.pruning import N_BINS
 from mpibayes.text import counted, duration, every, rate
 
 SEARCHED = 16 * 128 + 4 * 100  # bytes of a row: twice its scores in a partition's clusters, and a hundred labels
-SHAPES_BYTES = 19 * MIB  # scipy.optimize, with what it imports
 SAMPLE_ROWS = 20_000
 SAMPLE_SLICES = 20  # the sample is cut from all over the table, which may be sorted
 SAMPLE_CYCLES = 20  # from one cluster to about as many as there will be
@@ -62,17 +61,14 @@ def memory_per_rank(
     n_views: int = 1,
     has_views: bool = False,
     pilot_rows: int = 0,
-    shapes: bool = False,
 ) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
     growing: the chain starts from a subsample. joint: columns of each block. n_clusters: of a view.
-    has_views: there may be several, of which `n_views` are expected, and found first on `pilot_rows`. shapes: whether
-    coordinates of real columns are fitted at the start.
+    has_views: there may be several, of which `n_views` are expected, and found first on `pilot_rows`.
 
     process    Python, libraries, and the MPI library where there is one
-    shapes     on root, the optimiser that fits them, and what it loads
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
     labels     of each view 4 bytes a row; a copy of one shard's in a sweep
     gathered   on root, all labels at a kept draw: 1 byte a training row and view up to 256 clusters; where there are
@@ -103,7 +99,6 @@ def memory_per_rank(
     label = 1 if n_clusters <= 256 else 2 if n_clusters <= 65536 else 4
     return {
         "process": PROCESS_BYTES + (MPI_BYTES if mpi else 0) + WORK_BYTES,
-        "shapes": SHAPES_BYTES if shapes and widths["reals"] else 0,
         "rows": rows * row,
         "labels": 4 * n_views * rows + 4 * -(-n_train // n_shards),
         "subsample": 16 * -(-n_train // n_shards) if growing else 0,
@@ -213,7 +208,7 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
         clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
     return memory_per_rank(
         data.columns, data.n_rows, found.config.run.shards, found.schedule(ranks).sizes[-1], clusters, joint=joint,
-        n_views=n_views, has_views=several, mpi=ranks > 1, shapes=found.fits_shapes,
+        n_views=n_views, has_views=several, mpi=ranks > 1,
     )  # fmt: skip
 
 
@@ -261,7 +256,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
         data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
-        pilot_rows=sample * at_once, shapes=found.fits_shapes,
+        pilot_rows=sample * at_once,
     )  # fmt: skip
     if run.judged:  # all chains of a group are in memory at once
         parts |= {name: schedule.turns * parts[name] for name in OF_EVERY_CHAIN}

@@ -13,7 +13,7 @@ prevent that; they do harm where several populations make the shape. So they are
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 from scipy.special import ndtr
@@ -29,6 +29,8 @@ FEWEST_CELLS = 50
 MOST_ROWS = 10_000  # that are looked at, evenly spaced
 MOST_CELLS = 1_000  # by which mixtures of normals are compared, evenly spaced in order
 DIGITS = 12  # of what is recorded
+FEW = 500  # cells from which the fit of all begins, evenly spaced in order
+NEWTON, DAMPED, APART, CONVERGED = 100, 30, 1e-5, 1e-10  # steps, tries of each, of differences; nats a cell
 ROUNDS, ENOUGH = 300, 1e-7  # of EM, and the gain in nats a cell at which it ends
 SPREADS = (1e-140, 1e140)  # from the least to the largest number: squares of others are 0 or infinite
 LEAST_DEVIATION = 1e-3  # of a normal in a mixture, in deviations of all cells
@@ -100,15 +102,44 @@ def log_density(shape: Shape, t: np.ndarray) -> np.ndarray:
 
 
 def maximum_likelihood(t: np.ndarray) -> Shape:
-    """The coordinates in which t (n,) is closest to standard normal, its numbers rounded to DIGITS."""
-    from scipy.optimize import minimize
-
+    """The coordinates in which t (n,), ascending, is closest to standard normal, its numbers rounded to DIGITS."""
     middle, spread = float(t.mean()), float(t.std())
+    x = (t - middle) / spread
+    few = x[np.unique(np.linspace(0, len(x) - 1, min(len(x), FEW)).astype(np.int64))]
     start = np.zeros(4)  # y = (t - mean) / deviation, where tail is 1 and skew 0
-    found = minimize(_loss, start, args=((t - middle) / spread,), jac=True, method="L-BFGS-B", bounds=BOUNDS)
-    m, log_s, skew, log_tail = found.x
+    m, log_s, skew, log_tail = _least(lambda p: _loss(p, x), _least(lambda p: _loss(p, few), start))
     numbers = middle + spread * m, spread * np.exp(log_s), skew, np.exp(log_tail)
     return Shape(*(float(f"{number:.{DIGITS}g}") for number in numbers))
+
+
+def _least(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], p: np.ndarray) -> np.ndarray:
+    """Parameters, within BOUNDS, of a least loss near p, by Newton's method: the Hessian from differences of the
+    gradient, its eigenvalues made positive, steps damped as long as they do not descend. Parameters at
+    a bound that the gradient presses on stay there. (scipy.optimize takes a third of a second to import.)"""
+    low, high = np.array(BOUNDS).T
+    value, gradient = loss(p)
+    damping, gain = 1e-3, np.inf
+    for _ in range(NEWTON):
+        free = ~(((p <= low) & (gradient > 0.0)) | ((p >= high) & (gradient < 0.0)))
+        if gain < CONVERGED or not free.any():
+            break
+        rows = [(loss(p + h)[1] - loss(p - h)[1]) / (2.0 * APART) for h in APART * np.eye(len(p))[free]]
+        hessian = np.array(rows)[:, free]
+        curvature, axes = np.linalg.eigh(0.5 * (hessian + hessian.T))
+        curvature = np.maximum(np.abs(curvature), 1e-8)
+        for _ in range(DAMPED):
+            step = np.zeros(len(p))
+            step[free] = -(axes / (curvature + damping)) @ (axes.T @ gradient[free])
+            there = np.clip(p + step, low, high)
+            new, slope = loss(there)
+            if new < value:
+                break
+            damping *= 8.0
+        else:
+            break
+        p, value, gradient, gain = there, new, slope, value - new
+        damping /= 8.0
+    return p
 
 
 def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:

@@ -39,7 +39,6 @@ class Found:
     data: Data
     n_heldout: int
     family: Family
-    fits_shapes: bool  # of real columns, at a first start
 
     def schedule(self, ranks: int) -> Schedule:
         """The groups of so many ranks, and the chains that each would run."""
@@ -58,10 +57,9 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(serial(), config, data)
     family.read_files([], fresh=True)
-    fits_shapes = config.model.fits_shapes
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
     config = continued(config, family.decided(config, data.n_rows))
-    return Found(config, table, data, n_heldout, family, fits_shapes)
+    return Found(config, table, data, n_heldout, family)
 
 
 def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:

@@ -167,7 +167,7 @@ def test_memory_forecast_of_a_real_run(tmp_path, n, cycles, views):
     peak = 1024 * int(done.stdout.rsplit("peak KiB", 1)[1])
     parts = mixture_check.memory_per_rank(
         table.columns, n, 6 if n > 200_000 else 4, 1, 8, kept_draws=cycles // every, mpi=False,
-        n_views=max(1, views), has_views=views > 0, shapes=True,
+        n_views=max(1, views), has_views=views > 0,
     )  # fmt: skip
     forecast = sum(parts.values())
     assert abs(peak - forecast) < 0.2 * peak, (peak / 2**20, forecast / 2**20)

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.optimize import check_grad
+from scipy.optimize import check_grad, minimize
 from scipy.stats import kstest, norm
 
 from mpibayes.hpc.crosscat.view_law import log_real
@@ -171,6 +171,22 @@ def test_maximum_likelihood_finds_the_coordinates(shape):
     found = shapes.maximum_likelihood(t)
     assert shapes.log_density(found, t).mean() > shapes.log_density(shape, t).mean() - 1e-6
     assert abs(np.log(found.tail / shape.tail)) < 0.3 and abs(found.skew - shape.skew) < 0.3
+
+
+def rough(g):
+    """Cells of populations that have and have not the form: with edges, heaps, two humps, cells far out, ties."""
+    yield from (g.standard_cauchy(2000), g.gamma(0.5, size=3000), g.random(500), g.exponential(size=60))
+    yield from (g.integers(0, 5, 400).astype(float), np.r_[np.zeros(200), np.ones(100)], 1e8 + g.standard_normal(900))
+    yield from (np.r_[g.standard_normal(500), 8.0 + g.standard_normal(500)], np.r_[g.standard_normal(500), 1e6])
+    yield np.r_[np.full(900, 0.01) * np.arange(1, 901) % 0.07, g.lognormal(4.0, 2.0, 100)]
+
+
+def test_the_maximum_is_no_lower_than_that_of_l_bfgs_b():
+    for t in map(np.sort, rough(np.random.default_rng(3))):
+        found, x = shapes.maximum_likelihood(t), (t - t.mean()) / t.std()
+        theirs = minimize(shapes._loss, np.zeros(4), (x,), "L-BFGS-B", jac=True, bounds=shapes.BOUNDS)
+        constant = np.log(t.std()) + 0.5 * shapes.LOG_2_PI
+        assert shapes.log_density(found, t).mean() + constant > -theirs.fun - 1e-6, (len(t), found, theirs)
 
 
 def populations(g, n):
