@@ -114,8 +114,8 @@ def maximum_likelihood(t: np.ndarray) -> Shape:
 
 def _least(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], p: np.ndarray) -> np.ndarray:
     """Parameters, within BOUNDS, of a least loss near p, by Newton's method: the Hessian from differences of the
-    gradient, its eigenvalues made positive, steps damped as long as they do not descend. Parameters at
-    a bound that the gradient presses on stay there. (scipy.optimize takes a third of a second to import.)"""
+    gradient, its eigenvalues made positive, steps damped as long as they do not descend. Parameters at a
+    bound that the gradient presses on stay there. (scipy.optimize takes a third of a second to import.)"""
     low, high = np.array(BOUNDS).T
     value, gradient = loss(p)
     damping, gain = 1e-3, np.inf
