@@ -34,7 +34,8 @@ class Column:
     are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`). `part_of`: the
     column of the table that one is made from which says only which atom a cell is. `unit`: of dates (`clock`).
     `ordered`: the levels are a scale, the least first (`order.order_of`); None where the table does not say. `shape`:
-    the coordinates that a run models the column in, where it has fitted some.
+    the coordinates that a run models the column in, where it has fitted some. `contexts`: of the column that this one
+    leans on in a run (docs/links.md), in which case its cells are codes of a context and a level.
     """
 
     name: str
@@ -56,11 +57,12 @@ class Column:
     unit: str = ""
     ordered: bool | None = None
     shape: Shape | None = None
+    contexts: int = 1
 
     @property
     def blank(self) -> float:
-        """A missing cell in memory: the code behind the last level, or NaN."""
-        return len(self.levels) if self.levels else np.nan
+        """A missing cell in memory: the last code, or NaN."""
+        return self.contexts * (len(self.levels) + 1) - 1 if self.levels else np.nan
 
     def is_missing(self, cells: np.ndarray) -> np.ndarray:
         """Mask of the missing cells of the column (n,), bool (n,)."""

@@ -3,6 +3,10 @@
 A column's pseudo-counts are a multiplier times its base: ones, or for a column of many levels how often each of them
 occurs (hpc/crosscat/bases.py). The multiplier is learned on a grid unless the prior was given. Arrays are
 [level row][cluster]; the last level row of a column counts its missing cells and has pseudo-count 0.
+
+A column that leans on another has probabilities of its own in each context of its parent (docs/links.md), with the same
+pseudo-counts: its level rows are those of one context after another, each with a last row that has pseudo-count 0, and
+the last of them all counts missing cells.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,12 +42,13 @@ class Levels:
         self.offsets = kind.offsets
         k = levels.shape[1]
         self.theta = np.zeros((self.offsets[-1], k + 1), np.float32)
-        for c in range(len(kind)):
-            rows = self._rows(c)
+        for first, end in pairwise(kind.groups.tolist()):
+            rows = slice(first, end - 1)
             count = np.repeat(beta[rows, None], k + 1, axis=1)
             count[:, :k] += levels[rows]
             self.theta[rows] = count / count.sum(axis=0)
         self.n_bytes = self.theta.nbytes
+        self._contexts = kind.contexts
 
     def _rows(self, column: int) -> slice:
         return slice(self.offsets[column], self.offsets[column + 1] - 1)
@@ -53,6 +59,11 @@ class Levels:
     def probabilities(self, column: int) -> np.ndarray:
         """Probabilities of a column's levels in every cluster, (V, K + 1)."""
         return self.theta[self._rows(column)]
+
+    def in_contexts(self, column: int) -> np.ndarray:
+        """Probabilities of a column's levels in every context of its parent and every cluster, (U, V, K + 1)."""
+        own = self.theta[self.offsets[column] : self.offsets[column + 1]]
+        return own.reshape(self._contexts[column], -1, own.shape[1])[:, :-1]
 
     def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:
         return [weight @ self.probabilities(column).T]
@@ -67,7 +78,9 @@ class Categorical:
     """All categorical columns of a view. A column's prior: {"dirichlet": [V_c]} (fixed), or {"grid": multipliers,
     "base": [V_c]}, where either may be left out.
 
-    `n_levels` (C,): levels of each column; `offsets` (C + 1,): first level row of each.
+    `n_levels` (C,): levels of each column; `contexts` (C,): of its parent, 1 where it has none; `offsets` (C + 1,): first
+    level row of each; `groups` (contexts of all columns + 1,): first level row of each context, `group_of` (C + 1,): the
+    first context of each column.
     """
 
     name, hyper, hyper_form = "categorical", "dirichlet", ()
@@ -83,20 +96,26 @@ class Categorical:
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns = tuple(columns)
         self.n_levels = np.array([len(c.levels) for c in columns], np.int64)
-        self.offsets = np.concatenate([[0], np.cumsum(self.n_levels + 1)]).astype(np.int64)
+        self.contexts = np.array([c.contexts for c in columns], np.int64)
+        self.group_of = np.concatenate([[0], np.cumsum(self.contexts)]).astype(np.int64)
+        rows_of_group = np.repeat(self.n_levels + 1, self.contexts)
+        self.groups = np.concatenate([[0], np.cumsum(rows_of_group)]).astype(np.int64)
+        self.offsets = self.groups[self.group_of]
         self.missing_rows = self.offsets[1:] - 1
-        self.column_of_row = np.repeat(np.arange(len(self.n_levels)), self.n_levels + 1)
+        self.column_of_row = np.repeat(np.arange(len(self.n_levels)), np.diff(self.offsets))
+        self._group_of_row = np.repeat(np.arange(len(rows_of_group)), rows_of_group)
         self.base = np.ones(self.offsets[-1])
-        self.base[self.missing_rows] = 0.0
+        self.base[self.groups[1:] - 1] = 0.0
         self.grids = []
         for c, column in enumerate(columns):
-            prior, rows = priors.get(column.name) or {}, slice(self.offsets[c], self.missing_rows[c])
-            self.base[rows] = prior.get("dirichlet", prior.get("base", 1.0))
+            prior = priors.get(column.name) or {}
+            base = np.append(np.ones(self.n_levels[c]) * prior.get("dirichlet", prior.get("base", 1.0)), 0.0)
+            self.base[self.offsets[c] : self.offsets[c + 1]] = np.tile(base, self.contexts[c])
             self.grids.append(np.ones(1) if "dirichlet" in prior else as_grid(prior.get("grid", GRID)))
         self._tables = [_table(tuple(grid)) if len(grid) > 1 else None for grid in self.grids]  # None: it is fixed
         self._even = np.logical_and.reduceat((self.base == 1.0) | (self.base == 0.0), self.offsets[:-1])
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
-        self.cost = self.n_levels + 2.0
+        self.cost = np.diff(self.offsets) + 1.0
         self.odds_form = (int(self.offsets[-1]),)
 
     def __len__(self) -> int:
@@ -110,7 +129,7 @@ class Categorical:
         return np.array([g[np.argmin(np.abs(np.log(g / START)))] for g in self.grids])
 
     def prior(self, multiplier: np.ndarray) -> dict[str, np.ndarray]:
-        return {"offsets": self.offsets, "dirichlet": self.pseudo_counts(multiplier)}
+        return {"offsets": self.offsets, "contexts": self.contexts, "dirichlet": self.pseudo_counts(multiplier)}
 
     def log_base(self, rows: Rows) -> float:
         return 0.0
@@ -128,13 +147,24 @@ class Categorical:
             return np.zeros((0, levels.shape[1]), np.int64)
         return np.add.reduceat(levels, self.offsets[:-1], axis=0, dtype=np.int64) - levels[self.missing_rows]
 
+    @property
+    def linked(self) -> bool:
+        """True if a column leans on another."""
+        return len(self.groups) > len(self.offsets)
+
+    def _over_contexts(self, values: np.ndarray, columns: slice) -> np.ndarray:
+        """Sums over contexts, (columns, ...), of values of each context of `columns`."""
+        first = self.group_of[columns.start : columns.stop] - self.group_of[columns.start]
+        return np.add.reduceat(values, first, axis=0) if self.linked and len(first) else values
+
     def log_marginal(self, multiplier: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         (levels,), beta = s, self.pseudo_counts(multiplier)
-        return updates.log_marginals(levels, beta, self.offsets, columns.start, columns.stop)[0]
+        first, last = self.group_of[[columns.start, columns.stop]].tolist()
+        return self._over_contexts(updates.log_marginals(levels, beta, self.groups, first, last)[0], columns)
 
     def log_marginal_clusters(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
         (levels,), beta = s, self.pseudo_counts(multiplier)
-        return updates.log_marginals(np.ascontiguousarray(levels), beta, self.offsets, 0, len(self))[1]
+        return updates.log_marginals(np.ascontiguousarray(levels), beta, self.groups, 0, len(self.groups) - 1)[1]
 
     def cell_moments(self, s: tuple):
         raise NotImplementedError("the cells are counted as they are")
@@ -157,11 +187,13 @@ class Categorical:
         beta = self.pseudo_counts(multiplier)[:, None]
         if not len(self.n_levels):
             return np.zeros(levels.shape)
-        total = np.add.reduceat(beta, self.offsets[:-1], axis=0) + self.observed(levels)
+        ends = self.groups[1:] - 1
+        observed = np.add.reduceat(levels, self.groups[:-1], axis=0, dtype=np.int64) - levels[ends]
+        total = np.add.reduceat(beta, self.groups[:-1], axis=0) + observed
         counted = beta + levels
-        counted[self.missing_rows] = 1.0
-        table = np.log(counted) - np.log(total)[self.column_of_row]
-        table[self.missing_rows] = 0.0
+        counted[ends] = 1.0
+        table = np.log(counted) - np.log(total)[self._group_of_row]
+        table[ends] = 0.0
         return table
 
     def update(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
@@ -173,14 +205,18 @@ class Categorical:
                 learned.setdefault((id(self._tables[c]), bool(self._even[c])), []).append(c)
         for (_, even), some in learned.items():
             table, some = self._tables[some[0]], np.array(some)
-            score = updates.grid_scores(levels, self.offsets, some, table, None if even else self.base)
+            groups = np.concatenate([np.arange(self.group_of[c], self.group_of[c + 1]) for c in some])
+            score = updates.grid_scores(levels, self.groups, groups, table, None if even else self.base)
+            if len(groups) > len(some):
+                score = np.add.reduceat(score, np.cumsum(self.contexts[some]) - self.contexts[some], axis=0)
             multiplier[some] = table.points[pick_on_grid(score, stream.uniforms(some))]
         return multiplier[columns]
 
     def draw(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray]:
         """Log level probabilities, float32 (level rows of `columns`, K); 0 in missing rows."""
         (levels,), beta, stream = s, self.pseudo_counts(multiplier), self._own(stream)
-        return (updates.draw_levels(levels, beta, self.offsets, columns.start, columns.stop, **vars(stream)),)
+        first, last = self.group_of[[columns.start, columns.stop]].tolist()
+        return (updates.draw_levels(levels, beta, self.groups, first, last, **vars(stream)),)
 
     def _own(self, stream: Stream) -> Stream:
         return replace(stream, sub=self.substreams[0])

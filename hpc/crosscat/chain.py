@@ -29,6 +29,10 @@ from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start import seating
 from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth
 from mpibayes.hpc.crosscat.view import Settings, View
+from mpibayes.hpc.links import moves as links
+from mpibayes.hpc.links.coding import Coding, parents_of
+from mpibayes.hpc.links.contexts import contexts_of
+from mpibayes.hpc.links.forest import ROOT, log_prior
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
@@ -79,6 +83,7 @@ class Mixture:
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
         looked_at = columns if settings.likelihood else ()
         self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
+        self.coding = self._first_coding()
         self._known: dict[frozenset[str], Components] = {}  # of sets of columns that moves ask for again and again
         names, self.views = [[column.name for column in columns]], []
         self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
@@ -92,6 +97,48 @@ class Mixture:
             rows = rows_of(cut[i], cut[i + 1])
             loaded.append(shards.Shard(i, cut[i], rows if self.settings.likelihood else rows.only(())))
         return loaded
+
+    def _first_coding(self) -> Coding:
+        """The links that the chain starts with: those that are given, or none. Collective."""
+        s, none = self.settings, np.full(len(self.columns), ROOT)
+        if s.links == "none" or not s.likelihood:
+            return Coding(self.columns, none, {})
+        contexts = contexts_of(self.columns, (shard.rows for shard in self.shards), self.comm)
+        given = {} if isinstance(s.links, str) else s.links
+        self.shards, coding = list(self.shards), Coding(self.columns, parents_of(self.columns, given), contexts)
+        for i, shard in enumerate(self.shards):
+            self.shards[i] = replace(shard, rows=coding.coded(shard.rows))
+        return coding
+
+    def link(self, parents: np.ndarray) -> None:
+        """Give the only view's columns other parents, (C,) as of `Coding`; labels and hyperparameters stay. Collective."""
+        if np.array_equal(parents, self.coding.parents):
+            return
+        view, before = self.view, self.coding
+        self.coding, of_column = before.with_parents(parents), view.components.by_column(view.hyper)
+        rows = []
+        for i, shard in enumerate(view.shards):
+            rows.append(self.coding.coded(before.decoded(shard.rows)))
+            view.shards[i] = replace(shard, rows=shard.rows.only(()))
+        self.views = []  # whose components are of the old links
+        self._known.clear()
+        self.views = [self._view(view.columns, rows, 0)]
+        hyper = self.view.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
+        labels = {shard.index: z for shard, z in zip(view.shards, view.z)}
+        self.view.resume(labels.__getitem__, view.n_labels, hyper)
+
+    def _draw_links(self) -> None:
+        """Draw the links anew where that is due. Collective."""
+        s, view = self.settings, self.views[0]
+        if s.links != "forest" or not s.likelihood or not links.due(s.link_moves, self.cycles):
+            return
+        plain = Components(self.columns, self.priors)
+        hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
+        of = plain.categorical, hyper.dirichlet, view.labelled(), view.n_labels, view.key(self.cycles)
+        parents = links.draw_links(self.comm, self.coding, *of)
+        if not np.array_equal(parents, self.coding.parents):
+            self.link(parents)
+            self._count()
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
         """Deal the columns to views, by name. New views have no state: `start` or `resume` follows. Collective."""
@@ -127,7 +174,7 @@ class Mixture:
     def _modelled(self, names: Collection[str]) -> list:
         """Columns with these names; none where the likelihood is switched off."""
         wanted = set(names)
-        return [c for c in self.columns if c.name in wanted] if self.settings.likelihood else []
+        return [c for c in self.coding.columns if c.name in wanted] if self.settings.likelihood else []
 
     def _view(self, names: Sequence[str], rows: Sequence, lane: int) -> View:
         own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
@@ -219,6 +266,7 @@ class Mixture:
         tally = self._split_and_merge()
         moved = sum(int(part[-2]) for part in news) / len(self.views)
         of_views = self._move_columns() if self.law is not None else {}
+        self._draw_links()
         info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally, of_views)
         info.word = [int(w) for w in word]
         return info
@@ -335,13 +383,19 @@ class Mixture:
         if self.comm.rank == 0:
             shares = [size / self.n_active for size in sizes]
             info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
-            info.log_joint = sum(log_joints)
+            info.log_joint = sum(log_joints) + self._log_prior_of_links()
             if self.law is not None:
                 info.view_concentration, info.view_discount = self.process
                 info.log_joint += float(log_eppf(np.bincount(self.view_of_unit), *self.process))
             if len(self.views) == 1:
                 info.concentration, info.discount = self.view.hyper.concentration, self.view.hyper.discount
         return info
+
+    def _log_prior_of_links(self) -> float:
+        """Log prior probability of the links, where they are learned."""
+        if self.settings.links != "forest":
+            return 0.0
+        return log_prior(self.coding.parents[[bool(c.levels) for c in self.columns]])
 
     @property
     def n_active(self) -> int:

@@ -89,6 +89,7 @@ class Purpose(IntEnum):
         78  # weights and parameters of clusters of a synthetic table; cycle = table, sub = kind of column
     )
     TABLE_ROWS = 79  # clusters, cells and gaps of its rows; sub = kind of column, or what for
+    LINKS = 81  # the forest of links between columns, given the rows
     JUDGED = 80  # which rows, triples of columns and folds a synthetic table is judged by; sub = what for
 
 

@@ -44,7 +44,9 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double concentration, discount, log_weight;
     /* prior */
     const int64_t *offsets;
-    const double *dirichlet; /* per level row; the missing row holds the column's sum */
+    const int64_t *contexts; /* (C,) of each categorical column; 1: it has no parent, see tail.h */
+    int64_t n_linked;        /* columns with several contexts */
+    const double *dirichlet; /* per level row; the missing row holds the column's sum, or its context's */
     const double *normal;    /* (R, 4): mean, kappa, nu, variance */
     const double *gamma;     /* (Q, 2): shape, rate */
     const int32_t *by_power;   /* (R,) real columns, those with nu = 64 first, then 32, .., 1; NULL: some has another */

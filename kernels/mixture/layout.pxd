@@ -34,6 +34,8 @@ cdef extern from "layout.h" nogil:
         int64_t capacity, n_slots, n_rows, n_occupied, vacant, n_levels, n_codes, n_reals, n_tallies
         double concentration, discount, log_weight
         const int64_t *offsets
+        const int64_t *contexts
+        int64_t n_linked
         const double *dirichlet
         const double *normal
         const double *gamma

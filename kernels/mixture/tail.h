@@ -10,6 +10,12 @@
  * norm is the predictive, a missing cell contributes exactly 0 up to rounding, and a row's step rewrites 2 C entries.
  * The column of a vacant slot is that of the prior, so a new cluster is scored by the same vector loop as the others;
  * alone, in an empty tail, by that column (add_prior).
+ *
+ * A column that leans on a parent (docs/links.md) has the level rows of each context of the parent side by side, each with
+ * a missing row of its own, of which the last alone counts missing cells. Its total depends on the row's context, so its
+ * table has the predictive itself,
+ *     table[level v in context u of c][slot] = log(n_kcuv + beta_v) - log(n_kcu + beta_c), 0 in missing rows,
+ * the column has no part in norm, and a row's step rewrites the level rows of one context.
  */
 
 /* n_kc + beta_c, and the same with one observed cell less (1 where there is none to take) */
@@ -25,6 +31,33 @@ ALWAYS_INLINE void FN(take_logs)(double *logs, int64_t n) {
     FN(log_array)(logs, n);
 }
 
+/* n_kcu + beta_c of the context whose level rows are from..missing-1 */
+ALWAYS_INLINE double FN(context_total)(const tail_t *t, int64_t from, int64_t missing, int64_t slot) {
+    int64_t n = 0;
+    for (int64_t l = from; l < missing; l++) n += t->levels[l * t->capacity + slot];
+    return n + t->dirichlet[missing];
+}
+
+/* level rows of one context of a column, and where the level row l of a column is among them */
+ALWAYS_INLINE int64_t FN(context_rows)(const tail_t *t, int64_t c) {
+    return (t->offsets[c + 1] - t->offsets[c]) / t->contexts[c];
+}
+ALWAYS_INLINE int64_t FN(context_start)(const tail_t *t, int64_t c, int64_t l) {
+    int64_t rows = FN(context_rows)(t, c);
+    return t->offsets[c] + (l - t->offsets[c]) / rows * rows;
+}
+
+/* the table of one context of a slot */
+static void FN(derive_context)(tail_t *t, work_t *w, int64_t from, int64_t missing, int64_t slot) {
+    int64_t stride = t->capacity, n = missing - from;
+    double *logs = w->logs;
+    for (int64_t i = 0; i < n; i++) logs[i] = t->levels[(from + i) * stride + slot] + t->dirichlet[from + i];
+    logs[n] = FN(context_total)(t, from, missing, slot);
+    FN(take_logs)(logs, n + 1);
+    for (int64_t i = 0; i < n; i++) t->table[(from + i) * stride + slot] = (float)(logs[i] - logs[n]);
+    t->table[missing * stride + slot] = 0;
+}
+
 /* Everything categorical of one slot, afresh: O(L). */
 static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
     int64_t stride = t->capacity;
@@ -32,7 +65,8 @@ static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
     for (int64_t c = 0; c < t->n_codes; c++) {
         int64_t missing = t->offsets[c + 1] - 1;
         for (int64_t l = t->offsets[c]; l < missing; l++) logs[l] = t->levels[l * stride + slot] + t->dirichlet[l];
-        FN(column_total)(t, c, slot, &logs[missing], &without[c]);
+        logs[missing] = without[c] = 1.0;
+        if (t->contexts[c] == 1) FN(column_total)(t, c, slot, &logs[missing], &without[c]);
     }
     FN(take_logs)(logs, t->n_levels + t->n_codes);
     for (int64_t c = 0; c < t->n_codes; c++) {
@@ -45,6 +79,9 @@ static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
     t->total_without[slot] = sum;
     t->norm[slot] = 0;
     t->reference_size[slot] = t->size[slot] + 1;
+    for (int64_t c = 0; c < t->n_codes && t->n_linked; c++)
+        for (int64_t u = 0, rows = FN(context_rows)(t, c); u < t->contexts[c] && t->contexts[c] > 1; u++)
+            FN(derive_context)(t, w, t->offsets[c] + u * rows, t->offsets[c] + (u + 1) * rows - 1, slot);
 }
 
 /* The entries of one slot that a step of the row at hand has changed: O(C). */
@@ -53,12 +90,15 @@ static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
     double *cell = w->logs, *total = w->logs + C, *without = w->logs + 2 * C, norm = 0, sum = 0;
     for (int64_t c = 0; c < C; c++) {
         int64_t l = w->level[c];
-        cell[c] = l == t->offsets[c + 1] - 1 ? 1.0 : t->levels[l * stride + slot] + t->dirichlet[l];
+        cell[c] = total[c] = without[c] = 1.0;
+        if (t->contexts[c] > 1) continue;
+        if (l != t->offsets[c + 1] - 1) cell[c] = t->levels[l * stride + slot] + t->dirichlet[l];
         FN(column_total)(t, c, slot, &total[c], &without[c]);
     }
     FN(take_logs)(w->logs, 3 * C);
     for (int64_t c = 0; c < C; c++) {
         int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
+        if (t->contexts[c] > 1) continue;
         double reference = t->reference[c * stride + slot], drift = total[c] - reference;
         norm += drift;
         sum += without[c];
@@ -67,6 +107,12 @@ static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
     }
     t->norm[slot] = norm;
     t->total_without[slot] = sum;
+    for (int64_t c = 0; c < C && t->n_linked; c++) {
+        int64_t l = w->level[c];
+        if (t->contexts[c] == 1 || l == t->offsets[c + 1] - 1) continue;
+        int64_t from = FN(context_start)(t, c, l);
+        FN(derive_context)(t, w, from, from + FN(context_rows)(t, c) - 1, slot);
+    }
 }
 
 /* Student t of the next observation: t_nu(mu, sigma^2 (1 + 1/kappa)), docs/math.md 1.5.
@@ -253,7 +299,7 @@ ALWAYS_INLINE double FN(log_product)(const double *factor, int64_t n) {
 /* The row's own slot as if the row were not there: log predictive, nothing written. Columns are the lanes here. */
 APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) {
     int64_t stride = t->capacity, C = t->n_codes, padded = (C + 7) & ~(int64_t)7, n_missing = 0;
-    double *factor = w->logs, score;
+    double *factor = w->logs, *contexts = w->logs + padded, score;
     for (int64_t c = 0; c < C; c++) {
         int64_t l = w->level[c], is_missing = l == t->offsets[c + 1] - 1;
         double others = t->levels[l * stride + slot] - 1 + t->dirichlet[l];
@@ -262,11 +308,20 @@ APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) 
     }
     for (int64_t c = C; c < padded; c++) factor[c] = 1.0;
     score = FN(log_product)(factor, padded);
+    if (t->n_linked) {
+        for (int64_t c = 0; c < padded; c++) {
+            contexts[c] = 1.0;
+            if (c >= C || t->contexts[c] == 1 || w->level[c] == t->offsets[c + 1] - 1) continue;
+            int64_t from = FN(context_start)(t, c, w->level[c]);
+            contexts[c] = FN(context_total)(t, from, from + FN(context_rows)(t, c) - 1, slot) - 1;
+        }
+        score -= FN(log_product)(contexts, padded);
+    }
     if (!n_missing) return score - t->total_without[slot];
     for (int64_t c = 0; c < C; c++) {
         double total, without;
         FN(column_total)(t, c, slot, &total, &without);
-        factor[c] = w->level[c] == t->offsets[c + 1] - 1 ? 1.0 : without;
+        factor[c] = w->level[c] == t->offsets[c + 1] - 1 || t->contexts[c] > 1 ? 1.0 : without;
     }
     return score - FN(log_product)(factor, padded);
 }

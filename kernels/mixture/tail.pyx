@@ -27,6 +27,22 @@ cdef extern from "mixture.h" nogil:
 kernel_isa = ISA_NUMBER
 
 
+def contexts_of(prior, int64_t n_columns):
+    """int64 (C,): contexts of each categorical column of a prior; one, unless it says otherwise."""
+    found = np.ascontiguousarray(getattr(prior, "contexts", np.ones(n_columns)), dtype=np.int64)
+    if found.shape != (n_columns,) or (found < 1).any():
+        raise ValueError("prior.contexts: a column has one context or more")
+    return found
+
+
+def groups_of(offsets, contexts):
+    """int64 (contexts of all columns + 1,): the first level row of every context, and where the last one ends."""
+    rows, over = np.divmod(np.diff(offsets), contexts)
+    if over.any():
+        raise ValueError("prior.contexts and prior.offsets do not fit together")
+    return np.concatenate([[0], np.cumsum(np.repeat(rows, contexts))]).astype(np.int64)
+
+
 cdef class Work:
     def __cinit__(self, int64_t base, int64_t capacity, int64_t n_levels, int64_t n_codes, int64_t n_reals,
                   int64_t n_tallies, int64_t n_blocks=0):
@@ -115,8 +131,9 @@ cdef class Tail:
             raise ValueError(f"prior.dirichlet has {len(dirichlet)} level rows, which is not where prior.offsets end")
         if not (0 <= discount < 1 and concentration > -1e308):
             raise ValueError(f"concentration {concentration} and discount {discount}: 0 <= discount < 1 is needed")
+        self.contexts_array = contexts_of(prior, len(offsets) - 1)
         if self.items[2]:
-            self._sum_levels(offsets, dirichlet)
+            self._sum_levels(groups_of(offsets, self.contexts_array), dirichlet)
         if self.items[3] and not (np.isfinite(self.normal_array).all() and (self.normal_array[:, 1:] > 0).all()):
             raise ValueError("prior.normal: kappa, nu and variance must be positive and finite")
         if self.items[4] and not (np.isfinite(self.gamma_array).all() and (self.gamma_array > 0).all()):
@@ -156,7 +173,8 @@ cdef class Tail:
 
     @staticmethod
     def _sum_levels(offsets, dirichlet):
-        """Put each column's total pseudo-count into its missing row, which is where tail.h looks for it."""
+        """Put each column's total pseudo-count into its missing row, which is where tail.h looks for it. offsets: of
+        columns, or of their contexts."""
         missing = offsets[1:] - 1
         dirichlet[missing] = 0.0
         observed = np.ones(len(dirichlet), dtype=bool)
@@ -225,9 +243,12 @@ cdef class Tail:
         self.c.n_reals, self.c.n_tallies = self.items[3], self.items[4]
         cdef const int64_t[::1] offsets = self.offsets_array
         cdef const double[::1] dirichlet = self.dirichlet_array
+        cdef const int64_t[::1] contexts = self.contexts_array
         cdef const double[:, ::1] normal = self.normal_array.reshape(self.items[3], 4)
         cdef const double[:, ::1] gamma = self.gamma_array.reshape(self.items[4], 2)
         self.c.offsets = &offsets[0]
+        self.c.contexts = &contexts[0] if contexts.shape[0] else NULL
+        self.c.n_linked = int((self.contexts_array > 1).sum())
         self.c.dirichlet = &dirichlet[0] if dirichlet.shape[0] else NULL
         self.c.normal = &normal[0, 0] if normal.shape[0] else NULL
         self.c.gamma = &gamma[0, 0] if gamma.shape[0] else NULL

@@ -7,6 +7,11 @@ from math import isnan, lgamma, log, log1p, pi
 import numpy as np
 
 
+def contexts_of(prior):
+    """Contexts of each categorical column."""
+    return getattr(prior, "contexts", np.ones(len(prior.offsets) - 1, np.int64))
+
+
 def widths_of(blocks):
     """Columns of each block of full-covariance normals in rows or a prior."""
     return np.asarray(getattr(blocks, "widths", ()), dtype=np.int64)
@@ -119,13 +124,14 @@ class Cluster:
 
     def log_predictive(self, row):
         """log f(row | rows of the cluster): the product over observed cells of the predictives of docs/math.md 1."""
-        offsets, beta = self.prior.offsets, self.prior.dirichlet
+        offsets, beta, contexts = self.prior.offsets, self.prior.dirichlet, contexts_of(self.prior)
         score = 0.0
         for c, code in enumerate(row.codes):
-            first, missing = offsets[c], offsets[c + 1] - 1
-            if first + code != missing:
-                n, total = self.levels[first:missing], beta[first:missing].sum()
-                score += log(n[code] + beta[first + code]) - log(n.sum() + total)
+            if offsets[c] + code != offsets[c + 1] - 1:
+                rows = (offsets[c + 1] - offsets[c]) // contexts[c]
+                first = offsets[c] + code // rows * rows  # of the parent's context
+                n, total = self.levels[first : first + rows - 1], beta[first : first + rows - 1].sum()
+                score += log(n[code % rows] + beta[offsets[c] + code]) - log(n.sum() + total)
         for r, x in enumerate(row.reals):
             if not isnan(x):
                 score += log_student(x, self.prior.normal[r], *self.reals[r])

@@ -50,7 +50,9 @@ class Subset:
         counted = Counts.zeros(components, 1)
         n_cells, n_sums = (sum(array.size for array in counted.of_wire(wire)) for wire in (np.int32, np.int64))
         self.shape = (len(shrink), n_cells + n_real), (len(shrink), n_sums + 2 * n_real)
-        self.beta = components.categorical.pseudo_counts(np.full(len(components.categorical.n_levels), EVEN))
+        kind = components.categorical
+        self.beta = kind.pseudo_counts(np.full(len(kind), EVEN))
+        self.beta[np.setdiff1d(kind.groups[1:] - 1, kind.missing_rows)] = EVEN  # which no cell has
         offsets, unit = components.categorical.offsets, self._units(whole, n_real)
         self.packed = kernels.Packed(parts, len(shrink), offsets, *unit) if parts else None
         self.drawn = -1  # block of random numbers at hand

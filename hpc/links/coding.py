@@ -1,0 +1,110 @@
+"""Cells of linked columns as the kernels read them: codes of the parent's context and the column's own level.
+
+A column that leans on a parent of U contexts has U (V + 1) codes: u (V + 1) + v for its level v where the parent is in
+context u, and the last one where its own cell is missing. Its parent's cells are all there. Columns of more than 256 codes
+lie among the 16-bit ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.io.rows import CODES, STORED, Column, Rows
+
+MOST_CODES = 65_536  # of a column with the contexts of its parent
+
+
+def parents_of(columns: Sequence[Column], parent_of: Mapping[str, str]) -> np.ndarray:
+    """The place among `columns` of each column's parent, (C,) int64, ROOT for none; parent_of: by name."""
+    place = {column.name: i for i, column in enumerate(columns)}
+    return np.array([place[parent_of[c.name]] if c.name in parent_of else ROOT for c in columns], np.int64)
+
+
+class Coding:
+    """The columns of a model under a forest of links.
+
+    plain: the columns without links, in the table's order. parents (C,) int64: the place in `plain` of each column's
+    parent, ROOT for none. contexts: of each column that may be a parent, by name, the context of each of its levels.
+    """
+
+    def __init__(self, plain: Sequence[Column], parents: np.ndarray, contexts: Mapping[str, np.ndarray]):
+        self.plain, self.parents, self.contexts = tuple(plain), np.asarray(parents, np.int64), contexts
+        self.columns = self._coded()
+
+    def with_parents(self, parents: np.ndarray) -> Coding:
+        """The same columns under another forest."""
+        return Coding(self.plain, parents, self.contexts)
+
+    @property
+    def linked(self) -> bool:
+        """True if there is a link."""
+        return bool((self.parents != ROOT).any())
+
+    @cached_property
+    def parent_of(self) -> dict[str, str]:
+        """The parent of each column that has one, by name."""
+        pairs = zip(self.plain, self.parents.tolist())
+        return {column.name: self.plain[parent].name for column, parent in pairs if parent != ROOT}
+
+    def _coded(self) -> tuple[Column, ...]:
+        """The columns with their contexts, and with the places of their cells."""
+        if not self.linked:
+            return self.plain
+        taken = dict.fromkeys(CODES, 0)
+        found = []
+        for column, parent in zip(self.plain, self.parents.tolist()):
+            if not column.levels:
+                found.append(column)
+                continue
+            n = 1 if parent == ROOT else int(self.contexts[self.plain[parent].name].max()) + 1
+            block = STORED[column.kind][0 if n * (len(column.levels) + 1) <= 256 else -1]
+            found.append(replace(column, contexts=n, block=block, index=taken[block]))
+            taken[block] += 1
+        return tuple(found)
+
+    def coded(self, rows: Rows) -> Rows:
+        """Rows of the plain columns, coded. A child whose parent's cell is missing becomes missing (see
+        `lacks_a_parent`)."""
+        return self._arranged(rows, self.plain, self.columns, self._code) if self.linked else rows
+
+    def decoded(self, rows: Rows) -> Rows:
+        """The inverse of `coded`."""
+        return self._arranged(rows, self.columns, self.plain, self._level) if self.linked else rows
+
+    def _arranged(self, rows: Rows, before: Sequence[Column], after: Sequence[Column], cells) -> Rows:
+        """Rows with the cells of all columns with levels anew, each made by `cells`."""
+        width = {block: sum(c.block == block for c in after) for block in CODES}
+        codes = {block: np.empty((len(rows), n), CODES[block]) for block, n in width.items()}
+        for place, (old, new) in enumerate(zip(before, after)):
+            if new.levels:
+                codes[new.block][:, new.index] = cells(rows, place, getattr(rows, old.block)[:, old.index])
+        return replace(rows, **codes)
+
+    def _code(self, rows: Rows, place: int, level: np.ndarray) -> np.ndarray:
+        parent, column = int(self.parents[place]), self.columns[place]
+        if parent == ROOT:
+            return level
+        of, n = self.plain[parent], len(column.levels)
+        which = getattr(rows, of.block)[:, of.index]
+        context = np.append(self.contexts[of.name], -1)[which]
+        code = context * np.int64(n + 1) + level
+        return np.where((level == n) | (context < 0), column.blank, code)
+
+    def _level(self, rows: Rows, place: int, code: np.ndarray) -> np.ndarray:
+        return code % (len(self.columns[place].levels) + 1)
+
+    def lacks_a_parent(self, rows: Rows) -> np.ndarray:
+        """Mask of the rows, plain, in which a cell is there and its parent's is not, bool (n,)."""
+        lacks = np.zeros(len(rows), bool)
+        for child, parent in enumerate(self.parents.tolist()):
+            if parent != ROOT:
+                c, p = self.plain[child], self.plain[parent]
+                missing = p.is_missing(getattr(rows, p.block)[:, p.index])
+                if missing.any():
+                    lacks |= missing & ~c.is_missing(getattr(rows, c.block)[:, c.index])
+        return lacks

@@ -1,0 +1,50 @@
+"""The draw of all links given the labels (docs/links.md): from the scores of all pairs, a whole forest at once.
+
+One parent at a time would be exact too, and sticks: a column whose best parent is its own descendant waits for a reversal
+that costs hundreds of nats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT, draw_forest, log_weight_of_links
+from mpibayes.hpc.links.scores import link_scores
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Rows
+
+FIRST = 3  # the cycle of the first draw: once clusters have settled, they stand in for the links that are missing
+EVERY = 25  # cycles between two draws
+
+
+def due(every: int | None, cycle: int) -> bool:
+    """True where links are drawn at the end of a cycle. every: cycles between two draws, 0: never; None: EVERY."""
+    every = EVERY if every is None else every
+    return every > 0 and (cycle == FIRST or cycle % every == 0) and cycle >= min(FIRST, every)
+
+
+def draw_links(
+    comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
+    labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int],
+) -> np.ndarray:  # fmt: skip
+    """Draw the parents of all columns, (C,) as of `Coding`, given labels and hyperparameters. Collective.
+
+    Arguments as of `link_scores`; key: of the streams.
+    """
+    score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels)
+    d, parents = len(kind), np.full(len(coding.plain), ROOT)
+    place = {column.name: i for i, column in enumerate(coding.plain)}
+    at = np.array([place[column.name] for column in kind.columns], np.intp)
+    if comm.rank == 0 and d > 1:
+        stream = generator(purpose=Purpose.LINKS, **key)
+        weight = log_weight_of_links(int((coding.parents != ROOT).sum()), d, stream)
+        order, u = stream.permutation(d), stream.random((d, 2))
+        drawn = draw_forest(score + weight, alone, u, order)
+        parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
+    comm.broadcast(parents)
+    return parents
