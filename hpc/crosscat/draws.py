@@ -3,7 +3,8 @@ draws.
 
 A kept draw is the labels of the training rows and the hyperparameters they were drawn under, as `io/draws.py` stores
 it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in the order of the table.
-Of a mixture: labels (D, N), concentration and discount (D,). Of several views: labels (D, V, N), concentration and
+Of a mixture: labels (D, N), concentration and discount (D,), and where
+columns are linked `links` (D, C), the place of each modelled column's parent among them, -1 for none. Of several views: labels (D, V, N), concentration and
 discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the view of each used column of the table.
 Everything else about clusters is computed again from the table, read in slices.
 """
@@ -79,8 +80,12 @@ def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawW
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     """Arrays of a kept draw of the chain's state, on root. several: there may be several views. Collective."""
     if not several:
-        labels = mixture.view.labels()
-        return {} if labels is None else {"labels": labels, **vars(mixture.view.hyper)}
+        labels, view = mixture.view.labels(), mixture.view
+        if mixture.settings.links == "none" or labels is None:
+            return {} if labels is None else {"labels": labels, **vars(view.hyper)}
+        process, of_column = (view.hyper.concentration, view.hyper.discount), view.components.by_column(view.hyper)
+        hyper = mixture.components.hyper(*process, of_column)
+        return {"labels": labels, **vars(hyper), "links": mixture.coding.parents}
     kind = np.min_scalar_type(max(view.n_labels - 1 for view in mixture.views))
     room, root = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0
     most, process = np.zeros((room, mixture.n_rows) if root else 0, kind), np.zeros((2, room))

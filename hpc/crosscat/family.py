@@ -51,6 +51,8 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         view_discount=model.view_discount,
         column_moves=None if sampler.column_moves == "auto" else sampler.column_moves,
         view_moves=sampler.view_moves,
+        links=model.parents,
+        link_moves=None if sampler.link_moves == "auto" else sampler.link_moves,
     )
 
 
@@ -201,6 +203,8 @@ class ViewsChain:
             "process": np.asarray(mixture.process, np.float64),
             "heldout_draws": heldout.n_draws if heldout is not None else 0,
         }
+        if mixture.settings.links != "none":
+            shared["links"] = mixture.coding.parents
         for v, view in enumerate(mixture.views):
             labels, state = view.state()
             shared |= {f"view-{v}/{name}": value for name, value in state.items()}
@@ -214,6 +218,8 @@ class ViewsChain:
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
         mixture, names = self.mixture, [f"view-{v}" for v in range(int(shared["n_views"]))]
         mixture.arrange([shared[f"{name}/columns"] for name in names])
+        if "links" in shared:
+            mixture.link(shared["links"])
         for view, name in zip(mixture.views, names):
             hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)

@@ -51,6 +51,24 @@ ShapesByColumn = Annotated[
 ]
 
 
+def _without_circles(links: Any) -> Any:
+    """Links in which every child has one parent and none is among its own descendants."""
+    if isinstance(links, str):
+        return links
+    parents = dict(links)
+    if len(parents) < len(links):
+        twice = next(child for child, _ in links if sum(c == child for c, _ in links) > 1)
+        raise ValueError(f"{twice!r} has two parents; a column leans on one")
+    for child in parents:
+        at, above = parents[child], {child}
+        while at in parents and at not in above:
+            above.add(at)
+            at = parents[at]
+        if at == child:
+            raise ValueError(f"{child!r} leans on itself, by way of its parents")
+    return links
+
+
 class Model(keys.Model):
     latent: ClassVar[bool] = True
 
@@ -93,7 +111,22 @@ class Model(keys.Model):
         decided_once=True,
         formerly="none",
     )
+    links: Annotated[
+        Literal["none", "forest"] | Annotated[tuple[tuple[Name, Name], ...], Field(min_length=1)],
+        BeforeValidator(tuples),
+        AfterValidator(_without_circles),
+    ] = key(
+        "none",
+        "categorical columns that lean on another one, their parent, in the same way in all clusters; forest: learned; or "
+        "these and no others",
+        '"none", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
+    )
     likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
+
+    @property
+    def parents(self) -> str | dict[str, str]:
+        """The links as `view.Settings` has them."""
+        return self.links if isinstance(self.links, str) else dict(self.links)
 
     @property
     def law(self) -> Any:
@@ -254,6 +287,11 @@ class Sampler(Section):
         f'"auto" or {CYCLES_OR_NONE}',
     )
     view_moves: int = key(2, "splits and merges of views that such a cycle proposes", whole(0, 10_000), ge=0, le=10_000)
+    link_moves: Literal["auto"] | CyclesOrNone = key(
+        "auto",
+        "cycles between two draws of all links given the clusters; auto: 25, first after 3; 0: none",
+        f'"auto" or {CYCLES_OR_NONE}',
+    )
     sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", whole(1, 10_000), ge=1, le=10_000)
     opening: Literal["auto", "one", "all"] = key(
         "auto",

@@ -10,6 +10,8 @@ from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.given_priors import GAMMA_GRID, PRIORS, GammaPrior, prior_words, table_kinds
 from mpibayes.hpc.crosscat.keys import OF_VIEWS, Anneal, Block, Column, Model, Sampler, growing_schedule
+from mpibayes.hpc.links.coding import MOST_CODES
+from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.io import table
 from mpibayes.text import counted, import_again
 
@@ -22,6 +24,8 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
     if {"model", "sampler"} <= sections.keys():
         _joint_rules(sections["model"], sections["sampler"], report)
         _view_rules(sections["model"], sections["sampler"], report)
+    if "model" in sections:
+        _link_rules(sections["model"], report)
     if {"model", "sampler", "anneal"} <= sections.keys():
         _start_rules(sections["model"], sections["sampler"], sections["anneal"], report)
 
@@ -32,6 +36,8 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     model, idle = sections["model"], {("anneal", key): because for key, because in unused.items()}
     if model.plain or not model.likelihood:
         idle["model", "shapes"] = 'model.real = "as is"' if model.plain else "model.likelihood = false"
+    if model.links != "forest":
+        idle["sampler", "link_moves"] = f"model.links = {shown(model.links)}"
     if not model.has_views:
         because = f"model.family = {shown(model.family)}"
         idle |= {(section, key): because for section, keys in OF_VIEWS.items() for key in keys}
@@ -43,6 +49,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
     _check_priors(config, columns, report)
     _check_blocks(config, columns, report)
     _check_shapes(config, columns, report)
+    _check_links(config, columns, report)
 
 
 # --- between keys -----------------------------------------------------------------------------------------------------
@@ -103,6 +110,13 @@ def _least_rule(name: str, alpha: object, of: str, discount: object, report: Rep
     if isinstance(alpha, float) and alpha <= -least:
         why = f"above -{of} = {-least}" if isinstance(discount, float) else f"above {0.0 - least:g}, as {of} is learned"
         report.add(("model", name), f"got {alpha}, expected a number {why}")
+
+
+def _link_rules(model: Model, report: Report) -> None:
+    """Rules about links between columns."""
+    if model.links != "none" and model.has_views:
+        what = f"given, but model.family = {shown(model.family)} may have several views, and links are of one"
+        report.add(("model", "links"), f'{what}; set model.family = "mixture", or model.links = "none"')
 
 
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
@@ -206,3 +220,28 @@ def _check_shapes(config: Config, by_name: Mapping[str, table.Column], report: R
         else:
             continue
         report.add(("model", "shapes"), what)
+
+
+def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
+    links = config.of(Model).links
+    used = {c: column for c, column in by_name.items() if c not in config.unused}
+    fit = [c for c, column in used.items() if column.levels]
+    for child, parent in () if isinstance(links, str) else links:
+        for name in (child, parent):
+            if name not in used:
+                report.add(("model", "links"), f"the run has no column {shown(name)}; {nearest_column(name, fit)}")
+            elif not used[name].levels:
+                what = f"column {shown(name)} is {used[name].kind}, expected categorical or boolean ones: {some(fit)}"
+                report.add(("model", "links"), what)
+        if child in fit and parent in fit:
+            _check_link(used[child], used[parent], report)
+
+
+def _check_link(child: table.Column, parent: table.Column, report: Report) -> None:
+    """Report a link between two columns with levels that there cannot be."""
+    if parent.n_missing:
+        what = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}; a parent has to have all of them"
+        report.add(("model", "links"), f"{what}. Link {shown(child.name)} to another column, or impute these cells")
+    elif min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
+        what = f"{len(child.levels):,} levels of {shown(child.name)} times {len(parent.levels)} of {shown(parent.name)}"
+        report.add(("model", "links"), f"{what} are more than {MOST_CODES:,}; take the link out")

@@ -1,0 +1,107 @@
+"""The program's sampler on a tiny table with links, started at exact draws, and wrong versions of its own code."""
+
+from __future__ import annotations
+
+import contextlib
+from unittest import mock
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.links import moves, scores
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.io.table import table_from_arrays
+from tests.exact.compare import Verdict, judge
+from tests.exact.production import STRIDE, place
+from tests.links.enumerate import LinkedPosterior
+
+
+def sampler(comm, law: LinkedPosterior, n_shards: int, seed: int, concentration=1.0, discount=0.0, **settings) -> Mixture:
+    """The program's mixture of the law's table, whose links are drawn in every cycle."""
+    given = [
+        (f"c{c}", "categorical", law.cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(law.n_levels)
+    ]
+    columns, rows = table_from_arrays(given)
+    settings = {"links": "forest", "link_moves": 1, "split_merge": 0, **settings}
+    priors = {f"c{c}": {"dirichlet": (law.beta,) * n} for c, n in enumerate(law.n_levels)}
+    return Mixture(
+        comm, columns, lambda start, stop: rows.take(np.arange(start, stop)), len(rows),
+        Settings(
+            seed=seed, shards=n_shards, concentration=concentration, discount=discount, priors=priors, **settings
+        ),
+    )  # fmt: skip
+
+
+def put(mixture: Mixture, labels, parents, cycles: int) -> None:
+    mixture.link(np.array(parents))
+    place(mixture, np.array(labels), cycles)
+
+
+def history(mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: int, seed: int) -> np.ndarray | None:
+    """Numbers of states (replicates, cycles) from exact starts, on root; None elsewhere."""
+    generator = np.random.Generator(np.random.Philox(seed))
+    starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
+    out = []
+    for r, start in enumerate(starts):
+        put(mixture, *law.state(start), r * STRIDE)
+        seen = []
+        for _ in range(cycles):
+            mixture.cycle()
+            labels = mixture.view.labels()
+            if mixture.comm.rank == 0:
+                names = {}
+                z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
+                seen.append(law.number[z, tuple(mixture.coding.parents.tolist())])
+        out.append(seen)
+    return np.array(out) if mixture.comm.rank == 0 else None
+
+
+def verdict(found: np.ndarray, law: LinkedPosterior, level: float) -> Verdict:
+    """Of the states at the end, and of time averages: pairs of rows together, each link, and each number of links."""
+    n, d = law.cells.shape
+    pairs = [(i, j) for i in range(n) for j in range(i)]
+    z = law.partitions
+    rows = [np.repeat(z[:, i] == z[:, j], len(law.forests)) for i, j in pairs]
+    f = np.array(law.forests)
+    links = [(c, p) for c in range(d) for p in range(d) if p != c]
+    columns = [np.tile(f[:, c] == p, len(z)) for c, p in links]
+    number = [np.tile((f != -1).sum(axis=1) == e, len(z)) for e in range(d)]
+    events = np.array(rows + columns + number, float)  # (events, states)
+    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"{e} links" for e in range(d)]
+    means = events[:, found].mean(axis=2).T
+    return judge(found[:, -1], law.p.ravel(), names, means, events @ law.p.ravel(), level)
+
+
+# ---- wrong twins -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def without_prior():
+    """The number of links has no prior: every link has the weight that it has a priori at an even t."""
+    with mock.patch.object(moves, "log_weight_of_links", lambda e, d, stream: -float(np.log(d))):
+        yield
+
+
+@contextlib.contextmanager
+def codes_of_the_parent_before():
+    """Columns that stay linked keep the codes of the parent they had, as where a cache is keyed by the child alone."""
+    right = Coding._code
+
+    def stale(self, rows, place, level):
+        code = right(self, rows, place, level)
+        return code if self.parents[place] == -1 else np.roll(code, 1)
+
+    with mock.patch.object(Coding, "_code", stale):
+        yield
+
+
+@contextlib.contextmanager
+def evidence_of_all_clusters():
+    """Scores of links that take all rows for one cluster."""
+    right = scores.link_scores
+
+    def whole(comm, coding, kind, multiplier, labelled, n_labels):
+        return right(comm, coding, kind, multiplier, [(rows, np.zeros_like(z)) for rows, z in labelled], 1)
+
+    with mock.patch.object(moves, "link_scores", whole):
+        yield

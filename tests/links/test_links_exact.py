@@ -1,0 +1,88 @@
+"""Partitions of the rows and forests of links have their exact joint posterior, on any number of shards and ranks.
+
+Replicates start at exact draws and run CYCLES cycles (tests/exact/compare.py). Every test of a law rejects a right program
+with probability at most LEVEL; there are eight.
+"""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact.compare import seed
+from tests.links import program
+from tests.links.enumerate import LinkedPosterior
+
+LEVEL = 1e-4
+CYCLES = 8
+LAWS = {
+    "rows4": (LinkedPosterior([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 0]], [2, 2, 2], 0.5, 1.0, 0.0), 1.0, 0.0),
+    "rows5": (
+        LinkedPosterior([[0, 0, 1], [1, 1, 0], [2, 1, 0], [0, 0, 0], [2, 1, 1]], [3, 2, 2], 0.5, 1.0, 0.25), 1.0, 0.25
+    ),
+    # cells of the last column are missing: it may lean on others, and nothing may lean on it
+    "holes5": (
+        LinkedPosterior(
+            [[0, 0, 1], [1, 1, -1], [1, 1, 0], [0, 1, -1], [1, 0, 1]], [2, 2, 2], 0.4, 0.7, 0.0, lambda f: 2 not in f
+        ), 0.7, 0.0
+    ),
+}  # fmt: skip
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
+    law, *process = LAWS[name]
+    mixture = program.sampler(comm, law, n_shards, seed(61), *process, **settings)
+    found = program.history(mixture, law, n_replicates, CYCLES, seed(62))
+    return None if found is None else program.verdict(found, law, LEVEL)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("rows4", -9.394785), ("rows5", -13.416136)])
+def test_the_enumeration_has_the_values_of_the_documents(name, expected):
+    assert LAWS[name][0].log_evidence == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_joint_law_of_rows_and_links(name, n_shards):
+    found = judged(serial(), name, n_shards, 400)
+    assert found.passed, f"{found} (seed {seed(61)})"
+
+
+@pytest.mark.parametrize("split_merge", [1])
+def test_joint_law_with_splits_and_merges(split_merge):
+    found = judged(serial(), "rows5", 2, 400, split_merge=split_merge)
+    assert found.passed, f"{found} (seed {seed(61)})"
+
+
+@pytest.mark.parametrize(
+    "wrong", [program.without_prior, program.codes_of_the_parent_before, program.evidence_of_all_clusters]
+)
+def test_wrong_programs_are_rejected(wrong):
+    with wrong():
+        found = judged(serial(), "rows4", 1, 400)
+    assert not found.passed, str(found)
+
+
+def digest(comm, name: str, n_shards: int) -> str | None:
+    law, *process = LAWS[name]
+    mixture = program.sampler(comm, law, n_shards, seed(63), *process, split_merge=1)
+    found = program.history(mixture, law, 4, 6, seed(64))
+    return None if found is None else hashlib.sha256(np.ascontiguousarray(found).tobytes()).hexdigest()
+
+
+@pytest.mark.mpi
+def test_same_states_on_every_number_of_ranks():
+    comm = world()
+    for name in LAWS:
+        for n_shards in (1, 3):
+            together = digest(comm, name, n_shards)
+            alone = digest(serial(), name, n_shards) if comm.rank == 0 else None
+            assert comm.share(together) == comm.share(alone), (name, n_shards, seed(63))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_joint_law_on_ranks():
+    comm = world()
+    found = judged(comm, "holes5", 4, 200)
+    assert comm.share(found is None or found.passed), f"{found} (seed {seed(61)})"
