@@ -180,7 +180,7 @@ class ViewsChain:
         whole = not mixture.growing
         if self.heldout is not None and info.cycle % output.thin == 0:
             counts = whole and info.cycle > self.config.burn_in
-            lpd, averaged = self.heldout.score(mixture.views, mixture.places, average=counts)
+            lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, mixture.coding)
         keep = whole and info.cycle % output.labels == 0
         draw = draws.of_chain(mixture, self._several) if keep else None
         result = Info(range(info.cycle, info.cycle + 1), info.word)

@@ -14,6 +14,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.data.rows import HeldOutRows
+from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
 
@@ -26,7 +27,9 @@ class HeldOut:
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
-    def score(self, views: Sequence[View], places: Sequence[Mapping] | None, average: bool) -> tuple[float, float]:
+    def score(
+        self, views: Sequence[View], places: Sequence[Mapping] | None, average: bool, coding: Coding | None = None
+    ) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
         Collective; valid on root. places: see `Predictive`. `average`: whether this draw joins the average.
@@ -36,7 +39,7 @@ class HeldOut:
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))
         for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
-            log_density = draw.log_density(block)
+            log_density = draw.log_density(block if coding is None else coding.coded(block))
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()

@@ -31,10 +31,14 @@ class Prior:
     dirichlet: np.ndarray
     normal: np.ndarray
     gamma: np.ndarray
+    contexts: np.ndarray = None
     widths: np.ndarray = ()
     wishart: np.ndarray = None
     vector_mean: np.ndarray = None
     vector_spread: np.ndarray = None
+
+    def __post_init__(self):
+        self.contexts = np.ones(len(self.offsets) - 1, np.int64) if self.contexts is None else self.contexts
 
 
 @dataclass
@@ -68,11 +72,12 @@ def random_table(
     blocks=(),
     even=False,
     large=False,
+    contexts=(),
 ):
     """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
     Dirichlets, or with `even` one pseudo-count for all levels of a column; nu of normal columns is any number, or 2 in
     all with `same_nu`, or a power of two with `powers`. With `large` some counts are 1,023, the last whose scores are
-    kept (special.h), some 1,024 and more, some 0."""
+    kept (special.h), some 1,024 and more, some 0. contexts: of each column of levels8 that leans on a parent."""
     group = rng.integers(3, size=n)
 
     def codes(levels, dtype):
@@ -93,6 +98,7 @@ def random_table(
     tallies[rng.random(tallies.shape) < missing] = np.nan
     rows = Rows(codes(levels8, np.uint8), codes(levels16, np.uint16), reals, tallies)
     prior = random_prior(rng, (*levels8, *levels16), n_reals, n_tallies)
+    link(rng, rows, prior, contexts)
     if blocks:
         add_blocks(rng, rows, prior, group, blocks, missing, scale)
     if even:
@@ -103,6 +109,19 @@ def random_table(
     if powers:
         prior.normal[:, 2] = 2.0 ** rng.integers(7, size=n_reals)
     return rows, prior
+
+
+def link(rng, rows, prior, contexts):
+    """Give the first columns of codes8 parents of so many contexts, drawn at random."""
+    levels = np.diff(prior.offsets) - 1
+    prior.contexts = np.ones(len(levels), np.int64)
+    prior.contexts[: len(contexts)] = contexts
+    for c, n in enumerate(contexts):
+        code = rng.integers(n, size=len(rows)) * (levels[c] + 1) + rows.codes8[:, c]
+        rows.codes8[:, c] = np.where(rows.codes8[:, c] == levels[c], n * (levels[c] + 1) - 1, code)
+    columns = np.split(prior.dirichlet, prior.offsets[1:-1])
+    prior.dirichlet = np.concatenate([np.tile(own, n) for own, n in zip(columns, prior.contexts)] or [np.zeros(0)])
+    prior.offsets = np.concatenate([[0], np.cumsum(prior.contexts * (levels + 1))]).astype(np.int64)
 
 
 def add_blocks(rng, rows, prior, group, widths, missing, scale):

@@ -25,6 +25,8 @@ TABLES = {
     "vectors": {"levels8": (3,), "n_reals": 1, "blocks": (1, 2, 6, 9), "missing": 0.15},
     "vectors, complete": {"blocks": (5, 12), "missing": 0.0, "scale": 0.7},
     "real, more than a vector": {"n_reals": 11},
+    "linked": {"levels8": (2, 3, 7, 4), "levels16": (300,), "contexts": (3, 5, 1, 8)},
+    "linked, complete": {"levels8": (2, 3) * 9, "missing": 0.0, "contexts": (4, 2) * 8},
 }
 
 

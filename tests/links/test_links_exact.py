@@ -15,7 +15,7 @@ from tests.links import program
 from tests.links.enumerate import LinkedPosterior
 
 LEVEL = 1e-4
-CYCLES = 8
+CYCLES = 6
 LAWS = {
     "rows4": (LinkedPosterior([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 0]], [2, 2, 2], 0.5, 1.0, 0.0), 1.0, 0.0),
     "rows5": (
@@ -45,13 +45,13 @@ def test_the_enumeration_has_the_values_of_the_documents(name, expected):
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_law_of_rows_and_links(name, n_shards):
-    found = judged(serial(), name, n_shards, 400)
+    found = judged(serial(), name, n_shards, 150)
     assert found.passed, f"{found} (seed {seed(61)})"
 
 
 @pytest.mark.parametrize("split_merge", [1])
 def test_joint_law_with_splits_and_merges(split_merge):
-    found = judged(serial(), "rows5", 2, 400, split_merge=split_merge)
+    found = judged(serial(), "rows5", 2, 150, split_merge=split_merge)
     assert found.passed, f"{found} (seed {seed(61)})"
 
 
@@ -60,7 +60,7 @@ def test_joint_law_with_splits_and_merges(split_merge):
 )
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        found = judged(serial(), "rows4", 1, 400)
+        found = judged(serial(), "rows4", 1, 150)
     assert not found.passed, str(found)
 
 
@@ -84,5 +84,5 @@ def test_same_states_on_every_number_of_ranks():
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
-    found = judged(comm, "holes5", 4, 200)
+    found = judged(comm, "holes5", 4, 100)
     assert comm.share(found is None or found.passed), f"{found} (seed {seed(61)})"

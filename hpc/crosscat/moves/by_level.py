@@ -93,9 +93,9 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
 
 
 def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, stream) -> list[np.ndarray]:
-    """The side (0, 1; -1: no member) of every row of a cluster: 1 with the share of its level, or of missing cells."""
+    """The side (0, 1; -1: no member) of every row of a cluster: 1 with the share of its code."""
     of = ledger.components.categorical.columns[column]
-    shares = stream.beta(spread, spread, len(of.levels) + 1)
+    shares = stream.beta(spread, spread, of.blank + 1)
     ledger.comm.broadcast(shares)  # the last bit may differ between processors
     sides = []
     for shard, z in zip(ledger.shards, ledger.z):

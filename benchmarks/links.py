@@ -1,0 +1,97 @@
+"""Held-out scores of mixtures with a forest of links beside those without, at the same CPU seconds on one core.
+
+    python benchmarks/links.py binary --data FOLDER --out OUT [--tables nltcs plants] [--seconds 300]
+    python benchmarks/links.py tables FILE.h5 ... --out OUT [--seconds 150]
+
+binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together, scored
+on all test rows. tables: imported tables; a tenth of the rows is held out, and columns of numbers have no links. The score
+is the mean log density a row, in nats, of the average of the draws of the second half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import time
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.heldout import HeldOut
+from mpibayes.hpc.data.rows import Data, HeldOutRows
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.io.table import Table, table_from_arrays
+
+BINARY = ("nltcs", "plants", "jester", "baudio", "bnetflix", "accidents", "pumsb_star", "dna", "mushrooms")
+EVERY = 5  # cycles between two draws that are scored
+
+
+def binary(data: Path, name: str):
+    """(columns, training rows, test rows) of a 0/1 table."""
+    parts = []
+    for part in ("train", "valid", "test"):
+        with lzma.open(data / "binary_density" / f"{name}.{part}.data.xz", "rt") as file:
+            parts.append(np.loadtxt(file, delimiter=",", dtype=np.int8))
+    train = np.concatenate(parts[:2])
+
+    def typed(x):
+        return table_from_arrays([(f"c{c}", "boolean", x[:, c], ("0", "1")) for c in range(x.shape[1])])
+
+    columns, rows = typed(train)
+    return columns, rows, typed(parts[2])[1]
+
+
+def imported(path: Path):
+    """The same of an imported table."""
+    data = Data(Table.open(path), (), 0.1)
+    return data.columns, data.rows_of(0, data.n_rows), data.heldout_of(0, len(data.heldout))
+
+
+def measured(columns, rows, held, links: str, seconds: float, seed: int) -> dict:
+    """One chain: its score, clusters, links, cycles and the time of a cycle in the second half."""
+    before = time.process_time()
+    mixture = Mixture(
+        serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), Settings(seed=seed, links=links)
+    )
+    mixture.start("one")
+    scorer, half, scoring, clusters, averaged = HeldOut(serial(), HeldOutRows(len(held), {0: held})), None, 0.0, [], np.nan
+    while (spent := time.process_time() - before - scoring) < seconds:
+        info = mixture.cycle()
+        if spent > seconds / 2:
+            half = half or (spent, mixture.cycles - 1)
+            if mixture.cycles % EVERY == 0:
+                now = time.process_time()
+                _, averaged = scorer.score(mixture.views, None, average=True, coding=mixture.coding)
+                scoring += time.process_time() - now
+                clusters.append(info.n_clusters)
+    a_cycle = (time.process_time() - before - scoring - half[0]) / (mixture.cycles - half[1])
+    return {
+        "links": links, "seed": seed, "score": averaged, "clusters": float(np.mean(clusters)),
+        "n_links": int((mixture.coding.parents != -1).sum()), "cycles": mixture.cycles, "cycle_s": a_cycle,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["binary", "tables"])
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--tables", nargs="*", default=BINARY)
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    sources = {path.stem: path for path in given.files} if given.what == "tables" else dict.fromkeys(given.tables)
+    for name, path in sources.items():
+        table = imported(path) if path else binary(given.data, name)
+        for links in ("none", "forest"):
+            found = {"table": name, "rows": len(table[1]), **measured(*table, links, given.seconds, given.seed)}
+            print(json.dumps(found), flush=True)
+            with given.out.open("a") as file:
+                file.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()
