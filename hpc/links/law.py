@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.components.categorical import Categorical, Levels
 from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
@@ -19,6 +19,7 @@ from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.tables import OfRows, Table
 from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, Tree, drawn
 from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io.rows import Rows
 
 AT_ONCE = 4_000_000  # numbers of a message that are held together
 
@@ -160,7 +161,18 @@ class TreeLaw:
 
     @property
     def tables(self) -> Sequence[Table]:
+        """Tables of the columns, parameters integrated out."""
         return self._tables
+
+    def drawn_tables(self, levels: Levels) -> list[Table]:
+        """Tables of parameters that were drawn."""
+        return [Table(levels.in_contexts(c)) for c in self._of.column]
+
+    def levels_of(self, coding: Coding, rows: Rows) -> np.ndarray:
+        """Levels of the tree's columns in plain rows, UNKNOWN where they are missing, (n, C)."""
+        columns = [coding.plain[c] for c in self._of.plain]
+        cells = [getattr(rows, c.block)[:, c.index].astype(np.intp) for c in columns]
+        return np.column_stack([np.where(x == len(c.levels), UNKNOWN, x) for c, x in zip(columns, cells)])
 
     def _of_rows(self, tables, cluster: np.ndarray, levels: np.ndarray) -> list[OfRows]:
         tree, found = self._of.tree, []
