@@ -19,7 +19,7 @@ from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.tables import OfRows, Table
 from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, Tree, drawn
 from mpibayes.hpc.parallel.streams import Stream
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import Column, Rows
 
 AT_ONCE = 4_000_000  # numbers of a message that are held together
 
@@ -73,7 +73,7 @@ class TreeLaw:
     """tables: of the tree's columns, of all clusters. numbers(events): log probability of the numbers of events of a
     column with atoms in every cluster, given that they are no atoms, (E, K + 1)."""
 
-    def __init__(self, of: Linked, tables: Sequence[Table], numbers: Callable[[Events], np.ndarray]):
+    def __init__(self, of: Linked, tables: Sequence[Table], numbers: Callable[[Events], np.ndarray] | None = None):
         self._of, self._tables, self._numbers = of, tables, numbers
         self.names, self._width = list(of.names), tables[0].total.shape[1]
         widest = max(int(contexts.max()) + 1 for contexts in of.tree.contexts)
@@ -147,6 +147,12 @@ class TreeLaw:
         columns, evidence = [c for c, name in enumerate(self.names) if name in wanted], self.evidence(known)[0]
         return dict(zip((self.names[c] for c in columns), self._drawn(tables, evidence, columns, cluster, stream, ids)))
 
+    def drawn(
+        self, levels: np.ndarray, columns: Sequence[int], cluster: np.ndarray, stream: Stream, ids: np.ndarray
+    ) -> np.ndarray:
+        """Levels of some columns by their places, (columns, n): known ones, or drawn given these and the clusters."""
+        return self._drawn(self._tables, Evidence(levels), columns, cluster, stream, ids)
+
     def _drawn(self, tables, evidence: Evidence, columns: Sequence[int], cluster, stream: Stream, ids) -> np.ndarray:
         out = np.empty((len(columns), len(ids)), np.intp)
         for rows in self._pieces(len(ids)):
@@ -168,9 +174,13 @@ class TreeLaw:
         """Tables of parameters that were drawn."""
         return [Table(levels.in_contexts(c)) for c in self._of.column]
 
+    def columns(self, coding: Coding) -> list[Column]:
+        """The tree's columns as plain rows have them."""
+        return [coding.plain[c] for c in self._of.plain]
+
     def levels_of(self, coding: Coding, rows: Rows) -> np.ndarray:
         """Levels of the tree's columns in plain rows, UNKNOWN where they are missing, (n, C)."""
-        columns = [coding.plain[c] for c in self._of.plain]
+        columns = self.columns(coding)
         cells = [getattr(rows, c.block)[:, c.index].astype(np.intp) for c in columns]
         return np.column_stack([np.where(x == len(c.levels), UNKNOWN, x) for c, x in zip(columns, cells)])
 

@@ -7,9 +7,11 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from scipy.stats import chisquare
 
 from mpibayes.hpc.data.events import Known, everyone, known_of, of_levels, of_values
 from mpibayes.hpc.links import tree as trees
+from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run
@@ -107,3 +109,49 @@ def test_distributions_agree_with_probabilities(asking, name, given):
     c = int(name[1])
     each = [asking.log_p(known(asking, {c: v}), known(asking, given))[0][0] for v in range(LEVELS[c])]
     assert np.allclose(d.p[0], np.exp(each), atol=1e-9) and d.p[0].sum() == pytest.approx(1.0)
+
+
+# --- rows as predictions have them ------------------------------------------------------------------------------------
+
+
+def holed(asking, rows):
+    """Rows of the table's columns; -1 for a missing cell."""
+    cells = np.array(rows)
+    given = [(f"c{c}", "categorical", cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(LEVELS)]
+    return table_from_arrays(given)[1]
+
+
+HOLES = [[-1, 1, 0], [0, -1, -1], [2, -1, 1], [-1, -1, 0], [1, 0, 1], [-1, -1, -1], [-1, 0, 1], [1, 1, -1]]
+
+
+def test_predictions_of_rows_with_gaps_are_those_of_questions(run, asking):
+    """Densities, cells and clusters, draw by draw, by two ways through the program."""
+    rows = holed(asking, HOLES)
+    cells = known_of(rows, asking.columns)
+    draws = asking.draws(["c0", "c1", "c2"])
+    for predictive, law in itertools.islice(zip(asking.run.draws(10_000), draws, strict=True), 0, None, 9):
+        (view,) = predictive.views
+        log_p, (state,) = law.given(cells)
+        assert np.allclose(predictive.log_density(rows), log_p, atol=1e-6)
+        terms = view.log_terms(rows)
+        weight = np.exp(terms - np.logaddexp.reduce(terms, axis=1)[:, None])
+        assert np.allclose(weight, state.weight, atol=1e-6)
+        for pattern in view.patterns(rows):
+            column = pattern.kind.members(pattern.column)[0]
+            (found,) = view.averages(pattern, weight[pattern.rows], rows)
+            events = of_values(asking.conditions.column(column.name), np.arange(len(column.levels)))
+            exact = law.averaged(events, [state], law.masses(events))[pattern.rows]
+            assert np.allclose(found, exact, atol=1e-6)
+
+
+def test_simulated_cells_have_their_probabilities(asking):
+    """Chi-square of pairs of cells that are drawn together; each of five draws has one in 10,000."""
+    n = 4_000
+    row = holed(asking, [[-1, 1, -1]] * n)
+    for d, predictive in enumerate(itertools.islice(asking.run.draws(10_000), 0, None, 60)):
+        drawn = predictive.simulate(row, asking.run.columns, Stream(1, Purpose.SIMULATED, cycle=d))
+        assert (drawn.codes8[:, 1] == 1).all()
+        pairs = [[a, 1, b] for a in range(3) for b in range(2)]
+        p = np.exp(predictive.log_density(holed(asking, pairs)) - predictive.log_density(row.take(slice(0, 1))))
+        times = np.bincount(drawn.codes8[:, 0] * 2 + drawn.codes8[:, 2], minlength=6)
+        assert chisquare(times, n * p / p.sum()).pvalue > 1e-4 and p.sum() == pytest.approx(1.0, abs=1e-6)
