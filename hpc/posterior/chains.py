@@ -203,15 +203,16 @@ def begun(home: Path) -> list[Path]:
 
 def family_in(run_dir: str | Path) -> str:
     """The kind of a run's model. Raises ConfigError where there is no run."""
-    return _settings_of(run_dir).kind
+    return config_in(run_dir).kind
 
 
 def of_pairs(run_dir: str | Path) -> bool:
     """True if a run's table is a sparse one. Raises ConfigError where there is no run."""
-    return _settings_of(run_dir).model.sparse
+    return config_in(run_dir).model.sparse
 
 
-def _settings_of(run_dir: str | Path) -> Config:
+def config_in(run_dir: str | Path) -> Config:
+    """The settings of a run. Raises ConfigError where there is no run."""
     home = Path(run_dir)
     chain_directories(home)
     return load(_settings_in(home) / RESOLVED)
@@ -254,7 +255,7 @@ def home_of(run_dir: str | Path) -> Path:
 
 def burn_in_of(run_dir: str | Path) -> int:
     """run.burn_in of a run, in cycles. Raises ConfigError where there is no run."""
-    return _settings_of(run_dir).burn_in
+    return config_in(run_dir).burn_in
 
 
 def evenly(items: Sequence, most: int) -> list:
