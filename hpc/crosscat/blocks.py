@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -15,6 +16,31 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.masses import log_t
 from mpibayes.hpc.components.multinormal import Predictive
 from mpibayes.hpc.data.events import Events, Known
+
+
+class JointLaw(Protocol):
+    """Columns that depend on each other within clusters: a block, or a tree of linked columns (`links.law`).
+
+    names: of the table's columns. Arrays end with the K clusters of the draw and a new one."""
+
+    names: Sequence[str]
+
+    def knows(self, known: Known) -> bool:
+        """True if something is known of a column."""
+
+    def score(self, known: Known) -> np.ndarray:
+        """Log probability of what is known of these columns, (n, K + 1)."""
+
+    def given(self, known: Known, given: Known | None) -> np.ndarray:
+        """The same given what is known of other columns, (n, K + 1)."""
+
+    def log_masses(self, events: Events) -> np.ndarray:
+        """Log probability of each event of a column, (U, K + 1)."""
+
+    def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
+        """Sums over clusters, weighted by (n, K + 1), of the probabilities of a column's events given others,
+        (n, U)."""
+
 
 LEAST = 1e-12  # weight of a cluster that a row's conditional still looks at
 

@@ -11,7 +11,7 @@ Everything else about clusters is computed again from the table, read in slices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,9 @@ from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.tallies import Tallies, Total
 from mpibayes.hpc.data.rows import take_columns
+from mpibayes.hpc.links.coding import Coding, parents_of
+from mpibayes.hpc.links.contexts import contexts_of
+from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 SLICE_ROWS = 65_536
 AT_ONCE = 100_000_000  # labels of draws that are in memory together, a byte or two each
+MOST_SELECTED = 1_000  # sets of columns, under their links, that are kept for the next question
 ROOM = 4  # a draw is stored with room for a multiple of so many views, so that few draws need more than those before
 
 
@@ -53,7 +57,8 @@ class Draw:
 
     hyper: of all columns; its concentration and discount are the first view's. labels: of each view, int64 (N,),
     clusters as numbered in the run. process: concentration and discount of each. view_of: the number of the view of
-    each used column of the table.
+    each used column of the table. parents: of each modelled column its parent's place among them, -1 for none, int64
+    (C,); None in a run without links.
     """
 
     cycle: int
@@ -61,6 +66,7 @@ class Draw:
     labels: Sequence[np.ndarray]
     process: Sequence[tuple[float, float]]
     view_of: np.ndarray
+    parents: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -116,11 +122,12 @@ def last_draw(run_dir: str | Path) -> Draw | None:
 def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
     given = dict(arrays)
     labels, alpha, d = (given.pop(name) for name in ("labels", "concentration", "discount"))
-    views = given.pop("views", np.zeros(0)).astype(np.int64)
+    views, parents = given.pop("views", np.zeros(0)).astype(np.int64), given.pop("links", None)
+    parents = None if parents is None else parents.astype(np.int64)
     n_views = int(views.max(initial=0)) + 1
     alpha, d = np.atleast_1d(alpha)[:n_views].tolist(), np.atleast_1d(d)[:n_views].tolist()
     labels = list(np.atleast_2d(labels)[:n_views].astype(np.int64))
-    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views)
+    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views, parents)
 
 
 class Posterior(KeptChains, Tallies):
@@ -136,7 +143,7 @@ class Posterior(KeptChains, Tallies):
         self.scalars = BY_FAMILY[model.family]
         self.columns = self.data.columns if self.likelihood else ()
         self._joint = config.joint if self.likelihood else {}
-        self._of_columns: dict[tuple[str, ...], OfColumns] = {}
+        self._of_columns: dict[tuple, OfColumns] = {}
 
     @cached_property
     def _priors(self) -> dict[str, Any]:
@@ -206,12 +213,32 @@ class Posterior(KeptChains, Tallies):
 
     # --- views -------------------------------------------------------------------------------------------------------
 
-    def of(self, names: Sequence[str]) -> OfColumns:
-        """Select some of the table's used columns."""
-        key = tuple(names)
+    def of(self, names: Sequence[str], draw: Draw | None = None) -> OfColumns:
+        """Select some of the table's used columns: under the links of a draw, with all their `ancestors`, or without
+        links."""
+        parents = None if draw is None or draw.parents is None or not self.likelihood else draw.parents
+        key = tuple(names), None if parents is None else parents.tobytes()
         if key not in self._of_columns:
-            self._of_columns[key] = OfColumns(self, key, self._priors, self._joint)
+            if len(self._of_columns) >= MOST_SELECTED:
+                self._of_columns.clear()
+            self._of_columns[key] = OfColumns(self, names, self._priors, self._joint, parents)
         return self._of_columns[key]
+
+    @cached_property
+    def contexts(self) -> dict[str, np.ndarray]:
+        """The context of each level of the columns that others may lean on, by name."""
+        return contexts_of(self.columns, (rows for _, rows in self.slices()), serial())
+
+    def ancestors(self, names: Collection[str], draw: Draw) -> set[str]:
+        """The table's columns that some of them lean on in a draw, directly or not, and these."""
+        if draw.parents is None:
+            return set(names)
+        whole = [c.part_of or c.name for c in self.columns]
+        found, new = set(names), set(names)
+        while new:
+            new = {whole[p] for name, p in zip(whole, draw.parents.tolist()) if p != ROOT and name in new} - found
+            found |= new
+        return found
 
     @property
     def whole(self) -> OfColumns:
@@ -227,7 +254,7 @@ class Posterior(KeptChains, Tallies):
         """The views of a draw: their columns, and the draw as they have it."""
         views = []
         for v in range(len(draw.labels)):
-            columns = self.of(self.names_in(draw, v))
+            columns = self.of(self.names_in(draw, v), draw)
             views.append((columns, columns.seen_by(draw, v)))
         return views
 
@@ -247,7 +274,7 @@ class Posterior(KeptChains, Tallies):
         views = [self.views_of(draw) for draw in draws]
         statistics = iter(self.statistics_of([(columns, state.labels) for of in views for columns, state in of]))
         for of in views:
-            parts = [ViewPredictive(columns.components, state.hyper, next(statistics), cells) for columns, state in of]
+            parts = [ViewPredictive(c.components, s.hyper, next(statistics), cells, c.coding) for c, s in of]
             yield Predictive(parts, None if len(of) == 1 else [columns.places for columns, _ in of])
 
     def statistics_of(self, pairs: Sequence[tuple[OfColumns, np.ndarray]]) -> list[Statistics]:
@@ -255,7 +282,7 @@ class Posterior(KeptChains, Tallies):
         table."""
         totals = [(columns, Total(columns.components, z)) for columns, z in pairs]
         for start, rows in self.slices():
-            cells = {id(columns): columns.take(rows) for columns, _ in pairs}
+            cells = {id(columns): columns.coded(columns.take(rows)) for columns, _ in pairs}
             for columns, total in totals:
                 total.add(cells[id(columns)], start)
         return [total.statistics for _, total in totals]
@@ -264,25 +291,41 @@ class Posterior(KeptChains, Tallies):
 class OfColumns(Tallies):
     """Some of a run's columns, by the table's names; what one column of the table is made into comes along.
 
-    places: of each array of the run's rows, which columns these are (see `data.rows.take_columns`).
+    places: of each array of the run's rows, which columns these are (see `data.rows.take_columns`). parents: those of
+    all the run's columns, see `Draw`; `coding` has the links of these columns.
     """
 
-    def __init__(self, run: Posterior, names: Sequence[str], given: Mapping, joint: Mapping[str, Mapping]):
+    def __init__(
+        self, run: Posterior, names: Sequence[str], given: Mapping, joint: Mapping[str, Mapping],
+        parents: np.ndarray | None = None,
+    ):  # fmt: skip
         self.run, self.names, self.n_rows = run, tuple(names), run.n_rows
         chosen_names = set(names)
         chosen = [c for c in run.columns if (c.part_of or c.name) in chosen_names]
         self.all = len(chosen) == len(run.columns)
         self.columns: Sequence[Column] = run.columns if self.all else renumbered(chosen)
         blocks = {name: of for name, of in joint.items() if set(of["columns"]) <= chosen_names}
-        self.components, self.places = Components(self.columns, given, blocks), places(chosen, joint)
+        self.coding = self._coding(chosen, parents)
+        self.components, self.places = Components(self.coding.columns, given, blocks), places(chosen, joint)
         place = {name: i for kind in run.components.kinds for i, name in enumerate(_names(kind))}
         self._hyper = {  # by kind, where the hyperparameters of these columns are among those of all
             kind.name: np.array([place[name] for name in _names(kind)], np.intp) for kind in self.components.kinds
         }
 
+    def _coding(self, chosen: Sequence[Column], parents: np.ndarray | None) -> Coding:
+        """The links between the columns chosen, whose parents are chosen, too."""
+        if parents is None or not (parents != ROOT).any():
+            return Coding(self.columns, np.full(len(chosen), ROOT), {})
+        all_names, names = [c.name for c in self.run.columns], {c.name for c in chosen}
+        parent_of = {name: all_names[p] for name, p in zip(all_names, parents.tolist()) if p != ROOT and name in names}
+        return Coding(self.columns, parents_of(self.columns, parent_of), self.run.contexts)
+
     def take(self, rows: Rows) -> Rows:
         """Take these columns from rows of all the run's columns."""
         return rows if self.all else take_columns(rows, self.places)
+
+    def coded(self, rows: Rows) -> Rows:
+        return self.coding.coded(rows)
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
         return ((start, self.take(rows)) for start, rows in self.run.slices())

@@ -32,14 +32,15 @@ class HeldOut:
     ) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
-        Collective; valid on root. places: see `Predictive`. `average`: whether this draw joins the average.
+        Collective; valid on root. places: see `Predictive`. `average`: whether this draw joins the average. coding:
+        the links of the only view.
         """
-        parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in views]
+        parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, False, coding) for v in views]
         draw = Predictive(parts, places)
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))
         for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
-            log_density = draw.log_density(block if coding is None else coding.coded(block))
+            log_density = draw.log_density(block)
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()

@@ -241,8 +241,9 @@ class Predictor:
                 cells[name] *= fade[at, None]
             for view, weight in zip(draw.views, weights):
                 for p, which in known[id(view.components)].lacking:
-                    share = 1.0 if which is None else view.share_of_rest(which)
-                    averages = view.averages(p, weight[p.rows] * share)
+                    own = known[id(view.components)].rows
+                    share = 1.0 if which is None else view.share_of_rest(which, own, p.rows)
+                    averages = view.averages(p, weight[p.rows] * share, own)
                     for i, column in p.members():
                         name, first = self._home(column)
                         at = np.searchsorted(holes[name], p.rows)
@@ -263,7 +264,7 @@ class Predictor:
         """The cells to predict. Of a column with atoms the rest is predicted where nobody knows which it is, not where
         it is an atom; the second of a pair is then the column of which it is."""
         columns = {column.name: column for column in view.components.categorical.columns}
-        for p in patterns(view.components, rows):
+        for p in view.patterns(rows):
             which = self._which.get(p.kind.members(p.column)[0].name)
             if which is not None:
                 which, name = columns[which.name], p.kind.members(p.column)[0].name

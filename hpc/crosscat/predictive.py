@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,10 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.data.rows import take_columns
+from mpibayes.hpc.links import law as links
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.law import TreeLaw
+from mpibayes.hpc.links.tree import UNKNOWN
 from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
@@ -45,11 +50,15 @@ class Pattern:
         return ((i, columns[member]) for i, member in enumerate(self.lacking))
 
 
-def patterns(components: Components, rows: Rows, partly: bool = False) -> Iterator[Pattern]:
-    """Patterns of missing cells of the rows, by column; `partly`: only rows with other cells of the same block."""
+def patterns(
+    components: Components, rows: Rows, partly: bool = False, coding: Coding | None = None
+) -> Iterator[Pattern]:
+    """Patterns of missing cells of the rows, by column; `partly`: only rows with other cells of the same block. coding:
+    the links that the components have, and the rows have not."""
+    plain = {} if coding is None else {column.name: column for column in coding.plain}
     for kind in components.kinds:
         for c in range(len(kind)):
-            members = kind.members(c)
+            members = [plain.get(column.name, column) for column in kind.members(c)]
             if partly and len(members) == 1:
                 continue
             x = np.column_stack([getattr(rows, m.block)[:, m.index] for m in members])
@@ -70,11 +79,19 @@ def is_missing(rows: Rows, column: Column) -> np.ndarray:
 class ViewPredictive:
     """A view's mixture. K clusters as `statistics` numbers them, none of them empty, and last a new one.
 
-    Rows have the view's columns. cells: whether single cells are wanted as well, by `averages` and `simulate`.
+    Rows have the view's columns. cells: whether single cells are wanted as well, by `averages` and `simulate`. coding:
+    the links that components and statistics have, and rows have not; `columns` are the rows' own.
     """
 
-    def __init__(self, components: Components, hyper: Hyper, statistics: Statistics, cells: bool = True):
+    def __init__(
+        self, components: Components, hyper: Hyper, statistics: Statistics, cells: bool = True,
+        coding: Coding | None = None,
+    ):  # fmt: skip
         self.components = components
+        self._coding = coding if coding is not None and coding.linked else None
+        self.columns = [c for kind in components.kinds for c in kind.columns]
+        if self._coding is not None:
+            self.columns, self._levels = list(self._coding.plain), (hyper.dirichlet, statistics.levels)
         self.tail = collapsed_clusters(components, hyper, statistics)
         self._laws = {
             kind.name: kind.predictive(getattr(hyper, kind.hyper), statistics.of(kind))
@@ -90,8 +107,8 @@ class ViewPredictive:
 
     def log_density(self, rows: Rows) -> np.ndarray:
         """Log density of the observed cells of each row, (n,) float64."""
-        density = kernels.log_predictive(rows, self.tail) + self._log_cells(rows)
-        partly = [p.rows for p in patterns(self.components, rows, partly=True)]
+        density = kernels.log_predictive(self._coded(rows), self.tail) + self._log_cells(rows)
+        partly = [p.rows for p in patterns(self.components, rows, partly=True)] + self._lacking_parents(rows)
         if partly:  # by themselves, so that the other rows' last bits do not depend on them
             incomplete = np.unique(np.concatenate(partly))
             density[incomplete] = np.logaddexp.reduce(self.log_terms(rows.take(incomplete)), axis=1)
@@ -99,20 +116,70 @@ class ViewPredictive:
 
     def log_terms(self, rows: Rows, partly: Sequence[Pattern] | None = None) -> np.ndarray:
         """log p(x, k) of the observed cells x of each row, (n, K + 1). partly: `patterns` of the rows, if known."""
-        terms = kernels.log_predictive_clusters(rows, self.tail) + self._log_cells(rows)[:, None]
+        terms = kernels.log_predictive_clusters(self._coded(rows), self.tail) + self._log_cells(rows)[:, None]
+        for at in self._lacking_parents(rows):
+            terms[at] = self._summed_out(rows.take(at))
         for p in patterns(self.components, rows, partly=True) if partly is None else partly:
             if len(p.seen):  # the kernel leaves blocks out that are not whole
                 terms[p.rows] += self._laws[p.kind.name].log_density(p.column, p.x, p.seen)
         return terms
 
-    def averages(self, p: Pattern, weight: np.ndarray) -> list[np.ndarray]:
+    @cached_property
+    def _trees(self) -> list[TreeLaw]:
+        """The trees of linked columns."""
+        if self._coding is None:
+            return []
+        kind = self.components.categorical
+        trees = links.linked(self._coding, kind)
+        return [TreeLaw(tree, links.counted(kind, *self._levels, tree.column)) for tree in trees]
+
+    def _coded(self, rows: Rows) -> Rows:
+        return rows if self._coding is None else self._coding.coded(rows)
+
+    def _lacking_parents(self, rows: Rows) -> list[np.ndarray]:
+        """The rows, if there are any, that lack a cell which one that is there leans on."""
+        at = np.zeros(0, np.intp) if self._coding is None else np.flatnonzero(self._coding.lacks_a_parent(rows))
+        return [at] if len(at) else []
+
+    def _summed_out(self, rows: Rows) -> np.ndarray:
+        """log p(x, k) of such rows but for cells of blocks that are partly there, (n, K + 1)."""
+        bare, used = rows.take(slice(None)), [*range(self.tail.n_slots), -1]  # clusters behind them are empty
+        scores = sum(tree.scored(tree.levels_of(self._coding, rows)) for tree in self._trees)
+        for column in (column for tree in self._trees for column in tree.columns(self._coding)):
+            getattr(bare, column.block)[:, column.index] = column.blank
+        terms = kernels.log_predictive_clusters(self._coded(bare), self.tail)
+        return terms + scores[:, used] + self._log_cells(rows)[:, None]
+
+    def patterns(self, rows: Rows) -> Iterator[Pattern]:
+        """Patterns of missing cells of the rows, by column."""
+        return patterns(self.components, rows, coding=self._coding)
+
+    def averages(self, p: Pattern, weight: np.ndarray, rows: Rows) -> list[np.ndarray]:
         """Sums over the clusters, weighted by (m, K + 1), for each cell that the rows of `p` lack: of the probabilities
-        of its levels (m, V), or of the first two moments about the column's center (m, 2)."""
+        of its levels (m, V), or of the first two moments about the column's center (m, 2). rows: that `p` is of."""
+        tree, c = self._in_tree(p.kind.members(p.column)[0].name)
+        if tree is not None:
+            return [tree.believed(tree.levels_of(self._coding, rows)[p.rows], c, weight)]
         return self._laws[p.kind.name].averages(p.column, p.x, p.seen, p.lacking, weight)
 
-    def share_of_rest(self, which: Column) -> np.ndarray:
-        """Probability of the last level of a categorical column of at most 255 levels in every cluster, (K + 1,)."""
-        return self._laws["categorical"].probabilities(which.index)[-1]
+    def share_of_rest(self, which: Column, rows: Rows, at: np.ndarray) -> np.ndarray:
+        """Probability of the last level of a categorical column that some of the rows lack in every cluster,
+        (K + 1,), or given their other cells (m, K + 1)."""
+        tree, c = self._in_tree(which.name)
+        if tree is not None:
+            levels = tree.levels_of(self._coding, rows)[at]
+            levels[:, c] = UNKNOWN
+            return tree.believed_level(levels, c, len(which.levels) - 1)
+        number = [column.name for column in self.components.categorical.columns].index(which.name)
+        return self._laws["categorical"].probabilities(number)[-1]
+
+    def _in_tree(self, name: str) -> tuple[TreeLaw | None, int]:
+        """The tree of linked columns that a column is in, and its place there."""
+        for tree in self._trees:
+            names = [column.name for column in tree.columns(self._coding)]
+            if name in names:
+                return tree, names.index(name)
+        return None, 0
 
     def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
         """See `Predictive.simulate`; `columns` are some of the view's."""
@@ -121,14 +188,25 @@ class ViewPredictive:
         if not names:
             return drawn
         cluster = pick_on_grid(self.log_terms(given), replace(stream, sub=CLUSTER).uniforms(ids))
-        for p in patterns(self.components, given):
-            members = [(i, column) for i, column in p.members() if column.name in names]
+        linked = {column.name for tree in self._trees for column in tree.columns(self._coding)}
+        for tree in self._trees:
+            self._draw_linked(tree, given, drawn, names, cluster, stream, ids)
+        for p in self.patterns(given):
+            members = [(i, column) for i, column in p.members() if column.name in names - linked]
             if members:
                 law = self._laws[p.kind.name]
                 x = law.draw(p.column, p.x, p.seen, p.lacking, cluster[p.rows], stream, ids[p.rows])
                 for i, column in members:
                     getattr(drawn, column.block)[p.rows, column.index] = x[:, i]
         return drawn
+
+    def _draw_linked(self, tree: TreeLaw, given: Rows, drawn: Rows, names, cluster, stream: Stream, ids) -> None:
+        """Draw the missing cells of the columns of a tree with these names, into `drawn`."""
+        columns = tree.columns(self._coding)
+        chosen = [i for i, column in enumerate(columns) if column.name in names]
+        codes = tree.drawn(tree.levels_of(self._coding, given), chosen, cluster, stream, ids)
+        for i, code in zip(chosen, codes):
+            getattr(drawn, columns[i].block)[:, columns[i].index] = code
 
     def _log_cells(self, rows: Rows) -> np.ndarray:
         """See `io.recording.log_cells`."""
@@ -160,10 +238,9 @@ class Predictive:
         names = {column.name for column in columns}
         drawn = given.take(slice(None))
         for v, view in enumerate(self.views):
-            members = [c for kind in view.components.kinds for c in kind.columns]
             lane = replace(stream, chain=in_lane(stream.chain, v))
-            part = view.simulate(self.rows_of(v, given), [c for c in members if c.name in names], lane, first_row)
-            for c in members:
+            part = view.simulate(self.rows_of(v, given), [c for c in view.columns if c.name in names], lane, first_row)
+            for c in view.columns:
                 at = c.index if self._places is None else self._places[v][c.block][c.index]
                 getattr(drawn, c.block)[:, at] = getattr(part, c.block)[:, c.index]
         return drawn

@@ -156,7 +156,8 @@ class Asked:
     # --- from labels to laws -----------------------------------------------------------------------------------------
 
     def _views_with(self, draw: Draw, names: set[str]) -> list[tuple[int, list[str]]]:
-        """The views of a draw with some of these columns, and which."""
+        """The views of a draw with some of these columns, and which, with those that they lean on."""
+        names = self.run.ancestors(names, draw)
         found = ((v, [n for n in self.run.names_in(draw, v) if n in names]) for v in range(len(draw.labels)))
         return [(v, own) for v, own in found if own]
 
@@ -179,7 +180,7 @@ class Asked:
         for draw in group:
             own = []
             for v, columns in self._views_with(draw, wanted):
-                part = self.run.of(columns)
+                part = self.run.of(columns, draw)
                 own.append((v, part, part.seen_by(draw, v)))
                 pairs.append((part, draw.labels[v]))
             of.append(own)
@@ -202,7 +203,7 @@ def _small(z: np.ndarray) -> np.ndarray:
 
 class Given(NamedTuple):
     """Clusters of a view given the known cells of rows: weight (n, K + 1), the probabilities of its clusters, a new one
-    last; known: the known cells of columns in blocks, which depend on each other even within a cluster."""
+    last; known: the known cells of columns that depend on each other even within a cluster, in blocks or by links."""
 
     weight: np.ndarray
     known: Known

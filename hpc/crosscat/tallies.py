@@ -25,12 +25,17 @@ class Tallies:
         """(first training row, Rows of these columns), in order."""
         raise NotImplementedError
 
+    def coded(self, rows: Rows) -> Rows:
+        """Rows of these columns as the components have them."""
+        return rows
+
     def statistics(self, partitions: Sequence[np.ndarray]) -> list[Statistics]:
         """Statistics of the clusters of each partition, (N,) labels 0..K-1, in one pass over the table."""
         totals = [Total(self.components, z) for z in partitions]
         for start, rows in self.slices():
+            cells = self.coded(rows)
             for total in totals:
-                total.add(rows, start)
+                total.add(cells, start)
         return [total.statistics for total in totals]
 
     def sample(self, most: int) -> Rows:
@@ -82,7 +87,7 @@ class Total:
         self.statistics: Statistics | None = None
 
     def add(self, rows: Rows, start: int) -> None:
-        """Rows start.. of the components' columns."""
+        """Rows start.. of the components' columns, coded as they have them."""
         from mpibayes.kernels import mixture as kernels
 
         z = np.ascontiguousarray(self._labels[start : start + len(rows)], np.int32)

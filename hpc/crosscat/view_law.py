@@ -12,10 +12,12 @@ from mpibayes.hpc.components.component import Law
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.masses import log_negative_binomial, log_t
 from mpibayes.hpc.components.statistics import Statistics, empty, join
-from mpibayes.hpc.crosscat.blocks import BlockLaw
+from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
 from mpibayes.hpc.crosscat.draws import OfColumns, ViewDraw
 from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.links import law as links
+from mpibayes.hpc.links.law import TreeLaw
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io import recording
 from mpibayes.io.rows import Column
@@ -54,6 +56,7 @@ class ViewLaw:
     ):  # fmt: skip
         self.number, self.order, self.names, self.labels = number, own.names, set(own.names), None
         self.hyper, self.statistics, self.components = state.hyper, statistics, own.components
+        self.coding = own.coding
         alpha, d = state.hyper.concentration, state.hyper.discount
         self.log_weight = log_cluster_weights(statistics.size, alpha, d, mean_weight)
         self._which = {name: column.name for name, column in which.items()}
@@ -70,7 +73,7 @@ class ViewLaw:
         self, known: Known, prior: np.ndarray | None = None, given: Known | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Log probability of what is known of each row, (n,), and the shares of the clusters in it, (n, K + 1). given:
-        what the prior weights know of columns in blocks."""
+        what the prior weights know of columns that depend on each other within clusters."""
         tables, n = self._tables(known, given), known.n_rows
         log_p, weight = np.empty(n), np.empty((n, len(self.log_weight)))
         for rows in (slice(i, i + AT_ONCE) for i in range(0, n, AT_ONCE)):
@@ -79,19 +82,29 @@ class ViewLaw:
         return log_p, weight
 
     @cached_property
-    def blocks(self) -> list[BlockLaw]:
-        """The blocks of columns, in order."""
+    def blocks(self) -> list[JointLaw]:
+        """Columns that depend on each other within clusters: blocks in order, then trees of linked columns."""
         kind = self.components.multinormal
         laws = self.law(kind).blocks if len(kind) else ()
-        return [BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)]
+        return [*(BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)), *self._trees()]
 
-    @property
+    def _trees(self) -> list[TreeLaw]:
+        kind, levels = self.components.categorical, self.statistics.levels
+        trees = links.linked(self.coding, kind) if self.coding.linked else ()
+        tables = [links.counted(kind, self.hyper.dirichlet, levels, tree.column) for tree in trees]
+        return [TreeLaw(tree, of, self._log_rests) for tree, of in zip(trees, tables)]
+
+    def _log_rests(self, events: Events) -> np.ndarray:
+        """Log probability of the numbers of a column's events, given that they are no atoms, (U, K + 1)."""
+        return self._log_numbers(events.column, events.low[:, None], events.high[:, None])
+
+    @cached_property
     def in_blocks(self) -> list[str]:
-        """Names of the columns in blocks."""
+        """Names of these columns."""
         return [name for block in self.blocks for name in block.names]
 
-    def block_of(self, name: str) -> BlockLaw | None:
-        """The block that a column is in."""
+    def block_of(self, name: str) -> JointLaw | None:
+        """The block, or tree, that a column is in."""
         return next((block for block in self.blocks if name in block.names), None)
 
     def _tables(self, known: Known, given: Known | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -232,13 +245,36 @@ class ViewLaw:
         return law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
 
     def in_block(
-        self, block: BlockLaw, known: Known, wanted: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Recorded values (n,) of the columns `wanted` of a block, of what is known of them or drawn given it."""
+        self, block: JointLaw, known: Known, wanted: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray,
+        without: Mapping[str, np.ndarray] | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Recorded values (n,) of the columns `wanted` of a block, of what is known of them or drawn given it. without:
+        see `cells`, by column."""
+        if isinstance(block, TreeLaw):
+            return self._in_tree(block, known, wanted, cluster, stream, ids, without or {})
         kind, b = self.components.multinormal, self.blocks.index(block)
         drawn = block.draw(self._law_of_draws(kind), b, known, wanted, cluster, stream, ids)
         columns = {c.name: c for c in kind.members(b)}
         return {name: recording.recorded(columns[name], None, x) for name, x in drawn.items()}
+
+    def _in_tree(self, tree: TreeLaw, known: Known, wanted, cluster, stream: Stream, ids, without) -> dict:
+        from mpibayes.hpc.crosscat.within import number_within
+
+        drawn = self._drawn.get("categorical")
+        tables = tree.tables if drawn is None else tree.drawn_tables(drawn)
+        found = {}
+        for name, code in tree.draw(tables, known, wanted, cluster, stream, ids).items():
+            found[name] = code.astype(np.float64)
+            if name in self._which:
+                if name in without:
+                    code = np.where(np.append(without[name], False)[code], len(without[name]), code)
+                kind, c = self.place[name]
+                x = self._cells(name, cluster, stream, ids)
+                found[name] = recording.recorded(kind.members(c)[0], code, x)
+                if name in known.of:
+                    column, given = known.of[name][0].column, number_within(self, *known.of[name], cluster, stream, ids)
+                    found[name] = np.where((code == len(column.atoms)) & ~np.isnan(given), given, found[name])
+        return found
 
     def below(self, column: Column, x: float) -> np.ndarray:
         """Probability that a number of the column is none above x, in every cluster, (K + 1,)."""

@@ -49,6 +49,20 @@ def draw_within(
     return values
 
 
+def number_within(
+    view: ViewLaw, events: Events, which: np.ndarray, cluster: np.ndarray, stream: Stream, ids: np.ndarray
+) -> np.ndarray:
+    """The number of each row, (n,), of a column with atoms where it is none of them: NaN where nothing is known of it.
+    Arguments as of `draw_within`."""
+    values, seen = np.full(len(which), np.nan), np.flatnonzero(which < len(events))
+    if events.sets is None:
+        values[seen] = (0.5 * (events.low + events.high))[which[seen]]
+    elif len(seen):
+        u = _uniforms(stream, PLACE, ids[seen], view.column_number(events.column.name))
+        values[seen] = _in_range(view, events, cluster[seen], u)
+    return values
+
+
 def _only(events: Events, codes: list[int]) -> Events:
     """An event of one level or atom."""
     blank = np.full(len(codes), np.nan)

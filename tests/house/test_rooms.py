@@ -31,8 +31,9 @@ ROOMS = {
     "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry", "hpc.scalar"}
     | {"hpc.settled"},
     "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.convergence", "hpc.data", "hpc.run", "hpc.scalar"},
+    "hpc.links": {*BELOW, "io", "kernels", "hpc.components", "hpc.data", "hpc.parallel"},
     "hpc.crosscat": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
+    | {"hpc.links", "hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.regression": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
     "hpc.ibp": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}

@@ -1,0 +1,244 @@
+"""A tree of linked columns as questions see it (docs/links.md): in a cluster its columns depend on each other, and
+those that nobody knows are summed out. Same interface as a block of columns (`crosscat.blocks`).
+
+A column of numbers with atoms takes part by which atom it is, or none; the number itself depends on that alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.components.categorical import Categorical, Levels
+from mpibayes.hpc.components.single import one_uniform
+from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.tables import OfRows, Table
+from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, Tree, drawn
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io.rows import Column, Rows
+
+AT_ONCE = 4_000_000  # numbers of a message that are held together
+
+
+@dataclass(frozen=True)
+class Linked:
+    """The columns of one tree: `tree`, their places among the plain columns, and among the categorical ones of the
+    components; parents first. names: of the table's columns, where one is which atom another is that one's."""
+
+    tree: Tree
+    plain: Sequence[int]
+    column: Sequence[int]
+    names: Sequence[str]
+
+
+def linked(coding: Coding, kind: Categorical) -> list[Linked]:
+    """The trees of two columns or more, in the order of their roots."""
+    children: dict[int, list[int]] = {}
+    for c, parent in enumerate(coding.parents.tolist()):
+        if parent != ROOT:
+            children.setdefault(parent, []).append(c)
+    number = {column.name: c for c, column in enumerate(kind.columns)}
+    found = []
+    for root in children:
+        if coding.parents[root] != ROOT:
+            continue
+        plain = [root]
+        for c in plain:  # which grows
+            plain += children.get(c, ())
+        place = {c: i for i, c in enumerate(plain)}
+        columns = [coding.plain[c] for c in plain]
+        parents = [ROOT if c == root else place[int(coding.parents[c])] for c in plain]
+        contexts = [coding.contexts.get(c.name, np.zeros(len(c.levels), np.intp)) for c in columns]
+        names = [c.part_of or c.name for c in columns]
+        found.append(Linked(Tree(parents, contexts), plain, [number[c.name] for c in columns], names))
+    return sorted(found, key=lambda of: of.plain[0])
+
+
+def counted(kind: Categorical, multiplier: np.ndarray, levels: np.ndarray, columns: Sequence[int]) -> list[Table]:
+    """Tables of some columns, from counts by level row and cluster (L, K)."""
+    pseudo = kind.pseudo_counts(multiplier)
+    return [Table(_by_context(kind, levels, c), _by_context(kind, pseudo, c)) for c in columns]
+
+
+def _by_context(kind: Categorical, rows: np.ndarray, c: int) -> np.ndarray:
+    own = rows[kind.offsets[c] : kind.offsets[c + 1]]
+    return own.reshape(int(kind.contexts[c]), int(kind.n_levels[c]) + 1, *own.shape[1:])[:, :-1]
+
+
+class TreeLaw:
+    """tables: of the tree's columns, of all clusters. numbers(events): log probability of the numbers of events of a
+    column with atoms in every cluster, given that they are no atoms, (E, K + 1)."""
+
+    def __init__(self, of: Linked, tables: Sequence[Table], numbers: Callable[[Events], np.ndarray] | None = None):
+        self._of, self._tables, self._numbers = of, tables, numbers
+        self.names, self._width = list(of.names), tables[0].total.shape[1]
+        widest = max(int(contexts.max()) + 1 for contexts in of.tree.contexts)
+        self._step = max(16, AT_ONCE // (widest * self._width))
+
+    def knows(self, known: Known) -> bool:
+        return any(name in known.of for name in self.names)
+
+    def score(self, known: Known) -> np.ndarray:
+        """Log probability of what is known of these columns in every cluster, (n, K + 1)."""
+        evidence, total = self.evidence(known)
+        for rows in self._pieces(known.n_rows):
+            total[rows] += Messages(self._of.tree, self._tables, evidence.take(rows), self._width).total
+        return total
+
+    def given(self, known: Known, given: Known | None) -> np.ndarray:
+        """A copy given other known cells of other columns; 0 in clusters where these are impossible."""
+        if given is None or not self.knows(given):
+            return self.score(known)
+        before = self.score(given)
+        possible = np.isfinite(before)
+        return np.where(possible, self.score(known.join(given)) - np.where(possible, before, 0.0), 0.0)
+
+    def log_masses(self, events: Events) -> np.ndarray:
+        """Log probability of each event of a column in every cluster, (U, K + 1)."""
+        return self.score(Known(len(events), {events.column.name: (events, np.arange(len(events)))}))
+
+    def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
+        """Probabilities (n, U) of a column's events given other columns of the tree, too; weight (n, K + 1)."""
+        c = self.names.index(events.column.name)
+        evidence, _ = self.evidence(given)
+        share, log_number = self._shares(events)
+        out = np.empty((len(weight), len(events)))
+        for rows, belief in self._beliefs(evidence, c):
+            out[rows] = belief.levels(weight[rows]) @ share.T
+            if log_number is not None:
+                out[rows] += belief.level(share.shape[1] - 1, weight[rows]) @ np.exp(log_number).T
+        return out
+
+    def believed(self, levels: np.ndarray, column: int, weight: np.ndarray) -> np.ndarray:
+        """Sums over the clusters, weighted by (n, K + 1), of the probabilities of a column's levels given those of the
+        others, levels (n, C), UNKNOWN where they are missing: (n, V)."""
+        parts = [b.levels(weight[rows]) for rows, b in self._beliefs(Evidence(levels), column)]
+        return np.concatenate(parts) if parts else np.zeros((0, self._tables[column].n_levels))
+
+    def believed_level(self, levels: np.ndarray, column: int, v: int) -> np.ndarray:
+        """Probability of one level of a column given those of the others in every cluster, (n, K + 1)."""
+        one = np.ones((len(levels), self._width))
+        parts = [b.level(v, one[rows]) for rows, b in self._beliefs(Evidence(levels), column)]
+        return np.concatenate(parts) if parts else np.zeros((0, self._width))
+
+    def scored(self, levels: np.ndarray) -> np.ndarray:
+        """Log probability of some levels, (n, C), UNKNOWN where they are missing, in every cluster, (n, K + 1)."""
+        total = np.empty((len(levels), self._width))
+        for rows in self._pieces(len(levels)):
+            total[rows] = Messages(self._of.tree, self._tables, Evidence(levels[rows]), self._width).total
+        return total
+
+    def left_out(self, known: Known, cluster: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """Log probability of what is known of training rows in their own clusters (n,), which are counted without them,
+        (n,), but for the numbers of columns with atoms. levels (n, C): all their cells, -1 where they are missing."""
+        evidence, _ = self.evidence(known)
+        tables = self._of_rows(self._tables, cluster, levels)
+        return Messages(self._of.tree, tables, evidence, 1).total[:, 0]
+
+    def draw(
+        self, tables: Sequence[Table], known: Known, wanted: Collection[str], cluster: np.ndarray, stream: Stream, ids
+    ) -> dict[str, np.ndarray]:
+        """Level codes (n,) of the columns wanted, by the clusters of the rows: of what is known, or drawn given it.
+        tables: of parameters that were drawn, or this law's; of a column with atoms the code of which one it is."""
+        columns, evidence = [c for c, name in enumerate(self.names) if name in wanted], self.evidence(known)[0]
+        return dict(zip((self.names[c] for c in columns), self._drawn(tables, evidence, columns, cluster, stream, ids)))
+
+    def drawn(
+        self, levels: np.ndarray, columns: Sequence[int], cluster: np.ndarray, stream: Stream, ids: np.ndarray
+    ) -> np.ndarray:
+        """Levels of some columns by their places, (columns, n): known ones, or drawn given these and the clusters."""
+        return self._drawn(self._tables, Evidence(levels), columns, cluster, stream, ids)
+
+    def _drawn(self, tables, evidence: Evidence, columns: Sequence[int], cluster, stream: Stream, ids) -> np.ndarray:
+        out = np.empty((len(columns), len(ids)), np.intp)
+        for rows in self._pieces(len(ids)):
+
+            def uniforms(c: int, rows=rows) -> np.ndarray:
+                return one_uniform(stream, Categorical.substreams[0], self._of.column[c], ids[rows])
+
+            of_rows = [OfRows(table, cluster[rows]) for table in tables]
+            found = drawn(self._of.tree, of_rows, evidence.take(rows), columns, uniforms)
+            out[:, rows] = [found[c] for c in columns]
+        return out
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """Tables of the columns, parameters integrated out."""
+        return self._tables
+
+    def drawn_tables(self, levels: Levels) -> list[Table]:
+        """Tables of parameters that were drawn."""
+        return [Table(levels.in_contexts(c)) for c in self._of.column]
+
+    def columns(self, coding: Coding) -> list[Column]:
+        """The tree's columns as plain rows have them."""
+        return [coding.plain[c] for c in self._of.plain]
+
+    def levels_of(self, coding: Coding, rows: Rows) -> np.ndarray:
+        """Levels of the tree's columns in plain rows, UNKNOWN where they are missing, (n, C)."""
+        columns = self.columns(coding)
+        cells = [getattr(rows, c.block)[:, c.index].astype(np.intp) for c in columns]
+        return np.column_stack([np.where(x == len(c.levels), UNKNOWN, x) for c, x in zip(columns, cells)])
+
+    def _of_rows(self, tables, cluster: np.ndarray, levels: np.ndarray) -> list[OfRows]:
+        tree, found = self._of.tree, []
+        for c, (table, parent) in enumerate(zip(tables, tree.parents)):
+            context = np.zeros(len(levels), np.intp) if parent == ROOT else tree.contexts[parent][levels[:, parent]]
+            found.append(OfRows(table, cluster, (context, levels[:, c])))
+        return found
+
+    def evidence(self, known: Known) -> tuple[Evidence, np.ndarray]:
+        """What is known of the tree's columns; and the log probability of the numbers of columns with atoms, given that
+        they are no atoms, (n, K + 1)."""
+        levels = np.full((known.n_rows, len(self.names)), UNKNOWN)
+        total, sets = np.zeros((known.n_rows, self._width)), {}
+        for c, name in enumerate(self.names):
+            if name in known.of:
+                events, which = known.of[name]
+                seen = which < len(events)
+                at = which[seen]
+                if events.column.levels and events.sets is None:
+                    levels[seen, c] = events.codes[at]
+                    continue
+                share, log_number = self._shares(events)
+                code = np.where(share.sum(axis=1) == 1.0, share.argmax(axis=1), -2 - np.arange(len(events)))
+                if log_number is not None:
+                    number, alone = ~np.isnan(events.low), ~share.any(axis=1)
+                    code = np.where(number, np.where(alone, share.shape[1] - 1, -2 - np.arange(len(events))), code)
+                    total[seen] += np.where((number & alone)[:, None], log_number, 0.0)[at]
+                levels[seen, c] = code[at]
+                if (code < 0).any():
+                    sets[c] = share[:, :, None]
+                    if log_number is not None:
+                        sets[c] = np.repeat(sets[c], self._width, axis=2)
+                        sets[c][:, -1] += np.exp(log_number)
+        return Evidence(levels, sets), total
+
+    def _shares(self, events: Events) -> tuple[np.ndarray, np.ndarray | None]:
+        """1 for each level, or atom, of the events, (U, V); and of a column with atoms the log probability of their
+        numbers in every cluster, given that they are no atoms, (U, K + 1)."""
+        column = events.column
+        n_levels = self._tables[self.names.index(column.name)].n_levels
+        share = np.zeros((len(events), n_levels))
+        if events.sets is None:
+            some = np.flatnonzero(events.codes >= 0)
+            share[some, events.codes[some]] = 1.0
+        else:
+            share[:, : events.sets.shape[1]] = events.sets
+        if column.levels:
+            return share, None
+        log_number, there = np.full((len(events), self._width), -np.inf), ~np.isnan(events.low)
+        if there.any():
+            log_number[there] = self._numbers(events.take(np.flatnonzero(there)))
+        return share, log_number
+
+    def _beliefs(self, evidence: Evidence, column: int) -> Iterator[tuple[slice, Belief]]:
+        for rows in self._pieces(len(evidence)):
+            yield rows, Belief(self._of.tree, self._tables, evidence.take(rows), self._width, column)
+
+    def _pieces(self, n: int) -> list[slice]:
+        return [slice(i, min(i + self._step, n)) for i in range(0, n, self._step)]

@@ -1,0 +1,157 @@
+"""Answers of runs with links against enumeration: everything that can be asked of a tiny table is a ratio of two
+evidences, of the table with the row and without some of its cells, summed over the cells that the row lacks."""
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import chisquare
+
+from mpibayes.hpc.data.events import Known, everyone, known_of, of_levels, of_values
+from mpibayes.hpc.links import tree as trees
+from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.crosscat.report.runs import make_run
+from tests.links.enumerate import LinkedPosterior
+
+ERRORS, ROUNDING = 5.0, 1e-9  # some 60 answers within 5 of their errors: about one false alarm in 1,000 seeds
+CELLS = [[0, 0, 1], [1, 1, 0], [2, 1, 0], [0, 0, 0], [2, 1, 1]]
+LEVELS, BETA, ALPHA, D = [3, 2, 2], 0.5, 1.0, 0.25
+QUESTIONS = [
+    ({0: 0}, {}),
+    ({1: 1}, {0: 2}),
+    ({0: 1}, {1: 1, 2: 0}),
+    ({2: 1}, {0: 0}),
+    ({1: 0, 2: 1}, {0: 0}),
+    ({0: 2, 1: 1, 2: 0}, {}),
+    ({1: 1, 2: 0}, {}),
+]
+
+
+@cache
+def of_table(row: tuple[int, ...]) -> float:
+    """Log evidence of the table with a complete row more."""
+    return LinkedPosterior([*CELLS, row], LEVELS, BETA, ALPHA, D).log_evidence
+
+
+def evidence(row: dict) -> float:
+    """Log evidence of the table with a row more, of which some cells are known."""
+    lacking = [c for c in range(3) if c not in row]
+    every = itertools.product(*(range(LEVELS[c]) for c in lacking))
+    filled = [{**row, **dict(zip(lacking, values))} for values in every]
+    return float(logsumexp([of_table(tuple(r[c] for c in range(3))) for r in filled]))
+
+
+def exact(wanted: dict, given: dict) -> float:
+    return evidence({**wanted, **given}) - evidence(given)
+
+
+EXACT = [exact(*question) for question in QUESTIONS]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """All draws of 300 cycles, links drawn anew in each."""
+    folder, cells = tmp_path_factory.mktemp("links"), np.array(CELLS)
+    given = [(f"c{c}", "categorical", cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(LEVELS)]
+    table = write_table(folder / "tiny.h5", *table_from_arrays(given))
+    text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nconcentration = {ALPHA}\ndiscount = {D}\n"
+    for c, n in enumerate(LEVELS):
+        text += f"[columns.c{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n"
+    return make_run(folder / "tiny", table, cycles=300, burn_in=30, text=text, links="forest", link_moves=1)
+
+
+@pytest.fixture(scope="module")
+def asking(run):
+    asking = Asking(run, draws=10_000)
+    asking.draws(["c0", "c1", "c2"])  # which later questions use, too
+    return asking
+
+
+def known(asking, row: dict) -> Known:
+    return everyone({f"c{c}": of_values(asking.conditions.column(f"c{c}"), np.array([v])) for c, v in row.items()})
+
+
+def answered(asking):
+    """(log p, error) of each question."""
+    found = [asking.log_p(known(asking, a), known(asking, b)) for a, b in QUESTIONS]
+    return np.array([(log[0], error[0]) for log, error, _ in found]).T
+
+
+def test_log_probabilities_are_ratios_of_evidences(asking):
+    log, error = answered(asking)
+    assert (np.abs(log - EXACT) < ERRORS * error + ROUNDING).all(), np.column_stack([log, EXACT, error])
+    assert (error < 0.1).all()
+
+
+def test_answers_without_messages_are_rejected(asking, monkeypatch):
+    """Unknown parents that are taken to say nothing of the columns below them, and of those that lean on them, too."""
+    monkeypatch.setattr(trees.Messages, "below", lambda self, c, rows: None)
+    log, error = answered(asking)
+    assert (np.abs(log - EXACT) > ERRORS * error + ROUNDING).any()
+
+
+def test_sets_of_levels_sum_over_them(asking):
+    column = asking.conditions.column("c0")
+    either = everyone({"c0": of_levels(column, [0, 2])})
+    for given in ({}, {1: 1}, {2: 0}):
+        log, _, _ = asking.log_p(either, known(asking, given))
+        parts = [asking.log_p(known(asking, {0: v}), known(asking, given))[0][0] for v in (0, 2)]
+        assert log[0] == pytest.approx(logsumexp(parts), abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "given"), [("c0", {1: 1}), ("c1", {0: 2}), ("c2", {}), ("c1", {0: 1, 2: 1})])
+def test_distributions_agree_with_probabilities(asking, name, given):
+    (d,) = (d for _, d in asking.distributions(name, known(asking, given), 64))
+    c = int(name[1])
+    each = [asking.log_p(known(asking, {c: v}), known(asking, given))[0][0] for v in range(LEVELS[c])]
+    assert np.allclose(d.p[0], np.exp(each), atol=1e-9) and d.p[0].sum() == pytest.approx(1.0)
+
+
+# --- rows as predictions have them ------------------------------------------------------------------------------------
+
+
+def holed(asking, rows):
+    """Rows of the table's columns; -1 for a missing cell."""
+    cells = np.array(rows)
+    given = [(f"c{c}", "categorical", cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(LEVELS)]
+    return table_from_arrays(given)[1]
+
+
+HOLES = [[-1, 1, 0], [0, -1, -1], [2, -1, 1], [-1, -1, 0], [1, 0, 1], [-1, -1, -1], [-1, 0, 1], [1, 1, -1]]
+
+
+def test_predictions_of_rows_with_gaps_are_those_of_questions(run, asking):
+    """Densities, cells and clusters, draw by draw, by two ways through the program."""
+    rows = holed(asking, HOLES)
+    cells = known_of(rows, asking.columns)
+    draws = asking.draws(["c0", "c1", "c2"])
+    for predictive, law in itertools.islice(zip(asking.run.draws(10_000), draws, strict=True), 0, None, 9):
+        (view,) = predictive.views
+        log_p, (state,) = law.given(cells)
+        assert np.allclose(predictive.log_density(rows), log_p, atol=1e-6)
+        terms = view.log_terms(rows)
+        weight = np.exp(terms - np.logaddexp.reduce(terms, axis=1)[:, None])
+        assert np.allclose(weight, state.weight, atol=1e-6)
+        for pattern in view.patterns(rows):
+            column = pattern.kind.members(pattern.column)[0]
+            (found,) = view.averages(pattern, weight[pattern.rows], rows)
+            events = of_values(asking.conditions.column(column.name), np.arange(len(column.levels)))
+            exact = law.averaged(events, [state], law.masses(events))[pattern.rows]
+            assert np.allclose(found, exact, atol=1e-6)
+
+
+def test_simulated_cells_have_their_probabilities(asking):
+    """Chi-square of pairs of cells that are drawn together; each of five draws has one in 10,000."""
+    n = 4_000
+    row = holed(asking, [[-1, 1, -1]] * n)
+    for d, predictive in enumerate(itertools.islice(asking.run.draws(10_000), 0, None, 60)):
+        drawn = predictive.simulate(row, asking.run.columns, Stream(1, Purpose.SIMULATED, cycle=d))
+        assert (drawn.codes8[:, 1] == 1).all()
+        pairs = [[a, 1, b] for a in range(3) for b in range(2)]
+        p = np.exp(predictive.log_density(holed(asking, pairs)) - predictive.log_density(row.take(slice(0, 1))))
+        times = np.bincount(drawn.codes8[:, 0] * 2 + drawn.codes8[:, 2], minlength=6)
+        assert chisquare(times, n * p / p.sum()).pvalue > 1e-4 and p.sum() == pytest.approx(1.0, abs=1e-6)
