@@ -58,8 +58,8 @@ def export(
             suffix
     features  one kept draw a line: a string of 0 and 1 for each feature, which training rows have it, in table order;
             the strings in descending order, `-` where there are none; several chains as with labels
-    links   one kept draw a line: for each modelled column, in the table's order, the number of its parent among them, from
-            0, -1 for none; several chains as with labels
+    links   one kept draw a line: for each modelled column, in the table's order, the number of its parent among them,
+            from 0, -1 for none; several chains as with labels
     csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats
             in the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
     arviz   see `inference`: burn-in in groups of its own; chains are cut to the cycles that all have

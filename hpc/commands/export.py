@@ -24,10 +24,11 @@ from mpibayes.text import counted
 
 SLICE_ROWS = 65_536
 PURPOSES = {
-    "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "links": DRAWS, "clusters": CLUSTERS, "topics": TOPICS,
-    "factors": FACTORS, "crate": CRATE,
+    "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "links": DRAWS, "clusters": CLUSTERS,
+    "topics": TOPICS, "factors": FACTORS, "crate": CRATE,
 }  # fmt: skip
-OF_DRAWS = {"labels": "labels of rows", "links": "links between columns"} | {form: form for form in ("clusters", "features", "factors", "topics")}
+OF_DRAWS = {form: form for form in ("clusters", "features", "factors", "topics")}
+OF_DRAWS |= {"labels": "labels of rows", "links": "links between columns"}
 
 
 def export(

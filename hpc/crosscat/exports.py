@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.partitions import ordered_sizes
 from mpibayes.hpc.crosscat.representative import COMPARED, Representatives
 from mpibayes.hpc.crosscat.row_clusters import clusters_of, row_clusters
 from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.family import Clusters
-from mpibayes.errors import ConfigError
 from mpibayes.hpc.posterior.chains import config_in, evenly
 from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.io.trace import Axes

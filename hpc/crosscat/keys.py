@@ -117,8 +117,8 @@ class Model(keys.Model):
         AfterValidator(_without_circles),
     ] = key(
         "none",
-        "categorical columns that lean on another one, their parent, in the same way in all clusters; forest: learned; or "
-        "these and no others",
+        "categorical columns that lean on another one, their parent, in the same way in all clusters; forest: "
+        "learned; or these and no others",
         '"none", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
     )
     likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")

@@ -1,7 +1,7 @@
 """The draw of all links given the labels (docs/links.md): from the scores of all pairs, a whole forest at once.
 
-One parent at a time would be exact too, and sticks: a column whose best parent is its own descendant waits for a reversal
-that costs hundreds of nats.
+One parent at a time would be exact too, and sticks: a column whose best parent is its own descendant waits for a
+reversal that costs hundreds of nats.
 """
 
 from __future__ import annotations

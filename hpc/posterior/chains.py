@@ -240,7 +240,7 @@ def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
     """The files that runs read: their tables, held-out rows and labels to start from, and the files that these tables
     were imported from, where they are near. Raises ConfigError."""
     files: list[Path] = []
-    for config in map(_settings_of, run_dirs):
+    for config in map(config_in, run_dirs):
         for name, section in config.sections.items():
             named = (as_dict(config)[name].get(key) for key in marked(type(section), "path"))
             files += [Path(path) for path in named if isinstance(path, str)]

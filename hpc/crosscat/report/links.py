@@ -1,5 +1,5 @@
-"""Links of a mixture in its report: which pairs of columns stay dependent inside clusters, how sure that is, and how much
-one says of the other (docs/links.md)."""
+"""Links of a mixture in its report: which pairs of columns stay dependent inside clusters, how sure that is, and how
+much one says of the other (docs/links.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpibayes.io import checkpoint
 from mpibayes.io.draws import FOLDER
 from mpibayes.io.rows import Column
 from mpibayes.io.segments import read_blocks
-from mpibayes.text import counted, percent
+from mpibayes.text import percent
 
 SURE = 0.9  # of a chain's draws: a pair that is linked in so many is sure there
 SHOWN = 40  # pairs
@@ -30,8 +30,9 @@ LETTERS = 32
 
 @dataclass(frozen=True)
 class LinkedPair:
-    """Two columns that are linked in a share of the draws. child, parent: as most draws have them. by_chain: the share in
-    each chain. gain: nats a row by which the parent helps to predict the child within clusters. example: in words."""
+    """Two columns that are linked in a share of the draws. child, parent: as most draws have them. by_chain: the share
+    in each chain. gain: nats a row by which the parent helps to predict the child within clusters. example: in
+    words."""
 
     child: str
     parent: str
@@ -63,7 +64,7 @@ class Links:
 
 
 def links_of(run: Posterior, labels: np.ndarray) -> Links | None:
-    """The links of a run; None where it has none by its configuration. labels (N,): a partition to work gains out in."""
+    """The links of a run; None where it has none by its configuration. labels (N,): a partition for gains."""
     if not has_links(run.chains):
         return None
     each = [_parents(chain) for chain in run.chains]
@@ -125,7 +126,9 @@ def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Col
 def _evidence(n: np.ndarray) -> float:
     """Log marginal likelihood of counts (groups, V), with Dirichlet(PRIOR) in each group."""
     v = n.shape[1]
-    of_groups = gammaln(v * PRIOR) - gammaln(v * PRIOR + n.sum(axis=1)) + (gammaln(PRIOR + n) - gammaln(PRIOR)).sum(axis=1)
+    of_groups = (
+        gammaln(v * PRIOR) - gammaln(v * PRIOR + n.sum(axis=1)) + (gammaln(PRIOR + n) - gammaln(PRIOR)).sum(axis=1)
+    )
     return float(of_groups.sum())
 
 
@@ -138,8 +141,8 @@ def _example(child: Column, parent: Column, contexts: np.ndarray, n: np.ndarray)
     u, v = np.unravel_index(int(more.argmax()), n.shape)
     if more[u, v] <= 0:
         return ""
-    level, share = cut(parent.levels[int(np.flatnonzero(contexts == u)[0])]), n[u, v] / rows[u, 0]
-    return f"{cut(child.levels[v])} in {percent(share)} where {cut(parent.name)} is {level}, {percent(everywhere[v])} of all"
+    where = f"{cut(parent.name)} is {cut(parent.levels[int(np.flatnonzero(contexts == u)[0])])}"
+    return f"{cut(child.levels[v])} in {percent(n[u, v] / rows[u, 0])} where {where}, {percent(everywhere[v])} of all"
 
 
 def sentences(links: Links | None) -> list[str]:
@@ -151,13 +154,14 @@ def sentences(links: Links | None) -> list[str]:
         return ["No pair of columns is sure to stay linked inside clusters."]
     named = ", ".join(f"{cut(p.child)} with {cut(p.parent)}" for p in sure[:3])
     more = f" and {len(sure) - 3:,} more" if len(sure) > 3 else ""
-    return [f"Inside clusters {counted(len(sure), 'pair')} of columns {'stay' if len(sure) > 1 else 'stays'} linked: {named}{more}."]
+    stay = "pairs of columns stay" if len(sure) > 1 else "pair of columns stays"
+    return [f"Inside clusters {len(sure):,} {stay} linked: {named}{more}."]
 
 
 @styled
 def forest_picture(links: Links):
-    """Linked columns as indented lists: each column below the one that it leans on in most draws, the line as wide as the
-    share of the draws."""
+    """Linked columns as indented lists: each column below the one that it leans on in most draws, with a line as wide as
+    the share of the draws."""
     children: dict[str, list[LinkedPair]] = {}
     for pair in links.pairs:
         if pair.share >= 0.5:
@@ -183,7 +187,9 @@ def forest_picture(links: Links):
     for line, (depth, name, share, above) in enumerate(places):
         if above >= 0:
             x = depth - 0.75
-            axes.plot([x, x, depth - 0.1], [above + 0.35, line, line], color=INK, lw=3.0 * share - 0.5, solid_capstyle="butt")
+            axes.plot(
+                [x, x, depth - 0.1], [above + 0.35, line, line], color=INK, lw=3.0 * share - 0.5, solid_capstyle="butt"
+            )
         axes.text(depth, line, shortened(name, LETTERS), va="center", fontsize=8.5)
     axes.set(xlim=(-0.1, max((p[0] for p in places), default=0) + 3.0), ylim=(max(len(places), 1) - 0.4, -0.6))
     axes.set_title("Which columns lean on which, in most draws", loc="left", fontsize=10)

@@ -290,8 +290,8 @@ def _links(p: RunSummary, pictures: Mapping[str, Picture]) -> Section:
     )  # fmt: skip
     rows = [[pair.child, pair.parent, pair.share, pair.sure, pair.gain, pair.example] for pair in p.links.pairs]
     words = (
-        "Inside clusters these columns stay dependent, in the same way in all clusters. Clusters tell what the rows have in "
-        f"common besides. Shares are of {counted(p.links.n_draws, 'draw')}."
+        "Inside clusters these columns stay dependent, in the same way in all clusters. Clusters tell what the "
+        f"rows have in common besides. Shares are of {counted(p.links.n_draws, 'draw')}."
     )
     shown = pictured(pictures, PICTURES, "links.png")
     return Section("links", "Linked columns", [words, Browse("pair", fields, rows), *shown])
