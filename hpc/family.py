@@ -330,6 +330,7 @@ class Asked(Protocol):
     columns: Sequence[Column]  # the same
     refused: Mapping[str, str]  # those of them that cannot, each with the reason
     joint: Mapping[str, str]  # of columns that are modelled in a block its name
+    linked: bool  # whether columns may lean on each other within clusters
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
     answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any
     shares: str  # what `DrawLaw.shared` is, in words
@@ -368,7 +369,7 @@ class Completion(Protocol):
     ) -> dict[str, np.ndarray]:
         """Recorded values, level codes or numbers, of the cells that n rows lack, those of a row drawn together.
 
-        known: of the rows' observed cells; of training rows only columns in blocks matter. gaps: by column the rows
+        known: of the rows' observed cells; of training rows only columns in blocks and linked ones matter. gaps: by column the rows
         (m,), ascending, to fill. ids (n,): of the rows, which name their draws. places (n,): of each among the training
         rows, -1 of another row."""
 

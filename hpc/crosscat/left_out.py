@@ -13,6 +13,7 @@ from mpibayes.hpc.components.masses import log_negative_binomial
 from mpibayes.hpc.components.normal import posterior
 from mpibayes.hpc.crosscat.view_law import ViewLaw, log_real, normalised
 from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.links.law import TreeLaw
 from mpibayes.io.rows import Rows
 
 
@@ -25,8 +26,10 @@ class LeftOut:
         self._at = np.arange(len(rows)), self._own
         names = [name for name in known.of if name in view.names]
         self._known = known.only(names)
+        self._trees = [tree for tree in view.trees if tree.knows(self._known)]
+        linked = {name for tree in self._trees for name in tree.names}
         # of the row's event in its own cluster
-        self._of_own = {name: self._log_own(*self._known.of[name]) for name in names}
+        self._of_own = {name: self._log_own(*self._known.of[name]) for name in names if name not in linked}
 
     def given(self) -> tuple[np.ndarray, np.ndarray]:
         """Log probability of each row, (n,), and that of its clusters, and last of a new one, given all of it,
@@ -41,30 +44,47 @@ class LeftOut:
             weight = np.where(left > 0, np.log(left - d) - np.log(rest), -np.inf)
             alone = np.log(alpha + (len(size) - 1) * d) - np.log(alpha + len(size) * d)
         scores[self._at] = weight + sum(self._of_own.values(), np.zeros(len(left)))
+        scores[self._at] += sum(self._log_linked(tree, self._known) for tree in self._trees)
         scores[:, -1] += np.where(left > 0, 0.0, alone)
         return normalised(scores)
 
     def inverse(self, name: str, weight: np.ndarray) -> np.ndarray:
         """1 / p(cell of a column | the others), (n,), by the weights of clusters given all; NaN where it is missing."""
         events, which = self._known.of[name]
-        return self._view.inverse(events, which, weight, (self._at, self._of_own[name]))
+        if name in self._of_own:
+            return self._view.inverse(events, which, weight, (self._at, self._of_own[name]))
+        tree = self._view.block_of(name)
+        own = self._log_linked(tree, self._known) - self._log_linked(tree, self._known.without([name]))
+        return self._view.inverse(events, which, weight, (self._at, own), self._known)
+
+    def _log_linked(self, tree: TreeLaw, known: Known) -> np.ndarray:
+        """Log probability of what is known of the columns of a tree in each row's own cluster without it, (n,)."""
+        total = tree.left_out(known, self._own, tree.levels_of(self._view.coding, self._rows))
+        for name in known.of:
+            if name in tree.names and not known.of[name][0].column.levels:
+                total += self._log_rest(*known.of[name])
+        return total
 
     def _log_own(self, events: Events, which: np.ndarray) -> np.ndarray:
         """Log probability of each row's event in its own cluster without it, (n,); 0 where the cell is missing."""
         column, seen = events.column, which < len(events)
-        total, at, cluster = np.zeros(len(which)), which[seen], self._own[seen]
+        at, cluster = which[seen], self._own[seen]
         if column.levels:
+            total = np.zeros(len(which))
             total[seen] = self._log_level(column.name, events.codes[at], cluster)
             return total
-        low, high = events.low[at], events.high[at]
-        number = ~np.isnan(low)
-        log_p = np.zeros(len(at))
-        log_p[number] = self._log_number(column, np.flatnonzero(seen)[number], low[number], high[number])
-        atoms = self._view.columns_of(column.name)[1]
+        total, atoms = self._log_rest(events, which), self._view.columns_of(column.name)[1]
         if atoms is not None:
             codes = np.where(events.codes[at] < 0, len(column.atoms), events.codes[at])
-            log_p += self._log_level(atoms, codes, cluster)
-        total[seen] = log_p
+            total[seen] += self._log_level(atoms, codes, cluster)
+        return total
+
+    def _log_rest(self, events: Events, which: np.ndarray) -> np.ndarray:
+        """The same of a number, given that it is no atom; 0 for an atom."""
+        total, seen = np.zeros(len(which)), np.flatnonzero(which < len(events))
+        low, high = events.low[which[seen]], events.high[which[seen]]
+        number = ~np.isnan(low)
+        total[seen[number]] = self._log_number(events.column, seen[number], low[number], high[number])
         return total
 
     def _log_level(self, name: str, codes: np.ndarray, own: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.draws import Draw, OfColumns, Posterior, ViewDraw
+from mpibayes.hpc.crosscat.keys import Model
 from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events, Known
@@ -57,6 +58,7 @@ class Asked:
         table, stored = run.table, run.data.stored
         self.like = Table(table.path, table.n_rows, stored, table.fingerprint, table.source)
         blocks = run.chains[0].config.joint
+        self.linked = run.chains[0].config.of(Model).links != "none"
         self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}
         self.columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in stored]
         self.chain_of = np.array([chain for chain, _ in self._wanted])
@@ -265,6 +267,18 @@ class DrawLaw:
     def masses(self, events: Events) -> np.ndarray:
         """Probability of each event of a column in the clusters of its view, (K + 1, U)."""
         return np.ascontiguousarray(np.exp(self.view_of(events.column.name)[1].log_masses(events)).T)
+
+    def linked_pairs(self, a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
+        """The pairs of two columns, one of a and one of b, that depend on each other by links."""
+        trees = [tree for view in self.views for tree in view.trees]
+        return [(x, y) for tree in trees for x in a if x in tree.names for y in b if y in tree.names and y != x]
+
+    def joint(self, a: Events, b: Events) -> np.ndarray:
+        """Probabilities (U, U') of the events of one column together with those of another that is linked to it."""
+        _, view = self.view_of(a.column.name)
+        tree, every = view.block_of(a.column.name), np.arange(len(a))
+        weight = np.exp(view.log_weight + tree.log_masses(a))
+        return tree.averaged(b, weight, Known(len(a), {a.column.name: (a, every)}))
 
     def weight(self, name: str) -> np.ndarray:
         """Weights of the clusters of a column's view, and of a new one, (K + 1,)."""

@@ -81,7 +81,7 @@ class _View:
         found = {}
         for block in self.law.blocks:
             nothing = Known(len(ids), {})
-            found |= self.law.in_block(block, nothing, set(block.names), clusters, self._stream, ids)
+            found |= self.law.in_block(block, nothing, set(block.names), clusters, self._stream, ids, without)
         for name in self.names:
             if name not in found:
                 found[name] = self.law.cells(name, clusters, self._stream, ids, without.get(name))

@@ -86,9 +86,11 @@ class ViewLaw:
         """Columns that depend on each other within clusters: blocks in order, then trees of linked columns."""
         kind = self.components.multinormal
         laws = self.law(kind).blocks if len(kind) else ()
-        return [*(BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)), *self._trees()]
+        return [*(BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)), *self.trees]
 
-    def _trees(self) -> list[TreeLaw]:
+    @cached_property
+    def trees(self) -> list[TreeLaw]:
+        """The trees of linked columns."""
         kind, levels = self.components.categorical, self.statistics.levels
         trees = links.linked(self.coding, kind) if self.coding.linked else ()
         tables = [links.counted(kind, self.hyper.dirichlet, levels, tree.column) for tree in trees]

@@ -48,6 +48,7 @@ class Asked:
 
     refused: Mapping[str, str] = {}
     joint: Mapping[str, str] = {}
+    linked = False
     cannot = CANNOT
     weights = None
     shares = "share of the features of either row that both have"

@@ -14,6 +14,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import HELD, Asking
 from mpibayes.hpc.query.sharing import dealt
@@ -137,6 +138,9 @@ class Masses:
     def cells(self, name: str) -> int:
         return len(self._supports[name])
 
+    def events(self, names: Sequence[str]) -> dict[str, Events]:
+        return {n: self._supports[n].events for n in names}
+
     def of(self, names: Sequence[str]) -> dict[str, np.ndarray]:
         return self._held or {n: self._draw.masses(self._supports[n].events) for n in set(names)}
 
@@ -160,10 +164,11 @@ def _tiles(a: list, b: list, same: bool) -> Iterator[tuple[list[str], list[str]]
 def _of_tile(asking: Asking, draws, masses, a: list[str], others: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Mutual information of each of a with each of the others, and its error."""
     starts = [*asking.averages.batches, len(draws)]
+    events = masses[0].events([*a, *others]) if asking.asked.linked else None
 
     def work(b: int) -> np.ndarray:
-        parts = (_joint(draws[d], masses[d].of([*a, *others]), a, others) for d in range(starts[b], starts[b + 1]))
-        return sum(parts)
+        each = range(starts[b], starts[b + 1])
+        return sum(_joint(draws[d], masses[d].of([*a, *others]), a, others, events) for d in each)
 
     sums = np.array(dealt(asking.comm, len(starts) - 1, work))
     widths = [[masses[0].cells(n) for n in names] for names in (a, others)]
@@ -178,8 +183,8 @@ def _of_tile(asking: Asking, draws, masses, a: list[str], others: list[str]) -> 
     return value, np.sqrt((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
 
 
-def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str]) -> np.ndarray:
-    """Probabilities of all pairs of cells in one draw."""
+def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events=None) -> np.ndarray:
+    """Probabilities of all pairs of cells in one draw. events: of each column, where columns may be linked."""
     marginal = {n: draw.weight(n) @ mass[n] for n in {*a, *b}}
     joint = np.outer(np.concatenate([marginal[n] for n in a]), np.concatenate([marginal[n] for n in b]))
     for view in draw.views:
@@ -188,6 +193,9 @@ def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str]) -> np.
             parts = [np.concatenate([mass[n] for n in names], axis=1) for names in here]
             at = [_where(names, members, mass) for names, members in zip((a, b), here)]
             joint[np.ix_(*at)] = (parts[0] * draw.weight(here[0][0])[:, None]).T @ parts[1]
+    for one, other in draw.linked_pairs(a, b) if events else ():
+        at = _where(a, [one], mass), _where(b, [other], mass)
+        joint[np.ix_(*at)] = draw.joint(events[one], events[other])
     return joint
 
 

@@ -72,7 +72,8 @@ class Filling:
 
     def _known(self, rows: Rows, places: np.ndarray) -> Known:
         """Known cells that draws are conditioned on, besides the clusters of training rows."""
-        return self.asking.known(rows, self.asking.asked.joint if (places >= 0).all() else None)
+        by_cluster = (places >= 0).all() and not self.asking.asked.linked
+        return self.asking.known(rows, self.asking.asked.joint if by_cluster else None)
 
     def below_zero(self, cells: Cells) -> dict[str, int]:
         """Drawn cells below 0 of columns that never are, by column."""

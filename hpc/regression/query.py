@@ -39,6 +39,7 @@ class Asked:
 
     refused: Mapping[str, str] = {}
     joint: Mapping[str, str] = {}
+    linked = False
     cannot = dict.fromkeys(
         (
             "surprisal of the table",

@@ -11,8 +11,12 @@ from scipy.stats import chisquare
 
 from mpibayes.hpc.data.events import Known, everyone, known_of, of_levels, of_values
 from mpibayes.hpc.links import tree as trees
+from mpibayes.hpc.links.law import TreeLaw
+from mpibayes.hpc.links.tables import OfRows
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.dependence import information
+from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run
 from tests.links.enumerate import LinkedPosterior
@@ -54,14 +58,14 @@ EXACT = [exact(*question) for question in QUESTIONS]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """All draws of 300 cycles, links drawn anew in each."""
+    """All draws of 150 cycles, links drawn anew in each."""
     folder, cells = tmp_path_factory.mktemp("links"), np.array(CELLS)
     given = [(f"c{c}", "categorical", cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(LEVELS)]
     table = write_table(folder / "tiny.h5", *table_from_arrays(given))
     text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nconcentration = {ALPHA}\ndiscount = {D}\n"
     for c, n in enumerate(LEVELS):
         text += f"[columns.c{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n"
-    return make_run(folder / "tiny", table, cycles=300, burn_in=30, text=text, links="forest", link_moves=1)
+    return make_run(folder / "tiny", table, cycles=150, burn_in=20, text=text, links="forest", link_moves=1)
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +159,52 @@ def test_simulated_cells_have_their_probabilities(asking):
         p = np.exp(predictive.log_density(holed(asking, pairs)) - predictive.log_density(row.take(slice(0, 1))))
         times = np.bincount(drawn.codes8[:, 0] * 2 + drawn.codes8[:, 2], minlength=6)
         assert chisquare(times, n * p / p.sum()).pvalue > 1e-4 and p.sum() == pytest.approx(1.0, abs=1e-6)
+
+
+# --- other questions --------------------------------------------------------------------------------------------------
+
+
+def left_out(asking):
+    """Log p of each cell of the table given the rest of its row and the other rows, its error, and the truth."""
+    cells, found = known_of(asking.asked.recorded(np.arange(5)), asking.columns), []
+    whole = LinkedPosterior(CELLS, LEVELS, BETA, ALPHA, D).log_evidence
+    inverse = np.array([each for _, each in asking.asked.left_out(cells, np.arange(5))])
+    for i, c in itertools.product(range(5), range(3)):
+        mean = inverse[:, i, c].mean()
+        error = asking.averages.error((inverse[:, i, c] - mean) / mean / len(inverse))
+        others = [[*row] for j, row in enumerate(CELLS) if j != i]
+        filled = [[*others, [v if b == c else x for b, x in enumerate(CELLS[i])]] for v in range(LEVELS[c])]
+        rest = logsumexp([LinkedPosterior(t, LEVELS, BETA, ALPHA, D).log_evidence for t in filled])
+        found.append((-np.log(mean), error, whole - rest))
+    return np.array(found).T
+
+
+def test_cells_left_out_are_ratios_of_evidences(asking):
+    log, error, truth = left_out(asking)
+    assert (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])
+
+
+def test_cells_that_are_left_in_are_rejected(asking, monkeypatch):
+    monkeypatch.setattr(TreeLaw, "_of_rows", lambda self, tables, k, levels: [OfRows(table, k) for table in tables])
+    log, error, truth = left_out(asking)
+    assert (np.abs(log - truth) > ERRORS * error + ROUNDING).sum() >= 5
+
+
+def test_information_is_that_of_the_joint_table(asking):
+    mutual = information(asking, ["c0", "c1", "c2"], ["c0", "c1", "c2"])
+    for a, b in itertools.combinations(range(3), 2):
+        every = list(itertools.product(range(LEVELS[a]), range(LEVELS[b])))
+        p = [np.exp(asking.log_p(known(asking, {a: x, b: y}), Known(1, {}))[0][0]) for x, y in every]
+        p = np.array(p).reshape(LEVELS[a], LEVELS[b])
+        exact = (p * np.log(p / np.outer(p.sum(axis=1), p.sum(axis=0)))).sum()
+        assert mutual.information[a, b] == pytest.approx(exact, abs=1e-9)
+
+
+def test_simulated_rows_have_their_probabilities(asking):
+    """Chi-square of pairs of cells given the third: a false alarm in 10,000 seeds."""
+    n = 2_000
+    drawn = simulated(asking, known(asking, {1: 1}), ["c0", "c2"], n, 3)
+    every = [(a, b) for a in range(3) for b in range(2)]
+    p = np.array([np.exp(asking.log_p(known(asking, {0: a, 2: b}), known(asking, {1: 1}))[0][0]) for a, b in every])
+    times = np.bincount((drawn["c0"] * 2 + drawn["c2"]).astype(int), minlength=6)
+    assert chisquare(times, n * p / p.sum()).pvalue > 1e-4
