@@ -64,7 +64,7 @@ def history(mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: i
 
 
 def verdict(found: np.ndarray, law: LinkedPosterior, level: float) -> Verdict:
-    """Of the states at the end, and of time averages: pairs of rows together, each link, and each number of links."""
+    """Judge the states at the end, and time averages: pairs of rows together, each link, and each number of links."""
     n, d = law.cells.shape
     pairs = [(i, j) for i in range(n) for j in range(i)]
     z = law.partitions

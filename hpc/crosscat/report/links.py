@@ -160,8 +160,8 @@ def sentences(links: Links | None) -> list[str]:
 
 @styled
 def forest_picture(links: Links):
-    """Linked columns as indented lists: each column below the one that it leans on in most draws, with a line as wide as
-    the share of the draws."""
+    """Linked columns as indented lists: each column below the one that it leans on in most draws. A line is as wide as
+    the share of the draws is large."""
     children: dict[str, list[LinkedPair]] = {}
     for pair in links.pairs:
         if pair.share >= 0.5:
