@@ -3,9 +3,9 @@
     python benchmarks/links.py binary --data FOLDER --out OUT [--tables nltcs plants] [--seconds 300]
     python benchmarks/links.py tables FILE.h5 ... --out OUT [--seconds 150]
 
-binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together, scored
-on all test rows. tables: imported tables; a tenth of the rows is held out, and columns of numbers have no links. The score
-is the mean log density a row, in nats, of the average of the draws of the second half.
+binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together,
+scored on all test rows. tables: imported tables; a tenth of the rows is held out, and columns of numbers have no links.
+The score is the mean log density a row, in nats, of the average of the draws of the second half.
 """
 
 from __future__ import annotations
@@ -53,10 +53,20 @@ def measured(columns, rows, held, links: str, seconds: float, seed: int) -> dict
     """One chain: its score, clusters, links, cycles and the time of a cycle in the second half."""
     before = time.process_time()
     mixture = Mixture(
-        serial(), columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), Settings(seed=seed, links=links)
+        serial(),
+        columns,
+        lambda start, stop: rows.take(slice(start, stop)),
+        len(rows),
+        Settings(seed=seed, links=links),
     )
     mixture.start("one")
-    scorer, half, scoring, clusters, averaged = HeldOut(serial(), HeldOutRows(len(held), {0: held})), None, 0.0, [], np.nan
+    scorer, half, scoring, clusters, averaged = (
+        HeldOut(serial(), HeldOutRows(len(held), {0: held})),
+        None,
+        0.0,
+        [],
+        np.nan,
+    )
     while (spent := time.process_time() - before - scoring) < seconds:
         info = mixture.cycle()
         if spent > seconds / 2:

@@ -369,9 +369,9 @@ class Completion(Protocol):
     ) -> dict[str, np.ndarray]:
         """Recorded values, level codes or numbers, of the cells that n rows lack, those of a row drawn together.
 
-        known: of the rows' observed cells; of training rows only columns in blocks and linked ones matter. gaps: by column the rows
-        (m,), ascending, to fill. ids (n,): of the rows, which name their draws. places (n,): of each among the training
-        rows, -1 of another row."""
+        known: of the rows' observed cells; of training rows only columns in blocks and linked ones matter. gaps: by
+        column the rows (m,), ascending, to fill. ids (n,): of the rows, which name their draws. places (n,): of each
+        among the training rows, -1 of another row."""
 
 
 class Part(NamedTuple):

@@ -30,7 +30,7 @@ from mpibayes.io.segments import list_segments, require
 from mpibayes.io.trace import MERGED, Axes, read_axes, read_kinds, read_trace
 from mpibayes.text import counted
 
-FORMS = ("labels", "features", "csv", "arviz")
+FORMS = ("labels", "features", "links", "csv", "arviz")
 STDOUT = "-"
 
 
@@ -58,6 +58,8 @@ def export(
             suffix
     features  one kept draw a line: a string of 0 and 1 for each feature, which training rows have it, in table order;
             the strings in descending order, `-` where there are none; several chains as with labels
+    links   one kept draw a line: for each modelled column, in the table's order, the number of its parent among them,
+            from 0, -1 for none; several chains as with labels
     csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats
             in the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
     arviz   see `inference`: burn-in in groups of its own; chains are cut to the cycles that all have
@@ -152,7 +154,11 @@ def _line_of_features(draw: Mapping[str, np.ndarray]) -> str:
     return " ".join(strings) or "-"
 
 
-TEXTS = {"labels": _line_of_labels, "features": _line_of_features}
+def _line_of_links(draw: Mapping[str, np.ndarray]) -> str:
+    return " ".join(map(str, draw["links"].astype(int).tolist()))
+
+
+TEXTS = {"labels": _line_of_labels, "features": _line_of_features, "links": _line_of_links}
 
 
 def _labels_as_text(labels: np.ndarray) -> str:

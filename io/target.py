@@ -18,7 +18,8 @@ from mpibayes.io.files import HDF5, open_regular, reading, require_replaceable, 
 from mpibayes.io.h5 import reading_h5
 
 TABLE, SPARSE, TRACE = "a typed table", "a sparse table", "the draws of a run (export --to arviz)"
-CYCLES, CLUSTERS, DRAWS = "a trace (export --to csv)", "clusters (export --to clusters)", "draws of labels or features"
+CYCLES, CLUSTERS = "a trace (export --to csv)", "clusters (export --to clusters)"
+DRAWS = "draws of labels, features or links"
 TOPICS, FACTORS = "topics (export --to topics)", "factors (export --to factors)"
 ANSWER, COMPLETED = "predictions, or the answer to a query", "a file with its gaps filled"
 SYNTHETIC = "a synthetic table"
@@ -28,7 +29,7 @@ FORMATS = {"mpibayes-table": TABLE, "mpibayes-sparse": SPARSE, "mpibayes-trace":
 FIRST_LINES = {
     CYCLES: r"(chain,)?cycle,",
     CLUSTERS: r"(?!.*\b(log_density|p_cluster)\b)(.*,)?(row|line),(.*,)?cluster(_1)?(,|$)",
-    DRAWS: r"(?=\S* )[\d |]+$|[01]+$|-$",
+    DRAWS: r"(?=\S* )[\d |-]+$|[01]+$|-$",
     TOPICS: r"topic,",
     FACTORS: r"of,id,bias",
     ANSWER: r"row,",

@@ -24,10 +24,11 @@ from mpibayes.text import counted
 
 SLICE_ROWS = 65_536
 PURPOSES = {
-    "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "clusters": CLUSTERS, "topics": TOPICS,
-    "factors": FACTORS, "crate": CRATE,
+    "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "links": DRAWS, "clusters": CLUSTERS,
+    "topics": TOPICS, "factors": FACTORS, "crate": CRATE,
 }  # fmt: skip
-OF_DRAWS = {"labels": "labels of rows"} | {form: form for form in ("clusters", "features", "factors", "topics")}
+OF_DRAWS = {form: form for form in ("clusters", "features", "factors", "topics")}
+OF_DRAWS |= {"labels": "labels of rows", "links": "links between columns"}
 
 
 def export(
@@ -73,6 +74,8 @@ def export(
         return forms.export(given, to, out, burn_in, timings)
     family = family_in(given[0])
     door = exports_of(family)
+    if to == "links" and to in door.FORMS:
+        door.require_links(given)
     if to in OF_DRAWS and to not in door.FORMS:
         what = f"a model without {OF_DRAWS[to]}"
         others = ", ".join(f"--to {form}" for form in (*door.FORMS, "csv"))

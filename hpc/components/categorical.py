@@ -78,9 +78,9 @@ class Categorical:
     """All categorical columns of a view. A column's prior: {"dirichlet": [V_c]} (fixed), or {"grid": multipliers,
     "base": [V_c]}, where either may be left out.
 
-    `n_levels` (C,): levels of each column; `contexts` (C,): of its parent, 1 where it has none; `offsets` (C + 1,): first
-    level row of each; `groups` (contexts of all columns + 1,): first level row of each context, `group_of` (C + 1,): the
-    first context of each column.
+    `n_levels` (C,): levels of each column; `contexts` (C,): of its parent, 1 where it has none; `offsets` (C + 1,):
+    first level row of each; `groups` (contexts of all columns + 1,): first level row of each context, `group_of` (C +
+    1,): the first context of each column.
     """
 
     name, hyper, hyper_form = "categorical", "dirichlet", ()

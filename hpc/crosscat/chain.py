@@ -111,7 +111,7 @@ class Mixture:
         return coding
 
     def link(self, parents: np.ndarray) -> None:
-        """Give the only view's columns other parents, (C,) as of `Coding`; labels and hyperparameters stay. Collective."""
+        """Give the only view's columns other parents, (C,) as of `Coding`; the rest of the state stays. Collective."""
         if np.array_equal(parents, self.coding.parents):
             return
         view, before = self.view, self.coding

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.partitions import ordered_sizes
 from mpibayes.hpc.crosscat.representative import COMPARED, Representatives
 from mpibayes.hpc.crosscat.row_clusters import clusters_of, row_clusters
 from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.family import Clusters
-from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.posterior.chains import config_in, evenly
 from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.io.trace import Axes
 from mpibayes.text import counted, percent
 
 __all__ = ["FORMS", "clusters", "clusters_of", "parameters"]
 
-FORMS = ("labels", "clusters")
+FORMS = ("labels", "clusters", "links")
 WEIGHTS = 100  # clusters whose weights are exported, at most
 VIEWS, SHARES = 4, 12  # views, and clusters of each, whose shares of the population are said
+
+
+def require_links(run_dirs) -> None:
+    """ConfigError where a run has no links."""
+    for run_dir in run_dirs:
+        if config_in(run_dir).model.links == "none":
+            raise ConfigError(f'{run_dir}: has no links between columns; model.links = "forest" learns them')
 
 
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:

@@ -117,8 +117,8 @@ class Model(keys.Model):
         AfterValidator(_without_circles),
     ] = key(
         "none",
-        "categorical columns that lean on another one, their parent, in the same way in all clusters; forest: learned; or "
-        "these and no others",
+        "categorical columns that lean on another one, their parent, in the same way in all clusters; forest: "
+        "learned; or these and no others",
         '"none", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
     )
     likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
@@ -289,7 +289,7 @@ class Sampler(Section):
     view_moves: int = key(2, "splits and merges of views that such a cycle proposes", whole(0, 10_000), ge=0, le=10_000)
     link_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles between two draws of all links given the clusters; auto: 25, first after 3; 0: none",
+        "cycles between two draws of all links given the clusters; auto: after 3 and 10, then 25, later 100; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
     sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", whole(1, 10_000), ge=1, le=10_000)

@@ -1,8 +1,8 @@
 """Cells of linked columns as the kernels read them: codes of the parent's context and the column's own level.
 
 A column that leans on a parent of U contexts has U (V + 1) codes: u (V + 1) + v for its level v where the parent is in
-context u, and the last one where its own cell is missing. Its parent's cells are all there. Columns of more than 256 codes
-lie among the 16-bit ones.
+context u, and the last one where its own cell is missing. Its parent's cells are all there. Columns of more than 256
+codes lie among the 16-bit ones.
 """
 
 from __future__ import annotations

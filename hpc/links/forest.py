@@ -1,14 +1,14 @@
 """Forests of links between columns, drawn as a whole given the evidence of each link.
 
 A forest gives each of D columns at most one other column as its parent, without circles. A priori the number of links e
-is uniform on 0 ... D - 1, and given e each of the C(D - 1, e) D^e rooted forests is as probable. With t ~ Beta(e + 1, D - e)
-drawn, that is a weight rho = t / ((1 - t) D) for each link, so that a forest has the weight of its links alone.
+is uniform on 0 ... D - 1, and given e each of the C(D - 1, e) D^e rooted forests is as probable. With t ~ Beta(e + 1, D
+- e) drawn, that is a weight rho = t / ((1 - t) D) for each link, so that a forest has the weight of its links alone.
 
-Given such weights forests are the spanning trees of a graph with one more node, the root. The columns draw their parents
-one after another: P(parent of c is j) is proportional to w(c -> j) h_j, where h_j is the probability that a walk from j
-comes to the root before it comes to c (last exit of the walk from c: Wilson 1996), and c is then contracted into its
-parent. h is found by state elimination, which only adds, multiplies and divides positive numbers (Grassmann, Taksar &
-Heyman 1985), here in logarithms: evidences differ by thousands of nats.
+Given such weights forests are the spanning trees of a graph with one more node, the root. The columns draw their
+parents one after another: P(parent of c is j) is proportional to w(c -> j) h_j, where h_j is the probability that a
+walk from j comes to the root before it comes to c (last exit of the walk from c: Wilson 1996), and c is then contracted
+into its parent. h is found by state elimination, which only adds, multiplies and divides positive numbers (Grassmann,
+Taksar & Heyman 1985), here in logarithms: evidences differ by thousands of nats.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ def draw_forest(score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequ
     d = len(alone)
     log_w = np.concatenate([np.where(np.eye(d, dtype=bool), -np.inf, score), alone[:, None]], axis=1)  # (D, D + 1)
     members = [[c] for c in range(d)] + [[d]]  # of each node; the last is the root
-    node = np.arange(d + 1)  # of each column
     parents = np.full(d, ROOT)
     left = list(range(d))  # nodes whose top has no parent yet; a node's number is that of its top
     for c in order:
@@ -65,8 +64,8 @@ def draw_forest(score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequ
 
 
 def _log_reach(to: np.ndarray, last: int) -> np.ndarray:
-    """Log probability, from each node, that a walk comes to the root before it comes to node `last`; (N + 1,), of the root
-    0. to (N, N + 1): log weights of steps; the root is the last column."""
+    """Log probability, from each node, that a walk comes to the root before it comes to node `last`; (N + 1,), of the
+    root 0. to (N, N + 1): log weights of steps; the root is the last column."""
     n = len(to)
     to, steps = to.copy(), [k for k in range(n) if k != last]
     alive = np.ones(n + 1, bool)

@@ -192,7 +192,7 @@ class TreeLaw:
         return found
 
     def evidence(self, known: Known) -> tuple[Evidence, np.ndarray]:
-        """What is known of the tree's columns; and the log probability of the numbers of columns with atoms, given that
+        """Known cells of the tree's columns; and the log probability of the numbers of columns with atoms, given that
         they are no atoms, (n, K + 1)."""
         levels = np.full((known.n_rows, len(self.names)), UNKNOWN)
         total, sets = np.zeros((known.n_rows, self._width)), {}

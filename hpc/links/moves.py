@@ -1,7 +1,7 @@
 """The draw of all links given the labels (docs/links.md): from the scores of all pairs, a whole forest at once.
 
-One parent at a time would be exact too, and sticks: a column whose best parent is its own descendant waits for a reversal
-that costs hundreds of nats.
+One parent at a time would be exact too, and sticks: a column whose best parent is its own descendant waits for a
+reversal that costs hundreds of nats.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
 
-FIRST = 3  # the cycle of the first draw: once clusters have settled, they stand in for the links that are missing
-EVERY = 25  # cycles between two draws
+FIRST = 3, 10  # cycles of the first draws: once clusters have settled, they stand in for the links that are missing
+OFTEN, LATER = 25, 100  # cycles between two draws, at first and once there have been LATER cycles
 
 
 def due(every: int | None, cycle: int) -> bool:
-    """True where links are drawn at the end of a cycle. every: cycles between two draws, 0: never; None: EVERY."""
-    every = EVERY if every is None else every
-    return every > 0 and (cycle == FIRST or cycle % every == 0) and cycle >= min(FIRST, every)
+    """True where links are drawn at the end of a cycle. every: cycles between two draws, 0: never; None: as above."""
+    if every is not None:
+        return every > 0 and cycle % every == 0
+    return cycle in FIRST or cycle % (OFTEN if cycle <= LATER else LATER) == 0
 
 
 def draw_links(

@@ -1,8 +1,8 @@
 """The evidence of every link given the labels: a column's cells under each parent that it may have, with the level
 probabilities of all clusters and contexts integrated out (docs/links.md).
 
-For a parent the rows are counted by cluster and context, as if these were clusters: a pass over the rows a parent, and the
-counts are added up over ranks.
+For a parent the rows are counted by cluster and context, as if these were clusters: a pass over the rows a parent, and
+the counts are added up over ranks.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def link_scores(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Log evidence of each column under each parent, (D, D), -inf where there must be no link, and without one, (D,); in
-    the order of `kind`'s columns. Collective, the same on every rank.
+    """Log evidence of each column under each parent, (D, D), -inf where there must be no link, and without one, (D,);
+    in the order of `kind`'s columns. Collective, the same on every rank.
 
     kind, multiplier (D,): the columns without links, and their hyperparameters. labelled: this rank's rows as `coding`
     has them, and their labels, negative for idle rows.

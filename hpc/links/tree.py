@@ -109,7 +109,7 @@ class Messages:
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """Of each column the places of rows among these."""
+        """Places of rows among those in which each column is unknown."""
         return [np.cumsum(level < 0) - 1 for level in self.evidence.levels.T]
 
     def at(self, c: int, rows: np.ndarray) -> np.ndarray | float:
@@ -146,7 +146,7 @@ class Messages:
         return self.tree.contexts[c] if below is not None else np.zeros(self.tables[c].n_levels, np.intp)
 
     def share(self, c: int, event: int) -> np.ndarray | None:
-        """What is known of a column, given each level, (V, K + 1 or 1); None for nothing."""
+        """Shares of a column's event in each level, (V, K + 1 or 1); None where nothing is known."""
         return None if event == UNKNOWN else self.evidence.sets[c][-2 - event]
 
 
@@ -199,7 +199,7 @@ class Belief:
         self._scale()
 
     def _down(self, c: int, rows: np.ndarray, point: np.ndarray, table: np.ndarray | None):
-        """What a child of column c hears from it, in the same form."""
+        """Message from column c to a child, in the same form."""
         m = self._messages
         known = m.evidence.levels[:, c] >= 0
         out = np.zeros_like(point)

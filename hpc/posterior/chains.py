@@ -203,15 +203,16 @@ def begun(home: Path) -> list[Path]:
 
 def family_in(run_dir: str | Path) -> str:
     """The kind of a run's model. Raises ConfigError where there is no run."""
-    return _settings_of(run_dir).kind
+    return config_in(run_dir).kind
 
 
 def of_pairs(run_dir: str | Path) -> bool:
     """True if a run's table is a sparse one. Raises ConfigError where there is no run."""
-    return _settings_of(run_dir).model.sparse
+    return config_in(run_dir).model.sparse
 
 
-def _settings_of(run_dir: str | Path) -> Config:
+def config_in(run_dir: str | Path) -> Config:
+    """The settings of a run. Raises ConfigError where there is no run."""
     home = Path(run_dir)
     chain_directories(home)
     return load(_settings_in(home) / RESOLVED)
@@ -239,7 +240,7 @@ def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
     """The files that runs read: their tables, held-out rows and labels to start from, and the files that these tables
     were imported from, where they are near. Raises ConfigError."""
     files: list[Path] = []
-    for config in map(_settings_of, run_dirs):
+    for config in map(config_in, run_dirs):
         for name, section in config.sections.items():
             named = (as_dict(config)[name].get(key) for key in marked(type(section), "path"))
             files += [Path(path) for path in named if isinstance(path, str)]
@@ -254,7 +255,7 @@ def home_of(run_dir: str | Path) -> Path:
 
 def burn_in_of(run_dir: str | Path) -> int:
     """run.burn_in of a run, in cycles. Raises ConfigError where there is no run."""
-    return _settings_of(run_dir).burn_in
+    return config_in(run_dir).burn_in
 
 
 def evenly(items: Sequence, most: int) -> list:

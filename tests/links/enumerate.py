@@ -1,5 +1,5 @@
-"""Exact posteriors of tiny tables with links, by writing out every partition of the rows with every forest of the columns;
-no code in common with the program."""
+"""Exact posteriors of tiny tables with links, by writing out every partition of the rows with every forest of the
+columns; no code in common with the program."""
 
 from __future__ import annotations
 
@@ -33,23 +33,29 @@ def log_prior(parents: tuple[int, ...]) -> float:
 
 
 class LinkedPosterior:
-    """cells (N, D), -1 for a missing one; n_levels (D,); prior: Dirichlet(beta) of every column, cluster and context.
-    allowed: forests; None: all."""
+    """cells (N, D), -1 for a missing one; n_levels (D,); prior: Dirichlet(beta) of every column, cluster and context,
+    where the beta of each column has one of the values `betas`, each as probable. allowed: forests; None: all."""
 
-    def __init__(self, cells, n_levels, beta: float, concentration: float, discount: float, allowed=None):
-        self.cells, self.n_levels, self.beta = np.array(cells), list(n_levels), beta
+    def __init__(self, cells, n_levels, betas, concentration: float, discount: float, allowed=None):
+        self.cells, self.n_levels, self.betas = np.array(cells), list(n_levels), betas
         n, d = self.cells.shape
         self.partitions = partitions(n)
         self.forests = [f for f in forests(d) if allowed is None or allowed(f)]
         eppf = np.array([log_eppf(np.bincount(z), concentration, discount) for z in self.partitions])
-        evidence = np.array([[[self._log_evidence(z, c, p) for p in range(-1, d)] for c in range(d)] for z in self.partitions])
+        self.evidence = np.array(  # (B, D, parent + 1, betas)
+            [
+                [[[self._log_evidence(z, c, p, b) for b in betas] for p in range(-1, d)] for c in range(d)]
+                for z in self.partitions
+            ]
+        )
+        evidence = logsumexp(self.evidence, axis=-1) - np.log(len(betas))
         prior = np.array([log_prior(f) for f in self.forests])
         of_forest = np.array([evidence[:, range(d), np.array(f) + 1].sum(axis=1) for f in self.forests])  # (F, B)
         self.log_p = eppf[:, None] + prior + of_forest.T
         self.log_evidence = float(logsumexp(self.log_p))
         self.p = np.exp(self.log_p - self.log_evidence)  # (partitions, forests)
 
-    def _log_evidence(self, z: np.ndarray, child: int, parent: int) -> float:
+    def _log_evidence(self, z: np.ndarray, child: int, parent: int, beta: float) -> float:
         """Log marginal likelihood of a column's cells under a parent, -1 for none."""
         x, total = self.cells[:, child], 0.0
         if parent == child:
@@ -58,9 +64,16 @@ class LinkedPosterior:
         for g in np.unique(group):
             n = np.bincount(x[(group == g) & (x >= 0)], minlength=self.n_levels[child])
             v = len(n)
-            total += gammaln(v * self.beta) - gammaln(v * self.beta + n.sum())
-            total += float((gammaln(self.beta + n) - gammaln(self.beta)).sum())
+            total += gammaln(v * beta) - gammaln(v * beta + n.sum())
+            total += float((gammaln(beta + n) - gammaln(beta)).sum())
         return total
+
+    def draw_betas(self, i: int, generator: np.random.Generator) -> np.ndarray:
+        """The beta of each column, (D,), given the state number i."""
+        b, f = divmod(i, len(self.forests))
+        log_p = self.evidence[b, range(len(self.n_levels)), np.array(self.forests[f]) + 1]
+        p = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        return np.array([generator.choice(self.betas, p=own) for own in p])
 
     @cached_property
     def number(self) -> dict[tuple, int]:

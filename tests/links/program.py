@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -16,14 +17,16 @@ from tests.exact.production import STRIDE, place
 from tests.links.enumerate import LinkedPosterior
 
 
-def sampler(comm, law: LinkedPosterior, n_shards: int, seed: int, concentration=1.0, discount=0.0, **settings) -> Mixture:
+def sampler(
+    comm, law: LinkedPosterior, n_shards: int, seed: int, concentration=1.0, discount=0.0, **settings
+) -> Mixture:
     """The program's mixture of the law's table, whose links are drawn in every cycle."""
     given = [
         (f"c{c}", "categorical", law.cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(law.n_levels)
     ]
     columns, rows = table_from_arrays(given)
     settings = {"links": "forest", "link_moves": 1, "split_merge": 0, **settings}
-    priors = {f"c{c}": {"dirichlet": (law.beta,) * n} for c, n in enumerate(law.n_levels)}
+    priors = {f"c{c}": {"grid": law.betas} for c in range(len(law.n_levels))}
     return Mixture(
         comm, columns, lambda start, stop: rows.take(np.arange(start, stop)), len(rows),
         Settings(
@@ -32,9 +35,13 @@ def sampler(comm, law: LinkedPosterior, n_shards: int, seed: int, concentration=
     )  # fmt: skip
 
 
-def put(mixture: Mixture, labels, parents, cycles: int) -> None:
+def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generator) -> None:
+    """Put the chain at a state of the law after `cycles` cycles, with pseudo-counts drawn given it."""
+    labels, parents = law.state(state)
     mixture.link(np.array(parents))
-    place(mixture, np.array(labels), cycles)
+    view, betas = mixture.view, law.draw_betas(state, generator)
+    order = [int(column.name[1:]) for column in view.components.categorical.columns]
+    place(mixture, np.array(labels), cycles, replace(view.hyper, dirichlet=betas[order]))
 
 
 def history(mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: int, seed: int) -> np.ndarray | None:
@@ -43,7 +50,7 @@ def history(mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: i
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
     out = []
     for r, start in enumerate(starts):
-        put(mixture, *law.state(start), r * STRIDE)
+        put(mixture, law, int(start), r * STRIDE, generator)
         seen = []
         for _ in range(cycles):
             mixture.cycle()
@@ -57,7 +64,7 @@ def history(mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: i
 
 
 def verdict(found: np.ndarray, law: LinkedPosterior, level: float) -> Verdict:
-    """Of the states at the end, and of time averages: pairs of rows together, each link, and each number of links."""
+    """Judge the states at the end, and time averages: pairs of rows together, each link, and each number of links."""
     n, d = law.cells.shape
     pairs = [(i, j) for i in range(n) for j in range(i)]
     z = law.partitions

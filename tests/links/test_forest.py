@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from mpibayes.hpc.links.forest import ROOT, draw_forest, log_prior, log_weight_of_links
+from mpibayes.hpc.links.forest import ROOT, draw_forest, log_prior
+
 
 def forests(d):
     for parents in itertools.product(range(-1, d), repeat=d):
@@ -14,33 +15,46 @@ def forests(d):
         for c in range(d):
             seen, at = set(), c
             while at != ROOT and at not in seen:
-                seen.add(at); at = parents[at]
-            if at != ROOT: ok = False; break
-        if ok: yield parents
+                seen.add(at)
+                at = parents[at]
+            if at != ROOT:
+                ok = False
+                break
+        if ok:
+            yield parents
+
 
 def log_weight(parents, score, alone):
     return sum(alone[c] if p == ROOT else score[c, p] for c, p in enumerate(parents))
+
 
 def test_prior_adds_up():
     for d in (1, 2, 3, 4):
         assert np.exp([log_prior(np.array(f)) for f in forests(d)]).sum() == pytest.approx(1)
 
+
 @pytest.mark.parametrize("d, scale", [(2, 1.0), (3, 1.0), (4, 1.5), (4, 0.0)])
 def test_forests_have_their_weights(d, scale):
     g = np.random.default_rng(d)
     score, alone = scale * g.normal(size=(d, d)), scale * g.normal(size=d)
-    every = list(forests(d)); p = np.exp([log_weight(f, score, alone) for f in every]); p /= p.sum()
+    every = list(forests(d))
+    p = np.exp([log_weight(f, score, alone) for f in every])
+    p /= p.sum()
     number = {f: i for i, f in enumerate(every)}
-    n = 20000; counts = np.zeros(len(every))
+    n = 20000
+    counts = np.zeros(len(every))
     for _ in range(n):
         counts[number[tuple(draw_forest(score, alone, g.random((d, 2)), g.permutation(d)).tolist())]] += 1
     few = p * n < 5
     a, b = np.append(counts[~few], counts[few].sum()), np.append(n * p[~few], n * p[few].sum())
-    if b[-1] == 0: a, b = a[:-1], b[:-1]
+    if b[-1] == 0:
+        a, b = a[:-1], b[:-1]
     assert chisquare(a, b).pvalue > 1e-4
 
+
 def test_extreme_scores():
-    g = np.random.default_rng(7); d = 12
+    g = np.random.default_rng(7)
+    d = 12
     score, alone = 3000 * g.normal(size=(d, d)), 3000 * g.normal(size=d)
     parents = draw_forest(score, alone, g.random((d, 2)), g.permutation(d))
     assert tuple(parents.tolist()) and all(p != c for c, p in enumerate(parents))
@@ -48,10 +62,16 @@ def test_extreme_scores():
     best = log_weight(parents.tolist(), score, alone)
     for c in range(d):
         for j in range(-1, d):
-            q = parents.tolist(); q[c] = j
-            at, seen = c, set(); ok = j != c
+            q = parents.tolist()
+            q[c] = j
+            at, seen = c, set()
+            ok = j != c
             for s in range(d):
                 at, seen = s, set()
-                while at != ROOT and at not in seen: seen.add(at); at = q[at]
-                if at != ROOT: ok = False
-            if ok: assert log_weight(q, score, alone) <= best + 1e-9
+                while at != ROOT and at not in seen:
+                    seen.add(at)
+                    at = q[at]
+                if at != ROOT:
+                    ok = False
+            if ok:
+                assert log_weight(q, score, alone) <= best + 1e-9

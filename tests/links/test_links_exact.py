@@ -1,7 +1,7 @@
 """Partitions of the rows and forests of links have their exact joint posterior, on any number of shards and ranks.
 
-Replicates start at exact draws and run CYCLES cycles (tests/exact/compare.py). Every test of a law rejects a right program
-with probability at most LEVEL; there are eight.
+Replicates start at exact draws and run CYCLES cycles (tests/exact/compare.py). Every test of a law rejects a right
+program with probability at most LEVEL; there are nine.
 """
 
 import hashlib
@@ -17,14 +17,16 @@ from tests.links.enumerate import LinkedPosterior
 LEVEL = 1e-4
 CYCLES = 6
 LAWS = {
-    "rows4": (LinkedPosterior([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 0]], [2, 2, 2], 0.5, 1.0, 0.0), 1.0, 0.0),
+    "rows4": (LinkedPosterior([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 0]], [2, 2, 2], (0.5,), 1.0, 0.0), 1.0, 0.0),
     "rows5": (
-        LinkedPosterior([[0, 0, 1], [1, 1, 0], [2, 1, 0], [0, 0, 0], [2, 1, 1]], [3, 2, 2], 0.5, 1.0, 0.25), 1.0, 0.25
+        LinkedPosterior([[0, 0, 1], [1, 1, 0], [2, 1, 0], [0, 0, 0], [2, 1, 1]], [3, 2, 2], (0.5,), 1.0, 0.25),
+        1.0, 0.25,
     ),
-    # cells of the last column are missing: it may lean on others, and nothing may lean on it
+    # cells of the last column are missing: it may lean on others, and nothing may lean on it; pseudo-counts are learned
     "holes5": (
         LinkedPosterior(
-            [[0, 0, 1], [1, 1, -1], [1, 1, 0], [0, 1, -1], [1, 0, 1]], [2, 2, 2], 0.4, 0.7, 0.0, lambda f: 2 not in f
+            [[0, 0, 1], [1, 1, -1], [1, 1, 0], [0, 1, -1], [1, 0, 1]], [2, 2, 2], (0.2, 1.0, 3.0), 0.7, 0.0,
+            lambda f: 2 not in f,
         ), 0.7, 0.0
     ),
 }  # fmt: skip

@@ -38,7 +38,7 @@ QUESTIONS = [
 @cache
 def of_table(row: tuple[int, ...]) -> float:
     """Log evidence of the table with a complete row more."""
-    return LinkedPosterior([*CELLS, row], LEVELS, BETA, ALPHA, D).log_evidence
+    return LinkedPosterior([*CELLS, row], LEVELS, (BETA,), ALPHA, D).log_evidence
 
 
 def evidence(row: dict) -> float:
@@ -169,14 +169,14 @@ def test_simulated_cells_have_their_probabilities(asking):
 def left_out(asking):
     """Log p of each cell of the table given the rest of its row and the other rows, its error, and the truth."""
     cells, found = known_of(asking.asked.recorded(np.arange(5)), asking.columns), []
-    whole = LinkedPosterior(CELLS, LEVELS, BETA, ALPHA, D).log_evidence
+    whole = LinkedPosterior(CELLS, LEVELS, (BETA,), ALPHA, D).log_evidence
     inverse = np.array([each for _, each in asking.asked.left_out(cells, np.arange(5))])
     for i, c in itertools.product(range(5), range(3)):
         mean = inverse[:, i, c].mean()
         error = asking.averages.error((inverse[:, i, c] - mean) / mean / len(inverse))
         others = [[*row] for j, row in enumerate(CELLS) if j != i]
         filled = [[*others, [v if b == c else x for b, x in enumerate(CELLS[i])]] for v in range(LEVELS[c])]
-        rest = logsumexp([LinkedPosterior(t, LEVELS, BETA, ALPHA, D).log_evidence for t in filled])
+        rest = logsumexp([LinkedPosterior(t, LEVELS, (BETA,), ALPHA, D).log_evidence for t in filled])
         found.append((-np.log(mean), error, whole - rest))
     return np.array(found).T
 

@@ -61,8 +61,8 @@ def by_pattern(ledger: Ledger) -> None:
 
 
 def _codes(ledger: Ledger) -> list[np.ndarray] | None:
-    """The combination of levels of each row of this rank's shards, a number; None: there are cells of other kinds, or links, or
-    too many patterns among the first rows. Collective."""
+    """The combination of levels of each row of this rank's shards, a number; None: there are cells of other kinds, or
+    links, or too many patterns among the first rows. Collective."""
     components, kind = ledger.components, ledger.components.categorical
     others = sum(map(len, components.kinds)) - len(kind)
     if not len(kind) or others or kind.linked or math.prod((kind.n_levels + 1).tolist()) >= 2**62:

@@ -13,6 +13,7 @@ from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence_map
 from mpibayes.hpc.crosscat.report.findings import findings
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
+from mpibayes.hpc.crosscat.report.links import Links, forest_picture
 from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.sections import sections, top, verdict
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, ViewSummary, summarise
@@ -59,6 +60,8 @@ def _pictures(p: RunSummary) -> dict[str, Picture]:
         pictures["heldout.png"] = figures.held_out(run.chains)
     if p.dependence is not None and len(p.dependence.names) > 1:
         pictures["dependence.png"] = dependence_map(p.dependence)
+    if p.links is not None and any(pair.share >= 0.5 for pair in p.links.pairs):
+        pictures["links.png"] = forest_picture(p.links)
     return pictures | _pictures_of_views(p)
 
 
@@ -116,6 +119,8 @@ def _machine(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         "warnings": p.warnings,
         "pictures": pictures,
     }
+    if p.links is not None:
+        document["links"] = _machine_links(p.links)
     if p.agreement is None:
         return document
     document["agreement"] = _machine_agreement(p, p.agreement)
@@ -217,6 +222,11 @@ def _machine_found(p: RunSummary, i: int, view: ViewSummary) -> dict[str, Any]:
         "agreement": _machine_agreement(p, view.agreement),
         **document,
     }
+
+
+def _machine_links(links: Links) -> dict[str, Any]:
+    pairs = [{**vars(pair), "sure": pair.sure} for pair in links.pairs]
+    return {"draws": links.n_draws, "pairs": pairs}
 
 
 def _machine_dependence(d: Dependence) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, population, tables
+from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, links, population, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
@@ -47,6 +47,7 @@ PICTURES = {
     "annealing.png": "Growth: active rows, number of clusters, and the log joint per row below the best draws",
     "heldout.png": "Held-out log predictive density, of each draw and averaged",
     "cluster_sizes.png": "Cluster sizes over the draws: mean, 5 to 95 %",
+    "links.png": "Which columns lean on which",
 }
 
 
@@ -112,6 +113,7 @@ def _found(p: RunSummary) -> list[str]:
         n = min(LARGEST, len(sizes))
         most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
         lines.append(f"{counted(len(sizes), 'cluster')} in {counted(run.n_rows, 'row')}{': ' * bool(most)}{most}.")
+    lines += links.sentences(p.links)
     name = "n_views" if run.several else "n_clusters"
     k = p.scalars.get(name)
     if k is not None and not k.fixed and k.n_draws > 1:
@@ -199,6 +201,8 @@ def sections(p: RunSummary, pictures: Mapping[str, Picture]) -> list[Section]:
     for view in many[:PAGED]:
         made += [group_sections.section(p, view)] if view.levels else []
         made.append(_of_clusters(p, view, pictures))
+    if p.links is not None and p.links.pairs:
+        made.append(_links(p, pictures))
     if any(view.profiles for view in p.views):
         made.append(_columns(p))
     sizes = pictured(pictures, PICTURES, "cluster_sizes.png")
@@ -274,6 +278,23 @@ def _of_clusters(p: RunSummary, view: ViewSummary, pictures: Mapping[str, Pictur
     columns = f" of {_names(view, 4)}" if several else ""
     title = f"View {view.number}: clusters{columns}" if several else "Clusters"
     return Section(f"clusters-{view.number}" if several else "clusters", title, parts)
+
+
+def _links(p: RunSummary, pictures: Mapping[str, Picture]) -> Section:
+    """Pairs of columns that stay dependent inside clusters."""
+    fields = (
+        Field("column", "text"), Field("leans on", "text", "its parent, in most draws"),
+        Field("draws", "share", "in which the two are linked, either way"),
+        Field("sure in", "text", f"chains with the link in at least {percent(links.SURE)} of the draws"),
+        Field("gain, nats", "number", "a row, of the column's cells within clusters"), Field("for example", "text"),
+    )  # fmt: skip
+    rows = [[pair.child, pair.parent, pair.share, pair.sure, pair.gain, pair.example] for pair in p.links.pairs]
+    words = (
+        "Inside clusters these columns stay dependent, in the same way in all clusters. Clusters tell what the "
+        f"rows have in common besides. Shares are of {counted(p.links.n_draws, 'draw')}."
+    )
+    shown = pictured(pictures, PICTURES, "links.png")
+    return Section("links", "Linked columns", [words, Browse("pair", fields, rows), *shown])
 
 
 def _columns(p: RunSummary) -> Section:

@@ -23,6 +23,7 @@ from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.answers import climbed
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
+from mpibayes.hpc.crosscat.report.links import Links, links_of
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.crosscat.report.remedies import Advice, advise
@@ -122,6 +123,7 @@ class RunSummary:
     of_columns: Agreement | None = None  # of the chains, on these
     warnings: list[str] = field(default_factory=list)
     weights: np.ndarray | None = None  # survey weights of the training rows
+    links: Links | None = None  # None where columns cannot be linked
 
     @property
     def agreement(self) -> Agreement | None:
@@ -198,6 +200,7 @@ def summarise(run: Posterior) -> RunSummary:
         posterior.dependence, posterior.of_columns = d, of_columns
         for i, view in enumerate(posterior.views):
             view.together = d.together(i) if len(view.representative.of.names) > 1 else float(d.alone[d.of(i)][0])
+    posterior.links = links_of(run, posterior.views[0].representative.labels)
     _describe(posterior, kept)
     return posterior
 

@@ -1,0 +1,196 @@
+"""Links of a mixture in its report: which pairs of columns stay dependent inside clusters, how sure that is, and how
+much one says of the other (docs/links.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.links.contexts import contexts_of
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.posterior.drawing import INK, cut, plot, shortened, styled
+from mpibayes.io import checkpoint
+from mpibayes.io.draws import FOLDER
+from mpibayes.io.rows import Column
+from mpibayes.io.segments import read_blocks
+from mpibayes.text import percent
+
+SURE = 0.9  # of a chain's draws: a pair that is linked in so many is sure there
+SHOWN = 40  # pairs
+LEAST = 0.1  # pairs that are linked in a smaller share of all draws are left out
+PRIOR = 0.5  # pseudo-count of a level, where a pair's gain is worked out
+LETTERS = 32
+
+
+@dataclass(frozen=True)
+class LinkedPair:
+    """Two columns that are linked in a share of the draws. child, parent: as most draws have them. by_chain: the share
+    in each chain. gain: nats a row by which the parent helps to predict the child within clusters. example: in
+    words."""
+
+    child: str
+    parent: str
+    share: float
+    by_chain: Sequence[float]
+    gain: float
+    example: str
+
+    @property
+    def sure(self) -> str:
+        """In how many of the chains the link is sure."""
+        n, every = sum(share >= SURE for share in self.by_chain), len(self.by_chain)
+        if n == every:
+            return "all chains" if every > 1 else "yes"
+        return f"{n} of {every} chains" if n else "no"
+
+
+@dataclass(frozen=True)
+class Links:
+    """Linked pairs, those first that say most; n_draws: of all chains together."""
+
+    pairs: Sequence[LinkedPair]
+    n_draws: int
+
+    @property
+    def sure(self) -> list[LinkedPair]:
+        """Pairs that are sure in every chain."""
+        return [pair for pair in self.pairs if min(pair.by_chain) >= SURE]
+
+
+def links_of(run: Posterior, labels: np.ndarray) -> Links | None:
+    """The links of a run; None where it has none by its configuration. labels (N,): a partition for gains."""
+    if not has_links(run.chains):
+        return None
+    each = [_parents(chain) for chain in run.chains]
+    columns, shares = run.columns, [_shares(parents) for parents in each if len(parents)]
+    if not shares:
+        return Links([], 0)
+    directed = np.mean(shares, axis=0)
+    together = directed + directed.T
+    pairs = [(i, j) for i, j in combinations(range(len(columns)), 2) if together[i, j] >= LEAST]
+    pairs = sorted(pairs, key=lambda p: -together[p])[:SHOWN]
+    pairs = [(i, j) if directed[i, j] >= directed[j, i] else (j, i) for i, j in pairs]  # child and parent
+    gains = _gains(run, labels, [(columns[c], columns[p]) for c, p in pairs])
+    found = [
+        LinkedPair(
+            columns[c].name, columns[p].name, float(together[c, p]), [float(s[c, p] + s[p, c]) for s in shares], *gain
+        )
+        for (c, p), gain in zip(pairs, gains)
+    ]
+    return Links(sorted(found, key=lambda pair: -pair.gain), sum(map(len, each)))
+
+
+def has_links(chains: Sequence[Chain]) -> bool:
+    """True if columns may be linked."""
+    return getattr(chains[0].config.model, "links", "none") != "none"
+
+
+def _parents(chain: Chain) -> np.ndarray:
+    """Parents of all columns in the kept draws of a chain after burn-in, (draws, C)."""
+    kept = checkpoint.kept(chain.folder, FOLDER)
+    blocks = [block["links"] for block in read_blocks(chain.folder / FOLDER, ("links",), chain.burn_in, kept)]
+    return np.concatenate(blocks).astype(np.int64) if blocks else np.zeros((0, 0), np.int64)
+
+
+def _shares(parents: np.ndarray) -> np.ndarray:
+    """Share of the draws in which each column (row) leans on each other one (column), (C, C)."""
+    c = parents.shape[1]
+    return (parents[:, :, None] == np.arange(c)).mean(axis=0)
+
+
+def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]) -> list[tuple[float, str]]:
+    """Gain and example of each (child, parent), by one pass over the table."""
+    contexts = contexts_of(run.columns, (rows for _, rows in run.slices()), serial())
+    k = int(labels.max()) + 1
+    sizes = [(k, int(contexts[p.name].max()) + 1, len(c.levels) + 1) for c, p in pairs]
+    counts = [np.zeros(np.prod(size), np.int64) for size in sizes]
+    for start, rows in run.slices():
+        z = labels[start : start + len(rows)].astype(np.int64)
+        for (child, parent), count, (_, n, v) in zip(pairs, counts, sizes):
+            x, y = (getattr(rows, c.block)[:, c.index] for c in (child, parent))
+            count += np.bincount((z * n + contexts[parent.name][y]) * v + x, minlength=len(count))
+    found = []
+    for (child, parent), count, size in zip(pairs, counts, sizes):
+        n = count.reshape(size)[..., :-1]  # (K, U, V)
+        gain = (_evidence(n.reshape(-1, n.shape[-1])) - _evidence(n.sum(axis=1))) / max(run.n_rows, 1)
+        found.append((gain, _example(child, parent, contexts[parent.name], n.sum(axis=0))))
+    return found
+
+
+def _evidence(n: np.ndarray) -> float:
+    """Log marginal likelihood of counts (groups, V), with Dirichlet(PRIOR) in each group."""
+    v = n.shape[1]
+    of_groups = (
+        gammaln(v * PRIOR) - gammaln(v * PRIOR + n.sum(axis=1)) + (gammaln(PRIOR + n) - gammaln(PRIOR)).sum(axis=1)
+    )
+    return float(of_groups.sum())
+
+
+def _example(child: Column, parent: Column, contexts: np.ndarray, n: np.ndarray) -> str:
+    """The level of the parent and that of the child that most rows go together with more than by chance. n (U, V)."""
+    rows, everywhere = n.sum(axis=1, keepdims=True), n.sum(axis=0) / max(n.sum(), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        more = np.where(n > 0, n - rows * everywhere, 0.0)
+    more[np.bincount(contexts, minlength=len(n)) > 1] = 0.0  # the rest of many levels has no name
+    u, v = np.unravel_index(int(more.argmax()), n.shape)
+    if more[u, v] <= 0:
+        return ""
+    where = f"{cut(parent.name)} is {cut(parent.levels[int(np.flatnonzero(contexts == u)[0])])}"
+    return f"{cut(child.levels[v])} in {percent(n[u, v] / rows[u, 0])} where {where}, {percent(everywhere[v])} of all"
+
+
+def sentences(links: Links | None) -> list[str]:
+    """The links in the verdict."""
+    if links is None:
+        return []
+    sure = links.sure
+    if not sure:
+        return ["No pair of columns is sure to stay linked inside clusters."]
+    named = ", ".join(f"{cut(p.child)} with {cut(p.parent)}" for p in sure[:3])
+    more = f" and {len(sure) - 3:,} more" if len(sure) > 3 else ""
+    stay = "pairs of columns stay" if len(sure) > 1 else "pair of columns stays"
+    return [f"Inside clusters {len(sure):,} {stay} linked: {named}{more}."]
+
+
+@styled
+def forest_picture(links: Links):
+    """Linked columns as indented lists: each column below the one that it leans on in most draws. A line is as wide as
+    the share of the draws is large."""
+    children: dict[str, list[LinkedPair]] = {}
+    for pair in links.pairs:
+        if pair.share >= 0.5:
+            children.setdefault(pair.parent, []).append(pair)
+    leaning = {pair.child for of in children.values() for pair in of}
+    places: list[tuple[int, str, float, int]] = []  # depth, name, share, line of the parent
+
+    def put(name: str, depth: int, share: float, above: int) -> None:
+        line = len(places)
+        places.append((depth, name, share, above))
+        if name in (place[1] for place in places[:line]):
+            return  # in a circle of majorities
+        for pair in children.get(name, []):
+            put(pair.child, depth + 1, pair.share, line)
+
+    for name in children:
+        if name not in leaning:
+            put(name, 0, 0.0, -1)
+    figure = plot(6.5, 0.6 + 0.24 * max(len(places), 1))
+    axes = figure.add_subplot()
+    axes.axis("off")
+    axes.grid(visible=False)
+    for line, (depth, name, share, above) in enumerate(places):
+        if above >= 0:
+            x = depth - 0.75
+            axes.plot(
+                [x, x, depth - 0.1], [above + 0.35, line, line], color=INK, lw=3.0 * share - 0.5, solid_capstyle="butt"
+            )
+        axes.text(depth, line, shortened(name, LETTERS), va="center", fontsize=8.5)
+    axes.set(xlim=(-0.1, max((p[0] for p in places), default=0) + 3.0), ylim=(max(len(places), 1) - 0.4, -0.6))
+    axes.set_title("Which columns lean on which, in most draws", loc="left", fontsize=10)
+    return figure
