@@ -45,7 +45,7 @@ def binary(data: Path, name: str):
 
 def imported(path: Path):
     """The same of an imported table."""
-    data = Data(Table.open(path), (), 0.1)
+    data = Data(Table.open(path), (), 0.1, latent=True)
     return data.columns, data.rows_of(0, data.n_rows), data.heldout_of(0, len(data.heldout))
 
 

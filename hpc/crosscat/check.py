@@ -24,6 +24,7 @@ from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.trials import TRIALS
 from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.links.coding import widest_links
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.cores import program_cores
@@ -92,7 +93,7 @@ def memory_per_rank(
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
     rows = int(cut[mine.stop] - cut[mine.start])
-    levels = sum(len(c.levels) + 1 for c in columns if c.block.startswith("codes"))
+    levels = sum(c.blank + 1 for c in columns if c.levels)
     numeric = widths["reals"] + widths["tallies"]
     entries = sum(d + d * (d + 1) // 2 for d in joint)
     padded = -(-n_clusters // 16) * 16
@@ -206,8 +207,9 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     clusters, n_views = TYPICAL_CLUSTERS, strategy.views_at_first(found.config)
     if several:
         clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
+    columns = widest_links(data.columns, found.config.of(Model).parents)
     return memory_per_rank(
-        data.columns, data.n_rows, found.config.run.shards, found.schedule(ranks).sizes[-1], clusters, joint=joint,
+        columns, data.n_rows, found.config.run.shards, found.schedule(ranks).sizes[-1], clusters, joint=joint,
         n_views=n_views, has_views=several, mpi=ranks > 1,
     )  # fmt: skip
 

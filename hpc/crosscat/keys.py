@@ -51,24 +51,6 @@ ShapesByColumn = Annotated[
 ]
 
 
-def _without_circles(links: Any) -> Any:
-    """Links in which every child has one parent and none is among its own descendants."""
-    if isinstance(links, str):
-        return links
-    parents = dict(links)
-    if len(parents) < len(links):
-        twice = next(child for child, _ in links if sum(c == child for c, _ in links) > 1)
-        raise ValueError(f"{twice!r} has two parents; a column leans on one")
-    for child in parents:
-        at, above = parents[child], {child}
-        while at in parents and at not in above:
-            above.add(at)
-            at = parents[at]
-        if at == child:
-            raise ValueError(f"{child!r} leans on itself, by way of its parents")
-    return links
-
-
 class Model(keys.Model):
     latent: ClassVar[bool] = True
 
@@ -114,7 +96,6 @@ class Model(keys.Model):
     links: Annotated[
         Literal["none", "forest"] | Annotated[tuple[tuple[Name, Name], ...], Field(min_length=1)],
         BeforeValidator(tuples),
-        AfterValidator(_without_circles),
     ] = key(
         "none",
         "categorical columns that lean on another one, their parent, in the same way in all clusters; forest: "

@@ -117,6 +117,27 @@ def _link_rules(model: Model, report: Report) -> None:
     if model.links != "none" and model.has_views:
         what = f"given, but model.family = {shown(model.family)} may have several views, and links are of one"
         report.add(("model", "links"), f'{what}; set model.family = "mixture", or model.links = "none"')
+    pairs = () if isinstance(model.links, str) else model.links
+    parents = dict(pairs)
+    for child, parent in pairs:
+        if parents[child] != parent:
+            both = f"{shown(parent)} and {shown(parents[child])}"
+            report.add(("model", "links"), f"{shown(child)} has two parents, {both}; a column leans on one")
+    for circle in _circles(parents):
+        around = " on ".join(map(shown, [*circle, circle[0]]))
+        report.add(("model", "links"), f"{around}: links go in a circle; take one of them out")
+
+
+def _circles(parents: Mapping[str, str]) -> list[list[str]]:
+    """Circles of columns each of which leans on the next one."""
+    found: list[list[str]] = []
+    for child in parents:
+        walk = [child]
+        while walk[-1] in parents and parents[walk[-1]] not in walk:
+            walk.append(parents[walk[-1]])
+        if parents.get(walk[-1]) == child and not any(child in circle for circle in found):
+            found.append(walk)
+    return found
 
 
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:

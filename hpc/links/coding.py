@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mpibayes.hpc.links.contexts import MOST_CONTEXTS, may_be_parent
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.io.rows import CODES, STORED, Column, Rows
 
@@ -23,6 +24,21 @@ def parents_of(columns: Sequence[Column], parent_of: Mapping[str, str]) -> np.nd
     """The place among `columns` of each column's parent, (C,) int64, ROOT for none; parent_of: by name."""
     place = {column.name: i for i, column in enumerate(columns)}
     return np.array([place[parent_of[c.name]] if c.name in parent_of else ROOT for c in columns], np.int64)
+
+
+def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> list[Column]:
+    """The columns with as many contexts as links may give them: those of their parents by name, or where links are
+    learned of the widest column that each could lean on."""
+    sizes = {c.name: min(len(c.levels), MOST_CONTEXTS) for c in columns if may_be_parent(c)}
+
+    def contexts(column: Column) -> int:
+        if isinstance(links, str):
+            others = [n for name, n in sizes.items() if name != column.name] if links == "forest" else []
+        else:
+            others = [sizes[links[column.name]]] if column.name in links else []
+        return max((n for n in others if n * (len(column.levels) + 1) <= MOST_CODES), default=1)
+
+    return [replace(c, contexts=contexts(c)) if c.levels else c for c in columns]
 
 
 class Coding:
