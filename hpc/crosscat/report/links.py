@@ -164,7 +164,7 @@ def forest_picture(links: Links):
     the share of the draws is large."""
     children: dict[str, list[LinkedPair]] = {}
     for pair in links.pairs:
-        if pair.share >= 0.5:
+        if pair.share > 0.5:
             children.setdefault(pair.parent, []).append(pair)
     leaning = {pair.child for of in children.values() for pair in of}
     places: list[tuple[int, str, float, int]] = []  # depth, name, share, line of the parent

@@ -60,7 +60,7 @@ def _pictures(p: RunSummary) -> dict[str, Picture]:
         pictures["heldout.png"] = figures.held_out(run.chains)
     if p.dependence is not None and len(p.dependence.names) > 1:
         pictures["dependence.png"] = dependence_map(p.dependence)
-    if p.links is not None and any(pair.share >= 0.5 for pair in p.links.pairs):
+    if p.links is not None and any(pair.share > 0.5 for pair in p.links.pairs):
         pictures["links.png"] = forest_picture(p.links)
     return pictures | _pictures_of_views(p)
 

@@ -1,0 +1,120 @@
+"""Runs with links from the command line: ranks, stops, exports, the report, and configurations that are refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.run.conftest import exported, mpibayes, run
+
+CONFIG = """
+[data]
+table = "table.h5"
+heldout = 0.1
+[model]
+family = "mixture"
+links = "forest"
+[sampler]
+link_moves = 2
+[run]
+seed = 5
+shards = 3
+cycles = 12
+burn_in = 2
+[output]
+labels = 2
+"""
+
+
+def links_table(path, n=400, seed=3):
+    """Three clusters of four columns; beside them b and flag lean on a. Cells of b and of x1 are missing, so that these
+    are no parents."""
+    g = np.random.default_rng(seed)
+    z, a = g.integers(3, size=n), g.integers(40, size=n)
+    b = np.where(g.random(n) < 0.9, a % 5, g.integers(5, size=n))
+    flag = np.where(g.random(n) < 0.95, a % 2, g.integers(2, size=n))
+    b[g.random(n) < 0.1] = -1
+    columns = [("a", "categorical", a, [f"a{i}" for i in range(40)]), ("b", "categorical", b, list("pqrst"))]
+    columns += [("flag", "boolean", flag, ("no", "yes")), ("y", "real", g.normal(size=n) + 3.0 * z, None)]
+    for i in range(3):
+        x = np.where(g.random(n) < 0.85, z, g.integers(3, size=n))
+        x[g.random(n) < (0.1 if i == 1 else 0.0)] = -1
+        columns.append((f"x{i}", "categorical", x, list("uvw")))
+    write_table(path, *table_from_arrays(columns))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = tmp_path_factory.mktemp("links")
+    links_table(place / "table.h5")
+    (place / "run.toml").write_text(CONFIG)
+    assert run(place, "straight").returncode == 0
+    return place
+
+
+def links_of(place, name):
+    return [draw.parents.tolist() for draw in iterate_draws(place / name)]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_any_number_of_ranks(place, ranks):
+    done = run(place, f"ranks-{ranks}", ranks=ranks)
+    assert done.returncode == 0, done.stderr
+    assert exported(place, f"ranks-{ranks}") == exported(place, "straight")
+    assert links_of(place, f"ranks-{ranks}") == links_of(place, "straight")
+
+
+def test_stopped_and_continued_on_other_ranks(place):
+    for cycles, ranks in ((3, 1), (8, 3), (12, 2)):
+        done = run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks)
+        assert done.returncode == 0, done.stderr
+    assert exported(place, "pieces") == exported(place, "straight")
+    assert links_of(place, "pieces") == links_of(place, "straight")
+
+
+def test_named_links_are_kept(place):
+    named = 'model.links=[["b", "a"], ["flag", "a"]]'
+    assert run(place, "named", "--set", named, "--set", "run.cycles=4").returncode == 0
+    assert links_of(place, "named") == [[-1, 0, 0, -1, -1, -1, -1]] * 2
+
+
+def test_links_are_found_reported_and_exported(place):
+    assert run(place, "long", "--set", "run.cycles=150", "--set", "sampler.link_moves=auto").returncode == 0
+    done = mpibayes(place, "report", "long")
+    assert done.returncode == 0 and "2 pairs of columns stay linked" in done.stdout, done.stdout + done.stderr
+    found = json.loads((place / "long/report/summary.json").read_text())["links"]["pairs"]
+    surest = {frozenset((pair["child"], pair["parent"])) for pair in found if pair["share"] > 0.9}
+    assert surest == {frozenset("ba"), frozenset(("flag", "a"))}
+    assert (place / "long/report/links.png").exists()
+    assert mpibayes(place, "export", "long", "--to", "links", "-o", "links.txt").returncode == 0
+    lines = (place / "links.txt").read_text().splitlines()
+    assert [sum(int(p) >= 0 for p in line.split()) for line in lines[-3:]] == [2, 2, 2]
+    assert mpibayes(place, "check", "run.toml").returncode == 0
+
+
+def test_a_run_without_links_has_none_to_export(place):
+    assert run(place, "none", "--set", "model.links=none", "--set", "run.cycles=4").returncode == 0
+    done = mpibayes(place, "export", "none", "--to", "links")
+    assert done.returncode == 2 and 'model.links = "forest" learns them' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        ('[["flag", "a"], ["a", "x0"], ["x0", "flag"]]', "links go in a circle; take one of them out"),
+        ('[["flag", "a"], ["flag", "x0"]]', '"flag" has two parents, "a" and "x0"; a column leans on one'),
+        ('[["flag", "nobody"]]', 'the run has no column "nobody"'),
+        ('[["flag", "y"]]', 'column "y" is real, expected categorical or boolean ones'),
+        ('[["flag", "b"]]', "a parent has to have all of them"),
+    ],
+)
+def test_links_that_there_cannot_be(place, links, words):
+    done = run(place, "wrong", "--set", f"model.links={links}")
+    assert done.returncode == 2 and words in done.stderr and "model.links" in done.stderr, done.stderr
+
+
+def test_views_have_no_links(place):
+    done = run(place, "views", "--set", "model.family=crosscat")
+    assert done.returncode == 2 and "may have several views, and links are of one" in done.stderr
