@@ -2,6 +2,7 @@
 and cells of both are missing. What one door of the program says, the others say."""
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -209,3 +210,10 @@ def test_rows_of_the_table_are_left_out(asking):
     c = list(known.of).index("means")
     there = seen[:, c]
     assert np.log(inverse[there & is_usual, c]).mean() + 0.5 < np.log(inverse[there & ~is_usual, c]).mean()
+
+
+def test_laws_travel_between_ranks(asking):
+    known = known_of(asking.asked.recorded(np.arange(9)), asking.columns)
+    law = asking.draws(["cost"])[0]
+    log_p, _ = law.given(known)
+    assert np.array_equal(pickle.loads(pickle.dumps(law)).given(known)[0], log_p)
