@@ -268,17 +268,16 @@ class DrawLaw:
         """Probability of each event of a column in the clusters of its view, (K + 1, U)."""
         return np.ascontiguousarray(np.exp(self.view_of(events.column.name)[1].log_masses(events)).T)
 
-    def linked_pairs(self, a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
-        """The pairs of two columns, one of a and one of b, that depend on each other by links."""
-        trees = [tree for view in self.views for tree in view.trees]
-        return [(x, y) for tree in trees for x in a if x in tree.names for y in b if y in tree.names and y != x]
-
-    def joint(self, a: Events, b: Events) -> np.ndarray:
-        """Probabilities (U, U') of the events of one column together with those of another that is linked to it."""
-        _, view = self.view_of(a.column.name)
-        tree, every = view.block_of(a.column.name), np.arange(len(a))
-        weight = np.exp(view.log_weight + tree.log_masses(a))
-        return tree.averaged(b, weight, Known(len(a), {a.column.name: (a, every)}))
+    def linked_pairs(
+        self, a: Sequence[str], b: Sequence[str], events: Mapping[str, Events]
+    ) -> Iterator[tuple[str, str, np.ndarray]]:
+        """Yield (x, y, table) for the pairs of two columns, one of a and one of b, that depend on each other by links:
+        the probabilities of their events together, (U, U')."""
+        for weight, tree in ((np.exp(view.log_weight), tree) for view in self.views for tree in view.trees):
+            for x in (x for x in a if x in tree.names):
+                others = {y: events[y] for y in b if y in tree.names and y != x}
+                pairs = tree.joint(events[x], others, weight) if others else ()
+                yield from ((x, y, table) for y, table in pairs)
 
     def weight(self, name: str) -> np.ndarray:
         """Weights of the clusters of a column's view, and of a new one, (K + 1,)."""

@@ -6,7 +6,7 @@ A column of numbers with atoms takes part by which atom it is, or none; the numb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.pairs import given_each_level
 from mpibayes.hpc.links.tables import OfRows, Table
 from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, Tree, drawn
 from mpibayes.hpc.parallel.streams import Stream
@@ -112,6 +113,25 @@ class TreeLaw:
             if log_number is not None:
                 out[rows] += belief.level(share.shape[1] - 1, weight[rows]) @ np.exp(log_number).T
         return out
+
+    def joint(self, one: Events, others: Mapping[str, Events], weight: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield (name, table): sums over the clusters, weighted by (K + 1,), of the probabilities of a column's events
+        together with those of each other column of the tree, (U, U')."""
+        x, of_one = self.names.index(one.column.name), self._share_by_cluster(one)
+        for c, p in given_each_level(self._of.tree, self._tables, x, self._width):
+            if self.names[c] in others:
+                both = np.einsum("eik,ivk->evk", of_one, p * weight, optimize=True)
+                of_other = self._share_by_cluster(others[self.names[c]])
+                yield self.names[c], np.einsum("evk,fvk->ef", both, of_other, optimize=True)
+
+    def _share_by_cluster(self, events: Events) -> np.ndarray:
+        """Probability of each event given each level, (U, V, K + 1)."""
+        share, log_number = self._shares(events)
+        if log_number is None:
+            return np.broadcast_to(share[:, :, None], (*share.shape, self._width))
+        by_cluster = np.repeat(share[:, :, None], self._width, axis=2)
+        by_cluster[:, -1] += np.exp(log_number)
+        return by_cluster
 
     def believed(self, levels: np.ndarray, column: int, weight: np.ndarray) -> np.ndarray:
         """Sums over the clusters, weighted by (n, K + 1), of the probabilities of a column's levels given those of the
@@ -212,10 +232,7 @@ class TreeLaw:
                     total[seen] += np.where((number & alone)[:, None], log_number, 0.0)[at]
                 levels[seen, c] = code[at]
                 if (code < 0).any():
-                    sets[c] = share[:, :, None]
-                    if log_number is not None:
-                        sets[c] = np.repeat(sets[c], self._width, axis=2)
-                        sets[c][:, -1] += np.exp(log_number)
+                    sets[c] = share[:, :, None] if log_number is None else self._share_by_cluster(events)
         return Evidence(levels, sets), total
 
     def _shares(self, events: Events) -> tuple[np.ndarray, np.ndarray | None]:

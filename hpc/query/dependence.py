@@ -193,9 +193,8 @@ def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events
             parts = [np.concatenate([mass[n] for n in names], axis=1) for names in here]
             at = [_where(names, members, mass) for names, members in zip((a, b), here)]
             joint[np.ix_(*at)] = (parts[0] * draw.weight(here[0][0])[:, None]).T @ parts[1]
-    for one, other in draw.linked_pairs(a, b) if events else ():
-        at = _where(a, [one], mass), _where(b, [other], mass)
-        joint[np.ix_(*at)] = draw.joint(events[one], events[other])
+    for one, other, table in draw.linked_pairs(a, b, events) if events else ():
+        joint[np.ix_(_where(a, [one], mass), _where(b, [other], mass))] = table
     return joint
 
 

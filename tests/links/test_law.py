@@ -182,6 +182,26 @@ def test_events_given_other_columns(forest, seed):
 
 
 @FORESTS
+def test_pairs_of_columns(forest):
+    """The joint tables of events of two columns are those of scores."""
+    case = Case(forest)
+    for law in case.laws:
+        weight = case.g.random(K + 1)
+        made = {}
+        for name, c in zip(law.names, law._of.plain):
+            each = [case.event(list(LEVELS)[c], kind)[1] for kind in ("code", "atom", "code")]
+            fields = (np.concatenate([getattr(e, f) for e in each]) for f in ("low", "high"))
+            made[name] = Events(each[0].column, np.concatenate([e.codes for e in each]), None, *fields)
+        for x in law.names:
+            tables = dict(law.joint(made[x], made, weight))
+            assert set(tables) == set(law.names) - {x}
+            for y, table in tables.items():
+                i, j = (at.ravel() for at in np.indices((3, 3)))
+                score = law.score(Known(9, {x: (made[x], i), y: (made[y], j)}))
+                assert np.allclose(table.ravel(), np.exp(score) @ weight, atol=1e-12)
+
+
+@FORESTS
 def test_rows_left_out_of_their_clusters(forest):
     """As if the counts of the row's cluster had been made without it."""
     case = Case(forest)

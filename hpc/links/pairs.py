@@ -1,0 +1,46 @@
+"""All columns of a tree given each level of one of them, in every cluster: the joint tables of pairs.
+
+What is known reaches the root by messages; from there on, each column's levels follow from the context of its parent,
+and on the way back to the column that is known from the messages below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.tables import Table
+from mpibayes.hpc.links.tree import UNKNOWN, Evidence, Messages, Tree, scaled
+
+
+def given_each_level(tree: Tree, tables: Sequence[Table], x: int, width: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each other column c, and the probabilities of its levels together with those of column x in every
+    cluster, (V_x, V_c, width)."""
+    n, inside = tables[x].n_levels, set(tree.path(x))
+    levels = np.full((n, len(tables)), UNKNOWN)
+    levels[:, x] = np.arange(n)
+    m = Messages(tree, tables, Evidence(levels), width)
+    alone = np.exp(m.total)[:, None]
+    contexts: dict[int, np.ndarray] = {}  # of each column, given each level of x, (V_x, W, width)
+    for c, parent in enumerate(tree.parents):
+        above = np.ones((n, 1, width)) if parent == ROOT else contexts[parent]
+        own = np.stack([tables[c].levels(u) for u in range(tables[c].n_contexts)])
+        if c == x:
+            p = np.broadcast_to(np.eye(n)[:, :, None], (n, n, width))
+        elif c in inside:
+            below = scaled(m.below(c, np.arange(n)))[0][:, tree.contexts[c]]
+            p = _product(above / _product(below, own.transpose(1, 0, 2)), own) * below
+        else:
+            p = _product(above, own)
+        if c in tree.parents:
+            contexts[c] = np.zeros((n, int(tree.contexts[c].max()) + 1, width))
+            np.add.at(contexts[c], (slice(None), tree.contexts[c]), p)
+        if c != x:
+            yield c, p * alone
+
+
+def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Matrix products in each cluster: (n, m, width) and (m, l, width) give (n, l, width)."""
+    return np.matmul(a.transpose(2, 0, 1), b.transpose(2, 0, 1)).transpose(1, 2, 0)
