@@ -26,6 +26,7 @@ from mpibayes.hpc.parallel import collapse, shards
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin, updates
+from tests.exact.compare import Verdict, by_looks, judge_history
 from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_partition
 
 VECTOR = ("kappa", "nu", "variance")
@@ -88,11 +89,13 @@ def place(mixture: Mixture, labels: np.ndarray, cycles: int, hyper=None) -> None
     mixture.resume(cycles)
 
 
-def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None) -> list | None:
-    """Run `cycles` cycles from each of `starts`: a list of record(mixture, labels) for each on root, None elsewhere."""
+def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None, first: int = 0) -> list | None:
+    """Run `cycles` cycles from each of `starts`: a list of record(mixture, labels) for each on root, None elsewhere.
+
+    first: the number of the first of these replicates, which its streams have."""
     out = []
     for r, labels in enumerate(starts):
-        place(mixture, labels, r * STRIDE, None if hypers is None else hypers[r])
+        place(mixture, labels, (first + r) * STRIDE, None if hypers is None else hypers[r])
         seen = []
         for _ in range(cycles):
             mixture.cycle()
@@ -108,6 +111,20 @@ def partition_history(mixture: Mixture, posterior: Posterior, n_replicates: int,
     starts = posterior.draw(np.random.Generator(np.random.Philox(seed)), n_replicates)
     labels = replicates(mixture, starts, cycles, lambda _, z: z)
     return None if labels is None else posterior.index(np.array(labels))
+
+
+def verdict(
+    mixture: Mixture, posterior: Posterior, n_replicates: int, cycles: int, seed: int, level: float, looks: int = 1
+) -> Verdict | None:
+    """Partitions after cycles from exact starts against the posterior; None off root. looks: `by_looks`."""
+    starts = posterior.draw(np.random.Generator(np.random.Philox(seed)), n_replicates)
+
+    def judged(labels):
+        return judge_history(posterior.index(np.array(labels)), posterior, level)
+
+    return by_looks(
+        lambda a, b: replicates(mixture, starts[a:b], cycles, lambda _, z: z, first=a), judged, n_replicates, looks
+    )
 
 
 def prior_history(mixture: Mixture, concentration: float, discount: float, n_replicates: int, cycles: int, seed: int):
