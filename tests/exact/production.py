@@ -249,11 +249,25 @@ class Joint:
     def history(self, mixture: Mixture, n_replicates: int, cycles: int, seed: int):
         """(partition numbers (R, T), grid points (R, T, 1 + columns)) on root, None elsewhere."""
         starts, hypers = self.draw(np.random.Generator(np.random.Philox(seed)), n_replicates, mixture.view.hyper)
-        seen = replicates(mixture, starts, cycles, lambda m, z: (z, self.index_of(m)), hypers)
-        if seen is None:
-            return None
+        seen = replicates(mixture, starts, cycles, self.record, hypers)
+        return None if seen is None else self.numbers(seen)
+
+    def record(self, mixture: Mixture, labels):
+        return labels, self.index_of(mixture)
+
+    def numbers(self, seen):
+        """Partition numbers and grid points of records, as `history` returns them."""
         labels = np.array([[z for z, _ in run] for run in seen])
         return self.posterior.index(labels), np.array([[g for _, g in run] for run in seen])
+
+    def verdicts(self, mixture: Mixture, n_replicates: int, cycles: int, seed: int, level: float, looks: int):
+        """`judge` of a history on one rank. looks: `by_looks`."""
+        starts, hypers = self.draw(np.random.Generator(np.random.Philox(seed)), n_replicates, mixture.view.hyper)
+
+        def more(first, last):
+            return replicates(mixture, starts[first:last], cycles, self.record, hypers[first:last], first)
+
+        return by_looks(more, lambda seen: self.judge(self.numbers(seen), level), n_replicates, looks)
 
     def judge(self, history, level):
         """Verdicts on the law of the partition with (alpha, d), and with each column's prior; the level is shared."""
@@ -262,7 +276,16 @@ class Joint:
         index, points = history
         tables = [self.posterior.process, *(self.posterior.columns[c[0]] for c in self.case.columns)]
         share = level / len(tables)
-        return [judge_joint(index, points[..., i], table, self.posterior, share) for i, table in enumerate(tables)]
+        each = enumerate(tables)
+        return Verdicts(judge_joint(index, points[..., i], table, self.posterior, share) for i, table in each)
+
+
+class Verdicts(list):
+    """Verdicts that share a level."""
+
+    @property
+    def passed(self) -> bool:
+        return all(verdict.passed for verdict in self)
 
 
 def nearest(points, value) -> int:
