@@ -112,14 +112,6 @@ def test_law_of_two_views():
     assert found.passed, f"{found} (seed {seed(91)})"
 
 
-@pytest.mark.thorough
-@pytest.mark.mpi(min_size=2)
-def test_law_of_two_views_on_ranks():
-    """Sweeps alone; moves have the same bits on ranks, as a test below says, and a scan is a message."""
-    found = verdict(world(), 3, 40, 92, split_merge=0)
-    assert found is None or found.passed, f"{found} (seed {seed(92)})"
-
-
 def one_lane():
     """Both views draw from the same streams."""
     return mock.patch.object(view, "in_lane", lambda chain, lane: chain)
