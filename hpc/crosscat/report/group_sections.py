@@ -16,7 +16,8 @@ VIEWS_SAID = 3  # views of which the verdict says the levels
 NAMES_SAID = 6  # groups of a level that the verdict names
 NAMED = 3  # columns of a view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
-PREDICTIONS = "Use the predictions; the groups of rows differ between the chains"
+ROUGH = "Use the groups that are named here; other figures are rough"
+PREDICTIONS = "Use the predictions; no groups of rows can be used"
 VIEWS = "Use the views of the columns and the predictions; no groups of rows can be used"
 OF_GROUPS = (
     Field("#", "whole", "number, the largest first"), Field("group", "text", "what tells it from the others"),
@@ -54,7 +55,7 @@ def use_them(p: RunSummary) -> list[str]:
     if not best:
         return []
     command = f"mpibayes export {p.run.chains[0].home} --to clusters --groups {best[0].level.n} -o groups.csv"
-    return [f"Use the groups: {command} writes that of each row."]
+    return [f"Use the groups: {command} writes the group of each row."]
 
 
 def _has(view: ViewSummary, what: str) -> bool:

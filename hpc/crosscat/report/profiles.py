@@ -370,7 +370,7 @@ def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:
     lacking = int(np.argmax(q - p))
     if p[first] < 0.3 and q[lacking] > 0.25 and p[lacking] < 0.2 * q[lacking]:
         return [lacking]
-    if p[first] < 0.5 and second != first and gain[second] > 0.3 * gain[first] and p[second] >= 0.1:
+    if p[first] < PLAIN and second != first and gain[second] > 0.3 * gain[first] and p[second] >= 0.1:
         return [first, second]
     return [first]
 

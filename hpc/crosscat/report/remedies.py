@@ -98,7 +98,7 @@ def _remedies(
     if commands:
         words = ", or ".join(words for words, _ in commands)
         aim = ", so that it settles" if verdict in ("same", "unknown") and not steps else ""
-        condition = "If the details matter: " if verdict == "nearly" else ""
+        condition = {"nearly": "If the details matter: ", "spread": "If single clusters matter: "}.get(verdict, "")
         sentence = f"{condition}{words}{aim}."
         steps.append(sentence[:1].upper() + sentence[1:])
     if verdict in ("same", "unknown") and steps and settled.has(SCORES):

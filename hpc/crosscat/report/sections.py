@@ -55,30 +55,31 @@ PICTURES = {
 
 def verdict(p: RunSummary) -> Verdict:
     """Findings, agreement of the chains, and what to do next."""
-    several, headline = len(p.summaries) > 1, ""
-    if agreement.contradicted(p.summaries, p.agreements):
-        sound, headline = _of_use(p)
-    else:
-        sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
+    several, contradicted = len(p.summaries) > 1, agreement.contradicted(p.summaries, p.agreements)
+    alike = not contradicted and p.verdict in ("same", "nearly")
+    good = several and alike and p.settled.settled and not p.warnings
+    headline = "" if good else _of_use(p, alike)
+    sound = GOOD if good else BAD if contradicted and not headline else DOUBT
     chains, following = _chains(p, several), _next(p, sound)
     more = {"commands": p.advice.commands, "headline": headline, "warnings": warned(p.warnings)}
     return Verdict(_found(p), chains, following, sound, **more)
 
 
-def _of_use(p: RunSummary) -> tuple[str, str]:
-    """Soundness of a result whose chains contradict each other, and the headline that names its usable part."""
+def _of_use(p: RunSummary, alike: bool) -> str:
+    """Name the usable part of a result that is not sound as a whole; "" where there is none, and where nothing but the
+    figures is in doubt. alike: whether the chains have the same clusters."""
     if any(c.climbed for c in p.summaries):  # to where groups may be others, whether chains agree or not
-        return BAD, ""
+        return ""
     if group_sections.usable(p):
-        return DOUBT, group_sections.HEADLINE
-    if p.predicts:
-        return DOUBT, group_sections.VIEWS if p.same_views else group_sections.PREDICTIONS
-    return BAD, ""
+        return group_sections.ROUGH if alike else group_sections.HEADLINE
+    if alike or not p.predicts:
+        return ""
+    return group_sections.VIEWS if p.same_views else group_sections.PREDICTIONS
 
 
 def _of_predictions(p: RunSummary) -> list[str]:
     """Say what can be used where groups cannot."""
-    if not p.predicts or group_sections.usable(p) or not agreement.contradicted(p.summaries, p.agreements):
+    if not p.predicts or group_sections.usable(p) or p.verdict in ("same", "nearly"):
         return []
     sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
     if p.same_views:

@@ -196,6 +196,22 @@ def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_d
     assert not any("--groups" in step for step in climbing.next)
 
 
+def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
+    """Chains that agree as far as each agrees with itself are no worse than chains that contradict each other."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    p.warnings = ["Fewer than 100 effective draws."]
+    assert p.verdict == "same" and verdict(p).headline == group_sections.ROUGH
+    view.agreement = replace(view.agreement, ari=np.full((2, 2), 0.8))
+    assert p.verdict == "spread" and verdict(p).headline == group_sections.HEADLINE
+    assert verdict(p).sound == DOUBT
+    view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
+    assert verdict(p).headline == "", "scores have not settled"
+    p.settled = SETTLED
+    assert verdict(p).headline == group_sections.PREDICTIONS and verdict(p).sound == DOUBT
+    assert verdict(p).found[0].startswith("Predictions can be used")
+
+
 SETTLED = Judgement(200, {"clusters": ("R-hat 1.800 of the entropy",), "scores": ()}, {"scores": 157})
 
 
