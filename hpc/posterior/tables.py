@@ -222,9 +222,9 @@ def warned(warnings: Sequence[str]) -> list[str]:
     return [*sentences, f"{counted(left, 'more warning')} in report.txt."] if left else sentences
 
 
-def use_it(run: Any, sound: str) -> list[str]:
-    """Next steps with a sound result; none with another."""
-    home = run.chains[0].home
+def use_it(run: Any, sound: str, best: Chain | None = None) -> list[str]:
+    """Next steps with a sound result; none with another. best: the chain that is to be used alone."""
+    home = run.chains[0].home if best is None else best.folder
     return [f"Use it: mpibayes predict {home} NEW.csv -o OUT.csv scores new rows."] if sound == GOOD else []
 
 

@@ -18,6 +18,7 @@ NAMED = 3  # columns of a view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
 ROUGH = "Use the groups that are named here; other figures are rough"
 PREDICTIONS = "Use the predictions; no groups of rows can be used"
+BEST = "Use the predictions of the best chain; the others predict less well"
 VIEWS = "Use the views of the columns and the predictions; no groups of rows can be used"
 OF_GROUPS = (
     Field("#", "whole", "number, the largest first"), Field("group", "text", "what tells it from the others"),

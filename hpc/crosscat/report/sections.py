@@ -72,19 +72,32 @@ def _of_use(p: RunSummary, alike: bool) -> str:
         return ""
     if group_sections.usable(p):
         return group_sections.ROUGH if alike else group_sections.HEADLINE
-    if alike or not p.predicts:
+    if alike or not (p.predicts or p.best):
         return ""
+    if not p.predicts:
+        return group_sections.BEST
     return group_sections.VIEWS if p.same_views else group_sections.PREDICTIONS
 
 
 def _of_predictions(p: RunSummary) -> list[str]:
     """Say what can be used where groups cannot."""
-    if not p.predicts or group_sections.usable(p) or p.verdict in ("same", "nearly"):
+    if group_sections.usable(p) or p.verdict in ("same", "nearly"):
         return []
+    if not p.predicts:
+        return _of_best(p)
     sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
     if p.same_views:
         sentences.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns.")
     return sentences
+
+
+def _of_best(p: RunSummary) -> list[str]:
+    """Compare the scores of the best chain, whose predictions can be used, and of the others."""
+    if p.best is None:
+        return []
+    (best, *others), _ = agreement.ranked(p.summaries)
+    scores = span([round(c.heldout, 3) for c in others], "")
+    return [f"{best.name} predicts best: held-out rows score {best.heldout:.3f} nats a row, in other chains {scores}."]
 
 
 def _found(p: RunSummary) -> list[str]:
@@ -137,8 +150,9 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 
 def _next(p: RunSummary, sound: str) -> list[str]:
     use_groups = group_sections.use_them(p) if sound != BAD else []
-    usable = GOOD if sound != BAD and p.predicts else sound
-    return [*use_groups, *use_it(p.run, usable), *p.advice.steps]
+    best = None if p.predicts or sound != DOUBT else p.best
+    usable = GOOD if sound != BAD and (p.predicts or best) else sound
+    return [*use_groups, *use_it(p.run, usable, best), *p.advice.steps]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------

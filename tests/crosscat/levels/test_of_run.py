@@ -276,3 +276,25 @@ def test_a_column_alone_is_a_distribution(table):
     assert len(bars) == distribution.BINS and bars[8] > bars[0]
     blank = distribution.in_words([run_columns["height"]], {"height": np.full(3, np.nan)})
     assert blank == "all cells are missing"
+
+
+def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(run_dir):
+    """As long as its scores do not rise any more."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    view.agreement = replace(view.agreement, gap=500.0)
+    view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
+    level = np.random.default_rng(1).normal(0.0, 0.01, 400)
+    scores = (-20.2 + level, -20.0 + level)
+    for i, (chain, score) in enumerate(zip(p.run.chains, scores)):
+        still = dict.fromkeys(chain.trace, np.full(400, p.run.n_rows))
+        chain.trace.update(still | {"cycle": np.arange(1, 401)})
+        chain.trace["heldout_lpd"] = score
+        p.summaries[i] = replace(p.summaries[i], heldout_averaged=float(score.mean()))
+    found = verdict(p)
+    assert found.headline == group_sections.BEST and found.sound == DOUBT
+    assert found.found[0].startswith("chain-2 predicts best: held-out rows score -20.0")
+    assert f"mpibayes predict {run_dir}/chain-2 NEW.csv" in found.next[0]
+    p.run.chains[1].trace["heldout_lpd"] = scores[1] + np.linspace(-0.5, 0.0, 400)
+    rising = verdict(p)
+    assert rising.headline == "" and rising.sound == BAD and "predict " not in "".join(rising.next)
