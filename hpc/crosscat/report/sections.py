@@ -10,6 +10,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, population, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report.remedies import PREDICTIONS
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
 from mpibayes.hpc.posterior.drawing import Picture, cut
@@ -152,7 +153,8 @@ def _next(p: RunSummary, sound: str) -> list[str]:
     use_groups = group_sections.use_them(p) if sound != BAD else []
     best = None if p.predicts or sound != DOUBT else p.best
     usable = GOOD if sound != BAD and (p.predicts or best) else sound
-    return [*use_groups, *use_it(p.run, usable, best), *p.advice.steps]
+    use = use_it(p.run, usable, best)
+    return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step == PREDICTIONS))]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------
