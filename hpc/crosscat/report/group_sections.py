@@ -83,7 +83,8 @@ def top(view: ViewSummary, heading: str, most: int) -> Any:
     shown = groups.first(view.levels)
     weighed = [population.HEADING] * population.weighed(shown.groups)
     table = plain_table("#", "rows", "share", *weighed, "")
-    table.columns[0].justify, table.columns[-1].header = "right", f"{heading}{_title(shown)}"
+    doubt = ", on which the chains disagree" if shown.level.judged and not groups.any_usable([shown]) else ""
+    table.columns[0].justify, table.columns[-1].header = "right", f"{heading}{_title(shown)}{doubt}"
     for line in shown.groups[:most]:
         shares = [percent(line.share), *(population.in_words(line) for _ in weighed)]
         table.add_row(str(line.number), f"{line.rows:,}", *shares, line.name)

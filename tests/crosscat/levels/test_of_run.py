@@ -202,11 +202,13 @@ def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
     (view,) = p.views
     p.warnings = ["Fewer than 100 effective draws."]
     assert p.verdict == "same" and verdict(p).headline == group_sections.ROUGH
+    assert group_sections.top(view, "", 3).columns[-1].header == "2 natural groups"
     view.agreement = replace(view.agreement, ari=np.full((2, 2), 0.8))
     assert p.verdict == "spread" and verdict(p).headline == group_sections.HEADLINE
     assert verdict(p).sound == DOUBT
     view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
     assert verdict(p).headline == "", "scores have not settled"
+    assert group_sections.top(view, "", 3).columns[-1].header == "2 groups, on which the chains disagree"
     p.settled = SETTLED
     assert verdict(p).headline == group_sections.PREDICTIONS and verdict(p).sound == DOUBT
     assert verdict(p).found[0].startswith("Predictions can be used")
