@@ -106,9 +106,13 @@ class Trait:
         if self.what == "ordered":
             short = [shortened(name, LEVEL_LETTERS) for name in levels]
             return f"{self.title} {ordered.in_words(self.numbers['place'], short, sum(p), PLAIN)}"
-        names = " or ".join(shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels)
-        atoms = self.title != self.column
-        return f"{self.named} {_is_not(names, atoms) if self.lacking else _is(names, atoms) + _beyond(sum(p))}"
+        short = [shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels]
+        atoms, share = self.title != self.column, _beyond(sum(p))
+        if self.lacking:
+            return f"{self.named} {_is_not(' or '.join(short), atoms)}"
+        if share and not atoms:  # "2 or 4 56 %" would be read as numbers
+            short = [name if name == '""' else _quoted(name) for name in short]
+        return f"{self.named} {_is(' or '.join(short), atoms)}{share}"
 
     @property
     def lacking(self) -> bool:

@@ -117,7 +117,8 @@ def _found(p: RunSummary) -> list[str]:
             else "none groups both rows and columns"
         )
         how_many = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
-        rest = "; the others are a single column or a single cluster" if telling and alone else ""
+        others = "the other is" if alone == 1 else "the others are"
+        rest = f"; {others} a single column or a single cluster" if telling and alone else ""
         lines.append(
             f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
             f"{how_many}{groups}{rest}."
@@ -152,7 +153,7 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 def _next(p: RunSummary, sound: str) -> list[str]:
     use_groups = group_sections.use_them(p) if sound != BAD else []
     best = None if p.predicts or sound != DOUBT else p.best
-    usable = GOOD if sound != BAD and (p.predicts or best) else sound
+    usable = GOOD if sound != BAD and p.predicts else sound
     use = use_it(p.run, usable, best)
     return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step == PREDICTIONS))]
 

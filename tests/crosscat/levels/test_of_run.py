@@ -296,7 +296,7 @@ def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(r
     found = verdict(p)
     assert found.headline == group_sections.BEST and found.sound == DOUBT
     assert found.found[0].startswith("chain-2 predicts best: held-out rows score -20.0")
-    assert f"mpibayes predict {run_dir}/chain-2 NEW.csv" in found.next[0]
+    assert found.next[0].startswith(f"Use chain-2, which predicts best: mpibayes predict {run_dir}/chain-2 NEW.csv")
     p.run.chains[1].trace["heldout_lpd"] = scores[1] + np.linspace(-0.5, 0.0, 400)
     rising = verdict(p)
     assert rising.headline == "" and rising.sound == BAD and "predict " not in "".join(rising.next)
