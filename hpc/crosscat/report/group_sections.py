@@ -17,6 +17,7 @@ NAMES_SAID = 6  # groups of a level that the verdict names
 NAMED = 3  # columns of a view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
 ROUGH = "Use the groups that are named here; other figures are rough"
+ONE = "No groups of rows were found; use the predictions"
 PREDICTIONS = "Use the predictions; no groups of rows can be used"
 BEST = "Use the predictions of the best chain; the others predict less well"
 VIEWS = "Use the views of the columns and the predictions; no groups of rows can be used"

@@ -73,6 +73,8 @@ def _of_use(p: RunSummary, alike: bool) -> str:
         return ""
     if group_sections.usable(p):
         return group_sections.ROUGH if alike else group_sections.HEADLINE
+    if alike and p.predicts and p.one_population:
+        return group_sections.ONE
     if alike or not (p.predicts or p.best):
         return ""
     if not p.predicts:
@@ -114,7 +116,7 @@ def _found(p: RunSummary) -> list[str]:
         groups = (
             f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}"
             if telling
-            else "none groups both rows and columns"
+            else "no groups of rows in columns that go together"
         )
         how_many = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
         others = "the other is" if alone == 1 else "the others are"

@@ -151,6 +151,13 @@ class RunSummary:
         return agreement.predicts(self.summaries, self.settled)
 
     @property
+    def one_population(self) -> bool:
+        """True if no view of several columns, or no mixture, has more than one cluster."""
+        return bool(self.views) and all(
+            view.slight if self.run.several else len(view.representative.sizes) == 1 for view in self.views
+        )
+
+    @property
     def best(self) -> Chain | None:
         """The chain that predicts best, where chains differ in it and its own scores no longer rise."""
         order, by_score = agreement.ranked(self.summaries)

@@ -280,6 +280,15 @@ def test_a_column_alone_is_a_distribution(table):
     assert blank == "all cells are missing"
 
 
+def test_one_population_is_an_answer(run_dir):
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    p.warnings, p.settled, view.levels = ["Fewer than 100 effective draws."], SETTLED, []
+    assert p.verdict == "same" and not p.one_population and verdict(p).headline == ""
+    view.representative = replace(view.representative, sizes=np.array([p.run.n_rows]))
+    assert p.one_population and verdict(p).headline == group_sections.ONE and verdict(p).sound == DOUBT
+
+
 def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(run_dir):
     """As long as its scores do not rise any more."""
     p = summarise(Posterior([run_dir]))
