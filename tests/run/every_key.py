@@ -34,8 +34,7 @@ SHORT = "[run]\nseed = 5\nshards = 3\ncycles = 5\n"
 LABELS = "[output]\nlabels = 1\n"
 CONFIG = {
     "mixture": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "mixture"\n{SHORT}{LABELS}',
-    "crosscat": '[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 20\nsearches = 1\n'
-    f"{SHORT}{LABELS}",
+    "crosscat": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 0\n{SHORT}{LABELS}',
     "ibp": f'[data]\ntable = "reals.h5"\n[model]\nfamily = "ibp"\n{SHORT}{LABELS}',
     "regression": '[data]\ntable = "people.h5"\n[model]\nfamily = "regression"\nlikelihood = "logistic"\n[regression]\n'
     f'response = "bought"\npredictors = ["age", "job", "children"]\nmissing = "drop"\n{SHORT}',
@@ -111,6 +110,24 @@ def cases_of(kind: str) -> list[Case]:
     return list(dict.fromkeys(case for cases in VALUES[kind].values() for case in cases))
 
 
+def runs_of(kind: str) -> list[Case]:
+    """The same cases in fewer runs: those that change keys of different sections share one, but for those in ALONE."""
+    runs: list[Case] = []
+    for case in cases_of(kind):
+        for i, run in enumerate(runs):
+            if not {case, run} & ALONE and not sections_of(run) & sections_of(case):
+                runs[i] += case
+                break
+        else:
+            runs.append(case)
+    return runs
+
+
+def sections_of(case: Case) -> set[str]:
+    """The sections that a case changes. A block holds columns: both are one section here."""
+    return {change.partition(".")[0].replace("blocks", "columns") for change in case}
+
+
 # --- the values -------------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +136,10 @@ def each(key: str, *values: str) -> dict[str, list[Case]]:
     return {key: [(f"{key}={value}",) for value in values]}
 
 
+ALONE = {
+    ("model.likelihood=false",), ("model.family=crosscat",),  # under them other keys have no effect
+    ("report.image=[1, 3]",),  # it has all columns
+}  # fmt: skip
 TOGETHER = (
     "run.seed=7", "run.shards=4", "run.cycles=6", "run.burn_in=2", "run.checkpoint_minutes=0.0001",
     "run.max_time=3h50m", "run.groups=1", "run.ranks=1", "output.thin=2",
@@ -130,6 +151,7 @@ RUN: dict[str, list[Case]] = {
 }
 SETTLED = ("run.until=settled", "run.chains=2")
 NOISE = ("step.noise=svi+", "step.effective=2")
+SEARCH = "sampler.init_rows=20"  # a search takes as long as all the rest of a run: few have one
 ANNEAL = ("sampler.strategy=anneal", "anneal.passes=1.5")  # cycles of growth there are 3, one a shard
 IN_TIME = (ANNEAL[0], "anneal.schedule=seconds", "anneal.seconds=0.000001")  # all at once, whatever the clock says
 BLOCK = ('blocks.body.columns=["y", "w"]',)
@@ -182,9 +204,9 @@ SEVERAL_VIEWS = {
     **each("model.concentration", "[3, 1]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_concentration", "0.6", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_discount", "[0, 0.5]", "learn"),
-    **each("sampler.init_views", "2"),
-    **each("sampler.init_rows", "0"),
-    **each("sampler.searches", "3"),
+    "sampler.init_views": [("sampler.init_views=2",), ("sampler.init_views=2", SEARCH)],
+    "sampler.init_rows": [(SEARCH, *ANNEAL)],
+    "sampler.searches": [("sampler.searches=3", SEARCH)],
     **each("sampler.column_moves", "1", "0"),
     **each("sampler.view_moves", "1", "0"),
 }
