@@ -107,7 +107,7 @@ def judged(seen):
 
 @pytest.mark.thorough
 def test_law_of_two_views():
-    """Of the right program on one shard, the sizes at which wrong ones are rejected: below."""
+    """The right program on three shards; on one it is tested below, where wrong ones are rejected."""
     found = verdict(serial(), 3, default_seed=91, **WITH_MOVES)
     assert found.passed, f"{found} (seed {seed(91)})"
 
