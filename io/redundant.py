@@ -67,6 +67,11 @@ class Redundancy:
                 f"the {counted(len(sample), 'row')} looked at; keep one and --drop the {others}, or it counts several "
                 "times and clusters get narrow"
             )
+        for name, indicators in _indicators(self._columns, sample):
+            yield (
+                f"column {named([name], NAMED)} is there again in {named(indicators, NAMED)}: each of them says "
+                "whether a row has one of its values; --drop them, or it counts several times and clusters get narrow"
+            )
         share = self._equal.share()
         if share > EQUAL_ROWS and any(c.kind == "real" for c in self._columns) and not self._by_chance(sample):
             yield (
@@ -128,6 +133,37 @@ def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
     for i, column in enumerate(columns):
         groups.setdefault(root(i), []).append(column.name)
     yield from (group for group in groups.values() if len(group) > 1)
+
+
+def _indicators(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[str, list[str]]]:
+    """Yield a category's name, and the names of the columns of two values that each say whether it has one of its own
+    (dummy variables), for all its values or all but one, as far as they are common enough to tell."""
+    halves: dict[bytes, list[str]] = {}
+    categories: list[tuple[Column, np.ndarray]] = []
+    for column in columns:
+        values, code = np.unique(_cells(column, sample), return_inverse=True)
+        if len(values) == 2:
+            halves.setdefault(_half(code == 1), []).append(column.name)
+        elif column.block in CODES and 2 < len(values) <= FEW_VALUES:
+            categories.append((column, _cells(column, sample)))
+    if not halves:
+        return
+    least_evidence = 2.0 * np.log(len(columns)) + np.log(FEW_VALUES) - np.log(BY_CHANCE)
+    for column, codes in categories:
+        found, common = [], 0
+        for value, cells in enumerate(np.bincount(codes, minlength=len(column.levels))[: len(column.levels)]):
+            sizes = np.array([cells, len(codes) - cells])
+            if sizes.min() >= RARE and _log_arrangements(sizes) > least_evidence:
+                common += 1
+                found.append(halves.get(_half(codes == value), []))
+        indicators = [name for names in found for name in names]
+        if len(indicators) > 1 and sum(map(bool, found)) >= common - 1:
+            yield column.name, indicators
+
+
+def _half(there: np.ndarray) -> bytes:
+    """A division of the rows in two, whichever of the parts is named."""
+    return np.packbits(there ^ there[0]).tobytes()
 
 
 def _log_arrangements(cells: np.ndarray) -> float:

@@ -313,3 +313,11 @@ def mpirun():
         return launch([program, "-n", n, sys.executable, *words], timeout, cwd, env)
 
     return start
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pictures of reports are made and not drawn, which takes most of a small report: for tests of the rest."""
+    from mpibayes.hpc.posterior.drawing import Picture
+
+    monkeypatch.setattr("mpibayes.hpc.posterior.drawing.png", lambda figure: Picture(b"\x89PNG\r\n\x1a\n"))

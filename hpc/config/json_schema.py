@@ -7,6 +7,7 @@ another, and of the table, `mpibayes check` says.
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def header(place: str = f"./{NAME}") -> str:
     return f"#:schema {place}\n"
 
 
+@cache
 def schema_text() -> str:
     """The schema as JSON."""
     return json.dumps(configuration(), indent=1, ensure_ascii=False) + "\n"

@@ -222,8 +222,13 @@ def warned(warnings: Sequence[str]) -> list[str]:
     return [*sentences, f"{counted(left, 'more warning')} in report.txt."] if left else sentences
 
 
-def use_it(run: Any, sound: str) -> list[str]:
-    """Next steps with a sound result; none with another."""
+def use_it(run: Any, sound: str, best: Chain | None = None) -> list[str]:
+    """Next steps with a sound result; none with another. best: the chain to use alone."""
+    if best is not None:
+        return [
+            f"Use {best.name}, which predicts best: mpibayes predict {best.folder} NEW.csv -o OUT.csv scores new rows, "
+            f"mpibayes query {best.folder} answers questions."
+        ]
     home = run.chains[0].home
     return [f"Use it: mpibayes predict {home} NEW.csv -o OUT.csv scores new rows."] if sound == GOOD else []
 

@@ -152,6 +152,32 @@ def judge(final, p: np.ndarray, names, means: np.ndarray, expected: np.ndarray, 
     )
 
 
+LOOKS = 8  # of a test at a wrong program
+
+
+def by_looks(more, judged, size: int, looks: int = 1) -> Verdict | None:
+    """The verdict on `size` replicates that come in `looks` parts, or on the first parts alone if these are rejected.
+
+    A test of a wrong program has LOOKS parts: it ends once the program is rejected, mostly below half of its size, and
+    has the power of the whole size, since what is not rejected goes on. A test of a right program looks once, as every
+    look is another chance of a false alarm: at the size at which the wrong one was rejected, or at a given one.
+
+    more(first, last): records of these replicates, a list, or None off root (where looks has to be 1). judged(records):
+    the Verdict on all records so far.
+    """
+    seen: list = []
+    looks = max(1, min(looks, size // 10))
+    for part in range(1, looks + 1):
+        records = more(len(seen), size * part // looks)
+        if records is None:
+            return None
+        seen += records
+        found = judged(seen)
+        if not found.passed:
+            break
+    return found
+
+
 def judge_history(history: np.ndarray, posterior, level: float = 1e-4) -> Verdict:
     """`judge` for partition numbers history (replicates, cycles) of replicates that started at exact draws."""
     names, table = posterior.summaries()

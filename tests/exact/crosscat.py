@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel import shards
 from tests.exact import production
-from tests.exact.compare import judge, seed
+from tests.exact.compare import by_looks, judge, seed
 from tests.exact.cross import CrossCase, Posterior
 from tests.exact.enumerate import NAN, Case
 
@@ -220,29 +220,37 @@ def hypers_of(mixture, units):
     return [found[names[0]] for names in units]
 
 
-def verdict(comm, name, n_shards, n_replicates, default_seed, cycles, level, **settings):
+def verdict(comm, name, n_shards, n_replicates, default_seed, cycles, level, looks=1, **settings):
     """The program against the enumeration, from exact draws of views, labels and the columns' hyperparameters; None off
     root. Concentrations and discounts are drawn anew from all else before anything looks at them: they need no start.
+    looks: `by_looks`.
     """
     setup = CASES[name]
     exact, units, points = setup.posterior, setup.units, Points(setup)
     mixture = sampler(comm, name, n_shards, default_seed, **settings)
     generator = np.random.default_rng(seed(default_seed) + 1)
-    found, at = [], []
-    for r, s in enumerate(generator.choice(len(exact.p), n_replicates, p=exact.p / exact.p.sum())):
+    starts = generator.choice(len(exact.p), n_replicates, p=exact.p / exact.p.sum())
+    events, table = exact.summaries()
+    expected = np.concatenate([table @ exact.p, points.expected])
+
+    def replicate(r, s):
+        """(state, points) after each cycle."""
         labels = exact.partitions[exact.rows[s]]
         place(mixture, units, exact.views[s].tolist(), labels, r * STRIDE, points.draw(s, generator))
-        for _ in range(cycles):
-            mixture.cycle()
-            found.append(state(mixture, units))
-            at.append(points.at(hypers_of(mixture, units)))
-    if comm.rank:
-        return None
-    index = np.array([exact.number(*each) for each in found]).reshape(n_replicates, cycles)
-    events, table = exact.summaries()
-    happened = np.concatenate([table.T[index], np.array(at).reshape(n_replicates, cycles, -1)], axis=2)
-    expected = np.concatenate([table @ exact.p, points.expected])
-    return judge(index[:, -1], exact.p, [*events, *points.events], happened.mean(axis=1), expected, level)
+        return [mixture.cycle() and (state(mixture, units), points.at(hypers_of(mixture, units)))
+                for _ in range(cycles)]  # fmt: skip
+
+    def more(first, last):
+        seen = [replicate(r, starts[r]) for r in range(first, last)]
+        return None if comm.rank else seen
+
+    def judged(seen):
+        index = np.array([[exact.number(*found) for found, _ in run] for run in seen])
+        at = np.array([[at for _, at in run] for run in seen])
+        happened = np.concatenate([table.T[index], at], axis=2)
+        return judge(index[:, -1], exact.p, [*events, *points.events], happened.mean(axis=1), expected, level)
+
+    return by_looks(more, judged, n_replicates, looks)
 
 
 class Points:

@@ -16,7 +16,7 @@ from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.moves.ledger import Ledger
 from mpibayes.hpc.ibp.state import Settings
 from mpibayes.hpc.parallel.comm import serial
-from tests.exact.compare import judge
+from tests.exact.compare import by_looks, judge
 
 IBP3 = np.array([[1.2, -0.3], [0.9, 0.8], [2.3, 0.4]])
 IBP4 = np.array([[1.0, 0.1], [-0.8, 1.1], [0.3, 1.0], [0.2, -0.1]])
@@ -102,19 +102,22 @@ class Moved:
         return ledger
 
 
-def judge_moves(law: Law, kinds, n_shards: int, replicates: int, steps: int, seed: int, level: float):
-    """Replicates from exact draws, each with `steps` rounds of moves; (verdict, moves accepted)."""
+def judge_moves(law: Law, kinds, n_shards: int, size: int, steps: int, seed: int, level: float, looks: int = 1):
+    """Replicates from exact draws, each with `steps` rounds of moves; (verdict, moves accepted). looks: `by_looks`."""
     stream, moved, accepted = np.random.default_rng(seed), Moved(law, n_shards, seed), Counter()
     names, table = law.summaries()
-    final, means = [], []
-    for number in range(replicates):
+
+    def replicate(number):
         moved.begin(number, law.classes[stream.choice(len(law.p), p=law.p)])
         visited = []
         for _ in range(steps):
             accepted.update(moved.step(kinds).accepted)
             visited.append(law.index.get(moved.state(), -1))
-        visited = [v for v in visited if v >= 0]  # more features than enumerated: next to never
-        if visited:
-            final.append(visited[-1])
-            means.append(table[:, visited].mean(axis=1))
-    return judge(np.array(final), law.p, names, np.array(means), table @ law.p, level), accepted
+        return [v for v in visited if v >= 0]  # more features than enumerated: next to never
+
+    def judged(seen):
+        seen = [visited for visited in seen if visited]
+        means = np.array([table[:, visited].mean(axis=1) for visited in seen])
+        return judge(np.array([visited[-1] for visited in seen]), law.p, names, means, table @ law.p, level)
+
+    return by_looks(lambda a, b: [replicate(number) for number in range(a, b)], judged, size, looks), accepted

@@ -26,6 +26,7 @@ from mpibayes.hpc.parallel import collapse, shards
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin, updates
+from tests.exact.compare import Verdict, by_looks, judge_history
 from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_partition
 
 VECTOR = ("kappa", "nu", "variance")
@@ -88,11 +89,13 @@ def place(mixture: Mixture, labels: np.ndarray, cycles: int, hyper=None) -> None
     mixture.resume(cycles)
 
 
-def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None) -> list | None:
-    """Run `cycles` cycles from each of `starts`: a list of record(mixture, labels) for each on root, None elsewhere."""
+def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None, first: int = 0) -> list | None:
+    """Run `cycles` cycles from each of `starts`: a list of record(mixture, labels) for each on root, None elsewhere.
+
+    first: the number of the first of these replicates, which its streams have."""
     out = []
     for r, labels in enumerate(starts):
-        place(mixture, labels, r * STRIDE, None if hypers is None else hypers[r])
+        place(mixture, labels, (first + r) * STRIDE, None if hypers is None else hypers[r])
         seen = []
         for _ in range(cycles):
             mixture.cycle()
@@ -108,6 +111,20 @@ def partition_history(mixture: Mixture, posterior: Posterior, n_replicates: int,
     starts = posterior.draw(np.random.Generator(np.random.Philox(seed)), n_replicates)
     labels = replicates(mixture, starts, cycles, lambda _, z: z)
     return None if labels is None else posterior.index(np.array(labels))
+
+
+def verdict(
+    mixture: Mixture, posterior: Posterior, n_replicates: int, cycles: int, seed: int, level: float, looks: int = 1
+) -> Verdict | None:
+    """Partitions after cycles from exact starts against the posterior; None off root. looks: `by_looks`."""
+    starts = posterior.draw(np.random.Generator(np.random.Philox(seed)), n_replicates)
+
+    def judged(labels):
+        return judge_history(posterior.index(np.array(labels)), posterior, level)
+
+    return by_looks(
+        lambda a, b: replicates(mixture, starts[a:b], cycles, lambda _, z: z, first=a), judged, n_replicates, looks
+    )
 
 
 def prior_history(mixture: Mixture, concentration: float, discount: float, n_replicates: int, cycles: int, seed: int):
@@ -232,11 +249,25 @@ class Joint:
     def history(self, mixture: Mixture, n_replicates: int, cycles: int, seed: int):
         """(partition numbers (R, T), grid points (R, T, 1 + columns)) on root, None elsewhere."""
         starts, hypers = self.draw(np.random.Generator(np.random.Philox(seed)), n_replicates, mixture.view.hyper)
-        seen = replicates(mixture, starts, cycles, lambda m, z: (z, self.index_of(m)), hypers)
-        if seen is None:
-            return None
+        seen = replicates(mixture, starts, cycles, self.record, hypers)
+        return None if seen is None else self.numbers(seen)
+
+    def record(self, mixture: Mixture, labels):
+        return labels, self.index_of(mixture)
+
+    def numbers(self, seen):
+        """Partition numbers and grid points of records, as `history` returns them."""
         labels = np.array([[z for z, _ in run] for run in seen])
         return self.posterior.index(labels), np.array([[g for _, g in run] for run in seen])
+
+    def verdicts(self, mixture: Mixture, n_replicates: int, cycles: int, seed: int, level: float, looks: int):
+        """`judge` of a history on one rank. looks: `by_looks`."""
+        starts, hypers = self.draw(np.random.Generator(np.random.Philox(seed)), n_replicates, mixture.view.hyper)
+
+        def more(first, last):
+            return replicates(mixture, starts[first:last], cycles, self.record, hypers[first:last], first)
+
+        return by_looks(more, lambda seen: self.judge(self.numbers(seen), level), n_replicates, looks)
 
     def judge(self, history, level):
         """Verdicts on the law of the partition with (alpha, d), and with each column's prior; the level is shared."""
@@ -245,7 +276,16 @@ class Joint:
         index, points = history
         tables = [self.posterior.process, *(self.posterior.columns[c[0]] for c in self.case.columns)]
         share = level / len(tables)
-        return [judge_joint(index, points[..., i], table, self.posterior, share) for i, table in enumerate(tables)]
+        each = enumerate(tables)
+        return Verdicts(judge_joint(index, points[..., i], table, self.posterior, share) for i, table in each)
+
+
+class Verdicts(list):
+    """Verdicts that share a level."""
+
+    @property
+    def passed(self) -> bool:
+        return all(verdict.passed for verdict in self)
 
 
 def nearest(points, value) -> int:

@@ -22,7 +22,7 @@ from mpibayes.hpc.ibp.state import Settings
 from mpibayes.hpc.parallel import collapse
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.ibp import twin
-from tests.exact.compare import Verdict, judge
+from tests.exact.compare import Verdict, by_looks, judge
 from tests.exact.ibp import CASES, Law, draw_prior, harmonic, log_rates
 
 STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed by cycle, so replicates are independent
@@ -49,10 +49,12 @@ def cells(buffet: Buffet) -> np.ndarray:
     return np.concatenate(ranks)
 
 
-def replicates(buffet: Buffet, starts, cycles: int, record) -> list | None:
-    """Run `cycles` cycles from each (features, hyper, cells): lists of record(features, hyper, cells) on root."""
+def replicates(buffet: Buffet, starts, cycles: int, record, first: int = 0) -> list | None:
+    """Run `cycles` cycles from each (features, hyper, cells): lists of record(features, hyper, cells) on root.
+
+    first: the number of the first of these replicates, which its streams have."""
     out = []
-    for r, (features, hyper, filled) in enumerate(starts):
+    for r, (features, hyper, filled) in enumerate(starts, first):
         buffet.place(features, hyper, filled, r * STRIDE)
         seen = []
         for _ in range(cycles):
@@ -64,16 +66,20 @@ def replicates(buffet: Buffet, starts, cycles: int, record) -> list | None:
     return out if buffet.comm.rank == 0 else None
 
 
-def verdict(comm, name, n_shards, opening, sweeps, n_replicates, cycles, seed, level, **settings) -> Verdict | None:
-    """The program against the enumeration; None off root. settings: others than the case's."""
+def verdict(
+    comm, name, n_shards, opening, sweeps, n_replicates, cycles, seed, level, looks=1, **settings
+) -> Verdict | None:
+    """The program against the enumeration; None off root. looks: `by_looks`. settings: others than the case's."""
     exact = law(name)
     starts = exact.draw(np.random.Generator(np.random.Philox(seed + 1)), n_replicates)
-    seen = replicates(chain(comm, exact.case, n_shards, seed, opening, sweeps, **settings), starts, cycles, exact.look)
-    if seen is None:
-        return None
-    final = np.array([run[-1][0] for run in seen])
-    means = np.array([[events for _, events in run] for run in seen]).mean(axis=1)
-    return judge(final, exact.p, exact.names, means, exact.expected, level)
+    buffet = chain(comm, exact.case, n_shards, seed, opening, sweeps, **settings)
+
+    def judged(seen):
+        final = np.array([run[-1][0] for run in seen])
+        means = np.array([[events for _, events in run] for run in seen]).mean(axis=1)
+        return judge(final, exact.p, exact.names, means, exact.expected, level)
+
+    return by_looks(lambda a, b: replicates(buffet, starts[a:b], cycles, exact.look, a), judged, n_replicates, looks)
 
 
 def digest(buffet: Buffet, starts, cycles: int) -> str | None:

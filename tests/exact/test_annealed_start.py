@@ -52,17 +52,11 @@ def test_not_settled_when_growth_ends():
     assert p < LEVEL, f"p = {p}"
 
 
-@pytest.mark.quick("3", ranks=3)
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
-@pytest.mark.parametrize("n_replicates", [3, 40])
-def test_settled_on_ranks(n_replicates):
-    """The same on real ranks, shorter; and the same bits as on one, for which a few replicates are enough."""
+def test_settled_on_ranks():
+    """The same bits as on one rank, whose law is tested above."""
     comm = world()
-    posterior = Posterior(CASES["cat6"])
-    found = final_partitions(comm, 3, strategy.SETTLING * 3, n_replicates)
+    found = final_partitions(comm, 3, strategy.SETTLING * 3, 3)
     alone = final_partitions(serial(), 3, strategy.SETTLING * 3, 3) if comm.rank == 0 else None
-    same, p = comm.share(
-        (bool((found[:3] == alone).all()), chi_square(posterior.index(found), posterior.p)) if comm.rank == 0 else None
-    )
-    assert same
-    assert p >= LEVEL, f"p = {p} (seed {seed(71)})"
+    assert comm.share(bool((found == alone).all()) if comm.rank == 0 else None)

@@ -18,7 +18,7 @@ from scipy.special import betaln, gammaln
 from mpibayes.hpc.crosscat.moves import by_pattern as program
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import production, transitions
-from tests.exact.compare import chi_square, judge_history, seed
+from tests.exact.compare import LOOKS, chi_square, seed
 from tests.exact.enumerate import CASES as OF_MIXTURES
 from tests.exact.enumerate import Case, Posterior
 from tests.exact.test_split_merge import CYCLES, LEVEL, ROUNDING
@@ -199,8 +199,9 @@ def test_wrong_steps_do_not_keep_it(wrong, step, name):
 # ---- sweeps ----------------------------------------------------------------------------------------------------------
 
 
-def p_of_sweeps(name, n_draws, default_seed, sweeps=6):
-    """p-value of Pearson's test that tables drawn from their law have it after some sweeps, too."""
+def p_of_sweeps(name, n_draws, default_seed, looks=1, sweeps=6):
+    """p-value of Pearson's test that tables drawn from their law have it after some sweeps, too; of the first part of
+    the draws at which it is below LEVEL, where it looks several times."""
     known = tables(CASES[name], CASES[name].n_rows)
     names, p = list(known), np.array([p for p, _ in known.values()])
     number, stream, drawn = {of: i for i, of in enumerate(names)}, np.random.default_rng(seed(default_seed)), []
@@ -211,6 +212,8 @@ def p_of_sweeps(name, n_draws, default_seed, sweeps=6):
             table.sweep(stream)
         drawn.append(number[name_of(table.counts)])
         table.counts = counts
+        if len(drawn) % (n_draws // looks) == 0 and chi_square(np.array(drawn), p / p.sum()) < LEVEL:
+            break
     return chi_square(np.array(drawn), p / p.sum())
 
 
@@ -250,7 +253,7 @@ def emptied():
 )
 def test_wrong_sweeps_are_rejected(wrong, name, n_draws):
     with wrong(), alike_alone() if wrong is without_choice else contextlib.nullcontext():
-        assert p_of_sweeps(name, n_draws, 176) < LEVEL
+        assert p_of_sweeps(name, n_draws, 176, LOOKS) < LEVEL
 
 
 def test_law_of_sweeps_of_alike_clusters():
@@ -261,7 +264,7 @@ def test_law_of_sweeps_of_alike_clusters():
 # ---- draws -----------------------------------------------------------------------------------------------------------
 
 
-def alone(comm, name, n_shards, n_replicates, default_seed):
+def alone(comm, name, n_shards, n_replicates, default_seed, looks=1):
     """Rounds without anything else against the enumeration; None off root."""
     case = CASES[name]
     posterior = Posterior(case)
@@ -269,8 +272,7 @@ def alone(comm, name, n_shards, n_replicates, default_seed):
         mixture = production.sampler(
             comm, case, n_shards, seed(default_seed), kind=production.MovesAlone, split_merge=1
         )
-        history = production.partition_history(mixture, posterior, n_replicates, CYCLES, seed(default_seed) + 1)
-    return None if history is None else judge_history(history, posterior, LEVEL)
+        return production.verdict(mixture, posterior, n_replicates, CYCLES, seed(default_seed) + 1, LEVEL, looks)
 
 
 @pytest.mark.quick("cat6-2", "holes6-6")
@@ -300,7 +302,7 @@ def not_dealt():
 @pytest.mark.parametrize("wrong, name, n_replicates", [(levels_without_prior, "cat6", 60), (not_dealt, "one6", 240)])
 def test_wrong_rounds_are_rejected(wrong, name, n_replicates):
     with wrong():
-        found = alone(serial(), name, 1, n_replicates, 171)
+        found = alone(serial(), name, 1, n_replicates, 171, LOOKS)
     assert not found.passed, str(found)
 
 

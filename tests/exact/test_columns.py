@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact import crosscat
-from tests.exact.compare import seed
+from tests.exact.compare import LOOKS, seed
 from tests.exact.crosscat import CASES
 from tests.exact.enumerate import log_eppf
 
@@ -104,7 +104,7 @@ def auxiliary_of_one_cluster():
 @pytest.mark.parametrize("wrong", [not_retired, not_shared, auxiliary_of_one_cluster])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        found = verdict(serial(), "sharp", 2, REPLICATES, 121, view_moves=0)
+        found = verdict(serial(), "sharp", 2, REPLICATES, 121, view_moves=0, looks=LOOKS)
     assert not found.passed, str(found)
 
 
@@ -117,8 +117,9 @@ def cores(rows):
 
 
 def verdict_on_moves(n_replicates, wrong=contextlib.nullcontext, core=2, name="sharp", default_seed=124):
+    looks = 1 if wrong is contextlib.nullcontext else LOOKS
     with cores(core), mock.patch.object(sides, "ROWS", core), wrong():
-        return verdict(serial(), name, 2, n_replicates, default_seed, 2, kind=MovesAlone)
+        return verdict(serial(), name, 2, n_replicates, default_seed, 2, kind=MovesAlone, looks=looks)
 
 
 @pytest.mark.thorough

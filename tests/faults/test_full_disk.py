@@ -76,6 +76,7 @@ def refused(code, said, name="new"):
 
 @commands
 @pytest.mark.quick(every=3)
+@pytest.mark.usefixtures("undrawn")
 def test_every_file_that_is_written(out, command):
     """At the first byte and, by the largest file of an undisturbed command, at the last."""
     words = COMMANDS[command].split()

@@ -203,3 +203,31 @@ def test_the_module_is_lua():
     (module,) = (PLACE / "lmod/mpibayes").glob("*.lua")
     words = ["luac", "-p", str(module)] if shutil.which("luac") else ["lua", "-e", f"assert(loadfile('{module}'))"]
     subprocess.run(words, check=True, timeout=10)
+
+
+def wheel_for_aarch64(place, **programs):
+    """Run the script with these programs (name: shell) and the usual ones, in a copy; what it prints as errors."""
+    (place / "bin").mkdir()
+    shutil.copytree(PLACE / "aarch64", place / "packaging/aarch64")
+    for name in ("bash", "dirname", "rm", "mkdir", "touch", "cat", "env"):
+        (place / "bin" / name).symlink_to(shutil.which(name))
+    for name, lines in programs.items():
+        (place / "bin" / name).write_text(f"#!/bin/sh\n{lines}\n")
+        (place / "bin" / name).chmod(0o755)
+    script, path = place / "packaging/aarch64/wheel", {"PATH": str(place / "bin")}
+    done = subprocess.run([script], env=path, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2
+    return done.stderr
+
+
+def test_a_wheel_for_aarch64_needs_a_compiler_and_debian_s_python(tmp_path):
+    for name in ("wheel", "check"):
+        subprocess.run(["bash", "-n", PLACE / "aarch64" / name], check=True, timeout=10)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    python = {"python3": "echo 3.99"}
+    assert "apt-get install gcc-aarch64-linux-gnu" in wheel_for_aarch64(tmp_path / "a", **python)
+    apt = {"apt-get": "echo E: Unable to locate package python3.99; exit 100", "aarch64-linux-gnu-gcc": "exit 1"}
+    errors = wheel_for_aarch64(tmp_path / "b", **python, **apt)
+    assert "E: Unable to locate" in errors and "cannot fetch Python 3.99 for arm64" in errors
+    assert not list((tmp_path / "b/build/aarch64").glob("python*[0-9]"))

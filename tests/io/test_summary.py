@@ -119,6 +119,20 @@ def test_categories_that_map_one_to_one():
     assert [w[:40] for w in found({k: v for k, v in columns.items() if k != "n"})] == []
 
 
+def test_dummy_variables_beside_their_category():
+    """All of them, or all but one; a single two-valued column that goes with one value is a fact of the table."""
+    dummies = {f"k{v}": ("boolean", np.equal(K, v).astype(int)) for v in range(5)}
+    columns = {"k": ("categorical", K), "x": ("real", X), "coin": ("boolean", G.integers(0, 2, N))}
+    [line] = found(columns | dummies)
+    assert line.startswith("column 'k' is there again in 'k0', 'k1', 'k2', 'k3' and 'k4': each of them says whether")
+    dummies.pop("k2")
+    [line] = found(columns | dummies)
+    assert line.startswith("column 'k' is there again in 'k0', 'k1', 'k3' and 'k4': ")
+    assert not found(columns | {"k0": dummies["k0"]})
+    wrong = np.where(np.arange(N) == 150, 1 - dummies["k1"][1], dummies["k1"][1])
+    assert not found(columns | dummies | {"k1": ("boolean", wrong)})
+
+
 def test_rare_values_say_nothing():
     rare = (np.arange(N) < 3).astype(int)
     assert not found({"a": ("boolean", rare), "b": ("boolean", rare), "x": ("real", X)})

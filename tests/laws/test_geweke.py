@@ -22,10 +22,10 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import updates
 from tests.exact import production
-from tests.exact.compare import replicate_means, seed
+from tests.exact.compare import LOOKS, replicate_means, seed
 from tests.exact.enumerate import draw_prior_partition, log_law_of_clusters
+from tests.laws.geweke import LEVEL, worst_event
 
-LEVEL = 1e-4
 N = 8
 ALPHAS, DISCOUNTS = (0.5, 4.0), (0.0, 0.5)
 SYMMETRIC = (0.2, 2.0)
@@ -93,7 +93,9 @@ def expected():
     return np.array([*law, *[together] * 4, *[0.5] * 7, same_level, same_level, 0.5, zero])
 
 
-def geweke(n_shards, n_replicates, steps, default_seed, opening="one", draw=draw_table, start=ANY, law=expected):
+def geweke(
+    n_shards, n_replicates, steps, default_seed, opening="one", draw=draw_table, start=ANY, law=expected, looks=1
+):
     """(p, index of the worst event, z). draw, start, law: the tables, hyperparameters of one, and the events' law."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
     start = draw(np.zeros(N, int), start, g)
@@ -102,8 +104,8 @@ def geweke(n_shards, n_replicates, steps, default_seed, opening="one", draw=draw
         priors=PRIORS,
     )  # fmt: skip
     mixture = Mixture(serial(), start[0], lambda a, b: start[1].take(np.arange(a, b)), N, settings)
-    means = []
-    for r in range(n_replicates):
+
+    def replicate(r):
         hyper = draw_hyper(mixture.view.hyper, g)
         z = draw_prior_partition(N, hyper.concentration, hyper.discount, g)
         seen = []
@@ -115,10 +117,9 @@ def geweke(n_shards, n_replicates, steps, default_seed, opening="one", draw=draw
             mixture.cycle()
             z, hyper = np.unique(mixture.view.labels(), return_inverse=True)[1], mixture.view.hyper
             seen.append(events(z, hyper, rows))
-        means.append(np.mean(seen, axis=0))
-    p, z = replicate_means(np.array(means), law())
-    worst = int(np.nanargmin(p))
-    return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
+        return seen
+
+    return worst_event(replicate, lambda means: replicate_means(means, law()), n_replicates, looks)
 
 
 def hyperparameters_of_scattered_rows():
@@ -157,5 +158,5 @@ def test_joint_prior_comes_back(n_shards):
 @pytest.mark.parametrize("wrong", [hyperparameters_of_scattered_rows, missing_counted_as_seen, production.no_anchors])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        p, worst, z = geweke(4, 40, 12, 51)
+        p, worst, z = geweke(4, 40, 12, 51, looks=LOOKS)
     assert p < LEVEL, f"event {worst}, z {z:.2f}"

@@ -14,11 +14,11 @@ from mpibayes.hpc.ibp import update
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings
 from mpibayes.hpc.parallel.comm import serial
-from tests.exact.compare import event_means, seed
+from tests.exact.compare import LOOKS, event_means, seed
 from tests.exact.ibp import draw_prior, harmonic
 from tests.exact.program_ibp import no_anchors
+from tests.laws.geweke import LEVEL, worst_event
 
-LEVEL = 1e-4
 N, D = 7, 3
 MASS, NOISE, FEATURE = Gamma(6.0, 3.0), InverseGamma(3.0, 4.0), InverseGamma(3.0, 2.0)
 CS = (0.4, 3.0)
@@ -80,7 +80,7 @@ def expected():
     )
 
 
-def geweke(noise, n_shards, opening, n_replicates, steps, default_seed):
+def geweke(noise, n_shards, opening, n_replicates, steps, default_seed, looks=1):
     """(p, index of the worst event, z)."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
     settings = Settings(
@@ -88,8 +88,8 @@ def geweke(noise, n_shards, opening, n_replicates, steps, default_seed):
         opening=opening, sweeps_per_cycle=2,
     )  # fmt: skip
     buffet = Buffet(serial(), lambda a, b: np.where(HOLES, np.nan, 0.0)[a:b], N, D, settings)
-    means = []
-    for r in range(n_replicates):
+
+    def replicate(r):
         features, hyper = draw_state(noise, g)
         seen = []
         for t in range(steps):
@@ -100,10 +100,9 @@ def geweke(noise, n_shards, opening, n_replicates, steps, default_seed):
             buffet.cycle()
             features, hyper = buffet.features()[:, buffet.totals.owned > 0], buffet.hyper
             seen.append(events(features, hyper))
-        means.append(np.mean(seen, axis=0))
-    p, z = event_means(np.array(means), expected())
-    worst = int(np.nanargmin(p))
-    return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
+        return seen
+
+    return worst_event(replicate, lambda means: event_means(means, expected()), n_replicates, looks)
 
 
 @pytest.mark.quick("shared-3-one")
@@ -140,5 +139,5 @@ def noise_without_degrees():
 @pytest.mark.parametrize("wrong", [no_anchors, loadings_by_shared_noise, noise_without_degrees])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        p, worst, z = geweke("column", 3, "all", 200, 8, 241)
+        p, worst, z = geweke("column", 3, "all", 200, 8, 241, LOOKS)
     assert p < LEVEL, f"event {worst}, z {z:.2f}"

@@ -19,10 +19,10 @@ from scipy import stats
 from mpibayes.hpc.parallel.comm import serial
 from tests.exact import production_firefly as production
 from tests.exact import wrong_firefly as wrong
-from tests.exact.compare import seed
+from tests.exact.compare import LOOKS, seed
 from tests.exact.quadrature import Case
+from tests.laws.geweke import LEVEL, worst_event
 
-LEVEL = 1e-4
 REFERENCE = 100_000
 CYCLES, SHARDS = 2, 2
 X = np.array([[1.0, -1.5], [1.0, -0.7], [1.0, -0.2], [1.0, 0.4], [1.0, 0.9], [1.0, 1.8]], np.float32).astype(float)
@@ -66,12 +66,13 @@ def expected(case, bright):
     return mean, error
 
 
-def geweke(case, bounds, move, default_seed, misread=lambda case: case, n_replicates=100, steps=8, **settings):
+def geweke(case, bounds, move, default_seed, misread=lambda c: c, n_replicates=100, steps=8, looks=1, **settings):
     """(p, number of the worst functional, z). misread: what the program takes the regression for."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
     settings = {"bounds": bounds, "theta_update": move, "step_size": STEPS[move], "q": 0.5, "burn_in": 0} | settings
-    means = []
-    for r in range(n_replicates):
+    exact, error = expected(case, bounds == "untuned")
+
+    def replicate(r):
         theta, seen = case.draw_prior(1, g)[0], []
         for t in range(steps):
             now = replace(case, y=case.draw_responses(theta, g))
@@ -83,12 +84,14 @@ def geweke(case, bounds, move, default_seed, misread=lambda case: case, n_replic
             told = production.history(sampler, [theta], CYCLES)
             theta = told["theta"][-1]
             seen.append(functionals(now, theta, told["n_bright"][-1] if bounds == "untuned" else None))
-        means.append(np.mean(seen, axis=0))
-    (exact, error), means = expected(case, bounds == "untuned"), np.array(means)
-    z = (means.mean(axis=0) - exact) / np.sqrt(means.var(axis=0, ddof=1) / n_replicates + error**2)
-    p = 2.0 * stats.t.sf(np.abs(z), n_replicates - 1)
-    worst = int(p.argmin())
-    return float(min(1.0, p[worst] * len(p))), worst, float(z[worst])
+        return seen
+
+    def test(means):
+        n = len(means)
+        z = (means.mean(axis=0) - exact) / np.sqrt(means.var(axis=0, ddof=1) / n + error**2)
+        return 2.0 * stats.t.sf(np.abs(z), n - 1), z
+
+    return worst_event(replicate, test, n_replicates, looks)
 
 
 @pytest.mark.quick("softmax6-untuned-hmc")
@@ -115,7 +118,9 @@ def test_joint_prior_with_an_intercept_comes_back():
 )
 def test_wrong_updates_are_rejected(case, name):
     with wrong.PROGRAMS[name].in_place():
-        p, worst, z = geweke(case, "untuned", "hmc", 71, n_replicates=REPLICATES[case.name], in_python=True)
+        p, worst, z = geweke(
+            case, "untuned", "hmc", 71, n_replicates=REPLICATES[case.name], looks=LOOKS, in_python=True
+        )
     assert p < LEVEL, f"functional {worst}, z {z:.2f}"
 
 
@@ -140,5 +145,5 @@ WRONG_MODELS = [(SOFTMAX, next_class), (STUDENT, scale_forgotten), (INTERCEPT, i
 @pytest.mark.quick("case2-intercept_like_the_others")
 @pytest.mark.parametrize("case, misread", WRONG_MODELS)
 def test_wrong_models_are_rejected(case, misread):
-    p, worst, z = geweke(case, "tuned", "hmc", 71, misread, REPLICATES[case.name])
+    p, worst, z = geweke(case, "tuned", "hmc", 71, misread, REPLICATES[case.name], looks=LOOKS)
     assert p < LEVEL, f"functional {worst}, z {z:.2f}"

@@ -16,10 +16,10 @@ from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 from tests.exact import production, wrong_vectors
-from tests.exact.compare import replicate_means, seed
+from tests.exact.compare import LOOKS, replicate_means, seed
 from tests.exact.enumerate import draw_prior_partition, log_law_of_clusters
+from tests.laws.geweke import LEVEL, worst_event
 
-LEVEL = 1e-4
 N = 7
 ALPHAS = (0.5, 4.0)
 KAPPAS, NUS, VARIANCES = (0.2, 2.0), (2.2, 6.0), (0.2, 1.5)
@@ -68,7 +68,7 @@ def expected():
     return np.array([*law, *[together] * 3, *[0.5] * 6])
 
 
-def geweke(n_shards, n_replicates, steps, default_seed):
+def geweke(n_shards, n_replicates, steps, default_seed, looks=1):
     """(p, index of the worst event, z)."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
     columns, rows = table(*draw_table(np.zeros(N, int), (0.2, 6.0, 0.2), np.ones(2), g))
@@ -79,8 +79,8 @@ def geweke(n_shards, n_replicates, steps, default_seed):
     carved = carve(rows)
     made = Mixture(serial(), in_blocks(columns, BLOCKS), lambda a, b: carved.take(slice(a, b)), N, settings)
     square = made.view.components.multinormal.blocks[0].square  # the scale of S_0 is that of the first table throughout
-    means = []
-    for r in range(n_replicates):
+
+    def replicate(r):
         wishart = np.array([[g.choice(KAPPAS), g.choice(NUS), g.choice(VARIANCES)]])
         hyper = replace(made.view.hyper, concentration=float(g.choice(ALPHAS)), wishart=wishart)
         z = draw_prior_partition(N, hyper.concentration, 0.0, g)
@@ -94,10 +94,9 @@ def geweke(n_shards, n_replicates, steps, default_seed):
             made.cycle()
             z, hyper = np.unique(made.view.labels(), return_inverse=True)[1], made.view.hyper
             seen.append(events(z, hyper, x))
-        means.append(np.mean(seen, axis=0))
-    p, z = replicate_means(np.array(means), expected())
-    worst = int(np.nanargmin(p))
-    return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
+        return seen
+
+    return worst_event(replicate, lambda means: replicate_means(means, expected()), n_replicates, looks)
 
 
 @pytest.mark.thorough
@@ -111,5 +110,5 @@ def test_joint_prior_comes_back(n_shards):
 @pytest.mark.parametrize("wrong", [wrong_vectors.one_degree_short, wrong_vectors.scatter_about_the_prior])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        p, worst, z = geweke(3, 40, 10, 71)
+        p, worst, z = geweke(3, 40, 10, 71, LOOKS)
     assert p < LEVEL, f"event {worst}, z {z:.2f}"

@@ -13,13 +13,13 @@ from mpibayes.hpc.crosscat.columns.cells import Held
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 from tests.exact import crosscat
-from tests.exact.compare import replicate_means, seed
+from tests.exact.compare import LOOKS, replicate_means, seed
 from tests.exact.enumerate import draw_prior_partition, log_eppf, log_law_of_clusters, partitions
 from tests.exact.test_crosscat import hypers_left_behind
 from tests.exact.view_transitions import cores
+from tests.laws.geweke import LEVEL, worst_event
 from tests.laws.test_geweke import LEVELS, MEANS, PRIORS, RATES, SHAPES, SYMMETRIC, VARIANCES
 
-LEVEL = 1e-4
 REPLICATES = 50
 N = 6
 NAMES = ("c", "x", "n")
@@ -76,7 +76,7 @@ def expected():
     return np.array([*views, 0.5, 0.5, *[*clusters, together, together] * 3, *[0.5] * 5])
 
 
-def geweke(n_shards, n_replicates, steps, default_seed):
+def geweke(n_shards, n_replicates, steps, default_seed, looks=1):
     """(p, index of the worst event, z)."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
     columns, rows = draw_table(np.zeros((3, N), int), draw_hypers(g), g)
@@ -84,12 +84,12 @@ def geweke(n_shards, n_replicates, steps, default_seed):
         seed=seed(default_seed), shards=n_shards, priors=PRIORS, split_merge=1, column_moves=1, **PROCESS
     )
     mixture = Mixture(serial(), columns, lambda a, b: rows.take(np.arange(a, b)), N, settings)
-    units, means = [(name,) for name in NAMES], []
+    units = [(name,) for name in NAMES]
 
     def draw(n, of):
         return draw_prior_partition(n, *points(of)[g.integers(len(points(of)))], g)
 
-    for r in range(n_replicates):
+    def replicate(r):
         views, hypers = draw(3, "view_"), draw_hypers(g)
         labels = np.array([draw(N, "") for _ in range(3)])[views]
         crosscat.place(mixture, units, views.tolist(), labels, r * crosscat.STRIDE, hypers)
@@ -106,10 +106,9 @@ def geweke(n_shards, n_replicates, steps, default_seed):
             views, labels = crosscat.state(mixture, units)
             hypers = crosscat.hypers_of(mixture, units)
             seen.append(events(views, labels, hypers, mixture.process))
-        means.append(np.mean(seen, axis=0))
-    p, z = replicate_means(np.array(means), expected())
-    worst = int(np.nanargmin(p))
-    return min(1.0, p[worst] * np.isfinite(p).sum()), worst, z[worst]
+        return seen
+
+    return worst_event(replicate, lambda means: replicate_means(means, expected()), n_replicates, looks)
 
 
 @pytest.mark.thorough
@@ -122,5 +121,5 @@ def test_joint_prior_of_views_comes_back():
 @pytest.mark.thorough
 def test_hyperparameters_left_behind_are_rejected():
     with hypers_left_behind(), cores(3):
-        p, worst, z = geweke(3, REPLICATES, 6, 161)
+        p, worst, z = geweke(3, REPLICATES, 6, 161, LOOKS)
     assert p < LEVEL, f"event {worst}, z {z:.2f}"

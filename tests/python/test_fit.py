@@ -19,7 +19,11 @@ from tests.query.runs import people, write_csv
 
 AGES = {"mean": 40.0, "kappa": 0.1, "nu": 3, "variance": 200}
 FIELD = Path(__file__).parents[1] / "io" / "field"
-FEW = {"cycles": 4, "chains": 1, "burn_in": 1, "until_settled": False, "config": {"output.labels": 1}}
+# no search for views, which takes most of a small run
+FEW = {
+    "cycles": 4, "chains": 1, "burn_in": 1, "until_settled": False,
+    "config": {"output.labels": 1, "sampler.init_rows": 0},
+}  # fmt: skip
 
 
 def frame(n=60):

@@ -17,7 +17,7 @@ import numpy as np
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.given_priors import GammaPrior
-from mpibayes.hpc.crosscat.keys import OF_VIEWS
+from mpibayes.hpc.crosscat.keys import OF_ONE_VIEW, OF_VIEWS
 from mpibayes.io.sparse import SparseRows, write_sparse
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.test_regression_runs import people
@@ -34,8 +34,7 @@ SHORT = "[run]\nseed = 5\nshards = 3\ncycles = 5\n"
 LABELS = "[output]\nlabels = 1\n"
 CONFIG = {
     "mixture": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "mixture"\n{SHORT}{LABELS}',
-    "crosscat": '[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 20\nsearches = 1\n'
-    f"{SHORT}{LABELS}",
+    "crosscat": f'[data]\ntable = "mixed.h5"\n[model]\nfamily = "crosscat"\n[sampler]\ninit_rows = 0\n{SHORT}{LABELS}',
     "ibp": f'[data]\ntable = "reals.h5"\n[model]\nfamily = "ibp"\n{SHORT}{LABELS}',
     "regression": '[data]\ntable = "people.h5"\n[model]\nfamily = "regression"\nlikelihood = "logistic"\n[regression]\n'
     f'response = "bought"\npredictors = ["age", "job", "children"]\nmissing = "drop"\n{SHORT}',
@@ -91,7 +90,8 @@ def make_files(place: Path) -> None:
 def keys_of(kind: str) -> Iterator[tuple[str, Any]]:
     """(`section.name`, its declaration) of every key that a kind of model has; of those with one value alone, none."""
     doors = registry.keys_of(kind)
-    idle = {f"{section}.{key}" for section, keys in OF_VIEWS.items() for key in keys} if kind == "mixture" else ()
+    unused = {"mixture": OF_VIEWS, "crosscat": OF_ONE_VIEW}.get(kind, {})
+    idle = {f"{section}.{key}" for section, keys in unused.items() for key in keys}
     for name, section in {**doors.SECTIONS, **doors.NAMED}.items():
         for key, info in section.model_fields.items():
             one_value = get_origin(info.annotation) is Literal and len(get_args(info.annotation)) == 1
@@ -111,6 +111,24 @@ def cases_of(kind: str) -> list[Case]:
     return list(dict.fromkeys(case for cases in VALUES[kind].values() for case in cases))
 
 
+def runs_of(kind: str) -> list[Case]:
+    """The same cases in fewer runs: those that change keys of different sections share one, but for those in ALONE."""
+    runs: list[Case] = []
+    for case in cases_of(kind):
+        for i, run in enumerate(runs):
+            if not {case, run} & ALONE and not sections_of(run) & sections_of(case):
+                runs[i] += case
+                break
+        else:
+            runs.append(case)
+    return runs
+
+
+def sections_of(case: Case) -> set[str]:
+    """The sections that a case changes. A block holds columns: both are one section here."""
+    return {change.partition(".")[0].replace("blocks", "columns") for change in case}
+
+
 # --- the values -------------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +137,10 @@ def each(key: str, *values: str) -> dict[str, list[Case]]:
     return {key: [(f"{key}={value}",) for value in values]}
 
 
+ALONE = {
+    ("model.likelihood=false",), ("model.family=crosscat",),  # under them other keys have no effect
+    ("report.image=[1, 3]",),  # it has all columns
+}  # fmt: skip
 TOGETHER = (
     "run.seed=7", "run.shards=4", "run.cycles=6", "run.burn_in=2", "run.checkpoint_minutes=0.0001",
     "run.max_time=3h50m", "run.groups=1", "run.ranks=1", "output.thin=2",
@@ -130,6 +152,7 @@ RUN: dict[str, list[Case]] = {
 }
 SETTLED = ("run.until=settled", "run.chains=2")
 NOISE = ("step.noise=svi+", "step.effective=2")
+SEARCH = "sampler.init_rows=20"  # a search takes as long as all the rest of a run: few have one
 ANNEAL = ("sampler.strategy=anneal", "anneal.passes=1.5")  # cycles of growth there are 3, one a shard
 IN_TIME = (ANNEAL[0], "anneal.schedule=seconds", "anneal.seconds=0.000001")  # all at once, whatever the clock says
 BLOCK = ('blocks.body.columns=["y", "w"]',)
@@ -175,16 +198,20 @@ OF_A_MIXTURE = {
     "blocks.columns": [BLOCK],
     "blocks.prior": [("blocks.body.prior={kappa = 0.2, nu = [3, 6], variance = 0.5, mean = [0, 1]}", *BLOCK)],
 }
-ONE_VIEW = OF_A_MIXTURE | {"run.until": [("run.until=cycles",), SETTLED, ("run.until=scores", "run.chains=2")]}
+ONE_VIEW = OF_A_MIXTURE | {
+    "run.until": [("run.until=cycles",), SETTLED, ("run.until=scores", "run.chains=2")],
+    **each("model.links", "forest", '[["smokes", "colour"]]'),
+    "sampler.link_moves": [("sampler.link_moves=1", "model.links=forest")],
+}
 SEVERAL_VIEWS = {
     # a case of keys that say how a chain starts, which is as in a mixture
     **{key: of[:1] if key.startswith(("sampler.", "anneal.")) else of for key, of in OF_A_MIXTURE.items()},
     **each("model.concentration", "[3, 1]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_concentration", "0.6", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_discount", "[0, 0.5]", "learn"),
-    **each("sampler.init_views", "2"),
-    **each("sampler.init_rows", "0"),
-    **each("sampler.searches", "3"),
+    "sampler.init_views": [("sampler.init_views=2",), ("sampler.init_views=2", SEARCH)],
+    "sampler.init_rows": [(SEARCH, *ANNEAL)],
+    "sampler.searches": [("sampler.searches=3", SEARCH)],
     **each("sampler.column_moves", "1", "0"),
     **each("sampler.view_moves", "1", "0"),
 }

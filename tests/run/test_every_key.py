@@ -16,7 +16,7 @@ import pytest
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.load import load
 from tests.conftest import FOR_RANKS, launch
-from tests.run.every_key import CONFIG, NO_VALUE, REFUSED, VALUES, cases_of, keys_of, make_files, sections_in
+from tests.run.every_key import CONFIG, NO_VALUE, REFUSED, VALUES, cases_of, keys_of, make_files, runs_of, sections_in
 
 PROGRAM = """
 import json, os, sys
@@ -129,14 +129,14 @@ def test_every_key_has_a_value_that_is_not_its_default(place, kind):
     assert not problems, "\n".join(problems)
 
 
-PART = 6  # cases of a test, which has to end in time on a busy machine
-PARTS = [(kind, start) for kind in CONFIG for start in range(0, len(cases_of(kind)), PART)]
+PART = 12  # runs of a test, which has to end in time on a busy machine
+PARTS = [(kind, start) for kind in CONFIG for start in range(0, len(runs_of(kind)), PART)]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind, start", PARTS)
 def test_every_key_on_one_rank_and_on_two(place, mpirun, kind, start):
-    problems = differences(place, kind, dict(list(enumerate(cases_of(kind)))[start : start + PART]))
+    problems = differences(place, kind, dict(list(enumerate(runs_of(kind)))[start : start + PART]))
     assert not problems, "\n".join(problems)
 
 

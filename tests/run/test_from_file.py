@@ -28,6 +28,7 @@ def place(tmp_path):
     return tmp_path
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_data_file_runs_and_goes_on(place):
     done = mpibayes(place, "run", "people.csv", *SHORT)
     assert done.returncode == 0, done.stderr

@@ -95,6 +95,7 @@ SETTINGS = {
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", SETTINGS)
 def test_any_number_of_ranks(place, name):
     text = CONFIG.replace("noise_sd = 0.4\nfeature_sd = 1.0\n", "") if name == "prior" else CONFIG

@@ -162,6 +162,7 @@ def test_topics_of_new_documents(place):
     assert not (place / "p2.csv").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_defaults_fit_the_length_of_documents(place):
     """All documents of a small table; sampled topics of short ones, with an alpha that does not outweigh them. An alpha
     and a local step of a run hold when it goes on, also where its file does not say."""
@@ -253,6 +254,7 @@ def test_coherence(tmp_path):
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("undrawn")
 def test_topics_are_not_compared_row_by_row(place):
     """Words are held out, not documents: the report of two models says so, and has what each says."""
     for out, topics in (("few", 3), ("more", 6)):

@@ -113,6 +113,7 @@ def test_scores_are_densities_of_the_columns_own_units(place):
     assert np.median(np.abs(scores - expected)) < 0.15 and abs(np.mean(scores - expected)) < 0.1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_predictions_and_answers_are_in_the_columns_own_units(place):
     (place / "new.csv").write_text("wait,score,plain,letter\n,,0.1,a\n")
     ended(mpibayes(place, "predict", "run", "new.csv", "-o", "out.csv", "--impute"))

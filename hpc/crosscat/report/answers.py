@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary, ranked, worst
+from mpibayes.hpc.crosscat.report.agreement import ALIKE, Agreement, ChainSummary, ranked, worst
 from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.posterior.scalars import r_hat_in_words
 from mpibayes.hpc.scalar import SCORES
@@ -104,6 +104,8 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
             "chains are too short to say."
         ]
     if verdict == "apart":
+        if of == "columns" and not a.climbing and np.all(np.isfinite(a.ari)) and a.between(a.ari).min() >= ALIKE:
+            return [_disagree(a, summaries), f"They have the same views nonetheless: {measured}."]
         return [_disagree(a, summaries), f"How alike their partitions are says little yet: {measured}."]
     if verdict == "nearly":
         return [f"Nearly: they agree on most {of} and differ on the rest: {measured}."]

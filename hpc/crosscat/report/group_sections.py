@@ -16,7 +16,10 @@ VIEWS_SAID = 3  # views of which the verdict says the levels
 NAMES_SAID = 6  # groups of a level that the verdict names
 NAMED = 3  # columns of a view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
-PREDICTIONS = "Use the predictions; the groups of rows differ between the chains"
+ROUGH = "Use the groups that are named here; other figures are rough"
+ONE = "No groups of rows were found; use the predictions"
+PREDICTIONS = "Use the predictions; no groups of rows can be used"
+BEST = "Use the predictions of the best chain; the others predict less well"
 VIEWS = "Use the views of the columns and the predictions; no groups of rows can be used"
 OF_GROUPS = (
     Field("#", "whole", "number, the largest first"), Field("group", "text", "what tells it from the others"),
@@ -54,7 +57,7 @@ def use_them(p: RunSummary) -> list[str]:
     if not best:
         return []
     command = f"mpibayes export {p.run.chains[0].home} --to clusters --groups {best[0].level.n} -o groups.csv"
-    return [f"Use the groups: {command} writes that of each row."]
+    return [f"Use the groups: {command} writes the group of each row."]
 
 
 def _has(view: ViewSummary, what: str) -> bool:
@@ -81,7 +84,8 @@ def top(view: ViewSummary, heading: str, most: int) -> Any:
     shown = groups.first(view.levels)
     weighed = [population.HEADING] * population.weighed(shown.groups)
     table = plain_table("#", "rows", "share", *weighed, "")
-    table.columns[0].justify, table.columns[-1].header = "right", f"{heading}{_title(shown)}"
+    doubt = ", on which the chains disagree" if shown.level.judged and not groups.any_usable([shown]) else ""
+    table.columns[0].justify, table.columns[-1].header = "right", f"{heading}{_title(shown)}{doubt}"
     for line in shown.groups[:most]:
         shares = [percent(line.share), *(population.in_words(line) for _ in weighed)]
         table.add_row(str(line.number), f"{line.rows:,}", *shares, line.name)

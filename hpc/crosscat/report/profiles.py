@@ -106,9 +106,13 @@ class Trait:
         if self.what == "ordered":
             short = [shortened(name, LEVEL_LETTERS) for name in levels]
             return f"{self.title} {ordered.in_words(self.numbers['place'], short, sum(p), PLAIN)}"
-        names = " or ".join(shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels)
-        atoms = self.title != self.column
-        return f"{self.named} {_is_not(names, atoms) if self.lacking else _is(names, atoms) + _beyond(sum(p))}"
+        short = [shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels]
+        atoms, share = self.title != self.column, _beyond(sum(p))
+        if self.lacking:
+            return f"{self.named} {_is_not(' or '.join(short), atoms)}"
+        if share and not atoms:  # "2 or 4 56 %" would be read as numbers
+            short = [name if name == '""' else _quoted(name) for name in short]
+        return f"{self.named} {_is(' or '.join(short), atoms)}{share}"
 
     @property
     def lacking(self) -> bool:
@@ -370,7 +374,7 @@ def telling_levels(p: np.ndarray, q: np.ndarray) -> list[int]:
     lacking = int(np.argmax(q - p))
     if p[first] < 0.3 and q[lacking] > 0.25 and p[lacking] < 0.2 * q[lacking]:
         return [lacking]
-    if p[first] < 0.5 and second != first and gain[second] > 0.3 * gain[first] and p[second] >= 0.1:
+    if p[first] < PLAIN and second != first and gain[second] > 0.3 * gain[first] and p[second] >= 0.1:
         return [first, second]
     return [first]
 

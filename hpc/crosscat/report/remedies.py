@@ -29,6 +29,7 @@ LONG = 10_000  # cycles of a chain: twice as many are not likely to do what thes
 STILL = 100  # cycles after burn-in without an accepted move
 MOST_CHAINS = 8
 MOST_SEARCHES = 32  # for views, of a chain
+PREDICTIONS = "The scores have settled: predictions can be used as they are."
 MOST_TIMES = 8.0  # as many cycles as there are, at most, in one piece of advice
 
 
@@ -98,11 +99,11 @@ def _remedies(
     if commands:
         words = ", or ".join(words for words, _ in commands)
         aim = ", so that it settles" if verdict in ("same", "unknown") and not steps else ""
-        condition = "If the details matter: " if verdict == "nearly" else ""
+        condition = {"nearly": "If the details matter: ", "spread": "If single clusters matter: "}.get(verdict, "")
         sentence = f"{condition}{words}{aim}."
         steps.append(sentence[:1].upper() + sentence[1:])
     if verdict in ("same", "unknown") and steps and settled.has(SCORES):
-        steps.append("The scores have settled: predictions can be used as they are.")
+        steps.append(PREDICTIONS)
     return steps, commands
 
 
@@ -155,10 +156,6 @@ def _until_then(
     what = "clusters in the views" if rows_alone else "views" if several else "clusters"
     whose = f"those of {shown}, " if shown and not rows_alone else ""
     where = f"; {best} is the best one, and shows its own by: {shlex.join(['mpibayes', 'report', str(folder)])}"
-    usable = (
-        "The scores have settled: predictions can be used as they are."
-        if settled.has(SCORES)
-        else "Until the chains agree, averages over them mean little."
-    )
+    usable = PREDICTIONS if settled.has(SCORES) else "Until the chains agree, averages over them mean little."
     rest = ", and the best one" if best == shown and not rows_alone else where
     return [usable, f"The {what} below are {whose}one answer of several{rest}."]

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.report import agreement, answers, group_sections, links, population, tables
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
+from mpibayes.hpc.crosscat.report.remedies import PREDICTIONS
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
 from mpibayes.hpc.posterior.drawing import Picture, cut
@@ -56,35 +57,51 @@ PICTURES = {
 
 def verdict(p: RunSummary) -> Verdict:
     """Findings, agreement of the chains, and what to do next."""
-    several, headline = len(p.summaries) > 1, ""
-    if agreement.contradicted(p.summaries, p.agreements):
-        sound, headline = _of_use(p)
-    else:
-        sound = GOOD if several and p.verdict in ("same", "nearly") and p.settled.settled and not p.warnings else DOUBT
+    several, contradicted = len(p.summaries) > 1, agreement.contradicted(p.summaries, p.agreements)
+    alike = not contradicted and p.verdict in ("same", "nearly")
+    good = several and alike and p.settled.settled and not p.warnings
+    headline = "" if good else _of_use(p, alike)
+    sound = GOOD if good else BAD if contradicted and not headline else DOUBT
     chains, following = _chains(p, several), _next(p, sound)
     more = {"commands": p.advice.commands, "headline": headline, "warnings": warned(p.warnings)}
     return Verdict(_found(p), chains, following, sound, **more)
 
 
-def _of_use(p: RunSummary) -> tuple[str, str]:
-    """Soundness of a result whose chains contradict each other, and the headline that names its usable part."""
+def _of_use(p: RunSummary, alike: bool) -> str:
+    """Name the usable part of a result that is not sound as a whole; "" where there is none, and where nothing but the
+    figures is in doubt. alike: whether the chains have the same clusters."""
     if any(c.climbed for c in p.summaries):  # to where groups may be others, whether chains agree or not
-        return BAD, ""
+        return ""
     if group_sections.usable(p):
-        return DOUBT, group_sections.HEADLINE
-    if p.predicts:
-        return DOUBT, group_sections.VIEWS if p.same_views else group_sections.PREDICTIONS
-    return BAD, ""
+        return group_sections.ROUGH if alike else group_sections.HEADLINE
+    if alike and p.predicts and p.one_population:
+        return group_sections.ONE
+    if alike or not (p.predicts or p.best):
+        return ""
+    if not p.predicts:
+        return group_sections.BEST
+    return group_sections.VIEWS if p.same_views else group_sections.PREDICTIONS
 
 
 def _of_predictions(p: RunSummary) -> list[str]:
     """Say what can be used where groups cannot."""
-    if not p.predicts or group_sections.usable(p) or not agreement.contradicted(p.summaries, p.agreements):
+    if group_sections.usable(p) or p.verdict in ("same", "nearly"):
         return []
+    if not p.predicts:
+        return _of_best(p)
     sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
     if p.same_views:
         sentences.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns.")
     return sentences
+
+
+def _of_best(p: RunSummary) -> list[str]:
+    """Compare the scores of the best chain, whose predictions can be used, and of the others."""
+    if p.best is None:
+        return []
+    (best, *others), _ = agreement.ranked(p.summaries)
+    scores = span([round(c.heldout, 3) for c in others], "")
+    return [f"{best.name} predicts best: held-out rows score {best.heldout:.3f} nats a row, in other chains {scores}."]
 
 
 def _found(p: RunSummary) -> list[str]:
@@ -100,10 +117,11 @@ def _found(p: RunSummary) -> list[str]:
         groups = (
             f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}"
             if telling
-            else "none groups both rows and columns"
+            else "no groups of rows in columns that go together"
         )
         how_many = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
-        rest = "; the others are a single column or a single cluster" if telling and alone else ""
+        others = "the other is" if alone == 1 else "the others are"
+        rest = f"; {others} a single column or a single cluster" if telling and alone else ""
         lines.append(
             f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
             f"{how_many}{groups}{rest}."
@@ -138,8 +156,10 @@ def _chains(p: RunSummary, several: bool) -> list[str]:
 
 def _next(p: RunSummary, sound: str) -> list[str]:
     use_groups = group_sections.use_them(p) if sound != BAD else []
+    best = None if p.predicts or sound != DOUBT else p.best
     usable = GOOD if sound != BAD and p.predicts else sound
-    return [*use_groups, *use_it(p.run, usable), *p.advice.steps]
+    use = use_it(p.run, usable, best)
+    return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step == PREDICTIONS))]
 
 
 # --- the terminal -----------------------------------------------------------------------------------------------------

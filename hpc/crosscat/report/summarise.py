@@ -37,7 +37,7 @@ from mpibayes.hpc.crosscat.representative import (
 )
 from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
-from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.posterior.chains import Chain, evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.posterior.sections import Levels, Numbers
 from mpibayes.hpc.posterior.tables import not_started, span
@@ -153,6 +153,20 @@ class RunSummary:
         return agreement.predicts(self.summaries, self.settled)
 
     @property
+    def one_population(self) -> bool:
+        """True if no view of several columns, or no mixture, has more than one cluster."""
+        return bool(self.views) and all(
+            view.slight if self.run.several else len(view.representative.sizes) == 1 for view in self.views
+        )
+
+    @property
+    def best(self) -> Chain | None:
+        """The chain that predicts best, where chains differ in it and its own scores no longer rise."""
+        order, by_score = agreement.ranked(self.summaries)
+        chain = next(c for c, summary in zip(self.run.chains, self.summaries) if summary is order[0])
+        return chain if by_score and _judged(self.run, [chain]).level else None
+
+    @property
     def same_views(self) -> bool:
         """True if all chains have found the same views."""
         a = self.of_columns
@@ -182,7 +196,7 @@ def summarise(run: Posterior) -> RunSummary:
     posterior = RunSummary(
         run, summaries, {k: s for k, s in scalars.items() if s.n_draws},
         {name: posterior_of_count(np.concatenate([t[name] for t in later])) for name in COUNTS if name in later[0]},
-        float(np.mean(averaged)) if averaged else None, len(kept), _judged(run),
+        float(np.mean(averaged)) if averaged else None, len(kept), _judged(run, run.chains),
     )  # fmt: skip
     _warn(posterior)
     posterior.weights = run.training_weights(run.weighted)
@@ -227,7 +241,7 @@ def contradicted(run: Posterior) -> bool:
     run.read_traces()
     run.require_draws()
     summaries = [agreement.summarise_chain(c, run.scalars) for c in run.chains]
-    if agreement.predicts(summaries, _judged(run)):
+    if agreement.predicts(summaries, _judged(run, run.chains)):
         return False
     r_hat = summary_of([c.later()["log_joint"] for c in run.chains]).r_hat
     kept = run.kept()
@@ -289,11 +303,11 @@ def _warn(posterior: RunSummary) -> None:
         )
 
 
-def _judged(run: Posterior) -> Judgement:
-    """Judge whether the chains have settled, by the cycles that all of them have."""
-    last = min(int(c.trace["cycle"][-1]) for c in run.chains)
-    burn_in = max(c.config.burn_in for c in run.chains)
-    return judge([c.trace for c in run.chains], run.scalars, run.n_rows, last, burn_in)
+def _judged(run: Posterior, chains: Sequence[Chain]) -> Judgement:
+    """Judge whether chains of the run have settled, by the cycles that all of them have."""
+    last = min(int(c.trace["cycle"][-1]) for c in chains)
+    burn_in = max(c.config.burn_in for c in chains)
+    return judge([c.trace for c in chains], run.scalars, run.n_rows, last, burn_in)
 
 
 def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:

@@ -196,6 +196,24 @@ def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_d
     assert not any("--groups" in step for step in climbing.next)
 
 
+def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
+    """Chains that agree as far as each agrees with itself are no worse than chains that contradict each other."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    p.warnings = ["Fewer than 100 effective draws."]
+    assert p.verdict == "same" and verdict(p).headline == group_sections.ROUGH
+    assert group_sections.top(view, "", 3).columns[-1].header == "2 natural groups"
+    view.agreement = replace(view.agreement, ari=np.full((2, 2), 0.8))
+    assert p.verdict == "spread" and verdict(p).headline == group_sections.HEADLINE
+    assert verdict(p).sound == DOUBT
+    view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
+    assert verdict(p).headline == "", "scores have not settled"
+    assert group_sections.top(view, "", 3).columns[-1].header == "2 groups, on which the chains disagree"
+    p.settled = SETTLED
+    assert verdict(p).headline == group_sections.PREDICTIONS and verdict(p).sound == DOUBT
+    assert verdict(p).found[0].startswith("Predictions can be used")
+
+
 SETTLED = Judgement(200, {"clusters": ("R-hat 1.800 of the entropy",), "scores": ()}, {"scores": 157})
 
 
@@ -260,3 +278,34 @@ def test_a_column_alone_is_a_distribution(table):
     assert len(bars) == distribution.BINS and bars[8] > bars[0]
     blank = distribution.in_words([run_columns["height"]], {"height": np.full(3, np.nan)})
     assert blank == "all cells are missing"
+
+
+def test_one_population_is_an_answer(run_dir):
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    p.warnings, p.settled, view.levels = ["Fewer than 100 effective draws."], SETTLED, []
+    assert p.verdict == "same" and not p.one_population and verdict(p).headline == ""
+    view.representative = replace(view.representative, sizes=np.array([p.run.n_rows]))
+    assert p.one_population and verdict(p).headline == group_sections.ONE and verdict(p).sound == DOUBT
+
+
+def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(run_dir):
+    """As long as its scores do not rise any more."""
+    p = summarise(Posterior([run_dir]))
+    (view,) = p.views
+    view.agreement = replace(view.agreement, gap=500.0)
+    view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
+    level = np.random.default_rng(1).normal(0.0, 0.01, 400)
+    scores = (-20.2 + level, -20.0 + level)
+    for i, (chain, score) in enumerate(zip(p.run.chains, scores)):
+        still = dict.fromkeys(chain.trace, np.full(400, p.run.n_rows))
+        chain.trace.update(still | {"cycle": np.arange(1, 401)})
+        chain.trace["heldout_lpd"] = score
+        p.summaries[i] = replace(p.summaries[i], heldout_averaged=float(score.mean()))
+    found = verdict(p)
+    assert found.headline == group_sections.BEST and found.sound == DOUBT
+    assert found.found[0].startswith("chain-2 predicts best: held-out rows score -20.0")
+    assert found.next[0].startswith(f"Use chain-2, which predicts best: mpibayes predict {run_dir}/chain-2 NEW.csv")
+    p.run.chains[1].trace["heldout_lpd"] = scores[1] + np.linspace(-0.5, 0.0, 400)
+    rising = verdict(p)
+    assert rising.headline == "" and rising.sound == BAD and "predict " not in "".join(rising.next)

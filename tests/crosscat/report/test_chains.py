@@ -177,6 +177,18 @@ def test_chains_whose_log_joints_differ_disagree():
     assert other.verdict == "different" and "(R-hat > 100)" in " ".join(answer(other, of))
 
 
+def test_log_joints_that_differ_leave_equal_views_equal():
+    """The views of the columns are compared on their own; a gap inside them does not put them in doubt."""
+    of = summaries(2, log_joint=(-3000.0, 0.0))
+    alike, few = [[TRUTH] * 8, [TRUTH] * 8], [[TRUTH] * 8, [TRUTH]]
+    assert "They have the same views nonetheless: adjusted Rand index 1.000" in " ".join(
+        answer(agreement_of(alike, of, r_hat=2.87), of, {})
+    )
+    climbing = summaries(2, log_joint=(np.linspace(-500.0, 0.0, 20), 0.0))
+    for draws, chosen in ((few, of), (alike, climbing)):
+        assert "says little yet" in " ".join(answer(agreement_of(draws, chosen, r_hat=2.87), chosen, {}))
+
+
 def test_chains_of_one_score_are_ranked_by_where_their_log_joints_are_in_the_end():
     """The best of two chains with equal scores is the one whose log joint is high after its jump, not on average."""
     jumped = np.where(np.arange(40) < 20, -900.0, 90.0)

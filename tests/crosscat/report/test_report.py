@@ -420,6 +420,8 @@ def test_names_of_clusters_are_their_own_and_say_what_they_have():
     has, mostly = level_trait("sex", "F", 0.99), level_trait("job", "none", 0.6)
     lacks = level_trait("code", "0", 0.001)
     assert [t.label for t in (has, mostly, lacks)] == ["sex = F", "job = none 60 %", "code not 0"]
+    assert level_trait("type", "2", 0.6).label == 'type = "2" 60 %', "two numbers side by side"
+    assert level_trait("type", "2", 0.99).label == "type = 2"
     named = name_clusters([[lacks, has, mostly], [lacks, has], [lacks, has, mostly], [has, mostly], [], []])
     assert named[0] == "sex = F, job = none 60 %" and named[1] == "sex = F, code not 0"
     assert named[4] == named[5] == "much like all rows"

@@ -280,6 +280,14 @@ def test_what_a_cluster_lacks_is_said():
     assert summary.telling_levels(np.array([0.9, 0.1]), np.array([0.5, 0.5])) == [0]
 
 
+def test_two_levels_that_share_a_cluster_are_both_named():
+    """Two species of three in one group: the larger half alone would be half of the truth."""
+    third = np.full(3, 1 / 3)
+    assert summary.telling_levels(np.array([0.51, 0.48, 0.01]), third) == [0, 1]
+    assert summary.telling_levels(np.array([0.7, 0.295, 0.005]), np.array([0.44, 0.2, 0.36])) == [0, 1]
+    assert summary.telling_levels(np.array([0.7, 0.15, 0.15]), third) == [0]
+
+
 @pytest.mark.parametrize(
     "x, text",
     [
