@@ -31,6 +31,11 @@ ALWAYS_INLINE void FN(take_logs)(double *logs, int64_t n) {
     FN(log_array)(logs, n);
 }
 
+/* Contexts of the columns, NULL without any link: a local, which no store can change, so that loops without links are
+ * as if there were none. */
+#define CONTEXTS_OF(t) const int64_t *contexts = (t)->n_linked ? (t)->contexts : NULL
+#define IS_LINKED(c) (contexts && contexts[c] > 1)
+
 /* n_kcu + beta_c of the context whose level rows are from..missing-1 */
 ALWAYS_INLINE double FN(context_total)(const tail_t *t, int64_t from, int64_t missing, int64_t slot) {
     int64_t n = 0;
@@ -60,13 +65,14 @@ static void FN(derive_context)(tail_t *t, work_t *w, int64_t from, int64_t missi
 
 /* Everything categorical of one slot, afresh: O(L). */
 static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
+    CONTEXTS_OF(t);
     int64_t stride = t->capacity;
     double *logs = w->logs, *without = w->logs + t->n_levels, sum = 0;
     for (int64_t c = 0; c < t->n_codes; c++) {
         int64_t missing = t->offsets[c + 1] - 1;
         for (int64_t l = t->offsets[c]; l < missing; l++) logs[l] = t->levels[l * stride + slot] + t->dirichlet[l];
         logs[missing] = without[c] = 1.0;
-        if (t->contexts[c] == 1) FN(column_total)(t, c, slot, &logs[missing], &without[c]);
+        if (!IS_LINKED(c)) FN(column_total)(t, c, slot, &logs[missing], &without[c]);
     }
     FN(take_logs)(logs, t->n_levels + t->n_codes);
     for (int64_t c = 0; c < t->n_codes; c++) {
@@ -80,25 +86,28 @@ static void FN(refresh_categories)(tail_t *t, work_t *w, int64_t slot) {
     t->norm[slot] = 0;
     t->reference_size[slot] = t->size[slot] + 1;
     for (int64_t c = 0; c < t->n_codes && t->n_linked; c++)
-        for (int64_t u = 0, rows = FN(context_rows)(t, c); u < t->contexts[c] && t->contexts[c] > 1; u++)
+        for (int64_t u = 0, rows = FN(context_rows)(t, c); u < t->contexts[c] && IS_LINKED(c); u++)
             FN(derive_context)(t, w, t->offsets[c] + u * rows, t->offsets[c] + (u + 1) * rows - 1, slot);
 }
 
 /* The entries of one slot that a step of the row at hand has changed: O(C). */
 static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
+    CONTEXTS_OF(t);
     int64_t stride = t->capacity, C = t->n_codes;
     double *cell = w->logs, *total = w->logs + C, *without = w->logs + 2 * C, norm = 0, sum = 0;
     for (int64_t c = 0; c < C; c++) {
         int64_t l = w->level[c];
-        cell[c] = total[c] = without[c] = 1.0;
-        if (t->contexts[c] > 1) continue;
-        if (l != t->offsets[c + 1] - 1) cell[c] = t->levels[l * stride + slot] + t->dirichlet[l];
+        if (IS_LINKED(c)) {
+            cell[c] = total[c] = without[c] = 1.0;
+            continue;
+        }
+        cell[c] = l == t->offsets[c + 1] - 1 ? 1.0 : t->levels[l * stride + slot] + t->dirichlet[l];
         FN(column_total)(t, c, slot, &total[c], &without[c]);
     }
     FN(take_logs)(w->logs, 3 * C);
     for (int64_t c = 0; c < C; c++) {
         int64_t l = w->level[c], missing = t->offsets[c + 1] - 1;
-        if (t->contexts[c] > 1) continue;
+        if (IS_LINKED(c)) continue;
         double reference = t->reference[c * stride + slot], drift = total[c] - reference;
         norm += drift;
         sum += without[c];
@@ -109,7 +118,7 @@ static void FN(update_categories)(tail_t *t, work_t *w, int64_t slot) {
     t->total_without[slot] = sum;
     for (int64_t c = 0; c < C && t->n_linked; c++) {
         int64_t l = w->level[c];
-        if (t->contexts[c] == 1 || l == t->offsets[c + 1] - 1) continue;
+        if (!IS_LINKED(c) || l == t->offsets[c + 1] - 1) continue;
         int64_t from = FN(context_start)(t, c, l);
         FN(derive_context)(t, w, from, from + FN(context_rows)(t, c) - 1, slot);
     }
@@ -296,10 +305,25 @@ ALWAYS_INLINE double FN(log_product)(const double *factor, int64_t n) {
     return FN(sum8)(sum);
 }
 
+/* Log of the product of the totals of the linked columns in the row's contexts, less the row. */
+APART double FN(own_contexts)(const tail_t *t, const work_t *w, int64_t slot) {
+    CONTEXTS_OF(t);
+    int64_t C = t->n_codes, padded = (C + 7) & ~(int64_t)7;
+    double *total = w->logs + padded; /* behind the factors of own_categories */
+    for (int64_t c = 0; c < padded; c++) {
+        total[c] = 1.0;
+        if (c >= C || !IS_LINKED(c) || w->level[c] == t->offsets[c + 1] - 1) continue;
+        int64_t from = FN(context_start)(t, c, w->level[c]);
+        total[c] = FN(context_total)(t, from, from + FN(context_rows)(t, c) - 1, slot) - 1;
+    }
+    return FN(log_product)(total, padded);
+}
+
 /* The row's own slot as if the row were not there: log predictive, nothing written. Columns are the lanes here. */
 APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) {
+    CONTEXTS_OF(t);
     int64_t stride = t->capacity, C = t->n_codes, padded = (C + 7) & ~(int64_t)7, n_missing = 0;
-    double *factor = w->logs, *contexts = w->logs + padded, score;
+    double *factor = w->logs, score;
     for (int64_t c = 0; c < C; c++) {
         int64_t l = w->level[c], is_missing = l == t->offsets[c + 1] - 1;
         double others = t->levels[l * stride + slot] - 1 + t->dirichlet[l];
@@ -308,20 +332,12 @@ APART double FN(own_categories)(const tail_t *t, const work_t *w, int64_t slot) 
     }
     for (int64_t c = C; c < padded; c++) factor[c] = 1.0;
     score = FN(log_product)(factor, padded);
-    if (t->n_linked) {
-        for (int64_t c = 0; c < padded; c++) {
-            contexts[c] = 1.0;
-            if (c >= C || t->contexts[c] == 1 || w->level[c] == t->offsets[c + 1] - 1) continue;
-            int64_t from = FN(context_start)(t, c, w->level[c]);
-            contexts[c] = FN(context_total)(t, from, from + FN(context_rows)(t, c) - 1, slot) - 1;
-        }
-        score -= FN(log_product)(contexts, padded);
-    }
+    if (t->n_linked) score -= FN(own_contexts)(t, w, slot);
     if (!n_missing) return score - t->total_without[slot];
     for (int64_t c = 0; c < C; c++) {
         double total, without;
         FN(column_total)(t, c, slot, &total, &without);
-        factor[c] = w->level[c] == t->offsets[c + 1] - 1 || t->contexts[c] > 1 ? 1.0 : without;
+        factor[c] = w->level[c] == t->offsets[c + 1] - 1 || IS_LINKED(c) ? 1.0 : without;
     }
     return score - FN(log_product)(factor, padded);
 }
@@ -386,6 +402,9 @@ APART double FN(own_tallies)(const tail_t *t, const work_t *w, int64_t slot) {
     return score;
 }
 #undef OWN
+
+#undef CONTEXTS_OF
+#undef IS_LINKED
 
 static double FN(own_score)(const tail_t *t, work_t *w, int64_t slot) {
     double score = 0;
