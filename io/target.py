@@ -29,7 +29,7 @@ FORMATS = {"mpibayes-table": TABLE, "mpibayes-sparse": SPARSE, "mpibayes-trace":
 FIRST_LINES = {
     CYCLES: r"(chain,)?cycle,",
     CLUSTERS: r"(?!.*\b(log_density|p_cluster)\b)(.*,)?(row|line),(.*,)?cluster(_1)?(,|$)",
-    DRAWS: r"(?=\S* )[\d |-]+$|[01]+$|-$",
+    DRAWS: r"(?=\S* )[\d |-]+$|[01]+$|-1?$",
     TOPICS: r"topic,",
     FACTORS: r"of,id,bias",
     ANSWER: r"row,",

@@ -103,7 +103,7 @@ def export(
             notes.append(f"hyperparameters and weights are left out: {error}")
     done = forms.export(given, to, out, burn_ins, timings, kept if kept and kept[0] else None)
     done.notes.extend(notes)
-    if to in forms.TEXTS:
+    if to in forms.TEXTS and to != "links":
         done.notes.extend(_left_out(given))
     return done
 

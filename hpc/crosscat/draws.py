@@ -282,9 +282,10 @@ class Posterior(KeptChains, Tallies):
         table."""
         totals = [(columns, Total(columns.components, z)) for columns, z in pairs]
         for start, rows in self.slices():
-            cells = {id(columns): columns.coded(columns.take(rows)) for columns, _ in pairs}
-            for columns, total in totals:
-                total.add(cells[id(columns)], start)
+            for columns in {id(columns): columns for columns, _ in pairs}.values():
+                cells = columns.coded(columns.take(rows))
+                for _, total in (each for each in totals if each[0] is columns):
+                    total.add(cells, start)
         return [total.statistics for _, total in totals]
 
 

@@ -26,8 +26,10 @@ VIEWS, SHARES = 4, 12  # views, and clusters of each, whose shares of the popula
 def require_links(run_dirs) -> None:
     """ConfigError where a run has no links."""
     for run_dir in run_dirs:
-        if config_in(run_dir).model.links == "none":
-            raise ConfigError(f'{run_dir}: has no links between columns; model.links = "forest" learns them')
+        model = config_in(run_dir).model
+        if model.links == "none" or not model.likelihood:
+            how = 'a run with model.family = "mixture" and model.links = "forest" learns them'
+            raise ConfigError(f"{run_dir}: has no links between columns; {how}")
 
 
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:

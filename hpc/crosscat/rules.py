@@ -36,6 +36,8 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     model, idle = sections["model"], {("anneal", key): because for key, because in unused.items()}
     if model.plain or not model.likelihood:
         idle["model", "shapes"] = 'model.real = "as is"' if model.plain else "model.likelihood = false"
+    if not model.likelihood:
+        idle["model", "links"] = "model.likelihood = false"
     if model.links != "forest":
         idle["sampler", "link_moves"] = f"model.links = {shown(model.links)}"
     if not model.has_views:
@@ -266,5 +268,6 @@ def _check_link(child: table.Column, parent: table.Column, report: Report) -> No
         )
         report.add(("model", "links"), f"{what}. Link {shown(child.name)} to another column, or impute these cells")
     elif min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
-        what = f"{len(child.levels):,} levels of {shown(child.name)} times {len(parent.levels)} of {shown(parent.name)}"
-        report.add(("model", "links"), f"{what} are more than {MOST_CODES:,}; take the link out")
+        contexts = f"{min(len(parent.levels), MOST_CONTEXTS)} contexts of {shown(parent.name)}"
+        what = f"{len(child.levels):,} levels of {shown(child.name)} in {contexts} make more than {MOST_CODES:,} codes"
+        report.add(("model", "links"), f"{what}; take the link out")

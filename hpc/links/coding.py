@@ -38,7 +38,16 @@ def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> l
             others = [sizes[links[column.name]]] if column.name in links else []
         return max((n for n in others if n * (len(column.levels) + 1) <= MOST_CODES), default=1)
 
-    return [replace(c, contexts=contexts(c)) if c.levels else c for c in columns]
+    def linked(column: Column) -> Column:
+        n = contexts(column)
+        return replace(column, contexts=n, block=_block(column, n))
+
+    return [linked(c) if c.levels else c for c in columns]
+
+
+def _block(column: Column, n_contexts: int) -> str:
+    """The array that has the cells of a column with so many contexts."""
+    return STORED[column.kind][0 if n_contexts * (len(column.levels) + 1) <= 256 else -1]
 
 
 class Coding:
@@ -78,7 +87,7 @@ class Coding:
                 found.append(column)
                 continue
             n = 1 if parent == ROOT else int(self.contexts[self.plain[parent].name].max()) + 1
-            block = STORED[column.kind][0 if n * (len(column.levels) + 1) <= 256 else -1]
+            block = _block(column, n)
             found.append(replace(column, contexts=n, block=block, index=taken[block]))
             taken[block] += 1
         return tuple(found)
@@ -112,7 +121,7 @@ class Coding:
         return np.where((level == n) | (context < 0), column.blank, code)
 
     def _level(self, rows: Rows, place: int, code: np.ndarray) -> np.ndarray:
-        return code % (len(self.columns[place].levels) + 1)
+        return code % np.int64(len(self.columns[place].levels) + 1)
 
     def lacks_a_parent(self, rows: Rows) -> np.ndarray:
         """Mask of the rows, plain, in which a cell is there and its parent's is not, bool (n,)."""

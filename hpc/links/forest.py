@@ -24,6 +24,8 @@ ROOT = -1  # parent of a column without one
 def log_prior(parents: np.ndarray) -> float:
     """Log prior probability of a forest, parents (D,) with ROOT for none."""
     d, e = len(parents), int((parents != ROOT).sum())
+    if not d:
+        return 0.0  # the only forest
     choose = gammaln(d) - gammaln(e + 1) - gammaln(d - e)
     return float(-np.log(d) - choose - e * np.log(d))
 

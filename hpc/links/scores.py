@@ -7,15 +7,18 @@ the counts are added up over ranks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.coding import MOST_CODES, Coding
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import CODES, Rows
 from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import updates
+
+AT_ONCE = 1 << 23  # counts that are added up together
 
 
 def link_scores(
@@ -28,28 +31,51 @@ def link_scores(
     kind, multiplier (D,): the columns without links, and their hyperparameters. labelled: this rank's rows as `coding`
     has them, and their labels, negative for idle rows.
     """
-    names, d = [c.name for c in kind.columns], len(kind)
-    plain = [(coding.decoded(rows).only(("codes8", "codes16")), z) for rows, z in labelled]
-
-    def evidence(labels: Sequence[np.ndarray], k: int) -> np.ndarray:
-        levels = np.zeros((int(kind.offsets[-1]), k), np.int32)
-        for (rows, _), z in zip(plain, labels):
-            levels += kernels.accumulate(rows, z, k, kind.offsets)[1]
-        comm.sum_everywhere(levels)
-        return kind.log_marginal(multiplier, (levels,), slice(0, d))
-
+    d, every = len(kind), np.arange(len(kind))
+    evidence = _Evidence(comm, kind, multiplier, [coding.decoded(rows).only(tuple(CODES)) for rows, _ in labelled])
+    labels = [z for _, z in labelled]
     score = np.full((d, d), -np.inf)
     for j, column in enumerate(kind.columns):
         if column.name not in coding.contexts:
             continue
         of_level = coding.contexts[column.name].astype(np.int32)
         n = int(of_level.max()) + 1
-        split = [np.where(z >= 0, z * n + of_level[_cells(rows, column)], -1).astype(np.int32) for rows, z in plain]
-        fits = n * (kind.n_levels + 1) <= MOST_CODES
-        score[:, j] = np.where(fits, evidence(split, n_labels * n), -np.inf)
-        score[names.index(column.name), j] = -np.inf
-    return score, evidence([z for _, z in plain], n_labels)
+        contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in evidence.rows]
+        split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, contexts)]
+        children = every[(every != j) & (n * (kind.n_levels + 1) <= MOST_CODES)]
+        score[children, j] = evidence(split, n_labels * n, children)
+    return score, evidence(labels, n_labels, every)
 
 
-def _cells(rows: Rows, column) -> np.ndarray:
-    return getattr(rows, column.block)[:, column.index]
+class _Evidence:
+    """Log marginal likelihoods of columns in groups of rows. rows: of each shard of this rank, the codes alone."""
+
+    def __init__(self, comm: Communicator, kind: Categorical, multiplier: np.ndarray, rows: Sequence[Rows]):
+        self.comm, self.rows = comm, rows
+        self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
+        self._stored = [(c.block, c.index) for c in kind.columns]
+
+    def __call__(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
+        """Log marginal likelihood of each of `columns`, (n,); groups: of the rows of each shard, 0..k-1 or negative. Collective."""
+        parts = [self._of_some(groups, k, some) for some in self._pieces(columns, k)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _pieces(self, columns: np.ndarray, k: int) -> Iterator[np.ndarray]:
+        """Columns whose counts fit in AT_ONCE together, one at least."""
+        total = np.cumsum(self._width[columns] * k)
+        while len(columns):
+            n = max(1, int(np.searchsorted(total, AT_ONCE, side="right")))
+            yield columns[:n]
+            columns, total = columns[n:], total[n:] - total[n - 1]
+
+    def _of_some(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
+        offsets = np.concatenate([[0], np.cumsum(self._width[columns])]).astype(np.int64)
+        levels = np.zeros((int(offsets[-1]), k), np.int32)
+        stored = [self._stored[c] for c in columns.tolist()]
+        at = {block: [index for own, index in stored if own == block] for block in CODES}
+        for rows, z in zip(self.rows, groups):
+            codes = (np.ascontiguousarray(getattr(rows, block)[:, own]) for block, own in at.items())
+            levels += kernels.accumulate(Rows(*codes, rows.reals, rows.tallies), z, k, offsets)[1]
+        self.comm.sum_everywhere(levels)
+        beta = np.concatenate([self._beta[c] for c in columns.tolist()])
+        return updates.log_marginals(levels, beta, offsets, 0, len(columns))[0]

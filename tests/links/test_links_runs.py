@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.hpc.links.coding import Coding
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import exported, mpibayes, run
 
@@ -113,6 +114,34 @@ def test_a_run_without_links_has_none_to_export(place):
 def test_links_that_there_cannot_be(place, links, words):
     done = run(place, "wrong", "--set", f"model.links={links}")
     assert done.returncode == 2 and words in done.stderr and "model.links" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("n_levels", [254, 255, 256, 65_535])
+@pytest.mark.parametrize("parents", [[-1, -1, 1], [-1, 0, 0]])
+def test_codes_are_read_back(n_levels, parents):
+    g = np.random.default_rng(n_levels)
+    wide = np.append(g.integers(n_levels, size=300), n_levels - 1)
+    three = [g.integers(k, size=301) for k in (3, 2)]
+    three[1][::7] = -1
+    columns, rows = table_from_arrays(
+        [
+            (n, "categorical", x, [str(v) for v in range(k)])
+            for n, x, k in zip("abc", (three[0], wide, three[1]), (3, n_levels, 2))
+        ]
+    )
+    contexts = {"a": np.arange(3), "b": np.arange(n_levels) % 32}
+    if n_levels == 65_535 and parents[1] >= 0:
+        parents = [-1, -1, 0]  # more codes than there can be
+    coding = Coding(columns, np.array(parents), contexts)
+    back = coding.decoded(coding.coded(rows))
+    for name, of in vars(rows).items():
+        assert np.array_equal(getattr(back, name), of), name
+
+
+def test_without_columns_with_levels_there_is_one_forest(place):
+    words = [w for c in ("a", "b", "flag", "x0", "x1", "x2") for w in ("--set", f"columns.{c}.use=false")]
+    done = run(place, "numbers", *words, "--set", "run.cycles=3")
+    assert done.returncode == 0, done.stderr
 
 
 def test_views_have_no_links(place):

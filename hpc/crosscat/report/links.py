@@ -26,6 +26,7 @@ SHOWN = 40  # pairs
 LEAST = 0.1  # pairs that are linked in a smaller share of all draws are left out
 PRIOR = 0.5  # pseudo-count of a level, where a pair's gain is worked out
 LETTERS = 32
+AT_ONCE = 1 << 24  # counts of pairs that are held together
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def links_of(run: Posterior, labels: np.ndarray) -> Links | None:
 
 def has_links(chains: Sequence[Chain]) -> bool:
     """True if columns may be linked."""
-    return getattr(chains[0].config.model, "links", "none") != "none"
+    model = chains[0].config.model
+    return model.likelihood and model.links != "none"
 
 
 def _parents(chain: Chain) -> np.ndarray:
@@ -105,21 +107,24 @@ def _shares(parents: np.ndarray) -> np.ndarray:
 
 
 def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]) -> list[tuple[float, str]]:
-    """Gain and example of each (child, parent), by one pass over the table."""
+    """Gain and example of each (child, parent), by a pass over the table for as many as there is room for."""
     contexts = contexts_of(run.columns, (rows for _, rows in run.slices()), serial())
     k = int(labels.max()) + 1
     sizes = [(k, int(contexts[p.name].max()) + 1, len(c.levels) + 1) for c, p in pairs]
-    counts = [np.zeros(np.prod(size), np.int64) for size in sizes]
-    for start, rows in run.slices():
-        z = labels[start : start + len(rows)].astype(np.int64)
-        for (child, parent), count, (_, n, v) in zip(pairs, counts, sizes):
-            x, y = (getattr(rows, c.block)[:, c.index] for c in (child, parent))
-            count += np.bincount((z * n + contexts[parent.name][y]) * v + x, minlength=len(count))
-    found = []
-    for (child, parent), count, size in zip(pairs, counts, sizes):
-        n = count.reshape(size)[..., :-1]  # (K, U, V)
-        gain = (_evidence(n.reshape(-1, n.shape[-1])) - _evidence(n.sum(axis=1))) / max(run.n_rows, 1)
-        found.append((gain, _example(child, parent, contexts[parent.name], n.sum(axis=0))))
+    found: list[tuple[float, str]] = []
+    while len(found) < len(pairs):  # as many at once as there is room for
+        first, total = len(found), np.cumsum([np.prod(size) for size in sizes[len(found) :]])
+        some = slice(first, first + max(1, int(np.searchsorted(total, AT_ONCE, side="right"))))
+        counts = [np.zeros(np.prod(size), np.int64) for size in sizes[some]]
+        for start, rows in run.slices():
+            z = labels[start : start + len(rows)].astype(np.int64)
+            for (child, parent), count, (_, n, v) in zip(pairs[some], counts, sizes[some]):
+                x, y = (getattr(rows, c.block)[:, c.index] for c in (child, parent))
+                count += np.bincount((z * n + contexts[parent.name][y]) * v + x, minlength=len(count))
+        for (child, parent), count, size in zip(pairs[some], counts, sizes[some]):
+            cells = count.reshape(size)[..., :-1]  # (K, U, V)
+            gain = (_evidence(cells.reshape(-1, cells.shape[-1])) - _evidence(cells.sum(axis=1))) / max(run.n_rows, 1)
+            found.append((gain, _example(child, parent, contexts[parent.name], cells.sum(axis=0))))
     return found
 
 
