@@ -56,7 +56,8 @@ class _Evidence:
         self._stored = [(c.block, c.index) for c in kind.columns]
 
     def __call__(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        """Log marginal likelihood of each of `columns`, (n,); groups: of the rows of each shard, 0..k-1 or negative. Collective."""
+        """Log marginal likelihood of each of `columns`, (n,). groups: of the rows of each shard, 0..k-1 or negative.
+        Collective."""
         parts = [self._of_some(groups, k, some) for some in self._pieces(columns, k)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
