@@ -135,9 +135,8 @@ class Mixture:
         plain = Components(self.columns, self.priors)
         hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
         of = plain.categorical, hyper.dirichlet, view.labelled(), view.n_labels, view.key(self.cycles)
-        parents = links.draw_links(self.comm, self.coding, *of)
-        if not np.array_equal(parents, self.coding.parents):
-            self.link(parents)
+        self.link(links.draw_links(self.comm, self.coding, *of))
+        if self.view is not view:
             self._count()
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:

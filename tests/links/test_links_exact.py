@@ -5,10 +5,13 @@ program with probability at most LEVEL; there are nine.
 """
 
 import hashlib
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.links import scores
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact.compare import seed
 from tests.links import program
@@ -64,6 +67,22 @@ def test_wrong_programs_are_rejected(wrong):
     with wrong():
         found = judged(serial(), "rows4", 1, 150)
     assert not found.passed, str(found)
+
+
+def test_scores_do_not_depend_on_how_many_columns_are_counted_at_once():
+    law, *process = LAWS["rows5"]
+    mixture = program.sampler(serial(), law, 3, seed(65), *process)
+    mixture.start("one")
+    for _ in range(3):
+        mixture.cycle()
+    view, kind = mixture.view, Components(mixture.columns, mixture.priors).categorical
+    multiplier = np.array([0.5, 0.7, 1.1])
+    of = serial(), mixture.coding, kind, multiplier, view.labelled(), view.n_labels
+    whole = scores.link_scores(*of)
+    with mock.patch.object(scores, "AT_ONCE", 1):
+        parts = scores.link_scores(*of)
+    for a, b in zip(whole, parts, strict=True):
+        assert np.array_equal(a, b)
 
 
 def digest(comm, name: str, n_shards: int) -> str | None:
