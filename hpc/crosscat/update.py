@@ -53,8 +53,11 @@ class Update:
             hyper = replace(hyper, **{name: getattr(hyper, name).copy() for name in mine})
             for name, rows in mine.items():
                 getattr(hyper, name)[rows] = columns[name]
-        statistics = partition.statistics if len(kept) == len(private) else partition.statistics.take(kept)
-        parameters = self.components.draw(hyper, statistics, part, key)
+        if len(kept):
+            statistics = partition.statistics if len(kept) == len(private) else partition.statistics.take(kept)
+            parameters = self.components.draw(hyper, statistics, part, key)
+        else:  # one shard has all clusters
+            parameters = self.components.no_parameters(part)
         weights, hyper, parameters = exchange(comm, self.dealing, len(kept), self.n_tails, weights, columns, parameters)
         return Shared(hyper, partition.anchor[kept], weights, parameters)
 

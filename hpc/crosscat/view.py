@@ -106,7 +106,8 @@ class View:
         self.hyper = shared.hyper
         s = self.settings
         return Step(
-            shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components,
+            shared, private, now.owner, now.statistics if self.n_shards == 1 else None,
+            self.components.prior(self.hyper), self.components,
             collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key, self.pruning,
         )  # fmt: skip
 

@@ -49,7 +49,7 @@ def _judged(ledger: Ledger, log_u: float, a: int, stream: np.random.Generator) -
     """Cluster `a` and another, the log of a uniform number, and what it has to be below, before their rows' sides are
     looked at, for them to be joined; None if it is not."""
     k, gains = ledger.n_labels, ledger.gains(a)
-    b = int(draw_on_grid(gains.gain[None], stream)[0])
+    b = draw_on_grid(gains.gain, stream)
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
     choice = _log_choice(gains.gain, b)
     bound = -ledger.log_split(one, two, gains.cluster(b), k - 1) + _log_proposals(k - 1, choice)

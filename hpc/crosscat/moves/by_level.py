@@ -51,7 +51,7 @@ def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int] | None]
 def _judged(ledger: Ledger, log_u: float, a: int, stream: np.random.Generator) -> tuple[int, int] | None:
     """Cluster `a` and another that are to be joined; None: a merge is rejected."""
     k, gains, (log_sides, worth) = ledger.n_labels, ledger.gains(a), ledger.once(_worth, a)
-    b = int(draw_on_grid(worth[None], stream)[0])
+    b = draw_on_grid(worth, stream)
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
     ratio = ledger.log_split(one, two, gains.cluster(b), k - 1)
     choice = _log_choice(worth, b)

@@ -268,7 +268,7 @@ def _accept(
     (G, 2) and joined (G,): the columns of what is proposed."""
     stream = generator(**ledger.stream(Purpose.GUIDED, ACCEPT))
     k, k_before = ledger.n_labels, ledger.n_labels
-    others = np.setdiff1d(np.arange(k), groups)
+    others = sorted(set(range(k)).difference(groups.ravel().tolist()))
     after = [(ledger.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
     for g, (a, b) in enumerate(groups):
         log_u, split = np.log(stream.random()), a == b

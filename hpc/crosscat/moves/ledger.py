@@ -138,9 +138,10 @@ class Ledger:
         """Gains of several clusters, not to be changed; those that are not known yet are worked out together."""
         known = self.once(_no_gains)
         new = [label for label in dict.fromkeys(labels) if label not in known]
-        at_once = max(1, CELLS // (self.n_labels * sum(len(array) for array in vars(self.statistics).values())))
-        for start in range(0, len(new), at_once):
-            known.update(_gains(self, new[start : start + at_once]))
+        if new:
+            at_once = max(1, CELLS // (self.n_labels * sum(map(len, vars(self.statistics).values()))))
+            for start in range(0, len(new), at_once):
+                known.update(_gains(self, new[start : start + at_once]))
         return [known[label] for label in labels]
 
     def join(self, one: int, two: int) -> None:
