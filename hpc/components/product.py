@@ -33,13 +33,15 @@ class Parameters(make_dataclass("Arrays", [array.name for kind in KINDS for arra
 
 class Dealing:
     """Assignment of columns to the ranks that update them. `starts`: for each kind, in the order of KINDS, and each
-    axis, rank r has the rows from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64."""
+    axis, rank r has the rows from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64. `lengths`: for each
+    kind, the number of columns of each rank."""
 
     def __init__(self, kinds: Sequence[Component], columns: Sequence[np.ndarray]):
         pairs = zip(kinds, columns)
         self.starts = [{axis: cut[dealt] for axis, cut in kind.cuts.items()} for kind, dealt in pairs]
         cuts = [of["column"].tolist() for of in self.starts]
         self._parts = [[slice(cut[rank], cut[rank + 1]) for cut in cuts] for rank in range(len(cuts[0]) - 1)]
+        self.lengths = [np.diff(cut).tolist() for cut in cuts]
 
     def part(self, rank: int) -> Part:
         return self._parts[rank]
@@ -67,6 +69,7 @@ class Components:
         self.everything: Part = [slice(0, len(kind)) for kind in self.kinds]
         # True if all statistics are whole numbers, so that those of a part can be subtracted from the whole
         self.exact = all(kind.exact for _, kind in self._present)
+        self._none: dict[tuple, Parameters] = {}
 
     @cached_property
     def row_bytes(self) -> int:
@@ -146,9 +149,15 @@ class Components:
         return Parameters(**drawn, **{array.name: np.zeros((0, len(s)), array.dtype) for array in absent})
 
     def no_parameters(self, part: Part) -> Parameters:
-        """The result of `draw` where there are no clusters."""
-        arrays = [(array, kind.cuts[array.axis], of) for kind, of in zip(self.kinds, part) for array in kind.parameters]
-        return Parameters(*(np.zeros((cut[of.stop] - cut[of.start], 0), array.dtype) for array, cut, of in arrays))
+        """The result of `draw` where there are no clusters; the same object each time."""
+        which = tuple((of.start, of.stop) for of in part)
+        if which not in self._none:
+            each = [
+                (array, kind.cuts[array.axis], of) for kind, of in zip(self.kinds, part) for array in kind.parameters
+            ]
+            none = (np.zeros((cut[of.stop] - cut[of.start], 0), array.dtype) for array, cut, of in each)
+            self._none[which] = Parameters(*none)
+        return self._none[which]
 
     def _each(self, hyper: Hyper, s: Statistics, part: Part):
         """Every kind that has columns in the part, with its hyperparameters, its statistics, and these columns."""

@@ -257,6 +257,8 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
 def _joined(ledger: Ledger, groups) -> np.ndarray:
     """The column of each group that is a pair, with its two clusters together; of the others any."""
     pair = groups[:, 0] != groups[:, 1]
+    if not pair.any():
+        return np.full(len(groups), -1)
     one, two = (ledger.statistics.take([ledger.column[i] for i in groups[pair, end]]) for end in (0, 1))
     return ledger.enter(ledger.components.union(one, two)) + np.cumsum(pair) - 1
 
