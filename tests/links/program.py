@@ -11,6 +11,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.links import moves, scores
 from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.gaps import Gaps
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, judge
 from tests.exact.production import STRIDE, place
@@ -36,10 +37,14 @@ def sampler(
 
 
 def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generator) -> None:
-    """Put the chain at a state of the law after `cycles` cycles, with pseudo-counts drawn given it."""
+    """Put the chain at a state of the law after `cycles` cycles, with cells and pseudo-counts drawn given it."""
     labels, parents = law.state(state)
     mixture.link(np.array(parents))
-    view, betas = mixture.view, law.draw_betas(state, generator)
+    cells, betas = law.draw(state, generator)
+    view, gaps = mixture.view, mixture.gaps
+    for i, shard in enumerate(view.shards):
+        levels = [cells[shard.start + at, c] for c, at in gaps.at[i].items()]
+        gaps.put(i, shard.rows, np.concatenate([*levels, np.zeros(0, np.intp)]))
     order = [int(column.name[1:]) for column in view.components.categorical.columns]
     place(mixture, np.array(labels), cycles, replace(view.hyper, dirichlet=betas[order]))
 
@@ -107,8 +112,38 @@ def evidence_of_all_clusters():
     """Scores of links that take all rows for one cluster."""
     right = scores.link_scores
 
-    def whole(comm, coding, kind, multiplier, labelled, n_labels):
-        return right(comm, coding, kind, multiplier, [(rows, np.zeros_like(z)) for rows, z in labelled], 1)
+    def whole(comm, contexts, kind, multiplier, labelled, n_labels):
+        return right(comm, contexts, kind, multiplier, [(rows, np.zeros_like(z)) for rows, z in labelled], 1)
 
     with mock.patch.object(moves, "link_scores", whole):
+        yield
+
+
+@contextlib.contextmanager
+def gaps_by_the_parent_alone():
+    """Missing cells that others lean on are drawn without a look at these."""
+    right = Gaps._log_weights
+
+    def alone(self, tables, rows, k, c, at):
+        children, self._children = self._children, {c: []}
+        found = right(self, tables, rows, k, c, at)
+        self._children = children
+        return found
+
+    with mock.patch.object(Gaps, "_log_weights", alone):
+        yield
+
+
+@contextlib.contextmanager
+def links_of_what_is_there():
+    """Links are drawn as if a missing cell were a level of its own."""
+    right = Gaps.completed
+
+    def first_level(self, kind, multiplier, levels, labelled, first, key):
+        for masks, rows in zip(self.masks, right(self, kind, multiplier, levels, labelled, first, key)):
+            for c, mask in masks.items():
+                getattr(rows, self.coding.plain[c].block)[mask, self.coding.plain[c].index] = 0
+            yield rows
+
+    with mock.patch.object(Gaps, "completed", first_level):
         yield
