@@ -3,9 +3,9 @@ draws.
 
 A kept draw is the labels of the training rows and the hyperparameters they were drawn under, as `io/draws.py` stores
 it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in the order of the table.
-Of a mixture: labels (D, N), concentration and discount (D,), and where
-columns are linked `links` (D, C), the place of each modelled column's parent among them, -1 for none, and `gaps` (D, G),
-the levels of missing cells that others lean on (`links/gaps.py`), column by column, with zeros behind them. Of several views:
+Of a mixture: labels (D, N), concentration and discount (D,), and where columns are linked `links` (D, C), the place of
+each modelled column's parent among them, -1 for none, and `gaps` (D, G), the levels of the missing cells that others
+lean on (`links/gaps.py`), column by column, and zeros behind them. Of several views:
 labels (D, V, N), concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the
 view of each used column of the table. Everything else about clusters is computed again from the table, read in slices.
 """

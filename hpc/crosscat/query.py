@@ -120,7 +120,7 @@ class Asked:
     def _of_view(self, view: ViewLaw, rows: Rows, places: np.ndarray) -> Rows:
         """Take a view's columns of training rows, with the missing cells that are part of the draw."""
         of = self.run.of(view.order)
-        return view.cells.filled(of.columns, of.take(rows), places)
+        return view.needed.filled(of.columns, of.take(rows), places)
 
     def views(self, names: Sequence[str]) -> np.ndarray:
         """View of each of these columns in every draw, (D, C)."""

@@ -115,8 +115,8 @@ class Gaps:
             levels[kind.offsets[c] : kind.offsets[c + 1]] = counted[offsets[i] : offsets[i + 1]]
 
     def _log_weights(self, tables: Tables, rows: Rows, k: np.ndarray, c: int, at: np.ndarray) -> np.ndarray:
-        """Log weights (n, V) of the levels of column c in coded rows `at`, which are in clusters k, given its parent and
-        the columns that lean on it."""
+        """Log weights (n, V) of the levels of column c in coded rows `at`, in clusters k, given its parent and the
+        columns that lean on it."""
         log_p = tables.of(c)[self._context(rows, c, at), k].astype(np.float64)
         contexts = self.coding.contexts[self.coding.plain[c].name]
         for child in self._children[c]:
