@@ -22,6 +22,8 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import CODES, Column, Rows
 
+AT_ONCE = 1 << 19  # weights of levels in rows that are held together
+
 Masks = Mapping[int, np.ndarray]  # which cells are missing, bool (n,), by the place of a column that lacks some
 
 
@@ -105,10 +107,9 @@ class Gaps:
         tables = Tables(self.coding, kind, multiplier, levels, Stream(purpose=Purpose.FILLED_PARAMETERS, **key))
         for needed, (rows, z), number in zip(self.at, labelled, first):
             for c, at in needed.items():
-                at = at[z[at] >= 0]
-                if len(at):
-                    u = Stream(purpose=Purpose.FILLED, sub=c, **key).uniforms(number + at)
-                    self._put(rows, c, at, picked(self._log_weights(tables, rows, z[at], c, at), u))
+                for some in self._pieces(c, at[z[at] >= 0]):
+                    u = Stream(purpose=Purpose.FILLED, sub=c, **key).uniforms(number + some)
+                    self._put(rows, c, some, picked(self._log_weights(tables, rows, z[some], c, some), u))
         places = sorted(tables.number[self.coding.plain[c].name] for c in self.columns)
         counted, offsets = count_levels(comm, kind, labelled, levels.shape[1], places)
         for i, c in enumerate(places):
@@ -140,14 +141,19 @@ class Gaps:
             for c in (c for c in self.coding.order if c in masks):
                 column, parent = self.coding.plain[c], int(self.coding.parents[c])
                 cells = getattr(plain, column.block)[:, column.index]
-                at = np.flatnonzero(column.is_missing(cells) & (z >= 0))
-                context = np.zeros(len(at), np.intp)
-                if parent != ROOT:
-                    of = self.coding.plain[parent]
-                    context = self.coding.contexts[of.name][getattr(plain, of.block)[at, of.index]]
-                u = Stream(purpose=Purpose.COMPLETED, sub=c, **key).uniforms(number + at)
-                cells[at] = picked(tables.of(c)[context, z[at]].astype(np.float64), u)
+                for at in self._pieces(c, np.flatnonzero(column.is_missing(cells) & (z >= 0))):
+                    context = np.zeros(len(at), np.intp)
+                    if parent != ROOT:
+                        of = self.coding.plain[parent]
+                        context = self.coding.contexts[of.name][getattr(plain, of.block)[at, of.index]]
+                    u = Stream(purpose=Purpose.COMPLETED, sub=c, **key).uniforms(number + at)
+                    cells[at] = picked(tables.of(c)[context, z[at]].astype(np.float64), u)
             yield plain
+
+    def _pieces(self, c: int, at: np.ndarray) -> Iterator[np.ndarray]:
+        """Some rows, as many at once as there is room for weights of a column's levels."""
+        step = max(1, AT_ONCE // len(self.coding.plain[c].levels))
+        return (at[i : i + step] for i in range(0, len(at), step))
 
     # --- cells of coded rows -----------------------------------------------------------------------------------------
 

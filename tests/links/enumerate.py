@@ -63,7 +63,7 @@ class LinkedPosterior:
         self.p = np.exp(log_p - self.log_evidence)  # (partitions, forests)
 
     def _filled_in(self) -> list[np.ndarray]:
-        holes = np.argwhere(self.cells < 0)
+        holes = np.array(self.holes, np.intp).reshape(-1, 2)
         tables = []
         for levels in itertools.product(*(range(self.n_levels[c]) for _, c in holes)):
             tables.append(self.cells.copy())
@@ -82,6 +82,23 @@ class LinkedPosterior:
             total += gammaln(v * beta) - gammaln(v * beta + n.sum())
             total += float((gammaln(beta + n) - gammaln(beta)).sum())
         return total
+
+    @cached_property
+    def holes(self) -> list[tuple[int, int]]:
+        """Rows and columns of the missing cells."""
+        return [tuple(at) for at in np.argwhere(self.cells < 0).tolist()]
+
+    def needed(self, forest: tuple[int, ...], row: int, column: int) -> bool:
+        """True if a cell of the row that leans on this one is there, or is missing and itself needed."""
+        children = [c for c, parent in enumerate(forest) if parent == column]
+        return any(self.cells[row, c] >= 0 or self.needed(forest, row, c) for c in children)
+
+    def p_of_cell(self, row: int, column: int, level: int) -> float:
+        """Probability that a missing cell is needed and has a level."""
+        p = sum(
+            np.exp(each - self.log_evidence) for x, each in zip(self.tables, self.log_each) if x[row, column] == level
+        )
+        return float(p[:, [self.needed(f, row, column) for f in self.forests]].sum())
 
     def draw(self, i: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """All cells (N, D) and the beta of each column, (D,), given the state number i."""
