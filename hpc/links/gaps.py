@@ -193,7 +193,7 @@ class Tables:
         self._drawn: dict[int, np.ndarray] = {}
 
     def of(self, place: int) -> np.ndarray:
-        """Of the column at a place among the plain ones, float32 (U, K, V)."""
+        """The table of the column at a place among the plain ones, float32 (U, K, V)."""
         if place not in self._drawn:
             c = self.number[self._coding.plain[place].name]
             multiplier, counts = self._given
