@@ -23,6 +23,7 @@ from mpibayes.text import percent
 
 SURE = 0.9  # of a chain's draws: a pair that is linked in so many is sure there
 SHOWN = 40  # pairs
+MOST = 0.5  # of all draws
 LEAST = 0.1  # pairs that are linked in a smaller share of all draws are left out
 PRIOR = 0.5  # pseudo-count of a level, where a pair's gain is worked out
 LETTERS = 32
@@ -53,10 +54,12 @@ class LinkedPair:
 
 @dataclass(frozen=True)
 class Links:
-    """Linked pairs, those first that say most; n_draws: of all chains together."""
+    """Linked pairs, those first that say most; n_draws: of all chains together. of_table: (child, parent) of those that
+    are linked in most draws, as columns of the table."""
 
     pairs: Sequence[LinkedPair]
     n_draws: int
+    of_table: Sequence[tuple[str, str]] = ()
 
     @property
     def sure(self) -> list[LinkedPair]:
@@ -84,7 +87,9 @@ def links_of(run: Posterior, labels: np.ndarray) -> Links | None:
         )
         for (c, p), gain in zip(pairs, gains)
     ]
-    return Links(sorted(found, key=lambda pair: -pair.gain), sum(map(len, each)))
+    found, whole = sorted(found, key=lambda pair: -pair.gain), {c.name: c.part_of or c.name for c in columns}
+    often = [(whole[pair.child], whole[pair.parent]) for pair in found if pair.share > MOST]
+    return Links(found, sum(map(len, each)), often)
 
 
 def has_links(chains: Sequence[Chain]) -> bool:
@@ -169,7 +174,7 @@ def forest_picture(links: Links):
     the share of the draws is large."""
     children: dict[str, list[LinkedPair]] = {}
     for pair in links.pairs:
-        if pair.share > 0.5:
+        if pair.share > MOST:
             children.setdefault(pair.parent, []).append(pair)
     leaning = {pair.child for of in children.values() for pair in of}
     places: list[tuple[int, str, float, int]] = []  # depth, name, share, line of the parent
