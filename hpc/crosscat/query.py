@@ -279,14 +279,14 @@ class DrawLaw:
 
     def linked_pairs(
         self, a: Sequence[str], b: Sequence[str], events: Mapping[str, Events]
-    ) -> Iterator[tuple[str, str, np.ndarray]]:
-        """Yield (x, y, table) for the pairs of two columns, one of a and one of b, that depend on each other by links:
-        the probabilities of their events together, (U, U')."""
+    ) -> Iterator[tuple[str, str, np.ndarray, float]]:
+        """Yield (x, y, table, inside) for the pairs of two columns, one of a and one of b, that depend on each other by
+        links: the probabilities of their events together, (U, U'), and their information within clusters."""
         for weight, tree in ((np.exp(view.log_weight), tree) for view in self.views for tree in view.trees):
             for x in (x for x in a if x in tree.names):
                 others = {y: events[y] for y in b if y in tree.names and y != x}
                 pairs = tree.joint(events[x], others, weight) if others else ()
-                yield from ((x, y, table) for y, table in pairs)
+                yield from ((x, y, *both) for y, *both in pairs)
 
     def weight(self, name: str) -> np.ndarray:
         """Weights of the clusters of a column's view, and of a new one, (K + 1,)."""
