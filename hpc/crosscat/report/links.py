@@ -3,8 +3,8 @@ much one says of the other (docs/links.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -54,12 +54,22 @@ class LinkedPair:
 
 @dataclass(frozen=True)
 class Links:
-    """Linked pairs, those first that say most; n_draws: of all chains together. of_table: (child, parent) of those that
-    are linked in most draws, as columns of the table."""
+    """Linked pairs, those first that say most; n_draws: of all chains together. whole: the table's column of each,
+    where one may be which atom of it a cell has."""
 
     pairs: Sequence[LinkedPair]
     n_draws: int
-    of_table: Sequence[tuple[str, str]] = ()
+    whole: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def often(self) -> list[tuple[str, str]]:
+        """(child, parent) of the pairs that are linked in most draws."""
+        return [(pair.child, pair.parent) for pair in self.pairs if pair.share > MOST]
+
+    @property
+    def of_table(self) -> list[tuple[str, str]]:
+        """The same as columns of the table."""
+        return [(self.whole[child], self.whole[parent]) for child, parent in self.often]
 
     @property
     def sure(self) -> list[LinkedPair]:
@@ -88,8 +98,7 @@ def links_of(run: Posterior, labels: np.ndarray) -> Links | None:
         for (c, p), gain in zip(pairs, gains)
     ]
     found, whole = sorted(found, key=lambda pair: -pair.gain), {c.name: c.part_of or c.name for c in columns}
-    often = [(whole[pair.child], whole[pair.parent]) for pair in found if pair.share > MOST]
-    return Links(found, sum(map(len, each)), often)
+    return Links(found, sum(map(len, each)), whole)
 
 
 def has_links(chains: Sequence[Chain]) -> bool:
