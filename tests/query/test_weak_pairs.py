@@ -68,7 +68,7 @@ def test_a_report_has_the_pairs_that_the_run_weakens(plain):
     assert names.index("pairs") == names.index("columns") - 1
     (section,) = (s for s in made.sections() if s.name == "pairs")
     remedy, browse = section.parts[1:]
-    assert remedy.lines[1][1] == 'links = [["job", "sector"], ["pay", "sector"]]'
+    assert remedy.lines[1][1] == 'links = [["job", "sector"], ["sector", "pay"]]'
     assert [row[-1] for row in browse.rows] == ["yes"] * 3
 
 
