@@ -116,9 +116,6 @@ def _least_rule(name: str, alpha: object, of: str, discount: object, report: Rep
 
 def _link_rules(model: Model, report: Report) -> None:
     """Rules about links between columns."""
-    if model.links != "none" and model.has_views:
-        what = f"given, but model.family = {shown(model.family)} may have several views, and links are of one"
-        report.add(("model", "links"), f'{what}; set model.family = "mixture", or model.links = "none"')
     pairs = () if isinstance(model.links, str) else model.links
     parents = dict(pairs)
     for child, parent in pairs:
