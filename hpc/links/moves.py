@@ -41,11 +41,11 @@ def draw_links(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int],
 ) -> np.ndarray:  # fmt: skip
-    """Draw the parents of all columns, (C,) as of `Coding`, given labels and hyperparameters. Collective.
+    """Draw the parents of all columns, (C,) as of `Coding`, given labels, cells and hyperparameters. Collective.
 
     Arguments as of `link_scores`; key: of the streams.
     """
-    score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels)
+    score, alone = link_scores(comm, coding.contexts, kind, multiplier, labelled, n_labels)
     d, parents = len(kind), np.full(len(coding.plain), ROOT)
     place = {column.name: i for i, column in enumerate(coding.plain)}
     at = np.array([place[column.name] for column in kind.columns], np.intp)

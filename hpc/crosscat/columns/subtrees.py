@@ -89,11 +89,11 @@ class _Scan:
 
     def _evidence(self) -> Evidence:
         chain = self.chain
-        subject = chain.subject([column.name for column in chain.columns])
+        subject = chain.subject([column.name for column in self.kind.columns])
         plain = Components(self.kind.columns, chain.priors)
         hyper = plain.hyper(1.0, 0.0, subject.components.by_column(subject.hyper))
         rows = [chain.coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
-        return Evidence(self.comm, chain.coding, self.kind, hyper.dirichlet, rows)
+        return Evidence(self.comm, chain.coding.contexts, self.kind, hyper.dirichlet, rows)
 
     def _append(self, more: Sequence[Rowwise]) -> None:
         """Score all columns under more partitions."""
