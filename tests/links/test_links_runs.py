@@ -161,9 +161,11 @@ def test_links_in_views_on_ranks_and_continued(place):
 
 
 def test_named_links_keep_columns_in_one_view(place):
-    named = 'model.links=[["b", "a"], ["flag", "a"]]'
-    assert run(place, "named-views", *VIEWS, "--set", named, "--set", "run.cycles=6").returncode == 0
-    assert links_of(place, "named-views") == [[-1, 0, 0, -1, -1, -1, -1]] * 3
-    assert all(len(set(draw.view_of[:3].tolist())) == 1 for draw in iterate_draws(place / "named-views"))
+    named = ("--set", 'model.links=[["b", "x0"], ["flag", "x0"]]', "--set", "run.cycles=6")
+    assert run(place, "named-views", *VIEWS, *named).returncode == 0
+    assert links_of(place, "named-views") == [[-1, 4, 4, -1, -1, -1, -1]] * 3
+    assert all(len(set(draw.view_of[[1, 2, 4]].tolist())) == 1 for draw in iterate_draws(place / "named-views"))
     done = mpibayes(place, "report", "named-views")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and "2 pairs of columns stay linked" in done.stdout, done.stdout + done.stderr
+    done = run(place, "wrong", *VIEWS, "--set", 'model.links=[["flag", "b"]]')
+    assert done.returncode == 2 and "in views a column that others lean on has to have all of them" in done.stderr
