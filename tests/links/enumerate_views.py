@@ -19,13 +19,14 @@ class ViewsPosterior:
     """columns: of each its levels (N,) and how many there are, or numbers (N,) and None. betas: Dirichlet(beta) of
     every column with levels, cluster and context, where the beta of each column is one of these, each as probable.
     views, rows: concentration and discount of the columns over views, and of every view's rows. allowed: of links
-    (child, parent); None: all.
+    (child, parent); None: all. named: the parent of each column that has one, where links are given: a tree is then
+    one column of the prior of the views.
 
     p (S,). A state: the view of each column by first appearance (S, C), the number of the partition of the rows that
     each goes by (S, C), and its parent (S, C), -1 for none.
     """
 
-    def __init__(self, columns, betas, views=(1.0, 0.0), rows=(1.0, 0.0), allowed=None):
+    def __init__(self, columns, betas, views=(1.0, 0.0), rows=(1.0, 0.0), allowed=None, named=None):
         self.columns, self.betas, self.law_of_views, self.law_of_rows = columns, betas, views, rows
         self.n_rows = len(columns[0][0])
         self.partitions = partitions(self.n_rows)
@@ -40,7 +41,10 @@ class ViewsPosterior:
         evidence = logsumexp(self.evidence, axis=-1) - np.log(len(betas))
         log_p, where, by, parents = [], [], [], []
         for view in partitions(c):
-            log_v, choices = log_eppf(np.bincount(view), *views), []
+            if named is not None and any(view[i] != view[j] for i, j in named.items()):
+                continue
+            counted = view if named is None else np.delete(view, list(named))
+            log_v, choices = log_eppf(np.bincount(counted), *views), []
             for v in range(view.max() + 1):
                 own = np.flatnonzero(view == v)
                 linkable = [i for i in own.tolist() if columns[i][1]]
@@ -50,7 +54,9 @@ class ViewsPosterior:
                     links = [(child, p) for child, p in home.items() if p != -1]
                     if allowed is not None and not all(allowed(*link) for link in links):
                         continue
-                    prior = log_prior(f) if f else 0.0
+                    if named is not None and any(p != named.get(i, -1) for i, p in home.items()):
+                        continue
+                    prior = log_prior(f) if f and named is None else 0.0
                     at = [home.get(i, -1) + 1 for i in own.tolist()]
                     total = eppf + prior + evidence[:, own, at].sum(axis=1)
                     of_view += [(total[b], v, b, home) for b in range(len(total))]
