@@ -7,57 +7,72 @@ the counts are added up over ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
-from mpibayes.hpc.links.coding import MOST_CODES, Coding
+from mpibayes.hpc.links.coding import MOST_CODES
+from mpibayes.hpc.links.counts import count_levels
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.io.rows import CODES, Rows
-from mpibayes.kernels import mixture as kernels
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture import updates
 
 AT_ONCE = 1 << 23  # counts that are added up together
 
 
 def link_scores(
-    comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
+    comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Log evidence of each column under each parent, (D, D), -inf where there must be no link, and without one, (D,);
     in the order of `kind`'s columns. Collective, the same on every rank.
 
-    kind, multiplier (D,): the columns without links, and their hyperparameters. labelled: this rank's rows as `coding`
-    has them, and their labels, negative for idle rows.
+    contexts: of the levels of each column that may be a parent, by name. kind, multiplier (D,): the columns without
+    links, and their hyperparameters. labelled: this rank's rows without links, and their labels, negative for idle
+    rows; no cell of another row is missing, of a column that may be a parent.
     """
-    d, every = len(kind), np.arange(len(kind))
-    evidence = _Evidence(comm, kind, multiplier, [coding.decoded(rows).only(tuple(CODES)) for rows, _ in labelled])
-    labels = [z for _, z in labelled]
+    d, labels = len(kind), [z for _, z in labelled]
+    evidence = Evidence(comm, contexts, kind, multiplier, [rows for rows, _ in labelled])
     score = np.full((d, d), -np.inf)
-    for j, column in enumerate(kind.columns):
-        if column.name not in coding.contexts:
-            continue
-        of_level = coding.contexts[column.name].astype(np.int32)
-        n = int(of_level.max()) + 1
-        contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in evidence.rows]
-        split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, contexts)]
-        children = every[(every != j) & (n * (kind.n_levels + 1) <= MOST_CODES)]
-        score[children, j] = evidence(split, n_labels * n, children)
-    return score, evidence(labels, n_labels, every)
+    for j in range(d):
+        children = evidence.children(j)
+        if len(children):
+            score[children, j] = evidence.under(j, labels, n_labels, children)
+    return score, evidence.alone(labels, n_labels, np.arange(d))
 
 
-class _Evidence:
-    """Log marginal likelihoods of columns in groups of rows. rows: of each shard of this rank, the codes alone."""
+class Evidence:
+    """Log marginal likelihoods of columns with levels in clusters, with and without a parent. rows: of each shard of
+    this rank, as they are without links. Other arguments as of `link_scores`."""
 
-    def __init__(self, comm: Communicator, kind: Categorical, multiplier: np.ndarray, rows: Sequence[Rows]):
-        self.comm, self.rows = comm, rows
+    def __init__(
+        self, comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
+        rows: Sequence[Rows],
+    ):  # fmt: skip
+        self.comm, self.kind, self.rows, self._contexts = comm, kind, rows, contexts
         self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
-        self._stored = [(c.block, c.index) for c in kind.columns]
 
-    def __call__(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        """Log marginal likelihood of each of `columns`, (n,). groups: of the rows of each shard, 0..k-1 or negative.
+    def children(self, j: int) -> np.ndarray:
+        """Columns that may lean on column j."""
+        of_level = self._contexts.get(self.kind.columns[j].name)
+        if of_level is None:
+            return np.zeros(0, np.intp)
+        fits = (int(of_level.max()) + 1) * self._width <= MOST_CODES
+        return np.flatnonzero(fits & (np.arange(len(fits)) != j))
+
+    def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
+        """Of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or negative.
         Collective."""
+        column = self.kind.columns[j]
+        of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
+        n = int(of_level.max()) + 1
+        contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows]
+        split = [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1) for z, u in zip(labels, contexts)]
+        return self.alone([z.astype(np.int32, copy=False) for z in split], k * n, children)
+
+    def alone(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
+        """Of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative. Collective."""
         parts = [self._of_some(groups, k, some) for some in self._pieces(columns, k)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -70,13 +85,6 @@ class _Evidence:
             columns, total = columns[n:], total[n:] - total[n - 1]
 
     def _of_some(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        offsets = np.concatenate([[0], np.cumsum(self._width[columns])]).astype(np.int64)
-        levels = np.zeros((int(offsets[-1]), k), np.int32)
-        stored = [self._stored[c] for c in columns.tolist()]
-        at = {block: [index for own, index in stored if own == block] for block in CODES}
-        for rows, z in zip(self.rows, groups):
-            codes = (np.ascontiguousarray(getattr(rows, block)[:, own]) for block, own in at.items())
-            levels += kernels.accumulate(Rows(*codes, rows.reals, rows.tallies), z, k, offsets)[1]
-        self.comm.sum_everywhere(levels)
+        levels, offsets = count_levels(self.comm, self.kind, zip(self.rows, groups), k, columns)
         beta = np.concatenate([self._beta[c] for c in columns.tolist()])
         return updates.log_marginals(levels, beta, offsets, 0, len(columns))[0]
