@@ -23,7 +23,6 @@ from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.rows import Rows
-from mpibayes.io.table import Table
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.completion import Completion
@@ -56,7 +55,7 @@ class Asked:
         self.n_kept = len(run.require_kept())
         self.run, self._wanted = run, evenly(run.kept(), draws or DRAWS)
         table, stored = run.table, run.data.stored
-        self.like = Table(table.path, table.n_rows, stored, table.fingerprint, table.source)
+        self.like = table.having(stored)
         blocks = run.chains[0].config.joint
         self.linked = run.chains[0].config.of(Model).links != "none"
         self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}

@@ -270,7 +270,7 @@ class Data:
 
             record: dict = {}
             table = self.table
-            used = Table(table.path, table.n_rows, self.stored, table.fingerprint, table.source)
+            used = table.having(self.stored)
             rows = read_like(used, path, unseen=unseen, record=record)
             rows = self.as_modelled(rows, np.arange(len(rows)), OF_NEW_ROWS)
             require_whole_blocks(self.carve, iter([(0, rows)]), path, self.carve.blocks)

@@ -45,7 +45,9 @@ from mpibayes.io.files import (
 )
 from mpibayes.io.segments import require
 from mpibayes.io.table import Table
+from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import FOLDER as TRACE
+from mpibayes.text import counted
 
 TRAINING_ROWS = "training_rows.npy"
 START = "start.json"
@@ -160,7 +162,7 @@ def open_run(
     if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
         changes = [c for c in changes if not c.startswith("data.heldout:")]
     if not same_table:
-        changes.append(f"data.table: the content of {table.path} is not the content the run started with")
+        changes.append(f"data.table: {_change_of(table, before['fingerprint'])}")
     if not same_heldout:
         changes.append("data.heldout: the held-out file's rows are not those the run started with")
     if changes:
@@ -172,6 +174,18 @@ def open_run(
         json_schema.write_schema(folder / json_schema.NAME, lock.check)
     records.write_resolved(folder, resolved_toml(config), lock.check)
     return config
+
+
+def _change_of(table: AnyTable, fingerprint: str) -> str:
+    """Describe how a table differs from the one with this fingerprint."""
+    before = table.before_growth(fingerprint) if isinstance(table, Table) else None
+    if before is None:
+        return f"the content of {table.path} is not the content the run started with"
+    n = counted(table.n_rows - before.n_rows, "row")
+    return (
+        f"{n} came to {table.path} since the run started with {before.n_rows:,}. A chain cannot take rows in: reports "
+        "and queries of this run stay those of its rows"
+    )
 
 
 def _unmake(folder: Path, lock: Lock) -> None:
