@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mpibayes.errors import DataError
 from mpibayes.io.files import reading
 from mpibayes.io.piece import Piece
