@@ -262,12 +262,7 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
 
 def _check_link(child: table.Column, parent: table.Column, report: Report) -> None:
     """Report a link between two columns with levels that there cannot be."""
-    if parent.n_missing:
-        what = (
-            f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}; a parent has to have all of them"
-        )
-        report.add(("model", "links"), f"{what}. Link {shown(child.name)} to another column, or impute these cells")
-    elif min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
+    if min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
         contexts = f"{min(len(parent.levels), MOST_CONTEXTS)} contexts of {shown(parent.name)}"
         what = f"{len(child.levels):,} levels of {shown(child.name)} in {contexts} make more than {MOST_CODES:,} codes"
         report.add(("model", "links"), f"{what}; take the link out")

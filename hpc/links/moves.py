@@ -33,18 +33,18 @@ def draw_links(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int],
 ) -> np.ndarray:  # fmt: skip
-    """Draw the parents of all columns, (C,) as of `Coding`, given labels and hyperparameters. Collective.
+    """Draw the parents of all columns, (C,) as of `Coding`, given labels, cells and hyperparameters. Collective.
 
     Arguments as of `link_scores`; key: of the streams.
     """
-    score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels)
+    score, alone = link_scores(comm, coding.contexts, kind, multiplier, labelled, n_labels)
     d, parents = len(kind), np.full(len(coding.plain), ROOT)
     place = {column.name: i for i, column in enumerate(coding.plain)}
     at = np.array([place[column.name] for column in kind.columns], np.intp)
     if comm.rank == 0 and d > 1:
         stream = generator(purpose=Purpose.LINKS, **key)
         weight = log_weight_of_links(int((coding.parents != ROOT).sum()), d, stream)
-        order, u = stream.permutation(d), stream.random((d, 2))
+        order, u = stream.permutation(d), stream.random(d)
         drawn = draw_forest(score + weight, alone, u, order)
         parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
     comm.broadcast(parents)

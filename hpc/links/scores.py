@@ -7,41 +7,42 @@ the counts are added up over ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
-from mpibayes.hpc.links.coding import MOST_CODES, Coding
+from mpibayes.hpc.links.coding import MOST_CODES
+from mpibayes.hpc.links.counts import count_levels
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.io.rows import CODES, Rows
-from mpibayes.kernels import mixture as kernels
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture import updates
 
 AT_ONCE = 1 << 23  # counts that are added up together
 
 
 def link_scores(
-    comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
+    comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Log evidence of each column under each parent, (D, D), -inf where there must be no link, and without one, (D,);
     in the order of `kind`'s columns. Collective, the same on every rank.
 
-    kind, multiplier (D,): the columns without links, and their hyperparameters. labelled: this rank's rows as `coding`
-    has them, and their labels, negative for idle rows.
+    contexts: of the levels of each column that may be a parent, by name. kind, multiplier (D,): the columns without
+    links, and their hyperparameters. labelled: this rank's rows without links, and their labels, negative for idle
+    rows; no cell of another row is missing, of a column that may be a parent.
     """
     d, every = len(kind), np.arange(len(kind))
-    evidence = _Evidence(comm, kind, multiplier, [coding.decoded(rows).only(tuple(CODES)) for rows, _ in labelled])
+    evidence = _Evidence(comm, kind, multiplier, [rows for rows, _ in labelled])
     labels = [z for _, z in labelled]
     score = np.full((d, d), -np.inf)
     for j, column in enumerate(kind.columns):
-        if column.name not in coding.contexts:
+        if column.name not in contexts:
             continue
-        of_level = coding.contexts[column.name].astype(np.int32)
+        of_level = np.append(contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
         n = int(of_level.max()) + 1
-        contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in evidence.rows]
-        split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, contexts)]
+        own = [of_level[getattr(rows, column.block)[:, column.index]] for rows in evidence.rows]
+        split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, own)]
         children = every[(every != j) & (n * (kind.n_levels + 1) <= MOST_CODES)]
         score[children, j] = evidence(split, n_labels * n, children)
     return score, evidence(labels, n_labels, every)
@@ -51,9 +52,8 @@ class _Evidence:
     """Log marginal likelihoods of columns in groups of rows. rows: of each shard of this rank, the codes alone."""
 
     def __init__(self, comm: Communicator, kind: Categorical, multiplier: np.ndarray, rows: Sequence[Rows]):
-        self.comm, self.rows = comm, rows
+        self.comm, self.kind, self.rows = comm, kind, rows
         self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
-        self._stored = [(c.block, c.index) for c in kind.columns]
 
     def __call__(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
         """Log marginal likelihood of each of `columns`, (n,). groups: of the rows of each shard, 0..k-1 or negative.
@@ -70,13 +70,6 @@ class _Evidence:
             columns, total = columns[n:], total[n:] - total[n - 1]
 
     def _of_some(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        offsets = np.concatenate([[0], np.cumsum(self._width[columns])]).astype(np.int64)
-        levels = np.zeros((int(offsets[-1]), k), np.int32)
-        stored = [self._stored[c] for c in columns.tolist()]
-        at = {block: [index for own, index in stored if own == block] for block in CODES}
-        for rows, z in zip(self.rows, groups):
-            codes = (np.ascontiguousarray(getattr(rows, block)[:, own]) for block, own in at.items())
-            levels += kernels.accumulate(Rows(*codes, rows.reals, rows.tallies), z, k, offsets)[1]
-        self.comm.sum_everywhere(levels)
+        levels, offsets = count_levels(self.comm, self.kind, zip(self.rows, groups), k, columns)
         beta = np.concatenate([self._beta[c] for c in columns.tolist()])
         return updates.log_marginals(levels, beta, offsets, 0, len(columns))[0]

@@ -120,7 +120,9 @@ def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Col
             z = labels[start : start + len(rows)].astype(np.int64)
             for (child, parent), count, (_, n, v) in zip(pairs[some], counts, sizes[some]):
                 x, y = (getattr(rows, c.block)[:, c.index] for c in (child, parent))
-                count += np.bincount((z * n + contexts[parent.name][y]) * v + x, minlength=len(count))
+                seen = ~parent.is_missing(y)
+                context = contexts[parent.name][y[seen]]
+                count += np.bincount((z[seen] * n + context) * v + x[seen], minlength=len(count))
         for (child, parent), count, size in zip(pairs[some], counts, sizes[some]):
             cells = count.reshape(size)[..., :-1]  # (K, U, V)
             gain = (_evidence(cells.reshape(-1, cells.shape[-1])) - _evidence(cells.sum(axis=1))) / max(run.n_rows, 1)
