@@ -50,7 +50,6 @@ def pieces_of(table: Path) -> list[Piece]:
     pieces = [Piece.open(table)]
     if pieces[0].follows:  # a part, read as a table of its rows alone
         return pieces
-    fingerprint = pieces[0].fingerprint
     for number, path in later_parts(table):
         piece = Piece.open(path)
         if not piece.follows:  # a table of its own that happens to have such a name
@@ -58,7 +57,7 @@ def pieces_of(table: Path) -> list[Piece]:
         if number != len(pieces) + 1:
             lacks = part_path(table, len(pieces) + 1)
             raise DataError(f"{table}: its part {lacks.name} is not there, but {path.name} is; put it back")
-        if piece.follows != fingerprint:
+        if piece.follows != fingerprints(pieces)[-1]:
             raise DataError(
                 f"{path}: its rows come after another table than {table}, which was imported again or changed since; "
                 "move it away, and append its rows anew"
@@ -66,13 +65,15 @@ def pieces_of(table: Path) -> list[Piece]:
         if wrong := _differences(pieces[-1].columns, piece.columns):
             raise DataError(f"{path}: does not fit {table}; put the files back as they were", wrong)
         pieces.append(piece)
-        fingerprint = chained(fingerprint, piece.fingerprint)
     return pieces
 
 
-def chained(fingerprint: str, part: str) -> str:
-    """Fingerprint of a table with one more part."""
-    return hashlib.sha256(f"{fingerprint} {part}".encode()).hexdigest()
+def fingerprints(pieces: Sequence[Piece]) -> list[str]:
+    """Fingerprints of the tables of the first of these files, of the first two, and so on."""
+    every = [pieces[0].fingerprint]
+    for piece in pieces[1:]:
+        every.append(hashlib.sha256(f"{every[-1]} {piece.fingerprint}".encode()).hexdigest())
+    return every
 
 
 def _differences(old: Sequence[Column], new: Sequence[Column]) -> list[str]:

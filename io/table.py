@@ -41,7 +41,7 @@ from mpibayes.errors import CheckpointError, ConfigError, DataError
 from mpibayes.io.documents import json_text
 from mpibayes.io.files import TEMPORARY, replacing, writing
 from mpibayes.io.h5 import writing_h5
-from mpibayes.io.parts import chained, in_columns, joined_columns, joined_source, later_parts, pieces_of
+from mpibayes.io.parts import fingerprints, in_columns, joined_columns, joined_source, later_parts, pieces_of
 from mpibayes.io.piece import FORMAT, VERSION, Piece, extent, read_rows
 from mpibayes.io.rows import (
     BLOCKS,
@@ -152,9 +152,7 @@ class Table:
     @classmethod
     def of(cls, pieces: Sequence[Piece]) -> Table:
         """The table of these files, one after another."""
-        n_rows, fingerprint = sum(piece.n_rows for piece in pieces), pieces[0].fingerprint
-        for piece in pieces[1:]:
-            fingerprint = chained(fingerprint, piece.fingerprint)
+        n_rows, fingerprint = sum(piece.n_rows for piece in pieces), fingerprints(pieces)[-1]
         return cls(pieces[0].path, n_rows, joined_columns(pieces), fingerprint, joined_source(pieces), pieces)
 
     def having(self, columns: Sequence[Column]) -> Table:
@@ -163,8 +161,8 @@ class Table:
 
     def before_growth(self, fingerprint: str) -> Table | None:
         """The table as it was when it had this fingerprint, before rows were appended; None if it never had."""
-        tables = (Table.of(self.pieces[:n]) for n in range(1, len(self.pieces) + 1))
-        return next((table for table in tables if table.fingerprint == fingerprint), None)
+        earlier = fingerprints(self.pieces)
+        return Table.of(self.pieces[: 1 + earlier.index(fingerprint)]) if fingerprint in earlier else None
 
     def read(self, start: int = 0, stop: int | None = None) -> Rows:
         """Rows start..stop-1. Raises DataError when a file cannot be read, IndexError outside 0..n_rows."""
