@@ -152,7 +152,6 @@ OF_VIEWS = {  # keys that a mixture has no use for
     "model": ("view_concentration", "view_discount"),
     "sampler": ("init_views", "init_rows", "searches", "column_moves", "view_moves"),
 }
-OF_ONE_VIEW = {"model": ("links",), "sampler": ("link_moves",)}  # and a cross-categorization for these
 
 
 class Column(keys.Column):

@@ -116,9 +116,6 @@ def _least_rule(name: str, alpha: object, of: str, discount: object, report: Rep
 
 def _link_rules(model: Model, report: Report) -> None:
     """Rules about links between columns."""
-    if model.links != "none" and model.has_views:
-        what = f"given, but model.family = {shown(model.family)} may have several views, and links are of one"
-        report.add(("model", "links"), f'{what}; set model.family = "mixture", or model.links = "none"')
     pairs = () if isinstance(model.links, str) else model.links
     parents = dict(pairs)
     for child, parent in pairs:
@@ -257,12 +254,16 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
                 what = f"column {shown(name)} is {used[name].kind}, expected categorical or boolean ones: {some(fit)}"
                 report.add(("model", "links"), what)
         if child in fit and parent in fit:
-            _check_link(used[child], used[parent], report)
+            _check_link(used[child], used[parent], config.of(Model).has_views, report)
 
 
-def _check_link(child: table.Column, parent: table.Column, report: Report) -> None:
-    """Report a link between two columns with levels that there cannot be."""
-    if min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
+def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:
+    """Report a link between two columns with levels that there cannot be. several: there may be several views."""
+    if several and parent.n_missing:
+        lacks = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}"
+        what = f"{lacks}; in views a column that others lean on has to have all of them"
+        report.add(("model", "links"), f'{what}. Link {shown(child.name)} to another one, or set family = "mixture"')
+    elif min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
         contexts = f"{min(len(parent.levels), MOST_CONTEXTS)} contexts of {shown(parent.name)}"
         what = f"{len(child.levels):,} levels of {shown(child.name)} in {contexts} make more than {MOST_CODES:,} codes"
         report.add(("model", "links"), f"{what}; take the link out")

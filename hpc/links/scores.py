@@ -32,32 +32,47 @@ def link_scores(
     links, and their hyperparameters. labelled: this rank's rows without links, and their labels, negative for idle
     rows; no cell of another row is missing, of a column that may be a parent.
     """
-    d, every = len(kind), np.arange(len(kind))
-    evidence = _Evidence(comm, kind, multiplier, [rows for rows, _ in labelled])
-    labels = [z for _, z in labelled]
+    d, labels = len(kind), [z for _, z in labelled]
+    evidence = Evidence(comm, contexts, kind, multiplier, [rows for rows, _ in labelled])
     score = np.full((d, d), -np.inf)
-    for j, column in enumerate(kind.columns):
-        if column.name not in contexts:
-            continue
-        of_level = np.append(contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
-        n = int(of_level.max()) + 1
-        own = [of_level[getattr(rows, column.block)[:, column.index]] for rows in evidence.rows]
-        split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, own)]
-        children = every[(every != j) & (n * (kind.n_levels + 1) <= MOST_CODES)]
-        score[children, j] = evidence(split, n_labels * n, children)
-    return score, evidence(labels, n_labels, every)
+    for j in range(d):
+        children = evidence.children(j)
+        if len(children):
+            score[children, j] = evidence.under(j, labels, n_labels, children)
+    return score, evidence.alone(labels, n_labels, np.arange(d))
 
 
-class _Evidence:
-    """Log marginal likelihoods of columns in groups of rows. rows: of each shard of this rank, the codes alone."""
+class Evidence:
+    """Log marginal likelihoods of columns with levels in clusters, with and without a parent. rows: of each shard of
+    this rank, as they are without links. Other arguments as of `link_scores`."""
 
-    def __init__(self, comm: Communicator, kind: Categorical, multiplier: np.ndarray, rows: Sequence[Rows]):
-        self.comm, self.kind, self.rows = comm, kind, rows
+    def __init__(
+        self, comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
+        rows: Sequence[Rows],
+    ):  # fmt: skip
+        self.comm, self.kind, self.rows, self._contexts = comm, kind, rows, contexts
         self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
 
-    def __call__(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        """Log marginal likelihood of each of `columns`, (n,). groups: of the rows of each shard, 0..k-1 or negative.
+    def children(self, j: int) -> np.ndarray:
+        """Columns that may lean on column j."""
+        of_level = self._contexts.get(self.kind.columns[j].name)
+        if of_level is None:
+            return np.zeros(0, np.intp)
+        fits = (int(of_level.max()) + 1) * self._width <= MOST_CODES
+        return np.flatnonzero(fits & (np.arange(len(fits)) != j))
+
+    def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
+        """Of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or negative.
         Collective."""
+        column = self.kind.columns[j]
+        of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
+        n = int(of_level.max()) + 1
+        contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows]
+        split = [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1) for z, u in zip(labels, contexts)]
+        return self.alone([z.astype(np.int32, copy=False) for z in split], k * n, children)
+
+    def alone(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
+        """Of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative. Collective."""
         parts = [self._of_some(groups, k, some) for some in self._pieces(columns, k)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
