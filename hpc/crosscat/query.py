@@ -58,10 +58,8 @@ class Asked:
         table, stored = run.table, run.data.stored
         self.like = table.having(stored)
         blocks = run.chains[0].config.joint
-        model = run.chains[0].config.of(Model)
-        self.linked = model.links != "none"
-        mixture = {"family": "mixture"} if model.has_views else {}  # links are of one view
-        self.link_keys = {} if self.linked else {**mixture, "links": "forest"}
+        self.linked = run.chains[0].config.of(Model).links != "none"
+        self.link_keys = {} if self.linked else {"links": "forest"}
         self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}
         self.columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in stored]
         self.chain_of = np.array([chain for chain, _ in self._wanted])
