@@ -62,8 +62,8 @@ class Evidence:
         return np.flatnonzero(fits & (np.arange(len(fits)) != j))
 
     def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
-        """Of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or negative.
-        Collective."""
+        """Log evidence of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or
+        negative. Collective."""
         column = self.kind.columns[j]
         of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
         n = int(of_level.max()) + 1
@@ -72,7 +72,8 @@ class Evidence:
         return self.alone([z.astype(np.int32, copy=False) for z in split], k * n, children)
 
     def alone(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        """Of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative. Collective."""
+        """Log evidence of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative.
+        Collective."""
         parts = [self._of_some(groups, k, some) for some in self._pieces(columns, k)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
