@@ -52,7 +52,7 @@ def draw_links(
     if comm.rank == 0 and d > 1:
         stream = generator(purpose=Purpose.LINKS, **key)
         weight = log_weight_of_links(int((coding.parents != ROOT).sum()), d, stream)
-        order, u = stream.permutation(d), stream.random((d, 2))
+        order, u = stream.permutation(d), stream.random(d)
         drawn = draw_forest(score + weight, alone, u, order)
         parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
     comm.broadcast(parents)
