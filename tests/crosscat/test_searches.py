@@ -37,7 +37,7 @@ def stub(monkeypatch, scores):
 
     def searched(columns, rows, settings, chain, n_views, alone, probe):
         seen.append(rows)
-        return type("Search", (), {"views": [], "places": None, "score": next(numbers)})()
+        return type("Search", (), {"views": [], "codings": [], "places": None, "score": next(numbers)})()
 
     class Scored:
         def __init__(self, parts, places):
