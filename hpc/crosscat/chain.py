@@ -394,7 +394,7 @@ class Mixture:
         """Log prior probability of the links, where they are learned."""
         if self.settings.links != "forest":
             return 0.0
-        return log_prior(self.coding.parents[[bool(c.levels) for c in self.columns]])
+        return log_prior(self.coding.parents, self.coding.n_nodes)
 
     @property
     def n_active(self) -> int:

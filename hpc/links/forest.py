@@ -21,9 +21,10 @@ from scipy.special import gammaln
 ROOT = -1  # parent of a column without one
 
 
-def log_prior(parents: np.ndarray) -> float:
-    """Log prior probability of a forest, parents (D,) with ROOT for none."""
-    d, e = len(parents), int((parents != ROOT).sum())
+def log_prior(parents: np.ndarray, n_columns: int | None = None) -> float:
+    """Log prior probability of a forest, parents (D,) with ROOT for none; but for a constant where some of the
+    `n_columns` columns cannot have one."""
+    d, e = len(parents) if n_columns is None else n_columns, int((parents != ROOT).sum())
     if not d:
         return 0.0  # the only forest
     choose = gammaln(d) - gammaln(e + 1) - gammaln(d - e)
@@ -36,16 +37,22 @@ def log_weight_of_links(n_links: int, n_columns: int, stream: np.random.Generato
     return float(np.log(t) - np.log1p(-t) - np.log(n_columns))
 
 
-def draw_forest(score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequence[int]) -> np.ndarray:
+def draw_forest(
+    score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequence[int], above: Sequence[int] = ()
+) -> np.ndarray:
     """Draw a forest: parents (D,), ROOT for none.
 
-    score (D, D): log weight of the link from column c to parent j, -inf where there must be none; its diagonal is not
-    looked at. alone (D,): log weight of c without a parent, finite. u (D, 2): uniforms of each column. order: in which
-    they draw. Cost: O(D^4).
+    score (D, D + E): log weight of the link from column c to parent j, -inf where there must be none; its diagonal is
+    not looked at. The last E are parents alone, each below the column `above` (E,) for good, or below none, ROOT. alone
+    (D,): log weight of c without a parent, finite. u (D, 2): uniforms of each column. order: in which they draw. Cost:
+    O(D^4).
     """
     d = len(alone)
-    log_w = np.concatenate([np.where(np.eye(d, dtype=bool), -np.inf, score), alone[:, None]], axis=1)  # (D, D + 1)
+    columns = np.where(np.eye(d, dtype=bool), -np.inf, score[:, :d])
+    log_w = np.concatenate([columns, alone[:, None], score[:, d:]], axis=1)  # (D, D + 1 + E)
     members = [[c] for c in range(d)] + [[d]]  # of each node; the last is the root
+    for i, c in enumerate(above):
+        members[d if c == ROOT else c].append(d + 1 + i)
     parents = np.full(d, ROOT)
     left = list(range(d))  # nodes whose top has no parent yet; a node's number is that of its top
     for c in order:
@@ -59,7 +66,7 @@ def draw_forest(score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequ
         b = _pick(weight, u[c, 0])
         inside = members[nodes[b]]
         parent = inside[_pick(log_w[c, inside], u[c, 1])]
-        parents[c] = ROOT if parent == d else parent
+        parents[c] = ROOT if parent == d else parent - (parent > d)
         members[nodes[b]] = inside + members[c]
         left.remove(c)
     return parents

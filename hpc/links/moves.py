@@ -40,12 +40,13 @@ def draw_links(
     score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels)
     d, parents = len(kind), np.full(len(coding.plain), ROOT)
     place = {column.name: i for i, column in enumerate(coding.plain)}
-    at = np.array([place[column.name] for column in kind.columns], np.intp)
-    if comm.rank == 0 and d > 1:
+    at = np.array([*(place[column.name] for column in kind.columns), *coding.numbers], np.intp)
+    if comm.rank == 0 and d and len(at) > 1:
         stream = generator(purpose=Purpose.LINKS, **key)
-        weight = log_weight_of_links(int((coding.parents != ROOT).sum()), d, stream)
+        weight = log_weight_of_links(int((coding.parents != ROOT).sum()), len(at), stream)
         order, u = stream.permutation(d), stream.random((d, 2))
-        drawn = draw_forest(score + weight, alone, u, order)
-        parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
+        above = [np.flatnonzero(at == coding.which(number)).max(initial=ROOT) for number in coding.numbers]
+        drawn = draw_forest(score + weight, alone, u, order, above)
+        parents[at[:d]] = np.where(drawn == ROOT, ROOT, at[drawn])
     comm.broadcast(parents)
     return parents

@@ -25,24 +25,28 @@ def link_scores(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Log evidence of each column under each parent, (D, D), -inf where there must be no link, and without one, (D,);
-    in the order of `kind`'s columns. Collective, the same on every rank.
+    """Log evidence of each column under each parent, (D, D + E), -inf where there must be no link, and without one,
+    (D,); in the order of `kind`'s columns, of which there are D, and `coding.numbers`. Collective, the same on every
+    rank.
 
     kind, multiplier (D,): the columns without links, and their hyperparameters. labelled: this rank's rows as `coding`
     has them, and their labels, negative for idle rows.
     """
     d, every = len(kind), np.arange(len(kind))
-    evidence = _Evidence(comm, kind, multiplier, [coding.decoded(rows).only(tuple(CODES)) for rows, _ in labelled])
-    labels = [z for _, z in labelled]
-    score = np.full((d, d), -np.inf)
-    for j, column in enumerate(kind.columns):
+    plain = [coding.decoded(rows) for rows, _ in labelled]
+    evidence = _Evidence(comm, kind, multiplier, [rows.only(tuple(CODES)) for rows in plain])
+    labels, place = [z for _, z in labelled], {column.name: i for i, column in enumerate(coding.plain)}
+    parents = [*(place[column.name] for column in kind.columns), *coding.numbers]
+    score = np.full((d, len(parents)), -np.inf)
+    for j, parent in enumerate(parents):
+        column = coding.plain[parent]
         if column.name not in coding.contexts:
             continue
-        of_level = coding.contexts[column.name].astype(np.int32)
-        n = int(of_level.max()) + 1
-        contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in evidence.rows]
+        n = int(coding.contexts[column.name].max()) + 1
+        contexts = [coding.context(parent, rows) for rows in plain]
         split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, contexts)]
-        children = every[(every != j) & (n * (kind.n_levels + 1) <= MOST_CODES)]
+        itself = j if column.levels else next((c for c in every if kind.columns[c].part_of == column.name), -1)
+        children = every[(every != itself) & (n * (kind.n_levels + 1) <= MOST_CODES)]
         score[children, j] = evidence(split, n_labels * n, children)
     return score, evidence(labels, n_labels, every)
 

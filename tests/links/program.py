@@ -11,6 +11,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.links import moves, scores
 from mpibayes.hpc.links.coding import Coding
+from mpibayes.io.rows import Column
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, judge
 from tests.exact.production import STRIDE, place
@@ -24,9 +25,14 @@ def sampler(
     given = [
         (f"c{c}", "categorical", law.cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(law.n_levels)
     ]
-    columns, rows = table_from_arrays(given)
-    settings = {"links": "forest", "link_moves": 1, "split_merge": 0, **settings}
     priors = {f"c{c}": {"grid": law.betas} for c in range(len(law.n_levels))}
+    if law.of is not None:
+        given.append(("number", "real", law.of.x, ()))
+        priors["number"] = dict(zip(("mean", "kappa", "nu", "variance"), law.of.prior))
+    columns, rows = table_from_arrays(given)
+    if law.of is not None:
+        columns = [_with_number(column, c, law) for c, column in enumerate(columns)]
+    settings = {"links": "forest", "link_moves": 1, "split_merge": 0, **settings}
     return Mixture(
         comm, columns, lambda start, stop: rows.take(np.arange(start, stop)), len(rows),
         Settings(
@@ -35,10 +41,20 @@ def sampler(
     )  # fmt: skip
 
 
+def _with_number(column: Column, c: int, law: LinkedPosterior) -> Column:
+    """A column as a run has it whose number is cut into bins."""
+    if c == law.of.above:
+        return replace(column, part_of="number")
+    if column.name != "number":
+        return column
+    atoms = () if law.of.above == -1 else tuple(range(law.n_levels[law.of.above] - 1))
+    return replace(column, cuts=law.of.cuts, atoms=atoms, n_missing=0)
+
+
 def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generator) -> None:
     """Put the chain at a state of the law after `cycles` cycles, with pseudo-counts drawn given it."""
     labels, parents = law.state(state)
-    mixture.link(np.array(parents))
+    mixture.link(np.array(parents if law.of is None else (*parents, -1)))
     view, betas = mixture.view, law.draw_betas(state, generator)
     order = [int(column.name[1:]) for column in view.components.categorical.columns]
     place(mixture, np.array(labels), cycles, replace(view.hyper, dirichlet=betas[order]))
@@ -46,7 +62,7 @@ def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generat
 
 def history(mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: int, seed: int) -> np.ndarray | None:
     """Numbers of states (replicates, cycles) from exact starts, on root; None elsewhere."""
-    generator = np.random.Generator(np.random.Philox(seed))
+    generator, d = np.random.Generator(np.random.Philox(seed)), len(law.n_levels)
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
     out = []
     for r, start in enumerate(starts):
@@ -58,7 +74,7 @@ def history(mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: i
             if mixture.comm.rank == 0:
                 names = {}
                 z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
-                seen.append(law.number[z, tuple(mixture.coding.parents.tolist())])
+                seen.append(law.number[z, tuple(mixture.coding.parents[:d].tolist())])
         out.append(seen)
     return np.array(out) if mixture.comm.rank == 0 else None
 
@@ -70,11 +86,12 @@ def verdict(found: np.ndarray, law: LinkedPosterior, level: float) -> Verdict:
     z = law.partitions
     rows = [np.repeat(z[:, i] == z[:, j], len(law.forests)) for i, j in pairs]
     f = np.array(law.forests)
-    links = [(c, p) for c in range(d) for p in range(d) if p != c]
+    links = [(c, p) for c in range(d) for p in range(d + (law.of is not None)) if p != c]
     columns = [np.tile(f[:, c] == p, len(z)) for c, p in links]
-    number = [np.tile((f != -1).sum(axis=1) == e, len(z)) for e in range(d)]
+    numbers = range(d + (law.of is not None))
+    number = [np.tile((f != -1).sum(axis=1) == e, len(z)) for e in numbers]
     events = np.array(rows + columns + number, float)  # (events, states)
-    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"{e} links" for e in range(d)]
+    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"{e} links" for e in numbers]
     means = events[:, found].mean(axis=2).T
     return judge(found[:, -1], law.p.ravel(), names, means, events @ law.p.ravel(), level)
 
@@ -99,6 +116,18 @@ def codes_of_the_parent_before():
         return code if self.parents[place] == -1 else np.roll(code, 1)
 
     with mock.patch.object(Coding, "_code", stale):
+        yield
+
+
+@contextlib.contextmanager
+def numbers_apart_from_their_atoms():
+    """Forests in which a column may lean on a number, and which atom this is on that column."""
+    right = moves.draw_forest
+
+    def apart(score, alone, u, order, above=()):
+        return right(score, alone, u, order, [-1] * len(above))
+
+    with mock.patch.object(moves, "draw_forest", apart):
         yield
 
 
