@@ -33,9 +33,11 @@ from mpibayes.hpc.links import moves as links
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT, log_prior
+from mpibayes.hpc.links.gaps import Gaps, masks_of
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
+from mpibayes.io.rows import Rows
 
 MOST_KNOWN = 128  # sets of columns whose components are kept
 
@@ -83,7 +85,7 @@ class Mixture:
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
         looked_at = columns if settings.likelihood else ()
         self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
-        self.coding = self._first_coding()
+        self.gaps = self._first_gaps()
         self._known: dict[frozenset[str], Components] = {}  # of sets of columns that moves ask for again and again
         names, self.views = [[column.name for column in columns]], []
         self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
@@ -98,34 +100,80 @@ class Mixture:
             loaded.append(shards.Shard(i, cut[i], rows if self.settings.likelihood else rows.only(())))
         return loaded
 
-    def _first_coding(self) -> Coding:
-        """The links that the chain starts with: those that are given, or none. Collective."""
+    @property
+    def coding(self) -> Coding:
+        """The columns under their links."""
+        return self.gaps.coding
+
+    def _first_gaps(self) -> Gaps:
+        """The links that the chain starts with, which are those that are given, or none; the rows are coded by them.
+        Collective."""
         s, none = self.settings, np.full(len(self.columns), ROOT)
         if s.links == "none" or not s.likelihood:
-            return Coding(self.columns, none, {})
+            return Gaps(Coding(self.columns, none, {}), [{} for _ in self.shards])
         contexts = contexts_of(self.columns, (shard.rows for shard in self.shards), self.comm)
         given = {} if isinstance(s.links, str) else s.links
-        self.shards, coding = list(self.shards), Coding(self.columns, parents_of(self.columns, given), contexts)
+        coding = Coding(self.columns, parents_of(self.columns, given), contexts)
+        gaps = Gaps(coding, [masks_of(self.columns, shard.rows) for shard in self.shards])
+        self.shards = list(self.shards)
         for i, shard in enumerate(self.shards):
-            self.shards[i] = replace(shard, rows=coding.coded(shard.rows))
-        return coding
+            rows = shard.rows.take(slice(None)) if gaps.at[i] else shard.rows
+            gaps.start(i, rows, shard.start, self._key)
+            self.shards[i] = replace(shard, rows=coding.coded(rows))
+        return gaps
 
-    def link(self, parents: np.ndarray) -> None:
-        """Give the only view's columns other parents, (C,) as of `Coding`; the rest of the state stays. Collective."""
+    @property
+    def _key(self) -> dict[str, int]:
+        return {"seed": self.settings.seed, "cycle": self.cycles, "chain": self.chain}
+
+    def link(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
+        """Give the only view's columns other parents, (C,) as of `Coding`; the rest of the state stays. Collective.
+
+        rows: of each shard of this rank, without links, with levels for cells that are missing; None: as they are.
+        """
         if np.array_equal(parents, self.coding.parents):
             return
         view, before = self.view, self.coding
-        self.coding, of_column = before.with_parents(parents), view.components.by_column(view.hyper)
-        rows = []
+        coding, of_column = before.with_parents(parents), view.components.by_column(view.hyper)
+        self.gaps, coded = Gaps(coding, self.gaps.masks), []
         for i, shard in enumerate(view.shards):
-            rows.append(self.coding.coded(before.decoded(shard.rows)))
+            plain = before.decoded(shard.rows) if rows is None else rows[i]
+            self.gaps.start(i, plain, shard.start, self._key)
+            coded.append(coding.coded(plain))
             view.shards[i] = replace(shard, rows=shard.rows.only(()))
         self.views = []  # whose components are of the old links
         self._known.clear()
-        self.views = [self._view(view.columns, rows, 0)]
+        self.views = [self._view(view.columns, coded, 0)]
         hyper = self.view.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
         labels = {shard.index: z for shard, z in zip(view.shards, view.z)}
         self.view.resume(labels.__getitem__, view.n_labels, hyper)
+
+    def _fill_gaps(self) -> None:
+        """Draw the missing cells that others lean on, given the labels and counts of this cycle. Collective."""
+        if self.gaps.columns:
+            self.gaps.draw(self.comm, *self._of_gaps(self.view))
+
+    def gap_levels(self) -> np.ndarray | None:
+        """Levels of the missing cells that others lean on, column by column, parents first, each in row order, uint16
+        (G,) on root, None elsewhere. Collective."""
+        if not self.gaps.columns:
+            return np.zeros(0, np.uint16) if self.comm.rank == 0 else None
+        shards = self.view.shards
+        mine = [self.gaps.levels(i, shard.rows) for i, shard in enumerate(shards)]
+        order = [c for c in self.coding.order if c in self.gaps.columns]
+        parts = [[np.zeros(0, np.intp), *(own[c] for own in mine if c in own)] for c in order]
+        columns = [np.concatenate(part).astype(np.uint16) for part in parts]
+        lengths = np.array(self.comm.collect([len(column) for column in columns]))  # (ranks, columns)
+        whole = self.comm.gather_to_root(np.concatenate(columns), lengths.sum(axis=1).tolist())
+        if whole is None:
+            return None
+        pieces = np.split(whole, lengths.ravel().cumsum()[:-1])
+        return np.concatenate([piece for c in range(len(order)) for piece in pieces[c :: len(order)]])
+
+    def _of_gaps(self, view: View) -> tuple:
+        first = [shard.start for shard in view.shards]
+        counts = view.components.categorical, view.hyper.dirichlet, view.counts.levels
+        return *counts, view.labelled(), first, view.key(self.cycles)
 
     def _draw_links(self) -> None:
         """Draw the links anew where that is due. Collective."""
@@ -134,8 +182,9 @@ class Mixture:
             return
         plain = Components(self.columns, self.priors)
         hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
-        of = plain.categorical, hyper.dirichlet, view.labelled(), view.n_labels, view.key(self.cycles)
-        self.link(links.draw_links(self.comm, self.coding, *of))
+        rows = list(self.gaps.completed(*self._of_gaps(view)))
+        of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(self.cycles)
+        self.link(links.draw_links(self.comm, self.coding, *of), rows)
         if self.view is not view:
             self._count()
 
@@ -261,6 +310,7 @@ class Mixture:
             raise NumericalError(f"cycle {cycle}: a row cannot be scored", [t for t in comm.collect(trouble) if t])
         self._sync(steps, news)
         self.cycles = cycle
+        self._fill_gaps()
         self._summarise()
         tally = self._split_and_merge()
         moved = sum(int(part[-2]) for part in news) / len(self.views)
@@ -320,8 +370,7 @@ class Mixture:
     def _move_columns(self) -> dict[str, int]:
         """Every column draws its view anew, views split and merge, and the law of the views is learned, each where it
         is due. What came of it, by the names of `CycleInfo`."""
-        key = {"seed": self.settings.seed, "cycle": self.cycles, "chain": self.chain}
-        stream = generator(purpose=Purpose.VIEWS, **key)
+        stream = generator(purpose=Purpose.VIEWS, **self._key)
         process = np.array(self.law.draw(np.bincount(self.view_of_unit), self.process[0], stream))
         self.comm.broadcast(process)
         self.process = tuple(process.tolist())

@@ -25,6 +25,7 @@ from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.trials import TRIALS
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.links.coding import widest_links
+from mpibayes.hpc.links.gaps import AT_ONCE as AT_ONCE_IN_GAPS
 from mpibayes.hpc.links.scores import AT_ONCE
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
@@ -64,13 +65,15 @@ def memory_per_rank(
     has_views: bool = False,
     pilot_rows: int = 0,
     links: bool = False,
+    gaps: int = 0,
 ) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     columns: those that are used. n_train: training rows. heldout_rows: rows that are scored, of the table or of a file.
     growing: the chain starts from a subsample. joint: columns of each block. n_clusters: of a view.
     has_views: there may be several, of which `n_views` are expected, and found first on `pilot_rows`.
-    links: they are learned; columns have as many contexts as they may come to have.
+    links: they are learned; columns have as many contexts as they may come to have. gaps: columns that others may lean
+    on and that lack cells.
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
@@ -91,6 +94,7 @@ def memory_per_rank(
                scores of the counts up to 1,023
     bounds     with many clusters, see `_bounds_bytes`
     links      in a draw of them: a copy of the codes, and counts by cluster and context, twice (4 bytes each)
+    gaps       of each such column a byte a row; weights of levels, some times; and level probabilities, twice
     """
     widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
     row = sum(width * np.dtype(ARRAYS[block]).itemsize for block, width in widths.items())
@@ -116,6 +120,7 @@ def memory_per_rank(
         "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine)))
         + 8 * 1024 * widths["tallies"],
         "links": rows * (row - 8 * numeric) + 8 * min(AT_ONCE, levels * n_clusters) if links else 0,
+        "gaps": gaps * rows + (5 * 8 * AT_ONCE_IN_GAPS + 8 * levels * n_clusters if gaps else 0),
         "bounds": _bounds_bytes(rows, -(-n_train // n_shards), padded, levels, numeric, entries),
     }
 
@@ -214,9 +219,10 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
         clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
     model = found.config.of(Model)
     columns = widest_links(data.columns, model.parents)
+    lacking = sum(bool(c.levels and c.n_missing) for c in columns) if model.links != "none" else 0
     return memory_per_rank(
         columns, data.n_rows, found.config.run.shards, found.schedule(ranks).sizes[-1], clusters, joint=joint,
-        n_views=n_views, has_views=several, mpi=ranks > 1, links=model.links == "forest",
+        n_views=n_views, has_views=several, mpi=ranks > 1, links=model.links == "forest", gaps=lacking,
     )  # fmt: skip
 
 

@@ -3,8 +3,9 @@ draws.
 
 A kept draw is the labels of the training rows and the hyperparameters they were drawn under, as `io/draws.py` stores
 it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in the order of the table.
-Of a mixture: labels (D, N), concentration and discount (D,), and where
-columns are linked `links` (D, C), the place of each modelled column's parent among them, -1 for none. Of several views:
+Of a mixture: labels (D, N), concentration and discount (D,), and where columns are linked `links` (D, C), the place of
+each modelled column's parent among them, -1 for none, and `gaps` (D, G), the levels of the missing cells that others
+lean on (`links/gaps.py`), column by column, and zeros behind them. Of several views:
 labels (D, V, N), concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the
 view of each used column of the table. Everything else about clusters is computed again from the table, read in slices.
 """
@@ -33,6 +34,7 @@ from mpibayes.hpc.data.rows import take_columns
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.gaps import NO_CELLS, Cells, Gaps, Masks, masks_of
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import checkpoint
@@ -58,7 +60,7 @@ class Draw:
     hyper: of all columns; its concentration and discount are the first view's. labels: of each view, int64 (N,),
     clusters as numbered in the run. process: concentration and discount of each. view_of: the number of the view of
     each used column of the table. parents: of each modelled column its parent's place among them, -1 for none, int64
-    (C,); None in a run without links.
+    (C,); None in a run without links. gaps (G,): levels of missing cells that others lean on, as they are stored.
     """
 
     cycle: int
@@ -67,31 +69,34 @@ class Draw:
     process: Sequence[tuple[float, float]]
     view_of: np.ndarray
     parents: np.ndarray | None = None
+    gaps: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class ViewDraw:
-    """A draw as one view of it has it: labels int64 (N,), 0..K-1, none of them empty, and hyperparameters."""
+    """A draw as one view of it has it: labels int64 (N,), 0..K-1, none of them empty, hyperparameters, and the missing
+    cells that are part of it."""
 
     cycle: int
     labels: np.ndarray
     hyper: Hyper
+    cells: Cells = NO_CELLS
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
     """Keeps draws: `append(cycle, labels=, concentration=, ...)`. run, guard: see `io.segments.Segments`."""
-    return DrawWriter(folder, run, guard, whole=("labels", "views"))
+    return DrawWriter(folder, run, guard, whole=("labels", "views", "gaps"))
 
 
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     """Arrays of a kept draw of the chain's state, on root. several: there may be several views. Collective."""
     if not several:
-        labels, view = mixture.view.labels(), mixture.view
+        labels, view, gaps = mixture.view.labels(), mixture.view, mixture.gap_levels()
         if mixture.settings.links == "none" or labels is None:
             return {} if labels is None else {"labels": labels, **vars(view.hyper)}
         process, of_column = (view.hyper.concentration, view.hyper.discount), view.components.by_column(view.hyper)
         hyper = mixture.components.hyper(*process, of_column)
-        return {"labels": labels, **vars(hyper), "links": mixture.coding.parents}
+        return {"labels": labels, **vars(hyper), "links": mixture.coding.parents, "gaps": gaps}
     kind = np.min_scalar_type(max(view.n_labels - 1 for view in mixture.views))
     room, root = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0
     most, process = np.zeros((room, mixture.n_rows) if root else 0, kind), np.zeros((2, room))
@@ -123,11 +128,11 @@ def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
     given = dict(arrays)
     labels, alpha, d = (given.pop(name) for name in ("labels", "concentration", "discount"))
     views, parents = given.pop("views", np.zeros(0)).astype(np.int64), given.pop("links", None)
-    parents = None if parents is None else parents.astype(np.int64)
+    parents, gaps = None if parents is None else parents.astype(np.int64), given.pop("gaps", None)
     n_views = int(views.max(initial=0)) + 1
     alpha, d = np.atleast_1d(alpha)[:n_views].tolist(), np.atleast_1d(d)[:n_views].tolist()
     labels = list(np.atleast_2d(labels)[:n_views].astype(np.int64))
-    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views, parents)
+    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views, parents, gaps)
 
 
 class Posterior(KeptChains, Tallies):
@@ -229,6 +234,19 @@ class Posterior(KeptChains, Tallies):
         """The context of each level of the columns that others may lean on, by name."""
         return contexts_of(self.columns, (rows for _, rows in self.slices()), serial())
 
+    @cached_property
+    def _masks(self) -> Masks:
+        """The missing cells of the training rows."""
+        parts = [masks_of(self.columns, rows) for _, rows in self.slices()]
+        return {c: np.concatenate([part[c] for part in parts]) for c in (parts[0] if parts else ())}
+
+    def cells(self, draw: Draw) -> Cells:
+        """The missing cells that are part of a draw."""
+        if draw.gaps is None or not draw.gaps.size or not self.likelihood:
+            return NO_CELLS
+        coding = Coding(self.columns, draw.parents, self.contexts)
+        return Cells.of_draw(Gaps(coding, [self._masks]), draw.gaps)
+
     def ancestors(self, names: Collection[str], draw: Draw) -> set[str]:
         """The table's columns that some of them lean on in a draw, directly or not, and these."""
         if draw.parents is None:
@@ -252,10 +270,10 @@ class Posterior(KeptChains, Tallies):
 
     def views_of(self, draw: Draw) -> list[tuple[OfColumns, ViewDraw]]:
         """The views of a draw: their columns, and the draw as they have it."""
-        views = []
+        views, cells = [], self.cells(draw)
         for v in range(len(draw.labels)):
             columns = self.of(self.names_in(draw, v), draw)
-            views.append((columns, columns.seen_by(draw, v)))
+            views.append((columns, replace(columns.seen_by(draw, v), cells=cells)))
         return views
 
     def draws(self, most: int) -> Iterator[Predictive]:
@@ -272,21 +290,26 @@ class Posterior(KeptChains, Tallies):
     def predictives(self, draws: Sequence[Draw], cells: bool) -> Iterator[Predictive]:
         """Draws as distributions over rows, by one pass over the table. cells: see `ViewPredictive`."""
         views = [self.views_of(draw) for draw in draws]
-        statistics = iter(self.statistics_of([(columns, state.labels) for of in views for columns, state in of]))
+        statistics = iter(self.statistics_of([pair for of in views for pair in of]))
         for of in views:
             parts = [ViewPredictive(c.components, s.hyper, next(statistics), cells, c.coding) for c, s in of]
             yield Predictive(parts, None if len(of) == 1 else [columns.places for columns, _ in of])
 
-    def statistics_of(self, pairs: Sequence[tuple[OfColumns, np.ndarray]]) -> list[Statistics]:
-        """Statistics of the clusters of each partition, (N,) labels 0..K-1, of some columns, in one pass over the
-        table."""
-        totals = [(columns, Total(columns.components, z)) for columns, z in pairs]
+    def statistics_of(self, states: Sequence[tuple[OfColumns, ViewDraw]]) -> list[Statistics]:
+        """Statistics of the clusters of each draw, of some columns, in one pass over the table."""
+        totals = [Total(columns.components, state.labels) for columns, state in states]
         for start, rows in self.slices():
-            for columns in {id(columns): columns for columns, _ in pairs}.values():
-                cells = columns.coded(columns.take(rows))
-                for _, total in (each for each in totals if each[0] is columns):
-                    total.add(cells, start)
-        return [total.statistics for _, total in totals]
+            coded: dict[tuple[int, int], Rows] = {}  # rows as columns and cells have them
+            places = np.arange(start, start + len(rows))
+            for (columns, state), total in zip(states, totals):
+                key = id(columns), id(state.cells)
+                if key not in coded:
+                    if state.cells is not NO_CELLS:
+                        coded.clear()  # of one draw alone
+                    plain = columns.take(rows)
+                    coded[key] = columns.coded(state.cells.filled(columns.columns, plain, places))
+                total.add(coded[key], start)
+        return [total.statistics for total in totals]
 
 
 class OfColumns(Tallies):

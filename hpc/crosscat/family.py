@@ -210,6 +210,9 @@ class ViewsChain:
             shared |= {f"view-{v}/{name}": value for name, value in state.items()}
             for i, z in labels.items():
                 shards[i][f"view-{v}/z"] = z
+        for i, shard in enumerate(mixture.view.shards if mixture.gaps.columns else ()):
+            levels = mixture.gaps.levels(i, shard.rows).values()
+            shards[shard.index]["gaps"] = np.concatenate([*levels, np.zeros(0, np.intp)]).astype(np.uint16)
         if heldout is not None:
             for i in shards:
                 shards[i]["heldout_log_sum"] = heldout.log_sums[i]
@@ -220,6 +223,8 @@ class ViewsChain:
         mixture.arrange([shared[f"{name}/columns"] for name in names])
         if "links" in shared:
             mixture.link(shared["links"])
+        for i, shard in enumerate(mixture.view.shards if mixture.gaps.columns else ()):
+            mixture.gaps.put(i, shard.rows, shards[shard.index]["gaps"])
         for view, name in zip(mixture.views, names):
             hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)

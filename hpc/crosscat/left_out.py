@@ -19,8 +19,8 @@ from mpibayes.io.rows import Column, Rows
 
 
 class LeftOut:
-    """n training rows in a view: `rows` as they are modelled, the view's columns alone; `known`: as they are recorded;
-    their clusters are the view's labels (n,)."""
+    """n training rows in a view: `rows` as they are modelled, the view's columns alone, with the missing cells that are
+    part of the draw; `known`: as they are recorded; their clusters are the view's labels (n,)."""
 
     def __init__(self, view: ViewLaw, rows: Rows, known: Known):
         self._view, self._rows, self._own = view, rows, view.labels.astype(np.intp)

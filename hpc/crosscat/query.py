@@ -109,13 +109,18 @@ class Asked:
 
         rows = self.modelled(places)
         for law in self.labelled(known.of, places):
-            views = [LeftOut(view, self.run.of(view.order).take(rows), known) for view in law.views]
+            views = [LeftOut(view, self._of_view(view, rows, places), known) for view in law.views]
             log_p, weights = zip(*(view.given() for view in views))
             inverse = np.empty((known.n_rows, len(known.of)))
             for c, name in enumerate(known.of):
                 i, _ = law.view_of(name)
                 inverse[:, c] = views[i].inverse(name, weights[i])
             yield sum(log_p), inverse
+
+    def _of_view(self, view: ViewLaw, rows: Rows, places: np.ndarray) -> Rows:
+        """Take a view's columns of training rows, with the missing cells that are part of the draw."""
+        of = self.run.of(view.order)
+        return view.needed.filled(of.columns, of.take(rows), places)
 
     def views(self, names: Sequence[str]) -> np.ndarray:
         """View of each of these columns in every draw, (D, C)."""
@@ -178,15 +183,14 @@ class Asked:
             yield group
 
     def _laws(self, group: Sequence[Draw], names: Collection[str], rows=None) -> Iterator[DrawLaw]:
-        wanted, pairs, of = set(names), [], []
+        wanted, of = set(names), []
         for draw in group:
-            own = []
+            cells, own = self.run.cells(draw), []
             for v, columns in self._views_with(draw, wanted):
                 part = self.run.of(columns, draw)
-                own.append((v, part, part.seen_by(draw, v)))
-                pairs.append((part, draw.labels[v]))
+                own.append((v, part, replace(part.seen_by(draw, v), cells=cells)))
             of.append(own)
-        statistics = iter(self.run.statistics_of(pairs))
+        statistics = iter(self.run.statistics_of([(part, state) for own in of for _, part, state in own]))
         which = self.run.data.latent.which
         for own in of:
             views = [self._view_law(v, part, state, next(statistics), which) for v, part, state in own]

@@ -285,9 +285,9 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
 
 def _check_link(child: table.Column, parent: table.Column, report: Report) -> None:
     """Report a link that there cannot be."""
-    if parent.n_missing:
+    if not parent.levels and parent.n_missing:
         what = (
-            f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}; a parent has to have all of them"
+            f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}; a number that is a parent has all"
         )
         report.add(("model", "links"), f"{what}. Link {shown(child.name)} to another column, or impute these cells")
     elif parent.levels and min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:

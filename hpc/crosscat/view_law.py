@@ -58,7 +58,7 @@ class ViewLaw:
     ):  # fmt: skip
         self.number, self.order, self.names, self.labels = number, own.names, set(own.names), None
         self.hyper, self.statistics, self.components = state.hyper, statistics, own.components
-        self.coding = own.coding
+        self.coding, self.needed = own.coding, state.cells
         alpha, d = state.hyper.concentration, state.hyper.discount
         self.log_weight = log_cluster_weights(statistics.size, alpha, d, mean_weight)
         self._which = {name: column.name for name, column in which.items()}

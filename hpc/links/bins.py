@@ -46,12 +46,13 @@ def on_the_scale(column: Column) -> tuple[np.ndarray, np.ndarray]:
 
 
 def contexts_in(column: Column, which: Column | None, rows: Rows) -> np.ndarray:
-    """Atom or bin of each row as it is modelled, (n,), -1 where the cell is missing. which: says which atom it is."""
+    """Atom or bin of each row as it is modelled, (n,), -1 where the cell is missing. which: says which atom it is, in
+    coded rows as well."""
     y = getattr(rows, column.block)[:, column.index]
     n_atoms = len(column.atoms)
     code = np.where(np.isnan(y), -1, n_atoms + np.searchsorted(on_the_scale(column)[0][1:], y, side="left"))
     if which is not None:
-        atom = getattr(rows, which.block)[:, which.index]
+        atom = getattr(rows, which.block)[:, which.index] % np.intp(n_atoms + 2)
         code = np.where(atom < n_atoms, atom, np.where(atom == n_atoms, code, -1))
     return code
 

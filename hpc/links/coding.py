@@ -1,8 +1,8 @@
 """Cells of linked columns as the kernels read them: codes of the parent's context and the column's own level.
 
 A column that leans on a parent of U contexts has U (V + 1) codes: u (V + 1) + v for its level v where the parent is in
-context u, and the last one where its own cell is missing. Its parent's cells are all there. Columns of more than 256
-codes lie among the 16-bit ones.
+context u, and the last one where its own cell is missing. The sampler gives cells of the parent that are missing
+levels (`gaps`). Columns of more than 256 codes lie among the 16-bit ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from mpibayes.hpc.data.bins import N_BINS
 from mpibayes.hpc.links.bins import contexts_in, n_contexts, which_of
-from mpibayes.hpc.links.contexts import MOST_CONTEXTS, may_be_parent
+from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.io.rows import CODES, NUMERIC, STORED, Column, Rows
 
@@ -31,7 +31,7 @@ def parents_of(columns: Sequence[Column], parent_of: Mapping[str, str]) -> np.nd
 def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> list[Column]:
     """The columns with as many contexts as links may give them: those of their parents by name, or where links are
     learned of the widest column that each could lean on."""
-    sizes = {c.name: min(len(c.levels), MOST_CONTEXTS) for c in columns if may_be_parent(c)}
+    sizes = {c.name: min(len(c.levels), MOST_CONTEXTS) for c in columns if c.levels}
     sizes |= {c.name: n_contexts(c) if c.cuts else N_BINS + len(c.atoms) for c in columns if c.kind in NUMERIC}
 
     def contexts(column: Column) -> int:
@@ -78,6 +78,14 @@ class Coding:
         """The parent of each column that has one, by name."""
         pairs = zip(self.plain, self.parents.tolist())
         return {column.name: self.plain[parent].name for column, parent in pairs if parent != ROOT}
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The places of all columns, parents before the columns that lean on them."""
+        found = [c for c, parent in enumerate(self.parents.tolist()) if parent == ROOT]
+        for place in found:  # which grows
+            found += np.flatnonzero(self.parents == place).tolist()
+        return found
 
     def _coded(self) -> tuple[Column, ...]:
         """The columns with their contexts, and with the places of their cells."""
@@ -129,6 +137,11 @@ class Coding:
             which = self.which(parent)
             return contexts_in(of, None if which == ROOT else self.plain[which], rows)
         return np.append(self.contexts[of.name], -1)[getattr(rows, of.block)[:, of.index]]
+
+    def number_context(self, parent: int, rows: Rows) -> np.ndarray:
+        """The same of a number in coded rows."""
+        which = self.which(parent)
+        return contexts_in(self.plain[parent], None if which == ROOT else self.columns[which], rows)
 
     @cached_property
     def numbers(self) -> list[int]:

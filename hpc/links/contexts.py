@@ -14,25 +14,20 @@ from mpibayes.io.rows import Column, Rows
 MOST_CONTEXTS = 32  # more contexts say less each: on birdstrikes 31 levels and the rest beat 15 and all 256
 
 
-def may_be_parent(column: Column) -> bool:
-    """True of columns with levels whose cells are all there."""
-    return bool(column.levels) and not column.n_missing
-
-
 def contexts_of(columns: Sequence[Column], rows: Iterable[Rows], comm: Communicator) -> dict[str, np.ndarray]:
-    """The context of each level, int64 (V,), of every column that may be a parent, by name; of a number these are those
-    of its atoms and bins (`links.bins`). Collective.
+    """The context of each level, int64 (V,), of every column with levels, by name; of a number that others may lean on
+    these are those of its atoms and bins (`links.bins`). Collective.
 
     rows: this rank's training rows, with these columns. Of levels that occur as often, the first have contexts of their
     own; counts are whole numbers, so that contexts are the same on any number of ranks.
     """
-    parents = [c for c in columns if may_be_parent(c)]
+    parents = [c for c in columns if c.levels]
     wide = [c for c in parents if len(c.levels) > MOST_CONTEXTS]
     cells = np.zeros(sum(len(c.levels) for c in wide), np.int64)
     counts = np.split(cells, np.cumsum([len(c.levels) for c in wide])[:-1]) if wide else []
     for batch in rows if wide else ():
         for column, n in zip(wide, counts):
-            n += np.bincount(getattr(batch, column.block)[:, column.index], minlength=len(n))
+            n += np.bincount(getattr(batch, column.block)[:, column.index], minlength=len(n) + 1)[: len(n)]
     if wide:
         comm.sum_everywhere(cells)
     found = {c.name: np.arange(len(c.levels)) for c in parents}

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.coding import Coding
-from mpibayes.hpc.links.forest import ROOT, draw_forest, log_weight_of_links
+from mpibayes.hpc.links.forest import ROOT, draw_forest, draw_with_others, log_weight_of_links
 from mpibayes.hpc.links.scores import link_scores
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -33,7 +33,7 @@ def draw_links(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int],
 ) -> np.ndarray:  # fmt: skip
-    """Draw the parents of all columns, (C,) as of `Coding`, given labels and hyperparameters. Collective.
+    """Draw the parents of all columns, (C,) as of `Coding`, given labels, cells and hyperparameters. Collective.
 
     Arguments as of `link_scores`; key: of the streams.
     """
@@ -44,9 +44,12 @@ def draw_links(
     if comm.rank == 0 and d and len(at) > 1:
         stream = generator(purpose=Purpose.LINKS, **key)
         weight = log_weight_of_links(int((coding.parents != ROOT).sum()), len(at), stream)
-        order, u = stream.permutation(d), stream.random((d, 2))
-        above = [np.flatnonzero(at == coding.which(number)).max(initial=ROOT) for number in coding.numbers]
-        drawn = draw_forest(score + weight, alone, u, order, above)
+        order, u = stream.permutation(d), stream.random(d)
+        if coding.numbers:
+            above = np.array([np.flatnonzero(at == coding.which(c)).max(initial=ROOT) for c in coding.numbers])
+            drawn = draw_with_others(score + weight, alone, np.column_stack([u, stream.random(d)]), order, above)
+        else:
+            drawn = draw_forest(score + weight, alone, u, order)
         parents[at[:d]] = np.where(drawn == ROOT, ROOT, at[drawn])
     comm.broadcast(parents)
     return parents

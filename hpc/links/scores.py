@@ -13,9 +13,9 @@ import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.coding import MOST_CODES, Coding
+from mpibayes.hpc.links.counts import count_levels
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.io.rows import CODES, Rows
-from mpibayes.kernels import mixture as kernels
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture import updates
 
 AT_ONCE = 1 << 23  # counts that are added up together
@@ -29,12 +29,12 @@ def link_scores(
     (D,); in the order of `kind`'s columns, of which there are D, and `coding.numbers`. Collective, the same on every
     rank.
 
-    kind, multiplier (D,): the columns without links, and their hyperparameters. labelled: this rank's rows as `coding`
-    has them, and their labels, negative for idle rows.
+    coding: of the columns. kind, multiplier (D,): those with levels, without links, and their hyperparameters.
+    labelled: this rank's rows without links, and their labels, negative for idle rows; no cell of another row is
+    missing, of a column that may be a parent.
     """
     d, every = len(kind), np.arange(len(kind))
-    plain = [coding.decoded(rows) for rows, _ in labelled]
-    evidence = _Evidence(comm, kind, multiplier, [rows.only(tuple(CODES)) for rows in plain])
+    evidence = _Evidence(comm, kind, multiplier, [rows for rows, _ in labelled])
     labels, place = [z for _, z in labelled], {column.name: i for i, column in enumerate(coding.plain)}
     parents = [*(place[column.name] for column in kind.columns), *coding.numbers]
     score = np.full((d, len(parents)), -np.inf)
@@ -43,8 +43,8 @@ def link_scores(
         if column.name not in coding.contexts:
             continue
         n = int(coding.contexts[column.name].max()) + 1
-        contexts = [coding.context(parent, rows) for rows in plain]
-        split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, contexts)]
+        own = [np.maximum(coding.context(parent, rows), 0) for rows in evidence.rows]  # of a missing cell, in idle rows
+        split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, own)]
         itself = j if column.levels else next((c for c in every if kind.columns[c].part_of == column.name), -1)
         children = every[(every != itself) & (n * (kind.n_levels + 1) <= MOST_CODES)]
         score[children, j] = evidence(split, n_labels * n, children)
@@ -52,12 +52,11 @@ def link_scores(
 
 
 class _Evidence:
-    """Log marginal likelihoods of columns in groups of rows. rows: of each shard of this rank, the codes alone."""
+    """Log marginal likelihoods of columns in groups of rows. rows: of each shard of this rank."""
 
     def __init__(self, comm: Communicator, kind: Categorical, multiplier: np.ndarray, rows: Sequence[Rows]):
-        self.comm, self.rows = comm, rows
+        self.comm, self.kind, self.rows = comm, kind, rows
         self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
-        self._stored = [(c.block, c.index) for c in kind.columns]
 
     def __call__(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
         """Log marginal likelihood of each of `columns`, (n,). groups: of the rows of each shard, 0..k-1 or negative.
@@ -74,13 +73,6 @@ class _Evidence:
             columns, total = columns[n:], total[n:] - total[n - 1]
 
     def _of_some(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        offsets = np.concatenate([[0], np.cumsum(self._width[columns])]).astype(np.int64)
-        levels = np.zeros((int(offsets[-1]), k), np.int32)
-        stored = [self._stored[c] for c in columns.tolist()]
-        at = {block: [index for own, index in stored if own == block] for block in CODES}
-        for rows, z in zip(self.rows, groups):
-            codes = (np.ascontiguousarray(getattr(rows, block)[:, own]) for block, own in at.items())
-            levels += kernels.accumulate(Rows(*codes, rows.reals, rows.tallies), z, k, offsets)[1]
-        self.comm.sum_everywhere(levels)
+        levels, offsets = count_levels(self.comm, self.kind, zip(self.rows, groups), k, columns)
         beta = np.concatenate([self._beta[c] for c in columns.tolist()])
         return updates.log_marginals(levels, beta, offsets, 0, len(columns))[0]

@@ -89,8 +89,13 @@ class Purpose(IntEnum):
         78  # weights and parameters of clusters of a synthetic table; cycle = table, sub = kind of column
     )
     TABLE_ROWS = 79  # clusters, cells and gaps of its rows; sub = kind of column, or what for
-    LINKS = 81  # the forest of links between columns, given the rows
     JUDGED = 80  # which rows, triples of columns and folds a synthetic table is judged by; sub = what for
+    LINKS = 81  # the forest of links between columns, given the rows
+    FILLED_PARAMETERS = 82  # level probabilities by which missing cells that others lean on are drawn
+    FILLED = 83  # these cells; sub = column
+    COMPLETED_PARAMETERS = 84  # the same for all other missing cells with levels, before links are drawn
+    COMPLETED = 85  # these cells; sub = column
+    FIRST_FILLED = 86  # levels that needed cells have at first; sub = column
 
 
 def in_lane(chain: int, lane: int) -> int:

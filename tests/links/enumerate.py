@@ -67,57 +67,88 @@ class Number:
 
 class LinkedPosterior:
     """cells (N, D), -1 for a missing one; n_levels (D,); prior: Dirichlet(beta) of every column, cluster and context,
-    where the beta of each column has one of the values `betas`, each as probable. allowed: forests; None: all. number:
-    a further column, number D, that others may lean on."""
+    where the beta of each column has one of the values `betas`, each as probable. Missing cells are summed out: every
+    way to fill them in is a table of its own. number: a further column, number D, that others may lean on."""
 
-    def __init__(
-        self, cells, n_levels, betas, concentration: float, discount: float, allowed=None, number: Number | None = None
-    ):
+    def __init__(self, cells, n_levels, betas, concentration: float, discount: float, number: Number | None = None):
         self.cells, self.n_levels, self.betas, self.of = np.array(cells), list(n_levels), betas, number
         n, d = self.cells.shape
         more = int(number is not None)
-        self.partitions = partitions(n)
-        every = forests(d, None if number is None else number.above)
-        self.forests = [f for f in every if allowed is None or allowed(f)]
+        self.partitions, self.forests = partitions(n), forests(d, None if number is None else number.above)
         eppf = np.array([log_eppf(np.bincount(z), concentration, discount) for z in self.partitions])
         if number is not None:
             eppf += [number.log_evidence(z) for z in self.partitions]
-        self.evidence = np.array(  # (B, D, parent + 1, betas)
+        self.tables = self._filled_in()
+        self.evidence = np.array(  # (tables, B, D, parent + 1, betas)
             [
-                [[[self._log_evidence(z, c, p, b) for b in betas] for p in range(-1, d + more)] for c in range(d)]
-                for z in self.partitions
+                [
+                    [
+                        [[self._log_evidence(x, z, c, p, b) for b in betas] for p in range(-1, d + more)]
+                        for c in range(d)
+                    ]
+                    for z in self.partitions
+                ]
+                for x in self.tables
             ]
         )
         evidence = logsumexp(self.evidence, axis=-1) - np.log(len(betas))
         prior = np.array([log_prior(f, more) for f in self.forests])
-        of_forest = np.array([evidence[:, range(d), np.array(f) + 1].sum(axis=1) for f in self.forests])  # (F, B)
-        self.log_p = eppf[:, None] + prior + of_forest.T
-        self.log_evidence = float(logsumexp(self.log_p))
-        self.p = np.exp(self.log_p - self.log_evidence)  # (partitions, forests)
+        of_forest = np.stack(  # (tables, B, F)
+            [evidence[:, :, range(d), np.array(f) + 1].sum(axis=2) for f in self.forests], axis=-1
+        )
+        self.log_each = eppf[:, None] + prior + of_forest
+        log_p = logsumexp(self.log_each, axis=0)
+        self.log_evidence = float(logsumexp(log_p))
+        self.p = np.exp(log_p - self.log_evidence)  # (partitions, forests)
 
-    def _log_evidence(self, z: np.ndarray, child: int, parent: int, beta: float) -> float:
+    def _filled_in(self) -> list[np.ndarray]:
+        holes = np.array(self.holes, np.intp).reshape(-1, 2)
+        tables = []
+        for levels in itertools.product(*(range(self.n_levels[c]) for _, c in holes)):
+            tables.append(self.cells.copy())
+            tables[-1][tuple(holes.T)] = levels
+        return tables
+
+    def _log_evidence(self, cells: np.ndarray, z: np.ndarray, child: int, parent: int, beta: float) -> float:
         """Log marginal likelihood of a column's cells under a parent, -1 for none."""
-        x, total = self.cells[:, child], 0.0
+        x, total = cells[:, child], 0.0
         if parent == child:
             return -np.inf
         group = z
         if parent == len(self.n_levels):
-            group = z * 100 + self.of.contexts(self.cells)
+            group = z * 100 + self.of.contexts(cells)
         elif parent != -1:
-            group = z * 100 + self.cells[:, parent]
+            group = z * 100 + cells[:, parent]
         for g in np.unique(group):
-            n = np.bincount(x[(group == g) & (x >= 0)], minlength=self.n_levels[child])
+            n = np.bincount(x[group == g], minlength=self.n_levels[child])
             v = len(n)
             total += gammaln(v * beta) - gammaln(v * beta + n.sum())
             total += float((gammaln(beta + n) - gammaln(beta)).sum())
         return total
 
-    def draw_betas(self, i: int, generator: np.random.Generator) -> np.ndarray:
-        """The beta of each column, (D,), given the state number i."""
+    @cached_property
+    def holes(self) -> list[tuple[int, int]]:
+        """Rows and columns of the missing cells."""
+        return [tuple(at) for at in np.argwhere(self.cells < 0).tolist()]
+
+    def needed(self, forest: tuple[int, ...], row: int, column: int) -> bool:
+        """True if a cell of the row that leans on this one is there, or is missing and itself needed."""
+        children = [c for c, parent in enumerate(forest) if parent == column]
+        return any(self.cells[row, c] >= 0 or self.needed(forest, row, c) for c in children)
+
+    def p_of_cell(self, row: int, column: int, level: int) -> float:
+        """Probability that a missing cell is needed and has a level."""
+        p = sum(
+            np.exp(each - self.log_evidence) for x, each in zip(self.tables, self.log_each) if x[row, column] == level
+        )
+        return float(p[:, [self.needed(f, row, column) for f in self.forests]].sum())
+
+    def draw(self, i: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """All cells (N, D) and the beta of each column, (D,), given the state number i."""
         b, f = divmod(i, len(self.forests))
-        log_p = self.evidence[b, range(len(self.n_levels)), np.array(self.forests[f]) + 1]
-        p = np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True))
-        return np.array([generator.choice(self.betas, p=own) for own in p])
+        t = generator.choice(len(self.tables), p=_normalised(self.log_each[:, b, f]))
+        log_p = self.evidence[t, b, range(len(self.n_levels)), np.array(self.forests[f]) + 1]
+        return self.tables[t], np.array([generator.choice(self.betas, p=_normalised(own)) for own in log_p])
 
     @cached_property
     def number(self) -> dict[tuple, int]:
@@ -128,3 +159,7 @@ class LinkedPosterior:
     def state(self, i: int) -> tuple[np.ndarray, tuple[int, ...]]:
         b, f = divmod(i, len(self.forests))
         return self.partitions[b], self.forests[f]
+
+
+def _normalised(log_p: np.ndarray) -> np.ndarray:
+    return np.exp(log_p - logsumexp(log_p))

@@ -11,6 +11,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.links import moves, scores
 from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.gaps import Gaps
 from mpibayes.io.rows import Column
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, judge
@@ -52,35 +53,55 @@ def _with_number(column: Column, c: int, law: LinkedPosterior) -> Column:
 
 
 def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generator) -> None:
-    """Put the chain at a state of the law after `cycles` cycles, with pseudo-counts drawn given it."""
+    """Put the chain at a state of the law after `cycles` cycles, with cells and pseudo-counts drawn given it."""
     labels, parents = law.state(state)
     mixture.link(np.array(parents if law.of is None else (*parents, -1)))
-    view, betas = mixture.view, law.draw_betas(state, generator)
+    cells, betas = law.draw(state, generator)
+    view, gaps = mixture.view, mixture.gaps
+    for i, shard in enumerate(view.shards):
+        levels = [cells[shard.start + at, c] for c, at in gaps.at[i].items()]
+        gaps.put(i, shard.rows, np.concatenate([*levels, np.zeros(0, np.intp)]))
     order = [int(column.name[1:]) for column in view.components.categorical.columns]
     place(mixture, np.array(labels), cycles, replace(view.hyper, dirichlet=betas[order]))
 
 
-def history(mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: int, seed: int) -> np.ndarray | None:
-    """Numbers of states (replicates, cycles) from exact starts, on root; None elsewhere."""
+def history(
+    mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: int, seed: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """From exact starts, numbers of states (replicates, cycles), and levels of missing cells that are needed, -1 of
+    others (replicates, cycles, holes), on root; None elsewhere."""
     generator, d = np.random.Generator(np.random.Philox(seed)), len(law.n_levels)
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
-    out = []
+    out, cells = [], []
     for r, start in enumerate(starts):
         put(mixture, law, int(start), r * STRIDE, generator)
-        seen = []
+        seen, filled = [], []
         for _ in range(cycles):
             mixture.cycle()
-            labels = mixture.view.labels()
+            labels, levels = mixture.view.labels(), mixture.gap_levels()
             if mixture.comm.rank == 0:
                 names = {}
                 z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
-                seen.append(law.number[z, tuple(mixture.coding.parents[:d].tolist())])
+                forest = tuple(mixture.coding.parents[:d].tolist())
+                seen.append(law.number[z, forest])
+                filled.append(_of_holes(mixture, law, forest, levels))
         out.append(seen)
-    return np.array(out) if mixture.comm.rank == 0 else None
+        cells.append(filled)
+    return (np.array(out), np.array(cells)) if mixture.comm.rank == 0 else None
 
 
-def verdict(found: np.ndarray, law: LinkedPosterior, level: float) -> Verdict:
-    """Judge the states at the end, and time averages: pairs of rows together, each link, and each number of links."""
+def _of_holes(mixture: Mixture, law: LinkedPosterior, forest, levels: np.ndarray) -> list[int]:
+    """The level of each missing cell, -1 where it is not needed, from those of needed cells as the chain has them."""
+    at = {c: i for i, c in enumerate(mixture.coding.order)}
+    needed = sorted((h for h in law.holes if law.needed(forest, *h)), key=lambda h: (at[h[1]], h[0]))
+    level = dict(zip(needed, levels.tolist(), strict=True))
+    return [level.get(h, -1) for h in law.holes]
+
+
+def verdict(history: tuple[np.ndarray, np.ndarray], law: LinkedPosterior, level: float) -> Verdict:
+    """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and each
+    level of a missing cell."""
+    found, cells = history
     n, d = law.cells.shape
     pairs = [(i, j) for i in range(n) for j in range(i)]
     z = law.partitions
@@ -92,8 +113,13 @@ def verdict(found: np.ndarray, law: LinkedPosterior, level: float) -> Verdict:
     number = [np.tile((f != -1).sum(axis=1) == e, len(z)) for e in numbers]
     events = np.array(rows + columns + number, float)  # (events, states)
     names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"{e} links" for e in numbers]
-    means = events[:, found].mean(axis=2).T
-    return judge(found[:, -1], law.p.ravel(), names, means, events @ law.p.ravel(), level)
+    means, expected = events[:, found].mean(axis=2).T, events @ law.p.ravel()
+    levels = [(h, v) for h, (_, c) in enumerate(law.holes) for v in range(law.n_levels[c])]
+    of_cells = [(cells[:, :, h] == v).mean(axis=1) for h, v in levels]
+    means = np.column_stack([means, *of_cells])
+    expected = np.append(expected, [law.p_of_cell(*law.holes[h], v) for h, v in levels])
+    names += [f"cell {law.holes[h]} is {v}" for h, v in levels]
+    return judge(found[:, -1], law.p.ravel(), names, means, expected, level)
 
 
 # ---- wrong twins -----------------------------------------------------------------------------------------------------
@@ -122,12 +148,12 @@ def codes_of_the_parent_before():
 @contextlib.contextmanager
 def numbers_apart_from_their_atoms():
     """Forests in which a column may lean on a number, and which atom this is on that column."""
-    right = moves.draw_forest
+    right = moves.draw_with_others
 
-    def apart(score, alone, u, order, above=()):
-        return right(score, alone, u, order, [-1] * len(above))
+    def apart(score, alone, u, order, above):
+        return right(score, alone, u, order, np.full_like(above, -1))
 
-    with mock.patch.object(moves, "draw_forest", apart):
+    with mock.patch.object(moves, "draw_with_others", apart):
         yield
 
 
@@ -136,8 +162,38 @@ def evidence_of_all_clusters():
     """Scores of links that take all rows for one cluster."""
     right = scores.link_scores
 
-    def whole(comm, coding, kind, multiplier, labelled, n_labels):
-        return right(comm, coding, kind, multiplier, [(rows, np.zeros_like(z)) for rows, z in labelled], 1)
+    def whole(comm, contexts, kind, multiplier, labelled, n_labels):
+        return right(comm, contexts, kind, multiplier, [(rows, np.zeros_like(z)) for rows, z in labelled], 1)
 
     with mock.patch.object(moves, "link_scores", whole):
+        yield
+
+
+@contextlib.contextmanager
+def gaps_by_the_parent_alone():
+    """Missing cells that others lean on are drawn without a look at these."""
+    right = Gaps._log_weights
+
+    def alone(self, tables, rows, k, c, at):
+        children, self._children = self._children, {c: []}
+        found = right(self, tables, rows, k, c, at)
+        self._children = children
+        return found
+
+    with mock.patch.object(Gaps, "_log_weights", alone):
+        yield
+
+
+@contextlib.contextmanager
+def links_of_what_is_there():
+    """Links are drawn as if a missing cell were a level of its own."""
+    right = Gaps.completed
+
+    def first_level(self, kind, multiplier, levels, labelled, first, key):
+        for masks, rows in zip(self.masks, right(self, kind, multiplier, levels, labelled, first, key)):
+            for c, mask in masks.items():
+                getattr(rows, self.coding.plain[c].block)[mask, self.coding.plain[c].index] = 0
+            yield rows
+
+    with mock.patch.object(Gaps, "completed", first_level):
         yield

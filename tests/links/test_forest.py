@@ -44,7 +44,7 @@ def test_forests_have_their_weights(d, scale):
     n = 20000
     counts = np.zeros(len(every))
     for _ in range(n):
-        counts[number[tuple(draw_forest(score, alone, g.random((d, 2)), g.permutation(d)).tolist())]] += 1
+        counts[number[tuple(draw_forest(score, alone, g.random(d), g.permutation(d)).tolist())]] += 1
     few = p * n < 5
     a, b = np.append(counts[~few], counts[few].sum()), np.append(n * p[~few], n * p[few].sum())
     if b[-1] == 0:
@@ -56,7 +56,7 @@ def test_extreme_scores():
     g = np.random.default_rng(7)
     d = 12
     score, alone = 3000 * g.normal(size=(d, d)), 3000 * g.normal(size=d)
-    parents = draw_forest(score, alone, g.random((d, 2)), g.permutation(d))
+    parents = draw_forest(score, alone, g.random(d), g.permutation(d))
     assert tuple(parents.tolist()) and all(p != c for c, p in enumerate(parents))
     # maximum arborescence has nearly all of the weight: any single change that is a forest is no better
     best = log_weight(parents.tolist(), score, alone)

@@ -124,7 +124,8 @@ def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Col
             z = labels[start : start + len(rows)].astype(np.int64)
             for (child, parent), count, (_, n, v) in zip(pairs[some], counts, sizes[some]):
                 x, u = getattr(rows, child.block)[:, child.index], coding.context(place[parent.name], rows)
-                count += np.bincount((z * n + u) * v + x, minlength=len(count))
+                seen = u >= 0
+                count += np.bincount((z[seen] * n + u[seen]) * v + x[seen], minlength=len(count))
         for (child, parent), count, size in zip(pairs[some], counts, sizes[some]):
             cells = count.reshape(size)[..., :-1]  # (K, U, V)
             gain = (_evidence(cells.reshape(-1, cells.shape[-1])) - _evidence(cells.sum(axis=1))) / max(run.n_rows, 1)

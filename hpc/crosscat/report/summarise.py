@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.draws import OfColumns, Posterior
+from mpibayes.hpc.crosscat.draws import OfColumns, Posterior, ViewDraw
 from mpibayes.hpc.crosscat.levels.cells import in_intervals
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
@@ -333,7 +333,8 @@ def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
     sample, statistics = None, [None] * len(views)
     if run.likelihood:
         sample = run.sample(SAMPLED)
-        statistics = run.statistics_of([(view.representative.of, view.representative.labels) for view in views])
+        chosen = [view.representative for view in views]
+        statistics = run.statistics_of([(r.of, ViewDraw(r.cycle, r.labels, r.hyper)) for r in chosen])
     for view, overlap, of in zip(views, overlaps, statistics):
         _characterise(view, view.representative.of, view.representative, overlap / len(used), of, sample)
     levels_of = levels_of_views(run, [(v.representative.of, len(v.representative.sizes)) for v in views], kept)

@@ -1,0 +1,244 @@
+"""Missing cells that others lean on: part of a chain's state, drawn given the labels (docs/math.md 1.9).
+
+A cell that is missing is needed where a cell of a column that leans on it is there, or is itself needed. Needed cells
+have levels at all times; the others stay missing, and are summed out. In each cycle parameters are drawn given labels
+and cells, and then the needed cells given these: column by column, parents first, each given the cells next to it in
+the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.counts import count_levels
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.io.rows import CODES, Column, Rows
+
+AT_ONCE = 1 << 19  # weights of levels in rows that are held together
+
+Masks = Mapping[int, np.ndarray]  # which cells are missing, bool (n,), by the place of a column that lacks some
+
+
+def masks_of(plain: Sequence[Column], rows: Rows) -> Masks:
+    """The missing cells of the columns with levels."""
+    lacking = ((place, column) for place, column in enumerate(plain) if column.levels and column.n_missing)
+    return {place: column.is_missing(getattr(rows, column.block)[:, column.index]) for place, column in lacking}
+
+
+class Gaps:
+    """The needed cells of some shards under a forest. masks: of each shard."""
+
+    def __init__(self, coding: Coding, masks: Sequence[Masks]):
+        self.coding, self.masks = coding, masks
+        self._children: dict[int, list[int]] = {}
+        for c, parent in enumerate(coding.parents.tolist()):
+            if parent != ROOT:
+                self._children.setdefault(parent, []).append(c)
+        self.at = [self._needed(mask) for mask in masks]
+
+    def _needed(self, masks: Masks) -> dict[int, np.ndarray]:
+        """The rows of a shard whose cell of a column is needed, ascending, by the column's place, parents first."""
+        found: dict[int, np.ndarray] = {}
+        there = {c: ~mask for c, mask in masks.items()}
+        for c in reversed(self.coding.order):
+            children = self._children.get(c, ())
+            if c not in masks or not children:
+                continue
+            every = not all(child in there for child in children)
+            some = np.ones(len(masks[c]), bool) if every else np.logical_or.reduce([there[child] for child in children])
+            needed = masks[c] & some
+            if needed.any():
+                found[c], there[c] = np.flatnonzero(needed), there[c] | needed
+        return {c: found[c] for c in self.coding.order if c in found}
+
+    @cached_property
+    def columns(self) -> list[int]:
+        """Columns whose cells may change, by place: those that others lean on and that lack cells in some row of the
+        table, and the columns that lean on them. The same on every rank."""
+        parents = {c for c in self._children if self.coding.plain[c].n_missing}
+        return sorted(parents.union(*(self._children[c] for c in parents)))
+
+    # --- the state ---------------------------------------------------------------------------------------------------
+
+    def start(self, shard: int, rows: Rows, first: int, key: Mapping[str, int]) -> None:
+        """Make the missing cells of a shard's plain rows that are not needed missing again, and give needed ones that
+        are missing levels at random. first: the number of the shard's first row."""
+        for c, mask in self.masks[shard].items():
+            column, empty = self.coding.plain[c], mask.copy()
+            cells, at = getattr(rows, column.block)[:, column.index], self.at[shard].get(c, np.zeros(0, np.intp))
+            empty[at] = False
+            cells[empty] = column.blank
+            at = at[column.is_missing(cells[at])]
+            u = Stream(purpose=Purpose.FIRST_FILLED, sub=c, **key).uniforms(first + at)
+            cells[at] = (u * len(column.levels)).astype(cells.dtype)
+
+    def levels(self, shard: int, rows: Rows) -> dict[int, np.ndarray]:
+        """Levels of the needed cells of a shard's coded rows, by the place of a column."""
+        return {c: self._levels(rows, c, at) for c, at in self.at[shard].items()}
+
+    def put(self, shard: int, rows: Rows, levels: np.ndarray) -> None:
+        """Give the needed cells of a shard's coded rows these levels, those of one column after another."""
+        done = 0
+        for c, at in self.at[shard].items():
+            self._put(rows, c, at, levels[done : done + len(at)].astype(np.intp))
+            done += len(at)
+
+    # --- draws -------------------------------------------------------------------------------------------------------
+
+    def draw(
+        self, comm: Communicator, kind: Categorical, multiplier: np.ndarray, levels: np.ndarray,
+        labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        """Draw the needed cells anew, in coded rows and in the counts by level row and cluster, (L, K). Idle rows keep
+        theirs. Collective.
+
+        labelled: rows and labels of each shard. first: the number of each shard's first row.
+        """
+        if not self.columns:
+            return
+        tables = Tables(self.coding, kind, multiplier, levels, Stream(purpose=Purpose.FILLED_PARAMETERS, **key))
+        for needed, (rows, z), number in zip(self.at, labelled, first):
+            for c, at in needed.items():
+                for some in self._pieces(c, at[z[at] >= 0]):
+                    u = Stream(purpose=Purpose.FILLED, sub=c, **key).uniforms(number + some)
+                    self._put(rows, c, some, picked(self._log_weights(tables, rows, z[some], c, some), u))
+        places = sorted(tables.number[self.coding.plain[c].name] for c in self.columns)
+        counted, offsets = count_levels(comm, kind, labelled, levels.shape[1], places)
+        for i, c in enumerate(places):
+            levels[kind.offsets[c] : kind.offsets[c + 1]] = counted[offsets[i] : offsets[i + 1]]
+
+    def _log_weights(self, tables: Tables, rows: Rows, k: np.ndarray, c: int, at: np.ndarray) -> np.ndarray:
+        """Log weights (n, V) of the levels of column c in coded rows `at`, in clusters k, given its parent and the
+        columns that lean on it."""
+        log_p = tables.of(c)[self._context(rows, c, at), k].astype(np.float64)
+        contexts = self.coding.contexts[self.coding.plain[c].name]
+        for child in self._children[c]:
+            level = self._levels(rows, child, at)
+            there = np.flatnonzero(level < len(self.coding.plain[child].levels))
+            in_contexts = tables.of(child)[:, k[there], level[there]]  # (U, n)
+            log_p[there] += in_contexts.T[:, contexts]
+        return log_p
+
+    def completed(
+        self, kind: Categorical, multiplier: np.ndarray, levels: np.ndarray,
+        labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
+    ) -> Iterator[Rows]:  # fmt: skip
+        """Yield each shard's plain rows without missing cells of columns with levels, but in idle rows: cells that are
+        not needed are drawn given labels and cells, parents first. Arguments as of `draw`."""
+        tables = Tables(self.coding, kind, multiplier, levels, Stream(purpose=Purpose.COMPLETED_PARAMETERS, **key))
+        for masks, (rows, z), number in zip(self.masks, labelled, first):
+            plain = self.coding.decoded(rows)
+            if plain is rows:
+                plain = replace(rows, **{block: getattr(rows, block).copy() for block in CODES})
+            for c in (c for c in self.coding.order if c in masks):
+                column, parent = self.coding.plain[c], int(self.coding.parents[c])
+                cells = getattr(plain, column.block)[:, column.index]
+                for at in self._pieces(c, np.flatnonzero(column.is_missing(cells) & (z >= 0))):
+                    context = np.zeros(len(at), np.intp)
+                    if parent != ROOT:
+                        context = self.coding.context(parent, plain.take(at))
+                    u = Stream(purpose=Purpose.COMPLETED, sub=c, **key).uniforms(number + at)
+                    cells[at] = picked(tables.of(c)[context, z[at]].astype(np.float64), u)
+            yield plain
+
+    def _pieces(self, c: int, at: np.ndarray) -> Iterator[np.ndarray]:
+        """Some rows, as many at once as there is room for weights of a column's levels."""
+        step = max(1, AT_ONCE // len(self.coding.plain[c].levels))
+        return (at[i : i + step] for i in range(0, len(at), step))
+
+    # --- cells of coded rows -----------------------------------------------------------------------------------------
+
+    def _levels(self, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:
+        """Levels of column c in some rows, the number of its levels where the cell is missing."""
+        column = self.coding.columns[c]
+        return getattr(rows, column.block)[at, column.index] % np.int64(len(column.levels) + 1)
+
+    def _context(self, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:
+        """Context of the parent's level of column c in some rows, 0 where it has no parent."""
+        parent = int(self.coding.parents[c])
+        if parent == ROOT:
+            return np.zeros(len(at), np.intp)
+        if parent in self.coding.numbers:
+            return self.coding.number_context(parent, rows.take(at))
+        return self.coding.contexts[self.coding.plain[parent].name][self._levels(rows, parent, at)]
+
+    def _put(self, rows: Rows, c: int, at: np.ndarray, levels: np.ndarray) -> None:
+        """Give column c levels in some rows, and the columns that lean on it their contexts."""
+        self._code(rows, c, at, self._context(rows, c, at), levels)
+        context = self.coding.contexts[self.coding.plain[c].name][levels]
+        for child in self._children[c]:
+            self._code(rows, child, at, context, self._levels(rows, child, at))
+
+    def _code(self, rows: Rows, c: int, at: np.ndarray, context: np.ndarray, level: np.ndarray) -> None:
+        column, n = self.coding.columns[c], len(self.coding.plain[c].levels)
+        code = np.where(level == n, column.blank, context * np.int64(n + 1) + level)
+        getattr(rows, column.block)[at, column.index] = code
+
+
+class Tables:
+    """Log level probabilities of columns in every context of their parents and every cluster, drawn given counts by
+    level row and cluster (L, K) when a column is first asked for; the same on every rank."""
+
+    def __init__(self, coding: Coding, kind: Categorical, multiplier: np.ndarray, levels: np.ndarray, stream: Stream):
+        self._coding, self._kind, self._given = coding, kind, (multiplier, (levels,))
+        self._stream = stream
+        self.number = {column.name: c for c, column in enumerate(kind.columns)}
+        self._drawn: dict[int, np.ndarray] = {}
+
+    def of(self, place: int) -> np.ndarray:
+        """The table of the column at a place among the plain ones, float32 (U, K, V)."""
+        if place not in self._drawn:
+            c = self.number[self._coding.plain[place].name]
+            multiplier, counts = self._given
+            (table,) = self._kind.draw(multiplier, counts, slice(c, c + 1), self._stream)
+            u, v = int(self._kind.contexts[c]), int(self._kind.n_levels[c])
+            by_context = table.reshape(u, v + 1, -1)[:, :-1]
+            self._drawn[place] = np.ascontiguousarray(by_context.transpose(0, 2, 1))
+        return self._drawn[place]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Needed cells of training rows in a draw: by the name of a column, their rows, ascending, and levels."""
+
+    of: Mapping[str, tuple[np.ndarray, np.ndarray]]
+
+    @classmethod
+    def of_draw(cls, gaps: Gaps, levels: np.ndarray) -> Cells:
+        """gaps: of all training rows as one shard; levels: as a draw has them."""
+        of, done = {}, 0
+        for c, at in gaps.at[0].items():
+            of[gaps.coding.plain[c].name] = at, levels[done : done + len(at)]
+            done += len(at)
+        return cls(of)
+
+    def filled(self, columns: Sequence[Column], rows: Rows, places: np.ndarray) -> Rows:
+        """A copy of plain rows of some columns with their needed cells. places: of the rows among the training rows,
+        ascending."""
+        if not len(places) or not any(column.name in self.of for column in columns):
+            return rows
+        rows = replace(rows, **{block: getattr(rows, block).copy() for block in CODES})
+        for column in (column for column in columns if column.name in self.of):
+            at, levels = self.of[column.name]
+            some = slice(*np.searchsorted(at, [places[0], places[-1] + 1]))
+            where = np.searchsorted(places, at[some])
+            here = places[where] == at[some]
+            getattr(rows, column.block)[where[here], column.index] = levels[some][here]
+        return rows
+
+
+NO_CELLS = Cells({})
+
+
+def picked(log_p: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """The level of each row by its log weights (n, V) and a uniform, int64 (n,)."""
+    below = np.exp(log_p - log_p.max(axis=1, keepdims=True, initial=-np.inf)).cumsum(axis=1)
+    return (below[:, :-1] <= (u * below[:, -1])[:, None]).sum(axis=1)

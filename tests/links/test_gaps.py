@@ -1,0 +1,125 @@
+"""Missing cells that other columns lean on: answers against enumeration, and what draws keep of these cells."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from mpibayes.hpc.crosscat.draws import Posterior, of_chain
+from mpibayes.hpc.crosscat.tallies import Total
+from mpibayes.hpc.data.events import Known, everyone, known_of, of_values
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.gaps import NO_CELLS, Cells, Gaps, masks_of
+from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.crosscat.report.runs import make_run
+from tests.links import program
+from tests.links.enumerate import LinkedPosterior
+
+ERRORS, ROUNDING = 5.0, 1e-9  # some 20 answers within 5 of their errors: about one false alarm in 10,000 seeds
+CELLS = [[0, 0, 1], [1, -1, 0], [2, 1, 0], [-1, 0, 0]]
+LEVELS, BETA, ALPHA, D = [3, 2, 2], 0.5, 1.0, 0.25
+QUESTIONS = [({0: 0}, {}), ({1: 1}, {0: 2}), ({2: 1}, {0: 0}), ({1: 0, 2: 1}, {0: 1}), ({0: 2}, {1: 1, 2: 0})]
+
+
+def of_table(cells) -> float:
+    return LinkedPosterior(cells, LEVELS, (BETA,), ALPHA, D).log_evidence
+
+
+def evidence(row: dict) -> float:
+    """Log evidence of the table with a row more, of which some cells are known."""
+    return of_table([*CELLS, [row.get(c, -1) for c in range(3)]])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """All draws of 600 cycles, links drawn anew in each."""
+    folder, cells = tmp_path_factory.mktemp("gaps"), np.array(CELLS)
+    given = [(f"c{c}", "categorical", cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(LEVELS)]
+    table = write_table(folder / "tiny.h5", *table_from_arrays(given))
+    text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nconcentration = {ALPHA}\ndiscount = {D}\n"
+    for c, n in enumerate(LEVELS):
+        text += f"[columns.c{c}]\nprior = {{dirichlet = {[BETA] * n}}}\n"
+    return make_run(folder / "tiny", table, cycles=600, burn_in=20, text=text, links="forest", link_moves=1)
+
+
+def asked(run) -> Asking:
+    asking = Asking(run, draws=10_000)
+    asking.draws(["c0", "c1", "c2"])  # which later questions use, too
+    return asking
+
+
+def known(asking, row: dict) -> Known:
+    return everyone({f"c{c}": of_values(asking.conditions.column(f"c{c}"), np.array([v])) for c, v in row.items()})
+
+
+def test_log_probabilities_are_ratios_of_evidences(run):
+    log, error, truth = answered(asked(run))
+    assert (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])
+    assert (error < 0.1).all()
+
+
+def answered(asking):
+    """Log p of each question, its error, and the truth."""
+    found = [asking.log_p(known(asking, a), known(asking, b)) for a, b in QUESTIONS]
+    truth = [evidence({**a, **b}) - evidence(b) for a, b in QUESTIONS]
+    return np.array([(log[0], error[0], exact) for (log, error, _), exact in zip(found, truth)]).T
+
+
+def left_out(asking):
+    """Log p of each cell of the table given the rest of its row and the other rows, its error, and the truth."""
+    cells, found, n = known_of(asking.asked.recorded(np.arange(4)), asking.columns), [], len(CELLS)
+    inverse = np.array([each for _, each in asking.asked.left_out(cells, np.arange(n))])
+    for i, c in itertools.product(range(n), range(3)):
+        if CELLS[i][c] < 0:
+            continue
+        mean = inverse[:, i, c].mean()
+        error = asking.averages.error((inverse[:, i, c] - mean) / mean / len(inverse))
+        others = [row for j, row in enumerate(CELLS) if j != i]
+        filled = [[*others, [v if b == c else x for b, x in enumerate(CELLS[i])]] for v in range(LEVELS[c])]
+        found.append((-np.log(mean), error, of_table(CELLS) - logsumexp([of_table(t) for t in filled])))
+    return np.array(found).T
+
+
+def test_cells_left_out_are_ratios_of_evidences(run):
+    log, error, truth = left_out(asked(run))
+    assert (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])
+
+
+def test_draws_read_without_these_cells_are_rejected(run, monkeypatch):
+    monkeypatch.setattr(Posterior, "cells", lambda self, draw: NO_CELLS)
+    with np.errstate(divide="ignore", invalid="ignore"):  # some rows are taken out of clusters that lack their cells
+        log, error, truth = left_out(asked(run))
+    assert not (np.abs(log - truth) < ERRORS * error + ROUNDING).all(), np.column_stack([log, truth, error])
+
+
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_draws_have_the_counts_of_the_chain(n_shards):
+    law = LinkedPosterior(CELLS, LEVELS, (BETA,), ALPHA, D)
+    mixture, rows, filled = program.sampler(serial(), law, n_shards, 7, ALPHA, D), table(law), 0
+    mixture.start("one")
+    for _ in range(20):
+        mixture.cycle()
+        kept = of_chain(mixture, several=False)
+        cells = Cells.of_draw(Gaps(mixture.coding, [masks_of(mixture.columns, rows)]), kept["gaps"])
+        filled += sum(len(at) for at, _ in cells.of.values())
+        total = Total(mixture.view.components, kept["labels"])
+        total.add(mixture.coding.coded(cells.filled(mixture.columns, rows, np.arange(len(rows)))), 0)
+        assert np.array_equal(total.statistics.levels, mixture.view.counts.levels)
+    assert filled > 5
+
+
+def table(law):
+    given = [(f"c{c}", "categorical", law.cells[:, c], tuple("abc"[:n])) for c, n in enumerate(law.n_levels)]
+    return table_from_arrays(given)[1]
+
+
+def test_needed_cells_are_those_above_a_cell_that_is_there():
+    """c leans on b and b on a; d leans on nothing, and nothing on d."""
+    cells = np.array([[-1, -1, 0, 0], [-1, -1, -1, 0], [-1, 1, -1, -1], [0, -1, 0, 0], [0, -1, -1, 1]])
+    columns, rows = table_from_arrays([(n, "categorical", x, ("u", "v")) for n, x in zip("abcd", cells.T)])
+    contexts = {n: np.arange(2) for n in "abcd"}
+    gaps = Gaps(Coding(columns, np.array([-1, 0, 1, -1]), contexts), [masks_of(columns, rows)])
+    assert {c: at.tolist() for c, at in gaps.at[0].items()} == {0: [0, 2], 1: [0, 3]}
