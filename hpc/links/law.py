@@ -181,7 +181,7 @@ class TreeLaw:
         for b, (first, last) in enumerate(zip(*bounds(column))):
             low, high = np.fmax(events.low, first), np.fmin(events.high, last)
             one = (low == high) & ((column.kind == "count") | (events.low == events.high))  # a value, not a border
-            some = np.flatnonzero((low < high) | one)
+            some = np.flatnonzero(((low < high) | one) & ~np.isnan(events.low))  # NaN: of atoms alone
             if len(some):
                 blank = np.full(len(some), -1)
                 both = np.exp(self._numbers(Events(events.column, blank, None, low[some], high[some])))
