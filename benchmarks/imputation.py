@@ -8,13 +8,15 @@ the complete sample.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/imputation.py --samples 4 --methods mixture,crosscat,single,mice
 
-That folder has acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart.
+Methods "links" and "named" are mixtures with learned links and with six that are named. The folder has
+acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import resource
 import subprocess
@@ -42,6 +44,7 @@ RUN = """
 table = "t.h5"
 [model]
 family = "{family}"
+links = {links}
 [run]
 cycles = {cycles}
 burn_in = {burn_in}
@@ -49,6 +52,8 @@ seed = {seed}
 [output]
 labels = 5
 """
+NAMED = [("POV", "INC"), ("OWN_RENT", "POV"), ("INC", "INDP_CAT"), ("MSP", "OWN_RENT"), ("DPHY", "MSP"), ("EDU", "INC")]
+LINKS = {"links": "forest", "named": [list(pair) for pair in NAMED]}  # of a mixture, by the method's name
 MICE = """
 suppressMessages(library(mice))
 d <- read.csv("t.csv", na.strings = "", stringsAsFactors = TRUE)
@@ -109,11 +114,13 @@ def estimates(table: pd.DataFrame) -> dict[str, np.ndarray]:
     }
 
 
-def by_mpibayes(place: Path, family: str, args, seed: int) -> list[pd.DataFrame]:
+def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]:
     from mpibayes.hpc.commands.complete import complete
     from mpibayes.terminal import Console
 
-    (place / "run.toml").write_text(RUN.format(family=family, cycles=args.cycles, burn_in=args.cycles // 3, seed=seed))
+    family, links = ("mixture", LINKS[method]) if method in LINKS else (method, "none")
+    text = RUN.format(family=family, links=json.dumps(links), cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
+    (place / "run.toml").write_text(text)
     command = [sys.executable, "-m", "mpibayes"]
     for words in (["import", "t.csv", "t.h5"], ["run", "run.toml", "-o", "run"]):
         subprocess.run([*command, *words], cwd=place, check=True, stdout=subprocess.DEVNULL)

@@ -2,9 +2,12 @@
 
     python benchmarks/links.py binary --data FOLDER --out OUT [--tables nltcs plants] [--seconds 300]
     python benchmarks/links.py tables FILE.h5 ... --out OUT [--seconds 150]
+    python benchmarks/links.py independent --out OUT [--seeds 10]
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together,
 scored on all test rows. tables: imported tables; a tenth of the rows is held out, and columns of numbers have no links.
+independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
+the first hundred of which are scored.
 The score is the mean log density a row, in nats, of the average of the draws of the second half.
 """
 
@@ -49,8 +52,21 @@ def imported(path: Path):
     return data.columns, data.rows_of(0, data.n_rows), data.heldout_of(0, len(data.heldout))
 
 
-def measured(columns, rows, held, links: str, seconds: float, seed: int) -> dict:
-    """One chain: its score, clusters, links, cycles and the time of a cycle in the second half."""
+def independent(seed: int):
+    """The same of a made table without links."""
+    g, n, k = np.random.default_rng(seed), 12_000, 6
+    z, given = g.choice(k, n, p=g.dirichlet(np.full(k, 2.0))), []
+    for c in range(50):
+        p = g.dirichlet(np.ones(int(g.integers(2, 8))), size=k)
+        x = (g.random(n)[:, None] > p[z].cumsum(axis=1)[:, :-1]).sum(axis=1)
+        given.append((f"c{c}", "categorical", x, tuple(map(str, range(p.shape[1])))))
+    columns, rows = table_from_arrays(given)
+    return columns, rows.take(slice(0, n * 9 // 10)), rows.take(slice(n * 9 // 10, n))
+
+
+def measured(columns, rows, held, links: str, seconds: float, seed: int, cycles: int | None = None) -> dict:
+    """One chain: its score, clusters, links, cycles and the time of a cycle in the second half. cycles: where they are
+    counted, instead of seconds."""
     before = time.process_time()
     mixture = Mixture(
         serial(),
@@ -67,9 +83,9 @@ def measured(columns, rows, held, links: str, seconds: float, seed: int) -> dict
         [],
         np.nan,
     )
-    while (spent := time.process_time() - before - scoring) < seconds:
+    while (spent := time.process_time() - before - scoring) < seconds and mixture.cycles != cycles:
         info = mixture.cycle()
-        if spent > seconds / 2:
+        if spent > seconds / 2 or (cycles and mixture.cycles > cycles // 10):
             half = half or (spent, mixture.cycles - 1)
             if mixture.cycles % EVERY == 0:
                 now = time.process_time()
@@ -85,22 +101,34 @@ def measured(columns, rows, held, links: str, seconds: float, seed: int) -> dict
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["binary", "tables"])
+    parser.add_argument("what", choices=["binary", "tables", "independent"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--tables", nargs="*", default=BINARY)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
+    if given.what == "independent":
+        for seed in range(1, given.seeds + 1):
+            for links in ("none", "forest"):
+                write(given.out, "independent", measured(*independent(seed), links, np.inf, seed, cycles=1000))
+        return
     sources = {path.stem: path for path in given.files} if given.what == "tables" else dict.fromkeys(given.tables)
     for name, path in sources.items():
         table = imported(path) if path else binary(given.data, name)
         for links in ("none", "forest"):
-            found = {"table": name, "rows": len(table[1]), **measured(*table, links, given.seconds, given.seed)}
-            print(json.dumps(found), flush=True)
-            with given.out.open("a") as file:
-                file.write(json.dumps(found) + "\n")
+            found = measured(*table, links, given.seconds, given.seed)
+            write(given.out, name, {"rows": len(table[1]), **found})
+
+
+def write(out: Path, name: str, found: dict) -> None:
+    """Print a measurement, and append it to a file."""
+    line = json.dumps({"table": name, **found})
+    print(line, flush=True)
+    with out.open("a") as file:
+        file.write(line + "\n")
 
 
 if __name__ == "__main__":

@@ -331,6 +331,7 @@ class Asked(Protocol):
     refused: Mapping[str, str]  # those of them that cannot, each with the reason
     joint: Mapping[str, str]  # of columns that are modelled in a block its name
     linked: bool  # whether columns may lean on each other within clusters
+    link_keys: Mapping[str, str]  # keys of [model] by which they would, where they do not; none where they cannot
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
     answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any
     shares: str  # what `DrawLaw.shared` is, in words
@@ -341,6 +342,9 @@ class Asked(Protocol):
 
     def draws(self, names: Collection[str], some: slice = slice(None)) -> Sequence[DrawLaw]:
         """The draws, or some of them, as laws of some columns; picklable."""
+
+    def may_lean(self, child: str, parent: str) -> bool:
+        """Whether a column could lean on another by these keys."""
 
     def completions(self, seed: int, some: slice = slice(None)) -> Iterator[Completion]:
         """A copy of the table's missing cells from each draw, or from some of them; copies are numbered from 1. Only of

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mpibayes.hpc.commands.asked_report import asked_report
 from mpibayes.hpc.comparison.comparison import Side, compare, same_table
 from mpibayes.hpc.comparison.report import make
 from mpibayes.hpc.posterior.chains import family_in, home_of
 from mpibayes.hpc.posterior.tables import Report
-from mpibayes.hpc.registry import posterior_of, report_of
+from mpibayes.hpc.registry import posterior_of
 from mpibayes.text import visible
 
 LETTERS = 60  # of a folder's name, which may have 255 bytes, and letters 4
@@ -50,7 +51,7 @@ def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Report:
     same_table([run.chains[0].home for run in runs])
     names = names_of(sides)
     opened = [
-        Side(visible(name), [str(home) for home in homes], run, report_of(run.chains[0].config.kind)(run))
+        Side(visible(name), [str(home) for home in homes], run, asked_report(run))
         for name, homes, run in zip(names, sides, runs)
     ]
     return make(compare(opened), [_folder(name) for name in names])

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.commands.asked_report import DRAWS
 from mpibayes.hpc.commands.together import together
+from mpibayes.hpc.commands.weak_pairs import weakened
 from mpibayes.hpc.family import Completion
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.posterior.advice import disagreement
@@ -92,6 +94,7 @@ def complete(
         paths = on_root(comm, lambda: _targets(run_dirs, filling.path, out, copies, long, form, otherwise, overwrite))
         written = _written(comm, asking, filling, paths, copies, long, seed)
         filled, below = (sum((part[i] for part in written), Counter()) for i in (0, 1))
+        weak = weakened(Asking.of_run(asking.run, DRAWS, comm), filled) if filled else []
         done = Completed(
             paths,
             filling.n_rows,
@@ -99,6 +102,7 @@ def complete(
             [
                 *filling.notes,
                 *_about_weights(asking, filling),
+                *weak,
                 *tails({name: n / filled[name] for name, n in below.items()}, "values"),
                 *filling.never(),
             ],

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
+from mpibayes.hpc.commands.asked_report import asked_report
 from mpibayes.hpc.commands.compared import compared, default_folder, weighed
 from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import by_model, family_in
 from mpibayes.hpc.posterior.drawing import load_matplotlib
 from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
 from mpibayes.hpc.posterior.tables import Report, commands_in_words
-from mpibayes.hpc.registry import posterior_of, report_of
+from mpibayes.hpc.registry import posterior_of
 from mpibayes.io.files import make_directory, reading, replacing, writing
 from mpibayes.io.target import REPORT, protect
 
@@ -85,10 +86,9 @@ def report_of_one(
     homes: Sequence[str | Path], burn_in: int | None, table: str | Path | None, weighted: bool | None = None
 ) -> Report:
     """The report of a run, or of several that are chains of one posterior."""
-    family = family_in(homes[0])
-    run = posterior_of(family)(homes, burn_in, table)
+    run = posterior_of(family_in(homes[0]))(homes, burn_in, table)
     with weighed([run], weighted):
-        return report_of(family)(run)
+        return asked_report(run)
 
 
 def _opening(made: Report) -> list[Any]:

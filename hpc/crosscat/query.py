@@ -20,6 +20,7 @@ from mpibayes.hpc.crosscat.keys import Model
 from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.links.coding import may_lean
 from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.rows import Rows
@@ -58,12 +59,20 @@ class Asked:
         table, stored = run.table, run.data.stored
         self.like = Table(table.path, table.n_rows, stored, table.fingerprint, table.source)
         blocks = run.chains[0].config.joint
-        self.linked = run.chains[0].config.of(Model).links != "none"
+        model = run.chains[0].config.of(Model)
+        self.linked = model.links != "none"
+        mixture = {"family": "mixture"} if model.has_views else {}  # links are of one view
+        self.link_keys = {} if self.linked else {**mixture, "links": "forest"}
         self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}
         self.columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in stored]
         self.chain_of = np.array([chain for chain, _ in self._wanted])
         self.n_rows = run.n_rows
         self.weights: np.ndarray | None = None
+
+    def may_lean(self, child: str, parent: str) -> bool:
+        """See `hpc.family.Asked`."""
+        of_child, of_parent = ([c for c in self.run.columns if name in (c.name, c.part_of)] for name in (child, parent))
+        return any(may_lean(c, p) for c in of_child for p in of_parent)
 
     def draws(self, names: Collection[str], some: slice = EVERY) -> list[DrawLaw]:
         """The kept draws, or some of them, as laws of some columns."""
@@ -274,14 +283,14 @@ class DrawLaw:
 
     def linked_pairs(
         self, a: Sequence[str], b: Sequence[str], events: Mapping[str, Events]
-    ) -> Iterator[tuple[str, str, np.ndarray]]:
-        """Yield (x, y, table) for the pairs of two columns, one of a and one of b, that depend on each other by links:
-        the probabilities of their events together, (U, U')."""
+    ) -> Iterator[tuple[str, str, np.ndarray, float]]:
+        """Yield (x, y, table, inside) for the pairs of two columns, one of a and one of b, that depend on each other by
+        links: the probabilities of their events together, (U, U'), and their information within clusters."""
         for weight, tree in ((np.exp(view.log_weight), tree) for view in self.views for tree in view.trees):
             for x in (x for x in a if x in tree.names):
                 others = {y: events[y] for y in b if y in tree.names and y != x}
                 pairs = tree.joint(events[x], others, weight) if others else ()
-                yield from ((x, y, table) for y, table in pairs)
+                yield from ((x, y, *both) for y, *both in pairs)
 
     def weight(self, name: str) -> np.ndarray:
         """Weights of the clusters of a column's view, and of a new one, (K + 1,)."""

@@ -48,7 +48,7 @@ class Asked:
 
     refused: Mapping[str, str] = {}
     joint: Mapping[str, str] = {}
-    linked = False
+    linked, link_keys = False, {}
     cannot = CANNOT
     weights = None
     shares = "share of the features of either row that both have"
@@ -85,6 +85,10 @@ class Asked:
             if rows:
                 law.rows = draw.rows() if places is None else draw.rows()[places]
             yield law
+
+    def may_lean(self, child: str, parent: str) -> bool:
+        """No column does."""
+        return False
 
     def partition(self) -> None:
         """Features are no clusters."""

@@ -28,6 +28,12 @@ def parents_of(columns: Sequence[Column], parent_of: Mapping[str, str]) -> np.nd
     return np.array([place[parent_of[c.name]] if c.name in parent_of else ROOT for c in columns], np.int64)
 
 
+def may_lean(child: Column, parent: Column) -> bool:
+    """True if a column can lean on another one."""
+    n = min(len(parent.levels), MOST_CONTEXTS)
+    return bool(child.levels) and bool(parent.levels) and n * (len(child.levels) + 1) <= MOST_CODES
+
+
 def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> list[Column]:
     """The columns with as many contexts as links may give them: those of their parents by name, or where links are
     learned of the widest column that each could lean on."""

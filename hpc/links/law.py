@@ -18,7 +18,7 @@ from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.bins import Bins, bounds
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
-from mpibayes.hpc.links.pairs import given_each_level
+from mpibayes.hpc.links.pairs import given_each_level, in_clusters
 from mpibayes.hpc.links.tables import OfRows, Table
 from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, Tree, drawn
 from mpibayes.hpc.parallel.streams import Stream
@@ -145,16 +145,18 @@ class TreeLaw:
                 out[rows] += belief.level(share.shape[1] - 1, weight[rows]) @ np.exp(log_number).T
         return out
 
-    def joint(self, one: Events, others: Mapping[str, Events], weight: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield (name, table): sums over the clusters, weighted by (K + 1,), of the probabilities of a column's events
-        together with those of each other column of the tree, (U, U')."""
+    def joint(
+        self, one: Events, others: Mapping[str, Events], weight: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray, float]]:
+        """Yield (name, table, inside): sums over the clusters, weighted by (K + 1,), of the probabilities of a column's
+        events together with those of each other column of the tree, (U, U'), and of the information of the two within a
+        cluster."""
         x, of_one = self._at[one.column.name], self._share_by_cluster(one)
         for c, p in given_each_level(self._of.tree, self._tables, x, self._width, x in self._of.numbers):
             name = self._of.names[c]
             if name in others:
                 both = np.einsum("eik,ivk->evk", of_one, p * weight, optimize=True)
-                of_other = self._share_by_cluster(others[name])
-                yield name, np.einsum("evk,fvk->ef", both, of_other, optimize=True)
+                yield name, *in_clusters(both, self._share_by_cluster(others[name]))
 
     def _share_by_cluster(self, events: Events) -> np.ndarray:
         """Probability of each event given each level, (U, V, K + 1)."""

@@ -14,6 +14,8 @@ from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.tables import Table
 from mpibayes.hpc.links.tree import UNKNOWN, Evidence, Messages, Tree, scaled
 
+TINY = 1e-300
+
 
 def given_each_level(
     tree: Tree, tables: Sequence[Table], x: int, width: int, number: bool = False
@@ -41,6 +43,22 @@ def given_each_level(
             np.add.at(contexts[c], (slice(None), tree.contexts[c]), p)
         if c != x:
             yield c, p * alone
+
+
+def in_clusters(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, float]:
+    """The table (E, F) of two columns' events, summed over clusters, and the information of the two within a cluster
+    (docs/math.md 2.12), summed over clusters by their weights.
+
+    one (E, V, width): probabilities of events together with each level of the other column, times the clusters'
+    weights; other (F, V, width): of the other column's events given its levels.
+    """
+    table, inside = np.zeros((len(one), len(other))), 0.0
+    for k in range(one.shape[2]):
+        p = one[:, :, k] @ other[:, :, k].T
+        apart = np.outer(p.sum(axis=1), p.sum(axis=0)) / max(p.sum(), TINY)
+        inside += float((p * np.log(np.maximum(p, TINY) / np.maximum(apart, TINY))).sum())
+        table += p
+    return table, inside
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:

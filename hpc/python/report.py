@@ -11,8 +11,8 @@ from typing import Any
 
 from mpibayes.hpc.commands import compared
 from mpibayes.hpc.commands import report as written
+from mpibayes.hpc.commands.asked_report import asked_report
 from mpibayes.hpc.posterior import tables
-from mpibayes.hpc.registry import report_of
 
 
 class Report:
@@ -46,12 +46,12 @@ class Report:
         return f"<pre>{html.escape(self.text)}</pre>{''.join(images)}"
 
 
-def report(family: str, posterior: Any, directory: Path, weighted: bool | None = None) -> Report:
+def report(posterior: Any, directory: Path, weighted: bool | None = None) -> Report:
     """Report of an opened run. weighted: see `compared.weighed`. Raises ConfigError if the `report` extra is not
     installed."""
     written.require_extra("matplotlib", "arviz")
     with compared.weighed([posterior], weighted):
-        return Report(report_of(family)(posterior), directory / "report")
+        return Report(asked_report(posterior), directory / "report")
 
 
 def comparison(

@@ -159,7 +159,7 @@ class Run(Synthesizer):
             posteriors = [run._posterior for run in runs]
             if len(runs) > 1:
                 return comparison([run.directories for run in runs], posteriors, weighted)
-            return report(self.family, posteriors[0], self.directory, weighted)
+            return report(posteriors[0], self.directory, weighted)
 
     def summary(self) -> str:
         """The report's text."""

@@ -68,7 +68,19 @@ class Asking:
             run = posterior_of(family)(run_dirs, burn_in, table)
             return run, queries_of(family).ask(run, draws)
 
-        self.run, self.asked = agree(self.comm, opened, f"open {run_dirs[0]}")
+        self._begin(*agree(self.comm, opened, f"open {run_dirs[0]}"))
+
+    @classmethod
+    def of_run(cls, run: Posterior, draws: int | None = None, comm: Communicator | None = None) -> Asking:
+        """Ask a run that is open already. Raises ConfigError."""
+        self = cls.__new__(cls)
+        self.comm = comm or serial()
+        kind = run.chains[0].config.kind
+        self._begin(run, agree(self.comm, lambda: queries_of(kind).ask(run, draws), "look for its draws"))
+        return self
+
+    def _begin(self, run: Posterior, asked: Asked) -> None:
+        self.run, self.asked = run, asked
         self.conditions = Conditions(self.asked.like, self.asked.refused, self.asked.columns)
         self.averages = Averages(self.asked.chain_of)
         self._supports: dict[tuple[str, int], Support] = {}

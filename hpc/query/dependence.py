@@ -3,6 +3,9 @@
 The joint table of two columns cut into cells is the average over draws of sum_k w_k p_k(a) p_k(b), or of the product of
 the columns' own tables where they are in two views. Mutual information is that of this table: no simulation adds to its
 error, which is a jackknife's over batches of draws. Numbers are cut into a few cells, so theirs is a lower bound.
+
+Where columns are linked, p_k(a, b) stands in the place of p_k(a) p_k(b). What comes through groups alone is then the
+information of the table that has p_k(a) p_k(b); what comes through links is that within clusters (docs/math.md 2.12).
 """
 
 from __future__ import annotations
@@ -23,17 +26,24 @@ from mpibayes.hpc.query.support import Support
 CELLS = 16  # of a column of numbers
 WIDE = 1_000  # cells of the columns that are worked on together
 TINY = 1e-300
+OF_LINKS = (
+    "groups: the information that two columns would have by clusters alone, without links; inside: that of rows in one "
+    "cluster, by links"
+)
 
 
 @dataclass(frozen=True)
 class Information:
     """Information between columns a (A,) and b (B,): information and error (A, B) in nats; together (A, B), the share
-    of draws in which they share a view; entropy (A,) of a in its cells."""
+    of draws in which they share a view; entropy (A,) of a in its cells. groups, inside (A, B): information through
+    groups alone, and within clusters."""
 
     information: np.ndarray
     error: np.ndarray
     together: np.ndarray
     entropy: np.ndarray
+    groups: np.ndarray
+    inside: np.ndarray
 
 
 def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
@@ -53,13 +63,16 @@ def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
         "information_error": mutual.error[i, j],
         "one_view": mutual.together[i, j],
     }
+    if asking.asked.linked:
+        lines |= {"groups": mutual.groups[i, j], "inside": mutual.inside[i, j]}
 
     def picture():
         from mpibayes.hpc.query.figures import pairs
 
         return pairs(names, mutual.information, asking.averages.n_draws)
 
-    return Answer("Columns that depend on each other", lines, _remarks(asking), shown=top, picture=picture)
+    linked = [OF_LINKS] * asking.asked.linked
+    return Answer("Columns that depend on each other", lines, [*linked, *_remarks(asking)], shown=top, picture=picture)
 
 
 def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
@@ -105,26 +118,29 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
     masses = [Masses(draw, supports, wide) for draw in draws]
     place = {name: i for i, name in enumerate(names)}
     shape = (len(a), len(b))
-    mutual, error, entropy = np.zeros(shape), np.zeros(shape), np.zeros(len(a))
+    found, entropy = np.zeros((4, *shape)), np.zeros(len(a))  # information, its error, by groups, inside
     same = list(a) == list(b)
     for names_a, others in _tiles(_groups(a, supports), _groups(b, supports), same):
-        value, spread = _of_tile(asking, draws, masses, names_a, others)
+        of_tile = _of_tile(asking, draws, masses, names_a, others)
         at = np.ix_([a.index(n) for n in names_a], [b.index(n) for n in others])
-        mutual[at], error[at] = value, spread
+        for whole, part in zip(found, of_tile):
+            whole[at] = part
         if same:
             at = np.ix_([a.index(n) for n in others], [b.index(n) for n in names_a])
-            mutual[at], error[at] = value.T, spread.T
+            for whole, part in zip(found, of_tile):
+                whole[at] = part.T
     joint = asking.asked.joint
     for i, j in np.ndindex(shape):
         if a[i] != b[j] and joint.get(a[i]) is not None and joint.get(a[i]) == joint.get(b[j]):
-            mutual[i, j] = error[i, j] = np.nan  # in a cluster they are not independent
+            found[:, i, j] = np.nan  # in a cluster they are not independent
     for i, name in enumerate(a):
         p = np.mean([draw.weight(name) @ m.of([name])[name] for draw, m in zip(draws, masses)], axis=0)
         entropy[i] = -(p * np.log(np.maximum(p, TINY))).sum()
     views = asking.asked.views(names)
     of_a, of_b = (views[:, [place[n] for n in of]] for of in (a, b))
     together = (of_a[:, :, None] == of_b[:, None, :]).mean(axis=0)
-    return Information(mutual, error, together, entropy)
+    mutual, error, groups, inside = found
+    return Information(mutual, error, together, entropy, groups, inside)
 
 
 class Masses:
@@ -161,30 +177,44 @@ def _tiles(a: list, b: list, same: bool) -> Iterator[tuple[list[str], list[str]]
     yield from combinations_with_replacement(a, 2) if same else ((x, y) for x in a for y in b)
 
 
-def _of_tile(asking: Asking, draws, masses, a: list[str], others: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Mutual information of each of a with each of the others, and its error."""
+def _of_tile(asking: Asking, draws, masses, a: list[str], others: list[str]) -> tuple[np.ndarray, ...]:
+    """Mutual information of each of a with each of the others, its error, and the parts through groups and links."""
     starts = [*asking.averages.batches, len(draws)]
     events = masses[0].events([*a, *others]) if asking.asked.linked else None
 
-    def work(b: int) -> np.ndarray:
+    def work(b: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         each = range(starts[b], starts[b + 1])
-        return sum(_joint(draws[d], masses[d].of([*a, *others]), a, others, events) for d in each)
+        joints = (_joint(draws[d], masses[d].of([*a, *others]), a, others, events) for d in each)
+        return _sums(joints, (len(a), len(others)))
 
-    sums = np.array(dealt(asking.comm, len(starts) - 1, work))
+    sums, apart, inside = zip(*dealt(asking.comm, len(starts) - 1, work))
+    sums = np.array(sums)
     widths = [[masses[0].cells(n) for n in names] for names in (a, others)]
     cuts = [np.concatenate([[0], np.cumsum(w)[:-1]]) for w in widths]
     sizes = np.diff(starts)
     whole = sums.sum(axis=0)
     value = _mutual(whole / len(draws), *cuts)
+    groups = value if events is None else _mutual(sum(apart) / len(draws), *cuts)
+    parts = groups, sum(inside) / len(draws)
     n = len(sums)
     if n < 2:
-        return value, np.full(value.shape, np.nan)
+        return value, np.full(value.shape, np.nan), *parts
     without = np.array([_mutual((whole - s) / (len(draws) - m), *cuts) for s, m in zip(sums, sizes)])
-    return value, np.sqrt((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+    return value, np.sqrt((n - 1) / n * ((without - without.mean(axis=0)) ** 2).sum(axis=0)), *parts
 
 
-def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events=None) -> np.ndarray:
-    """Probabilities of all pairs of cells in one draw. events: of each column, where columns may be linked."""
+def _sums(joints: Iterator[tuple[np.ndarray, ...]], shape: tuple[int, int]) -> tuple[np.ndarray, ...]:
+    """Sums of joint tables over draws, of the tables without links, and of the information within clusters; without
+    links the second is empty."""
+    total, apart, inside = next(joints)
+    for joint, of_groups, within in joints:
+        total, apart, inside = total + joint, apart + of_groups, inside + within
+    return total, apart, inside if len(inside) else np.zeros(shape)
+
+
+def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events=None) -> tuple[np.ndarray, ...]:
+    """Probabilities of all pairs of cells in one draw. events: of each column, where columns may be linked; then also
+    the probabilities without links, and the information of pairs of columns (A, B) within clusters."""
     marginal = {n: draw.weight(n) @ mass[n] for n in {*a, *b}}
     joint = np.outer(np.concatenate([marginal[n] for n in a]), np.concatenate([marginal[n] for n in b]))
     for view in draw.views:
@@ -193,9 +223,13 @@ def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events
             parts = [np.concatenate([mass[n] for n in names], axis=1) for names in here]
             at = [_where(names, members, mass) for names, members in zip((a, b), here)]
             joint[np.ix_(*at)] = (parts[0] * draw.weight(here[0][0])[:, None]).T @ parts[1]
-    for one, other, table in draw.linked_pairs(a, b, events) if events else ():
+    if events is None:
+        return joint, np.zeros(0), np.zeros(0)
+    apart, inside = joint.copy(), np.zeros((len(a), len(b)))
+    for one, other, table, within in draw.linked_pairs(a, b, events):
         joint[np.ix_(_where(a, [one], mass), _where(b, [other], mass))] = table
-    return joint
+        inside[a.index(one), b.index(other)] = within
+    return joint, apart, inside
 
 
 def _where(names: list[str], chosen: list[str], mass: dict[str, np.ndarray]) -> np.ndarray:

@@ -39,7 +39,7 @@ class Asked:
 
     refused: Mapping[str, str] = {}
     joint: Mapping[str, str] = {}
-    linked = False
+    linked, link_keys = False, {}
     cannot = dict.fromkeys(
         (
             "surprisal of the table",
@@ -81,6 +81,10 @@ class Asked:
     def draws(self, names: Collection[str], some: slice = slice(None)) -> list[ResponseLaw]:
         """The draws, or some of them."""
         return self._laws[some]
+
+    def may_lean(self, child: str, parent: str) -> bool:
+        """No column does."""
+        return False
 
     def partition(self) -> None:
         """There are no clusters."""

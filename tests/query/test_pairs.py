@@ -1,5 +1,6 @@
 """Pairs of columns that a run does not carry, found by rows that it draws."""
 
+from itertools import combinations
 from unittest import mock
 
 import numpy as np
@@ -21,11 +22,14 @@ def test_information_of_pairs():
     a, b = np.repeat([0, 1], 12), np.tile([0, 1, 2], 8)
     bins = np.stack([a, b, a, 3 * a + b], axis=1).astype(np.int32)
     sizes = np.array([3, 4, 3, 7])
+    pairs = np.array(list(combinations(range(4), 2)))
     expected = [0.0, np.log(2), np.log(2), 0.0, np.log(3), np.log(2)]
-    assert informations(bins, sizes) == pytest.approx(expected, abs=1e-12)
+    chance = np.array([2, 1, 5, 2, 10, 5]) / 48  # degrees of freedom over twice the rows
+    found = informations(bins, sizes, pairs)
+    assert found[0] == pytest.approx(expected, abs=1e-12) and found[1] == pytest.approx(chance)
     lacking = np.concatenate([bins, [[2, 3, 2, 0], [2, 0, 2, 6]]]).astype(np.int32)
-    assert informations(lacking, sizes) == pytest.approx(expected, abs=1e-12)
-    assert informations(np.full((5, 2), 2, np.int32), np.array([3, 3])) == [0.0]
+    assert informations(lacking, sizes, pairs)[0] == pytest.approx(expected, abs=1e-12)
+    assert np.array_equal(informations(np.full((5, 2), 2, np.int32), np.array([3, 3]), pairs[:1]), [[0.0], [0.0]])
 
 
 @pytest.fixture(scope="module")

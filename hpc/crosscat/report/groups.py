@@ -13,6 +13,7 @@ from mpibayes.hpc.crosscat.levels.cells import Tally
 from mpibayes.hpc.crosscat.levels.level import Level, first_level
 from mpibayes.hpc.crosscat.levels.of_run import ViewLevels
 from mpibayes.hpc.crosscat.report import profiles
+from mpibayes.hpc.crosscat.report.beside_links import BesideLinks
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import Trait
 from mpibayes.hpc.crosscat.report.telling import Shared
@@ -58,15 +59,16 @@ class ShownLevel:
 
 
 def shown_levels(
-    tree: ViewLevels, own: OfColumns, hyper, shared: Shared, weights: np.ndarray | None = None
+    tree: ViewLevels, own: OfColumns, hyper, shared: Shared, beside: BesideLinks, weights: np.ndarray | None = None
 ) -> list[ShownLevel]:
     """The levels that a report offers, few groups first. weights (N,): survey weights of the training rows."""
-    return [shown_level(tree, level, own, hyper, shared, weights) for level in tree.offered()]
+    return [shown_level(tree, level, own, hyper, shared, beside, weights) for level in tree.offered()]
 
 
 def shown_level(
-    tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: Shared, weights: np.ndarray | None = None
-) -> ShownLevel:
+    tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: Shared, beside: BesideLinks,
+    weights: np.ndarray | None = None,
+) -> ShownLevel:  # fmt: skip
     """One level. hyper: of the representative draw, whose prior smooths the shares of categories."""
     tallies = {t.column.name: t for t in tree.cells(level)}
     statistics, numbers = _statistics(own, tallies), _numbers(tallies)
@@ -78,7 +80,11 @@ def shown_level(
 
     columns = list(again(few))
     whole = [against_the_whole(c) for c in columns]
-    traits = [profiles.traits(columns, k, shared) for k in range(level.n)] if few else most_telling(again, whole, every)
+    repeated = beside.repeated([c.name for c in columns], level.groups[tree.patterns.of], level.n)
+    if few:
+        traits = [profiles.traits(columns, k, shared, repeated=repeated) for k in range(level.n)]
+    else:
+        traits = most_telling(again, whole, every, repeated)
     total, names = level.rows.sum(), name_clusters(traits)
     groups = [
         GroupLine(k + 1, int(n), float(n / total), float(level.certain_of[k]), traits[k], names[k])

@@ -3,8 +3,8 @@ much one says of the other (docs/links.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -25,6 +25,7 @@ from mpibayes.text import percent
 
 SURE = 0.9  # of a chain's draws: a pair that is linked in so many is sure there
 SHOWN = 40  # pairs
+MOST = 0.5  # of all draws
 LEAST = 0.1  # pairs that are linked in a smaller share of all draws are left out
 PRIOR = 0.5  # pseudo-count of a level, where a pair's gain is worked out
 LETTERS = 32
@@ -55,10 +56,22 @@ class LinkedPair:
 
 @dataclass(frozen=True)
 class Links:
-    """Linked pairs, those first that say most; n_draws: of all chains together."""
+    """Linked pairs, those first that say most; n_draws: of all chains together. whole: the table's column of each,
+    where one may be which atom of it a cell has."""
 
     pairs: Sequence[LinkedPair]
     n_draws: int
+    whole: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def often(self) -> list[tuple[str, str]]:
+        """(child, parent) of the pairs that are linked in most draws."""
+        return [(pair.child, pair.parent) for pair in self.pairs if pair.share > MOST]
+
+    @property
+    def of_table(self) -> list[tuple[str, str]]:
+        """The same as columns of the table."""
+        return [(self.whole[child], self.whole[parent]) for child, parent in self.often]
 
     @property
     def sure(self) -> list[LinkedPair]:
@@ -86,7 +99,8 @@ def links_of(run: Posterior, labels: np.ndarray) -> Links | None:
         )
         for (c, p), gain in zip(pairs, gains)
     ]
-    return Links(sorted(found, key=lambda pair: -pair.gain), sum(map(len, each)))
+    found, whole = sorted(found, key=lambda pair: -pair.gain), {c.name: c.part_of or c.name for c in columns}
+    return Links(found, sum(map(len, each)), whole)
 
 
 def has_links(chains: Sequence[Chain]) -> bool:
@@ -186,7 +200,7 @@ def forest_picture(links: Links):
     the share of the draws is large."""
     children: dict[str, list[LinkedPair]] = {}
     for pair in links.pairs:
-        if pair.share > 0.5:
+        if pair.share > MOST:
             children.setdefault(pair.parent, []).append(pair)
     leaning = {pair.child for of in children.values() for pair in of}
     places: list[tuple[int, str, float, int]] = []  # depth, name, share, line of the parent

@@ -46,13 +46,15 @@ def against_the_whole(c: ColumnProfile) -> Levels | Numbers:
 
 
 def most_telling(
-    profiles: Callable[[], Iterable[ColumnProfile]], columns: Sequence[Levels | Numbers], clusters: np.ndarray
-) -> list[list[Trait]]:
+    profiles: Callable[[], Iterable[ColumnProfile]], columns: Sequence[Levels | Numbers], clusters: np.ndarray,
+    repeated: np.ndarray | None = None,
+) -> list[list[Trait]]:  # fmt: skip
     """Columns in which each of these clusters is farthest from all rows, at most FEW_TRAITS, the farthest first.
-    profiles: makes those of the columns, in order."""
+    profiles: makes those of the columns, in order. repeated (C, K): columns that follow from others in a cluster."""
     if not len(clusters) or not columns:
         return [[] for _ in clusters]
-    apart = np.stack([c.apart for c in columns])[:, clusters]
+    apart = np.stack([c.apart for c in columns])
+    apart = (apart if repeated is None else np.where(repeated, 0.0, apart))[:, clusters]
     order = np.argsort(-apart, axis=0, kind="stable")[:FEW_TRAITS]
     traits: list[dict[int, Trait]] = [{} for _ in clusters]
     for i, column in enumerate(profiles()):

@@ -110,7 +110,9 @@ class Trait:
         atoms, share = self.title != self.column, _beyond(sum(p))
         if self.lacking:
             return f"{self.named} {_is_not(' or '.join(short), atoms)}"
-        if share and not atoms:  # "2 or 4 56 %" would be read as numbers
+        if share and atoms:  # "52 69 %" would be read as numbers
+            share = f" in{share}"
+        elif share:
             short = [name if name == '""' else _quoted(name) for name in short]
         return f"{self.named} {_is(' or '.join(short), atoms)}{share}"
 
@@ -280,11 +282,13 @@ def _column(column, size, observed, shown, inner, overall, values, compared, **m
 
 
 def traits(
-    columns: Sequence[ColumnProfile], k: int, shared: Shared = nothing_shared, most: int = TRAITS
-) -> list[Trait]:
+    columns: Sequence[ColumnProfile], k: int, shared: Shared = nothing_shared, most: int = TRAITS,
+    repeated: np.ndarray | None = None,
+) -> list[Trait]:  # fmt: skip
     """The columns that tell cluster k (of those shown) from the others, in the order of what each adds; of them those
-    that tell it from all rows, too."""
-    telling = [c for c in columns if c.divergence[k] >= TELLING]
+    that tell it from all rows, too. repeated (C, K'): columns that follow from others there (`beside_links`)."""
+    new = np.ones(len(columns), bool) if repeated is None else ~repeated[:, k]
+    telling = [c for c, is_new in zip(columns, new) if is_new and c.divergence[k] >= TELLING]
     others = [i for i in range(len(columns[0].divergence)) if i != k] if columns else []
     named: list[Trait] = []
     for c in order(telling, [(k, i) for i in others], np.array([c.divergence[k] for c in telling]), shared):
@@ -350,7 +354,8 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         atoms = c.title != c.name  # which are numbers
         names = [c.levels[v] if atoms else _quoted(cut(c.levels[v])) for v in chosen]
         if p[0] >= q[0]:
-            value = _is(" or ".join(f"{level} {percent(share)}" for level, share in zip(names, p)), atoms)
+            of = " in " if atoms else " "
+            value = _is(" or ".join(f"{level}{of}{percent(share)}" for level, share in zip(names, p)), atoms)
         else:
             value = _is_not(names[0], atoms) if p[0] < NONE else f"{_is(names[0], atoms)} only {percent(p[0])}"
         numbers = {"levels": [c.levels[v] for v in chosen], "p": p.tolist(), "overall": q.tolist()}

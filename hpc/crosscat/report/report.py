@@ -36,7 +36,7 @@ def make(run: Posterior) -> Report:
     return Report(
         lambda: parts(posterior), _machine(posterior, list(pictures)), pictures, verdict=verdict(posterior),
         top=lambda: top(posterior), sections=lambda: sections(posterior, pictures), chains=run.chains,
-        findings=lambda: findings(posterior),
+        findings=lambda: findings(posterior), linked=posterior.links.of_table if posterior.links else (),
     )  # fmt: skip
 
 

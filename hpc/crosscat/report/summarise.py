@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes
 from mpibayes.hpc.crosscat.report import agreement, distribution, groups, profiles, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.answers import climbed
+from mpibayes.hpc.crosscat.report.beside_links import BesideLinks
 from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.links import Links, links_of
@@ -87,6 +88,7 @@ class ViewSummary:
     whole: list[Levels | Numbers] = field(default_factory=list)  # all columns in these, for the page
     ordered: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (D, most) sizes of the draws' clusters
     shared: telling.Shared = telling.nothing_shared  # of its columns, in these clusters
+    beside: BesideLinks = field(default_factory=BesideLinks)
     levels: list[ShownLevel] = field(default_factory=list)  # groups of clusters, few first; [] of a slight view
     spread: str = ""  # of a column alone, see `distribution.in_words`
     population: PopulationShares | None = None  # of its clusters, where rows have weights
@@ -330,29 +332,26 @@ def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
                 view.population.add(z, together)
     for view, of in zip(views, sizes):
         view.ordered = ordered_sizes(of, max(len(s) for s in of))
-    sample, statistics = None, [None] * len(views)
+    sample, statistics, linked = None, [None] * len(views), posterior.links.often if posterior.links else ()
     if run.likelihood:
         sample = run.sample(SAMPLED)
         chosen = [view.representative for view in views]
         statistics = run.statistics_of([(r.of, ViewDraw(r.cycle, r.labels, r.hyper)) for r in chosen])
     for view, overlap, of in zip(views, overlaps, statistics):
-        _characterise(view, view.representative.of, view.representative, overlap / len(used), of, sample)
+        _characterise(view, view.representative.of, view.representative, overlap / len(used), of, sample, linked)
     levels_of = levels_of_views(run, [(v.representative.of, len(v.representative.sizes)) for v in views], kept)
     for view, levels in zip(views, levels_of):
         if levels is not None:
             r = view.representative
-            view.levels = groups.shown_levels(levels, r.of, r.hyper, view.shared, posterior.weights)
+            view.levels = groups.shown_levels(levels, r.of, r.hyper, view.shared, view.beside, posterior.weights)
 
 
 def _characterise(
-    view: ViewSummary,
-    own: OfColumns,
-    r: Representative,
-    stability: np.ndarray,
-    statistics: Statistics | None,
-    sample: Rows | None,
-) -> None:
-    """The clusters by their columns. statistics: of the clusters; sample: rows of all columns; None without cells."""
+    view: ViewSummary, own: OfColumns, r: Representative, stability: np.ndarray, statistics: Statistics | None,
+    sample: Rows | None, linked: Sequence[tuple[str, str]],
+) -> None:  # fmt: skip
+    """The clusters by their columns. statistics: of the clusters; sample: rows of all columns; None without cells.
+    linked: columns that are linked in most draws."""
     least = max(2, int(np.ceil(LEAST_SHARE * own.n_rows)))
     shown = np.arange(min(LISTED, max(1, int(np.count_nonzero(r.sizes >= least)))))
     shared = telling.nothing_shared
@@ -361,7 +360,7 @@ def _characterise(
         cells, z = _cells(own.columns, own.take(sample)), r.labels[::step]
         cuts = {c.name: cuts_of(cells[c.name]) for c in own.columns if not c.levels}
         codes = {name: in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
-        listed = z < len(shown)
+        view.beside, listed = BesideLinks(linked, codes, step), z < len(shown)
         shared = view.shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
         if len(own.names) == 1:
             view.spread = distribution.in_words(own.columns, cells)
@@ -369,7 +368,8 @@ def _characterise(
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
         view.profiles = profiles.profiles(own.components, own.components.prior(r.hyper), statistics, shown, numbers)
         view.blocks = profiles.block_profiles(own.components, statistics, shown)
-    traits = [profiles.traits(view.profiles, int(k), shared) for k in shown]
+    repeated = view.beside.repeated([c.name for c in view.profiles], r.labels, len(r.sizes))
+    traits = [profiles.traits(view.profiles, int(k), shared, repeated=repeated) for k in shown]
     view.columns = profiles.picture(view.profiles, shared, traits) if view.profiles else []
     browsed = np.arange(min(BROWSED, len(r.sizes)))
     if statistics is not None and sample is not None:
@@ -379,7 +379,7 @@ def _characterise(
             return profiles.each_profile(own.components, prior, statistics, browsed, numbers, compared=False)
 
         view.whole = [against_the_whole(c) for c in again()]
-        traits += most_telling(again, view.whole, browsed[len(shown) :])
+        traits += most_telling(again, view.whole, browsed[len(shown) :], repeated[:, : len(browsed)])
     traits += [[]] * (len(browsed) - len(traits))
     view.browsed = [
         ClusterLine(int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / own.n_rows), float(stability[k]), traits[k])

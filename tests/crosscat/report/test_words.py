@@ -85,7 +85,7 @@ def test_names_say_what_there_is_and_what_there_is_not():
     atom = {"title": "gain", "column": "gain (0 or not 0)"}
     assert level(["not 0"], [0.95], [0.4], **atom).label == "gain not 0"
     assert level(["not 0"], [0.01], [0.6], **atom).label == "gain = 0"
-    assert level(["0"], [0.7], [0.4], **atom).label == "gain = 0 70 %"
+    assert level(["0"], [0.7], [0.4], **atom).label == "gain = 0 in 70 %"
     has, lacks = level(["Farmer"], [0.95], [0.1]), missing(0.0, 0.4)
     assert name_clusters([[lacks, has]]) == ["occupation = Farmer, income not missing"]
 

@@ -1,0 +1,165 @@
+"""Pairs of columns that a run weakens (`hpc/synthetic/pairs.py`), as its report has them, with the lines of a
+configuration that would link them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mpibayes.hpc.posterior.drawing import cut
+from mpibayes.hpc.posterior.sections import Browse, Field
+from mpibayes.hpc.posterior.tables import Facts, plain_table
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.synthetic import pairs
+from mpibayes.hpc.synthetic.pairs import STRONG, PairCheck
+from mpibayes.text import counted, toml_string
+
+NAMED = 8  # pairs that a line of links names, at most
+SHOWN, LISTED = 20, 200  # pairs in the text, and on the page and in summary.json
+FIELDS = (
+    Field("column", "text"), Field("other", "text"),
+    Field("table, nats", "number", "mutual information in rows of the table"),
+    Field("run, nats", "number", "in as many rows drawn from the run"),
+    Field("weaker, nats", "number"),
+)  # fmt: skip
+MAY_LINK = Field("can be linked", "text", "by model.links, either way")
+
+
+def look(asking: Asking) -> WeakPairs | None:
+    """Look briefly for pairs that a run weakens; None of a model or a table without pairs. Raises ConfigError."""
+    columns = asking.columns
+    if "pairs" in asking.asked.cannot or len(columns) < 2:
+        return None
+    return WeakPairs(asking, pairs.check(asking, columns, briefly=True))
+
+
+def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
+    """Note for tables in which some columns are completed: the pairs with one of them that the run weakens and links
+    would carry. Collective. Raises ConfigError."""
+    weak = look(asking) if asking.asked.link_keys else None
+    named = [pair for pair in weak.strong if set(pair) & set(completed)] if weak is not None else []
+    if not named:
+        return []
+    return [
+        f"the run has no links, and pairs of columns are weaker in it than in the table, and so in completed cells: "
+        f"{enumerated_pairs(named)}; a run with {weak.keys} under [model] keeps them (docs/imputation.md)"
+    ]
+
+
+@dataclass(frozen=True)
+class WeakPairs:
+    """What was found, in words and tables."""
+
+    asking: Asking
+    found: PairCheck
+
+    @property
+    def strong(self) -> list[tuple[str, str]]:
+        """Strong pairs that links would carry, of a run without links."""
+        if not self.asking.asked.link_keys:
+            return []
+        return [pair for pair in (self.found.pairs[i] for i in self.found.clear(STRONG)) if self._linkable(pair)]
+
+    def _linkable(self, pair: tuple[str, str]) -> bool:
+        one, other = pair
+        return self.asking.asked.may_lean(one, other) or self.asking.asked.may_lean(other, one)
+
+    def advice(self) -> list[str]:
+        """Say in the verdict what to do."""
+        strong = self.strong
+        if not strong:
+            return []
+        return [
+            f"Completed and synthetic tables weaken pairs of columns such as {enumerated_pairs(strong)}. A run with "
+            f"{self.keys} under [model] lets columns stay linked inside clusters."
+        ]
+
+    @property
+    def keys(self) -> str:
+        """What lets columns be linked, as a configuration has it."""
+        return " and ".join(f"{key} = {toml_string(value)}" for key, value in self.asking.asked.link_keys.items())
+
+    def words(self) -> str:
+        f = self.found
+        of = f"{counted(f.n_rows, 'row')} of the table and as many from each of {counted(len(f.drawn), 'draw')}"
+        left = f"; {counted(f.left_out, 'column')} of this wide table were not looked at" if f.left_out else ""
+        if not f.judged:
+            return f"{counted(len(f.drawn), 'draw')}: too few to say which pairs of columns the run weakens."
+        clear = len(f.clear())
+        if not clear:
+            return (
+                f"All {f.n_all:,} pairs of columns depend on each other in rows that the run draws as they do in the "
+                f"table ({of}{left})."
+            )
+        return (
+            f"{counted(clear, 'pair')} of {f.n_all:,} {'depends' if clear == 1 else 'depend'} on each other less in "
+            f"rows that the run draws than in the table ({of}{left}). In completed and synthetic tables, and where "
+            "one column is predicted from the other, such a pair is too weak."
+        )
+
+    def parts(self) -> list[Any]:
+        """The section of the page."""
+        return [self.words(), *self._remedy(), *([self._browse()] if len(self.found.clear()) else [])]
+
+    def text(self) -> list[Any]:
+        """The same for report.txt, with the first pairs."""
+        f, table = self.found, plain_table("pairs that the run weakens, nats", "table", "run", "weaker")
+        for i in f.clear()[:SHOWN]:
+            table.add_row(
+                " with ".join(map(cut, f.pairs[i])), *(f"{x:.3f}" for x in (f.table[i], f.run[i], f.weaker[i]))
+            )
+        return [self.words(), *([table] if len(f.clear()) else []), *self._remedy()]
+
+    def _remedy(self) -> list[Any]:
+        """How to link the pairs, or why links have left them."""
+        strong, asked = self.strong, self.asking.asked
+        if strong:
+            named = ", ".join(f"[{toml_string(a)}, {toml_string(b)}]" for a, b in forest(strong, asked.may_lean))
+            lines = [("all that help", self.keys), ("these alone", f"links = [{named}]")]
+            return [Facts("To link columns, under [model] in a new run", lines)]
+        if asked.linked and len(self.found.clear()):
+            return ["These are left although columns are linked: a column leans on one other, and not all kinds do."]
+        return []
+
+    def _browse(self) -> Browse:
+        f, linkable = self.found, bool(self.asking.asked.link_keys)
+        rows = []
+        for i in f.clear()[:LISTED]:
+            row = [*f.pairs[i], f.table[i], f.run[i], f.weaker[i]]
+            rows.append([*row, "yes" if self._linkable(f.pairs[i]) else "no"] if linkable else row)
+        return Browse("pair", [*FIELDS, MAY_LINK] if linkable else FIELDS, rows)
+
+    def document(self) -> dict[str, Any]:
+        """For summary.json."""
+        f = self.found
+        weaker = [
+            {"columns": list(f.pairs[i]), "table": float(f.table[i]), "run": float(f.run[i])}
+            for i in f.clear()[:LISTED]
+        ]
+        return {"looked_at": f.n_all, "rows": f.n_rows, "draws": len(f.drawn), "judged": f.judged, "weaker": weaker}
+
+
+def enumerated_pairs(named: Sequence[tuple[str, str]], most: int = 2) -> str:
+    """A with B, C with D and 3 more."""
+    words = ", ".join(f"{cut(a)} with {cut(b)}" for a, b in named[:most])
+    return words + (f" and {len(named) - most:,} more" if len(named) > most else "")
+
+
+def forest(strong: Sequence[tuple[str, str]], may_lean: Callable[[str, str], bool]) -> list[tuple[str, str]]:
+    """(child, parent) of pairs that can be links together, the first ones first: each column leans on one other, and
+    none on itself in a circle."""
+    return list(_leaning(strong, may_lean))[:NAMED]
+
+
+def _leaning(strong: Sequence[tuple[str, str]], may_lean: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
+    tree: dict[str, set[str]] = {}  # of each column those that it is joined to
+    children: set[str] = set()
+    for pair in strong:
+        one, other = (tree.get(name, {name}) for name in pair)
+        ways = [(a, b) for a, b in (pair, pair[::-1]) if a not in children and may_lean(a, b)]
+        if ways and one is not other:
+            joined = one | other
+            tree |= dict.fromkeys(joined, joined)
+            children.add(ways[0][0])
+            yield ways[0]
