@@ -1,11 +1,14 @@
-"""Held-out scores of mixtures with a forest of links beside those without, at the same CPU seconds on one core.
+"""Held-out scores of mixtures, or of views, with forests of links beside those without, at the same CPU seconds on one
+core.
 
     python benchmarks/links.py binary --data FOLDER --out OUT [--tables nltcs plants] [--seconds 300]
     python benchmarks/links.py tables FILE.h5 ... --out OUT [--seconds 150]
+    python benchmarks/links.py views FILE.h5 ... --out OUT [--seconds 150]
     python benchmarks/links.py independent --out OUT [--seeds 10]
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together,
 scored on all test rows. tables: imported tables; a tenth of the rows is held out, and columns of numbers have no links.
+views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
 the first hundred of which are scored.
 The score is the mean log density a row, in nats, of the average of the draws of the second half.
@@ -23,12 +26,14 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
+from mpibayes.hpc.crosscat.start import views
 from mpibayes.hpc.data.rows import Data, HeldOutRows
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table, table_from_arrays
 
 BINARY = ("nltcs", "plants", "jester", "baudio", "bnetflix", "accidents", "pumsb_star", "dna", "mushrooms")
 EVERY = 5  # cycles between two draws that are scored
+SEARCHED, GROUPS = 3_000, 16  # rows that a search for views has, and groups of columns that it starts with
 
 
 def binary(data: Path, name: str):
@@ -64,7 +69,9 @@ def independent(seed: int):
     return columns, rows.take(slice(0, n * 9 // 10)), rows.take(slice(n * 9 // 10, n))
 
 
-def measured(columns, rows, held, links: str, seconds: float, seed: int, cycles: int | None = None) -> dict:
+def measured(
+    columns, rows, held, links: str, seconds: float, seed: int, several: bool = False, cycles: int | None = None
+) -> dict:
     """One chain: its score, clusters, links, cycles and the time of a cycle in the second half. cycles: where they are
     counted, instead of seconds."""
     before = time.process_time()
@@ -73,9 +80,14 @@ def measured(columns, rows, held, links: str, seconds: float, seed: int, cycles:
         columns,
         lambda start, stop: rows.take(slice(start, stop)),
         len(rows),
-        Settings(seed=seed, links=links),
+        Settings(seed=seed, links=links, view_concentration="learn" if several else None),
     )
-    mixture.start("one")
+    if several:
+        some = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SEARCHED])
+        found = views.searched(columns, rows.take(some), views.settings_of_search(mixture), 0, GROUPS)
+        views.follow(mixture, views.found_by(found))
+    else:
+        mixture.start("one")
     scorer, half, scoring, clusters, averaged = (
         HeldOut(serial(), HeldOutRows(len(held), {0: held})),
         None,
@@ -89,19 +101,20 @@ def measured(columns, rows, held, links: str, seconds: float, seed: int, cycles:
             half = half or (spent, mixture.cycles - 1)
             if mixture.cycles % EVERY == 0:
                 now = time.process_time()
-                _, averaged = scorer.score(mixture.views, None, average=True, coding=mixture.coding)
+                _, averaged = scorer.score(mixture.views, mixture.places, average=True, codings=mixture.codings)
                 scoring += time.process_time() - now
                 clusters.append(info.n_clusters)
     a_cycle = (time.process_time() - before - scoring - half[0]) / (mixture.cycles - half[1])
     return {
         "links": links, "seed": seed, "score": averaged, "clusters": float(np.mean(clusters)),
         "n_links": int((mixture.coding.parents != -1).sum()), "cycles": mixture.cycles, "cycle_s": a_cycle,
+        "views": len(mixture.views),
     }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["binary", "tables", "independent"])
+    parser.add_argument("what", choices=["binary", "tables", "views", "independent"])
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--tables", nargs="*", default=BINARY)
@@ -115,11 +128,11 @@ def main() -> None:
             for links in ("none", "forest"):
                 write(given.out, "independent", measured(*independent(seed), links, np.inf, seed, cycles=1000))
         return
-    sources = {path.stem: path for path in given.files} if given.what == "tables" else dict.fromkeys(given.tables)
+    sources = {path.stem: path for path in given.files} if given.files else dict.fromkeys(given.tables)
     for name, path in sources.items():
         table = imported(path) if path else binary(given.data, name)
         for links in ("none", "forest"):
-            found = measured(*table, links, given.seconds, given.seed)
+            found = measured(*table, links, given.seconds, given.seed, given.what == "views")
             write(given.out, name, {"rows": len(table[1]), **found})
 
 

@@ -18,8 +18,8 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.bases import with_bases
-from mpibayes.hpc.crosscat.columns import scan
-from mpibayes.hpc.crosscat.columns.cells import Gather, Held, places, renumbered, units
+from mpibayes.hpc.crosscat.columns import scan, subtrees
+from mpibayes.hpc.crosscat.columns.cells import Gather, Held, joined, places, renumbered, units
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.cycle_info import CycleInfo
@@ -76,7 +76,9 @@ class Mixture:
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
             self.growth = Growth(comm, settings.annealing, sizes, settings.seed, chain)
         self.cycles = 0
-        self.units = units(columns, settings.blocks)
+        self.units = units(columns, settings.blocks)  # with named links a tree is one
+        if settings.likelihood and not isinstance(settings.links, str):
+            self.units = joined(self.units, settings.links)
         self.law = None
         if settings.view_concentration is not None:
             self.law = PitmanYor.of(settings.view_concentration, settings.view_discount)
@@ -86,7 +88,7 @@ class Mixture:
         looked_at = columns if settings.likelihood else ()
         self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
         self.gaps = self._first_gaps()
-        self._known: dict[frozenset[str], Components] = {}  # of sets of columns that moves ask for again and again
+        self._known: dict[tuple, Components] = {}  # of sets of columns, linked, that moves ask for again and again
         names, self.views = [[column.name for column in columns]], []
         self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
         self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
@@ -111,10 +113,14 @@ class Mixture:
         s, none = self.settings, np.full(len(self.columns), ROOT)
         if s.links == "none" or not s.likelihood:
             return Gaps(Coding(self.columns, none, {}), [{} for _ in self.shards])
-        contexts = contexts_of(self.columns, (shard.rows for shard in self.shards), self.comm)
+        contexts = s.contexts or contexts_of(self.columns, (shard.rows for shard in self.shards), self.comm)
+        masks = [masks_of(self.columns, shard.rows) for shard in self.shards]
+        if self.law is not None:  # in views a column that others lean on lacks no cells
+            contexts = {c.name: contexts[c.name] for c in self.columns if c.levels and not c.n_missing}
+            masks = [{} for _ in self.shards]
         given = {} if isinstance(s.links, str) else s.links
         coding = Coding(self.columns, parents_of(self.columns, given), contexts)
-        gaps = Gaps(coding, [masks_of(self.columns, shard.rows) for shard in self.shards])
+        gaps = Gaps(coding, masks)
         self.shards = list(self.shards)
         for i, shard in enumerate(self.shards):
             rows = shard.rows.take(slice(None)) if gaps.at[i] else shard.rows
@@ -126,27 +132,48 @@ class Mixture:
     def _key(self) -> dict[str, int]:
         return {"seed": self.settings.seed, "cycle": self.cycles, "chain": self.chain}
 
-    def link(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
-        """Give the only view's columns other parents, (C,) as of `Coding`; the rest of the state stays. Collective.
+    def coding_of(self, names: Collection[str]) -> Coding:
+        """The links of columns that lean on none but each other, by themselves; rows have no other columns."""
+        if len(names) == len(self.columns):
+            return self.coding
+        plain = renumbered(self.plain(names))
+        return Coding(plain, parents_of(plain, self.coding.parent_of), self.coding.contexts)
 
-        rows: of each shard of this rank, without links, with levels for cells that are missing; None: as they are.
+    @property
+    def codings(self) -> list[Coding]:
+        """The links of each view."""
+        return [self.coding_of(view.columns) for view in self.views]
+
+    def link(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
+        """Give the columns other parents of their own views, (C,) as of `Coding`; the rest of the state stays, but for
+        the counts of the clusters of views that change. Collective.
+
+        rows: of one view alone, of each shard of this rank, without links, with levels for cells that are missing;
+        None: as they are.
         """
         if np.array_equal(parents, self.coding.parents):
             return
-        view, before = self.view, self.coding
-        coding, of_column = before.with_parents(parents), view.components.by_column(view.hyper)
-        self.gaps, coded = Gaps(coding, self.gaps.masks), []
+        other = {c.name for c, new, old in zip(self.columns, parents, self.coding.parents) if new != old}
+        before, views = self.codings, self.views
+        changed = [v for v, view in enumerate(views) if other & set(view.columns)]
+        self.gaps = Gaps(self.coding.with_parents(parents), self.gaps.masks)
+        self.views = [view for v, view in enumerate(views) if v not in changed]  # others have components of old links
+        new = {v: self._linked(views[v], before[v], v, rows) for v in changed}
+        self.views = [new.get(v, view) for v, view in enumerate(views)]
+
+    def _linked(self, view: View, before: Coding, lane: int, rows: Sequence[Rows] | None) -> View:
+        """A view under the present links, with the state that it had under those `before`. Collective."""
+        after, coded = self.coding_of(view.columns), []
         for i, shard in enumerate(view.shards):
             plain = before.decoded(shard.rows) if rows is None else rows[i]
             self.gaps.start(i, plain, shard.start, self._key)
-            coded.append(coding.coded(plain))
+            coded.append(after.coded(plain))
             view.shards[i] = replace(shard, rows=shard.rows.only(()))
-        self.views = []  # whose components are of the old links
-        self._known.clear()
-        self.views = [self._view(view.columns, coded, 0)]
-        hyper = self.view.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
+        made, of_column = self._view(view.columns, coded, lane), view.components.by_column(view.hyper)
+        hyper = made.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
         labels = {shard.index: z for shard, z in zip(view.shards, view.z)}
-        self.view.resume(labels.__getitem__, view.n_labels, hyper)
+        made.resume(labels.__getitem__, view.n_labels, hyper)
+        return made
 
     def _fill_gaps(self) -> None:
         """Draw the missing cells that others lean on, given the labels and counts of this cycle. Collective."""
@@ -176,17 +203,36 @@ class Mixture:
         return *counts, view.labelled(), first, view.key(self.cycles)
 
     def _draw_links(self) -> None:
-        """Draw the links anew where that is due. Collective."""
-        s, view = self.settings, self.views[0]
-        if s.links != "forest" or not s.likelihood or not links.due(s.link_moves, self.cycles):
+        """Draw the links of each view anew where that is due. Collective."""
+        s, parents = self.settings, self.coding.parents.copy()
+        if not s.learns_links or not links.due(s.link_moves, self.cycles):
             return
-        plain = Components(self.columns, self.priors)
-        hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
-        rows = list(self.gaps.completed(*self._of_gaps(view)))
-        of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(self.cycles)
-        self.link(links.draw_links(self.comm, self.coding, *of), rows)
-        if self.view is not view:
-            self._count()
+        place = {column.name: i for i, column in enumerate(self.columns)}
+        rows = None
+        for view, coding in zip(self.views, self.codings):
+            if coding.n_nodes > 1 and any(c.levels for c in coding.plain):
+                at = np.array([place[column.name] for column in coding.plain])
+                plain = Components(coding.plain, self.priors)
+                hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
+                rows = self._completed(view, coding)
+                of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(self.cycles)
+                drawn = links.draw_links(self.comm, coding, *of)
+                parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
+        self._link_and_count(parents, rows if self.law is None else None)
+
+    def _completed(self, view: View, coding: Coding) -> list[Rows]:
+        """The rows of a view's shards without links; columns that may be parents lack no cells there."""
+        if self.law is not None:
+            return [coding.decoded(shard.rows) for shard in view.shards]
+        return list(self.gaps.completed(*self._of_gaps(view)))
+
+    def _link_and_count(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
+        before = self.views
+        self.link(parents, rows)
+        changed = [view for view in self.views if view not in before]
+        if changed:
+            sync.count(self.comm, changed)
+            self._summarise()
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
         """Deal the columns to views, by name. New views have no state: `start` or `resume` follows. Collective."""
@@ -219,8 +265,13 @@ class Mixture:
         """The columns with these names, whose cells `rows` has."""
         return Held(self._modelled(names), rows)
 
+    def plain(self, names: Collection[str]) -> list:
+        """Columns with these names, without links; none where the likelihood is switched off."""
+        wanted = set(names)
+        return [c for c in self.columns if c.name in wanted] if self.settings.likelihood else []
+
     def _modelled(self, names: Collection[str]) -> list:
-        """Columns with these names; none where the likelihood is switched off."""
+        """Columns with these names under the links; none where the likelihood is switched off."""
         wanted = set(names)
         return [c for c in self.coding.columns if c.name in wanted] if self.settings.likelihood else []
 
@@ -234,13 +285,14 @@ class Mixture:
         for view in self.views:
             if which == set(view.columns):
                 return view.components
-        if which not in self._known:
+        key = which, frozenset((name, parent) for name, parent in self.coding.parent_of.items() if name in which)
+        if key not in self._known:
             blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
             columns = renumbered(self._modelled(which))  # none where cells are not looked at
             if len(self._known) == MOST_KNOWN:
                 self._known.clear()
-            self._known[which] = Components(columns, self.priors, blocks if s.likelihood else {})
-        return self._known[which]
+            self._known[key] = Components(columns, self.priors, blocks if s.likelihood else {})
+        return self._known[key]
 
     def _cells(self, names: Collection[str], held: Sequence[Held]) -> Gather:
         return Gather(self._modelled(names), held, self.settings.blocks)
@@ -270,13 +322,22 @@ class Mixture:
         """Places of each view's columns in rows of all columns; None for a single view (see `Predictive`)."""
         if len(self.views) == 1:
             return None
-        return [places(self._modelled(view.columns), self.settings.blocks) for view in self.views]
+        return [places(self.plain(view.columns), self.settings.blocks) for view in self.views]
 
     @property
     def view_of_unit(self) -> list[int]:
         """The number of the view that each unit of columns is in."""
+        return self.view_of(self.units)
+
+    def view_of(self, groups: Sequence[Sequence[str]]) -> list[int]:
+        """The number of the view that each group of columns is in."""
         where = {name: v for v, view in enumerate(self.views) for name in view.columns}
-        return [where[names[0]] for names in self.units]
+        return [where[names[0]] for names in groups]
+
+    @property
+    def bodies(self) -> list[tuple[str, ...]]:
+        """Columns that views take as they split and merge: units, those in one that are linked."""
+        return joined(self.units, self.coding.parent_of) if self.coding.linked else self.units
 
     @property
     def view(self) -> View:
@@ -376,10 +437,14 @@ class Mixture:
         self.process = tuple(process.tolist())
         before, every, moved = self.view_of_unit, self.settings.column_moves, 0
         if moves.due(every, self.cycles, often=scan.OFTEN):
-            chosen, partitions = scan.scan(self.comm, self.views, self.units, self.process, self.cycles)
+            chosen, partitions, parents = self._scan()
             moved = sum(a != b for a, b in zip(before, chosen))
+            if parents is not None:  # between views nothing is linked: what moves, or gets another parent, is cut first
+                self._link_and_count(np.where(parents == self.coding.parents, parents, ROOT))
             if moved:
-                self._regroup(chosen, partitions)
+                self._regroup(chosen, partitions, self.units)
+            if parents is not None:
+                self._link_and_count(parents)
             del partitions  # of all rows
         accepted, tried = 0, self.settings.view_moves if self.settings.likelihood else 0
         if not moves.due_for_views(every, self.cycles, self.n_rows * len(self.columns)):
@@ -395,12 +460,22 @@ class Mixture:
                 accepted += 1
         return {"columns_moved": moved, "view_moves_tried": tried, "view_moves": accepted}
 
-    def _regroup(self, chosen: Sequence[int], partitions: Sequence[scan.Rowwise]) -> None:
-        """Give every unit of columns the view of the partition chosen for it; the views come first among partitions."""
+    def _scan(self) -> tuple[list[int], list[scan.Rowwise], np.ndarray | None]:
+        """A scan of single columns: what `scan.scan` returns, and with learned links the parents. Collective."""
+        s = self.settings
+        if not s.learns_links:
+            return *scan.scan(self.comm, self.views, self.units, self.process, self.cycles), None
+        return subtrees.scan(self, cut=links.cuts(s.link_moves, self.cycles))
+
+    def _regroup(
+        self, chosen: Sequence[int], partitions: Sequence[scan.Rowwise], groups: Sequence[Sequence[str]] | None = None
+    ) -> None:
+        """Give every group of columns, one of the `bodies` unless they are given, the view of the partition chosen for
+        it; the views come first among partitions."""
         kind_of = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
         wanted = {}
         for p in sorted(set(chosen)):
-            names = {name for own, at in zip(self.units, chosen) if at == p for name in own}
+            names = {name for own, at in zip(groups or self.bodies, chosen) if at == p for name in own}
             wanted[p] = tuple(column.name for column in self.columns if column.name in names)
         kept = {p for p, names in wanted.items() if p < len(self.views) and names == self.views[p].columns}
         new = {p: names for p, names in wanted.items() if p not in kept}
@@ -440,10 +515,10 @@ class Mixture:
         return info
 
     def _log_prior_of_links(self) -> float:
-        """Log prior probability of the links, where they are learned."""
-        if self.settings.links != "forest":
+        """Log prior probability of the links given the views, where they are learned."""
+        if not self.settings.learns_links:
             return 0.0
-        return log_prior(self.coding.parents, self.coding.n_nodes)
+        return sum(log_prior(coding.parents, coding.n_nodes) for coding in self.codings)
 
     @property
     def n_active(self) -> int:

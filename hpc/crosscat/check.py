@@ -93,7 +93,8 @@ def memory_per_rank(
                cluster), and those of blocks by column and by pair of columns; for each count column a new cluster's
                scores of the counts up to 1,023
     bounds     with many clusters, see `_bounds_bytes`
-    links      in a draw of them: a copy of the codes, and counts by cluster and context, twice (4 bytes each)
+    links      in a draw of them, or a scan of columns over views: a copy of the codes, and counts by cluster and
+               context, twice (4 bytes each)
     gaps       of each such column a byte a row; weights of levels, some times; and level probabilities, twice
     """
     widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
@@ -179,7 +180,7 @@ def time_sample(
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
     began = searched = time.process_time()
     if search:
-        found = views.found_by(views.searched(data.columns, rows, settings, 0, n_views))
+        found = views.found_by(views.searched(data.columns, rows, views.settings_of_search(mixture), 0, n_views))
         searched = time.process_time()
         views.follow(mixture, found)
     else:
@@ -219,7 +220,7 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
         clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
     model = found.config.of(Model)
     columns = widest_links(data.columns, model.parents)
-    lacking = sum(bool(c.levels and c.n_missing) for c in columns) if model.links != "none" else 0
+    lacking = sum(bool(c.levels and c.n_missing) for c in columns) if model.links != "none" and not several else 0
     return memory_per_rank(
         columns, data.n_rows, found.config.run.shards, found.schedule(ranks).sizes[-1], clusters, joint=joint,
         n_views=n_views, has_views=several, mpi=ranks > 1, links=model.links == "forest", gaps=lacking,

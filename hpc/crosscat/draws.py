@@ -110,7 +110,8 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     views = np.array([home[c.name] for c in mixture.columns if not c.part_of], np.int64)
     by_column = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
     hyper = vars(mixture.components.hyper(0.0, 0.0, by_column))
-    return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views}
+    links = {} if mixture.settings.links == "none" else {"links": mixture.coding.parents}
+    return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views, **links}
 
 
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:

@@ -28,7 +28,7 @@ def require_links(run_dirs) -> None:
     for run_dir in run_dirs:
         model = config_in(run_dir).model
         if model.links == "none" or not model.likelihood:
-            how = 'a run with model.family = "mixture" and model.links = "forest" learns them'
+            how = 'a run with model.links = "forest" learns them'
             raise ConfigError(f"{run_dir}: has no links between columns; {how}")
 
 

@@ -163,7 +163,8 @@ class ViewsChain:
             if self.comm.rank == 0:
                 which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
                 say(which + searches.ahead_in_words(self.n_rows, sample, n))
-            choice = searches.best_search(self.comm, self.data, mixture.settings, self.number, sample, n_views, n)
+            settings = views.settings_of_search(mixture)
+            choice = searches.best_search(self.comm, self.data, settings, self.number, sample, n_views, n)
             if len(choice.scores):
                 self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges}
             views.follow(mixture, choice.best)
@@ -180,7 +181,7 @@ class ViewsChain:
         whole = not mixture.growing
         if self.heldout is not None and info.cycle % output.thin == 0:
             counts = whole and info.cycle > self.config.burn_in
-            lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, mixture.coding)
+            lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, mixture.codings)
         keep = whole and info.cycle % output.labels == 0
         draw = draws.of_chain(mixture, self._several) if keep else None
         result = Info(range(info.cycle, info.cycle + 1), info.word)

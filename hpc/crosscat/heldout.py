@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.predictive import Predictive, predictives
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.links.coding import Coding
@@ -28,14 +28,18 @@ class HeldOut:
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
     def score(
-        self, views: Sequence[View], places: Sequence[Mapping] | None, average: bool, coding: Coding | None = None
+        self,
+        views: Sequence[View],
+        places: Sequence[Mapping] | None,
+        average: bool,
+        codings: Sequence[Coding] | None = None,
     ) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
-        Collective; valid on root. places: see `Predictive`. `average`: whether this draw joins the average. coding:
-        the links of the only view.
+        Collective; valid on root. places: see `Predictive`. `average`: whether this draw joins the average.
+        codings: the links of each view.
         """
-        parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, False, coding) for v in views]
+        parts = predictives(views, codings or [None] * len(views))
         draw = Predictive(parts, places)
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))

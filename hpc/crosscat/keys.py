@@ -111,8 +111,8 @@ class Model(keys.Model):
     )
     bins: Annotated[Literal["auto", "none"] | BinsByColumn, BeforeValidator(tuples)] = key(
         "auto",
-        "where columns of numbers are cut into the bins that others may lean on; auto: at the eighths of the training "
-        "rows at the first start; none: no column leans on a number; or by column its cuts",
+        "mixtures: where columns of numbers are cut into the bins that others may lean on; auto: at the eighths of the "
+        "training rows at the first start; none: no column leans on a number; or by column its cuts",
         f'"auto", "none", or {{COLUMN = [cuts, ascending, {MOST_BINS - 1} at most], ...}}',
         decided_once=True,
         formerly="none",
@@ -148,11 +148,11 @@ class Model(keys.Model):
 
     @property
     def binned(self) -> Mapping[str, tuple[float, ...]]:
-        return {} if isinstance(self.bins, str) or self.links == "none" else self.bins
+        return {} if isinstance(self.bins, str) or self.links == "none" or self.has_views else self.bins
 
     @property
     def fits_bins(self) -> bool:
-        return self.bins == "auto" and self.links != "none" and self.likelihood
+        return self.bins == "auto" and self.links != "none" and self.likelihood and not self.has_views
 
     @property
     def has_views(self) -> bool:
@@ -175,7 +175,6 @@ OF_VIEWS = {  # keys that a mixture has no use for
     "model": ("view_concentration", "view_discount"),
     "sampler": ("init_views", "init_rows", "searches", "column_moves", "view_moves"),
 }
-OF_ONE_VIEW = {"model": ("links",), "sampler": ("link_moves",)}  # and a cross-categorization for these
 
 
 class Column(keys.Column):

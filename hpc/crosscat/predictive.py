@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,6 +31,9 @@ from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.view import View
 
 CLUSTER = 2**31  # sub-stream of a row's cluster; those of the kinds of columns are below
 
@@ -254,6 +258,11 @@ class ViewPredictive:
         same = weight @ weight.T
         np.fill_diagonal(same, 1.0)
         return same
+
+
+def predictives(views: Sequence[View], codings: Sequence[Coding | None]) -> list[ViewPredictive]:
+    """The views of a chain, without single cells. codings: the links of each."""
+    return [ViewPredictive(v.components, v.hyper, v.partition.statistics, False, of) for v, of in zip(views, codings)]
 
 
 class Predictive:

@@ -118,9 +118,6 @@ def _least_rule(name: str, alpha: object, of: str, discount: object, report: Rep
 
 def _link_rules(model: Model, report: Report) -> None:
     """Rules about links between columns."""
-    if model.links != "none" and model.has_views:
-        what = f"given, but model.family = {shown(model.family)} may have several views, and links are of one"
-        report.add(("model", "links"), f'{what}; set model.family = "mixture", or model.links = "none"')
     pairs = () if isinstance(model.links, str) else model.links
     parents = dict(pairs)
     for child, parent in pairs:
@@ -259,11 +256,12 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
         if child in used and child not in fit:
             what = f"column {shown(child)} is {used[child].kind}, expected categorical or boolean ones: {some(fit)}"
             report.add(("model", "links"), what)
-        if parent in joint:
-            what = f"column {shown(parent)} is modelled jointly with others, in a block, and no column leans on it"
+        if parent in used and parent not in fit and (parent in joint or config.of(Model).has_views):
+            where = "a block" if parent in joint else "views"
+            what = f"column {shown(parent)} is {used[parent].kind}, and no column leans on a number in {where}"
             report.add(("model", "links"), what)
-        if child in fit and parent in used:
-            _check_link(used[child], used[parent], report)
+        elif child in fit and parent in used:
+            _check_link(used[child], used[parent], config.of(Model).has_views, report)
 
 
 def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
@@ -283,12 +281,14 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
             report.add(key, f"column {shown(name)} is in a block; no column leans on it")
 
 
-def _check_link(child: table.Column, parent: table.Column, report: Report) -> None:
-    """Report a link that there cannot be."""
-    if not parent.levels and parent.n_missing:
-        what = (
-            f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}; a number that is a parent has all"
-        )
+def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:
+    """Report a link that there cannot be. several: there may be several views."""
+    lacks = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}"
+    if several and parent.n_missing:
+        what = f"{lacks}; in views a column that others lean on has to have all of them"
+        report.add(("model", "links"), f'{what}. Link {shown(child.name)} to another one, or set family = "mixture"')
+    elif not parent.levels and parent.n_missing:
+        what = f"{lacks}; a number that is a parent has to have all of them"
         report.add(("model", "links"), f"{what}. Link {shown(child.name)} to another column, or impute these cells")
     elif parent.levels and min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
         contexts = f"{min(len(parent.levels), MOST_CONTEXTS)} contexts of {shown(parent.name)}"

@@ -54,6 +54,12 @@ class Settings:
     view_moves: int = 2  # splits and merges of views among them
     links: str | Mapping[str, str] = "none"  # "forest": learned; or the parent of each column that has one, by name
     link_moves: int | None = None  # cycles between draws of the links, 0: none; None: see links.moves.due
+    contexts: Mapping[str, np.ndarray] | None = None  # of columns that others may lean on; None: by counts
+
+    @property
+    def learns_links(self) -> bool:
+        """True if the links are part of the state."""
+        return self.links == "forest" and self.likelihood
 
 
 class View:

@@ -28,7 +28,11 @@ AT_ONCE = 1 << 20  # numbers that a product of matrices holds together
 def log_prior(parents: np.ndarray, n_columns: int | None = None) -> float:
     """Log prior probability of a forest, parents (D,) with ROOT for none; but for a constant where some of the
     `n_columns` columns cannot have one."""
-    d, e = len(parents) if n_columns is None else n_columns, int((parents != ROOT).sum())
+    return log_prior_of(len(parents) if n_columns is None else n_columns, int((parents != ROOT).sum()))
+
+
+def log_prior_of(d: int, e: int) -> float:
+    """Log prior probability of a forest of d columns with e links."""
     if not d:
         return 0.0  # the only forest
     choose = gammaln(d) - gammaln(e + 1) - gammaln(d - e)

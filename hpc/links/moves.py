@@ -29,6 +29,14 @@ def due(every: int | None, cycle: int) -> bool:
     return cycle in FIRST or cycle % (OFTEN if cycle <= LATER else LATER) == 0
 
 
+def cuts(every: int | None, cycle: int) -> bool:
+    """True where a scan of columns over views lets each one leave its parent, and find one in the new view; in other
+    scans what is linked moves together. Arguments as of `due`."""
+    if every is not None:
+        return due(every, cycle)
+    return cycle >= FIRST[0] and (cycle > OFTEN or due(None, cycle))
+
+
 def draw_links(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int],

@@ -7,15 +7,16 @@ the counts are added up over ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.links.bins import n_contexts
 from mpibayes.hpc.links.coding import MOST_CODES, Coding
 from mpibayes.hpc.links.counts import count_levels
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
 AT_ONCE = 1 << 23  # counts that are added up together
@@ -33,34 +34,63 @@ def link_scores(
     labelled: this rank's rows without links, and their labels, negative for idle rows; no cell of another row is
     missing, of a column that may be a parent.
     """
-    d, every = len(kind), np.arange(len(kind))
-    evidence = _Evidence(comm, kind, multiplier, [rows for rows, _ in labelled])
-    labels, place = [z for _, z in labelled], {column.name: i for i, column in enumerate(coding.plain)}
-    parents = [*(place[column.name] for column in kind.columns), *coding.numbers]
-    score = np.full((d, len(parents)), -np.inf)
-    for j, parent in enumerate(parents):
-        column = coding.plain[parent]
-        if column.name not in coding.contexts:
-            continue
-        n = int(coding.contexts[column.name].max()) + 1
-        own = [np.maximum(coding.context(parent, rows), 0) for rows in evidence.rows]  # of a missing cell, in idle rows
-        split = [np.where(z >= 0, z * n + u, -1).astype(np.int32) for z, u in zip(labels, own)]
-        itself = j if column.levels else next((c for c in every if kind.columns[c].part_of == column.name), -1)
-        children = every[(every != itself) & (n * (kind.n_levels + 1) <= MOST_CODES)]
-        score[children, j] = evidence(split, n_labels * n, children)
-    return score, evidence(labels, n_labels, every)
+    d, labels = len(kind), [z for _, z in labelled]
+    evidence = Evidence(comm, coding.contexts, kind, multiplier, [rows for rows, _ in labelled])
+    score = np.full((d, d + len(coding.numbers)), -np.inf)
+    for j in range(d):
+        children = evidence.children(j)
+        if len(children):
+            score[children, j] = evidence.under(j, labels, n_labels, children)
+    for j, number in enumerate(coding.numbers, d):
+        children = evidence.children_of_number(coding.plain[number])
+        if len(children):
+            contexts = [coding.context(number, rows) for rows, _ in labelled]
+            n = len(coding.contexts[coding.plain[number].name])
+            score[children, j] = evidence.in_contexts(contexts, n, labels, n_labels, children)
+    return score, evidence.alone(labels, n_labels, np.arange(d))
 
 
-class _Evidence:
-    """Log marginal likelihoods of columns in groups of rows. rows: of each shard of this rank."""
+class Evidence:
+    """Log marginal likelihoods of columns with levels in clusters, with and without a parent. rows: of each shard of
+    this rank, as they are without links. contexts: of the levels of each column that may be a parent, by name. Other
+    arguments as of `link_scores`."""
 
-    def __init__(self, comm: Communicator, kind: Categorical, multiplier: np.ndarray, rows: Sequence[Rows]):
-        self.comm, self.kind, self.rows = comm, kind, rows
+    def __init__(
+        self, comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
+        rows: Sequence[Rows],
+    ):  # fmt: skip
+        self.comm, self.kind, self.rows, self._contexts = comm, kind, rows, contexts
         self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
 
-    def __call__(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        """Log marginal likelihood of each of `columns`, (n,). groups: of the rows of each shard, 0..k-1 or negative.
+    def children(self, j: int) -> np.ndarray:
+        """Columns that may lean on column j."""
+        of_level = self._contexts.get(self.kind.columns[j].name)
+        if of_level is None:
+            return np.zeros(0, np.intp)
+        fits = (int(of_level.max()) + 1) * self._width <= MOST_CODES
+        return np.flatnonzero(fits & (np.arange(len(fits)) != j))
+
+    def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
+        """Of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or negative.
         Collective."""
+        column = self.kind.columns[j]
+        of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
+        n = int(of_level.max()) + 1
+        contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows]
+        return self.in_contexts(contexts, n, labels, k, children)
+
+    def children_of_number(self, number: Column) -> np.ndarray:
+        """Columns that may lean on a number: not the one that says which atom it is."""
+        fits = n_contexts(number) * self._width <= MOST_CODES
+        return np.flatnonzero(fits & [column.part_of != number.name for column in self.kind.columns])
+
+    def in_contexts(self, contexts: Sequence[np.ndarray], n: int, labels, k: int, children: np.ndarray) -> np.ndarray:
+        """Of `children` in n contexts, those of the rows of each shard, (n,). Collective."""
+        split = [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1) for z, u in zip(labels, contexts)]
+        return self.alone([z.astype(np.int32, copy=False) for z in split], k * n, children)
+
+    def alone(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
+        """Of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative. Collective."""
         parts = [self._of_some(groups, k, some) for some in self._pieces(columns, k)]
         return np.concatenate(parts) if parts else np.zeros(0)
 

@@ -96,7 +96,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, weighted, 
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only. Of
                 crosscat first the view of each column, then after " | " each the clusters in view 0, 1, ...
       links     text, one kept draw a line: for each column, in table order, the number of its parent from 0, -1 for
-                none; mixtures with model.links only
+                none; runs with model.links only
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
       topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
       factors   CSV, one line a user and an item: its bias and its factors; ratings only

@@ -17,7 +17,7 @@ import numpy as np
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.given_priors import GammaPrior
-from mpibayes.hpc.crosscat.keys import OF_ONE_VIEW, OF_VIEWS
+from mpibayes.hpc.crosscat.keys import OF_VIEWS
 from mpibayes.io.sparse import SparseRows, write_sparse
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.test_regression_runs import people
@@ -90,7 +90,7 @@ def make_files(place: Path) -> None:
 def keys_of(kind: str) -> Iterator[tuple[str, Any]]:
     """(`section.name`, its declaration) of every key that a kind of model has; of those with one value alone, none."""
     doors = registry.keys_of(kind)
-    unused = {"mixture": OF_VIEWS, "crosscat": OF_ONE_VIEW}.get(kind, {})
+    unused = OF_VIEWS if kind == "mixture" else {}
     idle = {f"{section}.{key}" for section, keys in unused.items() for key in keys}
     for name, section in {**doors.SECTIONS, **doors.NAMED}.items():
         for key, info in section.model_fields.items():
@@ -199,12 +199,18 @@ OF_A_MIXTURE = {
     "blocks.columns": [BLOCK],
     "blocks.prior": [("blocks.body.prior={kappa = 0.2, nu = [3, 6], variance = 0.5, mean = [0, 1]}", *BLOCK)],
 }
-ONE_VIEW = OF_A_MIXTURE | {
-    "run.until": [("run.until=cycles",), SETTLED, ("run.until=scores", "run.chains=2")],
+LINKS: dict[str, list[Case]] = {
     **each("model.links", "forest", '[["smokes", "colour"]]'),
     "sampler.link_moves": [("sampler.link_moves=1", "model.links=forest")],
 }
-SEVERAL_VIEWS = {
+ONE_VIEW = (
+    OF_A_MIXTURE
+    | LINKS
+    | {
+        "run.until": [("run.until=cycles",), SETTLED, ("run.until=scores", "run.chains=2")],
+    }
+)
+SEVERAL_VIEWS = LINKS | {
     # a case of keys that say how a chain starts, which is as in a mixture
     **{key: of[:1] if key.startswith(("sampler.", "anneal.")) else of for key, of in OF_A_MIXTURE.items()},
     **each("model.concentration", "[3, 1]", "{gamma = [1, 1], points = 41}"),

@@ -22,6 +22,26 @@ def units(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> list[tupl
     return [tuple(names) for names in found.values()]
 
 
+def joined(units: Sequence[tuple[str, ...]], parent_of: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """Units of columns with those made one that have linked columns, in the order of their first ones; a unit's columns
+    are in the order of the units. parent_of: of each column that leans on another, by name."""
+    number = {name: u for u, names in enumerate(units) for name in names}
+    first = list(range(len(units)))  # of each unit, the first of those that it is known to be linked with
+
+    def head(u: int) -> int:
+        while first[u] != u:
+            u = first[u]
+        return u
+
+    for child, parent in parent_of.items():
+        a, b = sorted((head(number[child]), head(number[parent])))
+        first[b] = a
+    found: dict[int, list[str]] = {}
+    for u, names in enumerate(units):
+        found.setdefault(head(u), []).extend(names)
+    return [tuple(names) for names in found.values()]
+
+
 def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
     """The places of some columns, by name, in cells that hold no other: within an array, in the order they had."""
     found, taken = {}, Counter()

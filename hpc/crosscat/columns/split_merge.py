@@ -8,7 +8,7 @@ move draws a partition from the cells (proposal.py), and its probability enters 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from mpibayes.hpc.crosscat.columns import alike, sides
 from mpibayes.hpc.crosscat.columns.proposal import Drawn, Proposal, side_by_side
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
+from mpibayes.hpc.links.forest import log_prior_of
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
 
 if TYPE_CHECKING:
@@ -26,13 +27,21 @@ LAUNCHES = 1 << 20  # the first of the lanes that launches draw from
 
 
 class Move:
-    """The number-th move of a cycle. Every method is collective; what depends on cells is root's, and shared."""
+    """The number-th move of a cycle. Every method is collective; what depends on cells is root's, and shared.
+
+    Columns that are linked go together, with their links: `units` are the chain's bodies here.
+    """
 
     def __init__(self, chain: Mixture, number: int):
         self.chain, self.comm, self.number, self.views = chain, chain.comm, number, chain.views
         self.key = {"seed": chain.settings.seed, "cycle": chain.cycles, "chain": chain.chain}
         self.stream = generator(purpose=Purpose.VIEW_MOVES, sub=number, **self.key)
-        self.where = np.array(chain.view_of_unit)
+        self.units, self.where = chain.bodies, np.array(chain.view_of(chain.bodies))
+        self.n_columns = self._counted(chain.units)
+        self.n_linkable = self.n_links = None
+        if chain.settings.learns_links:
+            linkable = [column.name for column in chain.columns if column.levels]
+            self.n_linkable, self.n_links = self._counted(zip(linkable)), self._counted(zip(chain.coding.parent_of))
 
     def run(self) -> tuple[list[int], list[Rowwise]] | None:
         """Return the accepted proposal: the partition of each unit, and the partitions, as `columns.scan.scan` does; or
@@ -40,16 +49,21 @@ class Move:
         split, self.anew, log_u = self.stream.random() < 0.5, self.stream.random() < 0.5, np.log(self.stream.random())
         return self._split(log_u) if split else self._merge(log_u)
 
+    def _counted(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
+        """How many of some groups of columns are in each unit, (U,) int64."""
+        number = {name: u for u, names in enumerate(self.units) for name in names}
+        return np.bincount([number[names[0]] for names in groups], minlength=len(self.units))
+
     def _split(self, log_u: float):
         chosen = self._choose()
         if chosen is None:
             return None
         view, ways = chosen
-        own, old, sizes = np.flatnonzero(self.where == view), self.views[view], np.bincount(self.where)
+        own, old = np.flatnonzero(self.where == view), self.views[view]
         a, b, log_q_sides = self._cut(own)
         cut = self.where.copy()
         cut[b] = len(self.views)
-        log_r = self._log_choices(sizes, np.bincount(cut), len(a), len(b), ways, old.n_labels) - log_q_sides
+        log_r = self._log_choices(self.where, cut, len(a), len(b), ways, old.n_labels) - log_q_sides
         roles = {1: b, 0: a} if self.anew else {1: b}
         new = [self._proposal(units, role) for role, units in roles.items()]
         drawn = dict(zip(roles, side_by_side(new)))
@@ -90,12 +104,14 @@ class Move:
             log_r -= self._log_weight(whole.subject, drawn)
         else:
             log_r -= of_b.subject.log_likelihood(old_a.z, old_a.n_labels)
-        apart, n_labels = np.bincount(self.where), drawn.n_labels if self.anew else old_a.n_labels
-        sizes, clusters = apart.copy(), np.array([view.n_labels for view in self.views])
-        sizes[view_a], clusters[view_a] = len(own), n_labels
-        sizes, clusters = (np.delete(of, view_b) for of in (sizes, clusters))
+        n_labels = drawn.n_labels if self.anew else old_a.n_labels
+        whole_where = np.where(self.where == view_b, view_a, self.where)
+        whole_where -= whole_where > view_b
+        sizes, clusters = np.bincount(whole_where), np.array([view.n_labels for view in self.views])
+        clusters[view_a] = n_labels
+        clusters = np.delete(clusters, view_b)
         ways = int(((sizes - 1) * clusters).sum())
-        log_r += self._log_choices(sizes, apart, len(a), len(b), ways, n_labels)
+        log_r += self._log_choices(whole_where, self.where, len(a), len(b), ways, n_labels)
         # what is left to work out are probabilities, which make the merge less likely: most are rejected before
         if not self._agreed(log_u < -log_r):
             return None
@@ -137,12 +153,20 @@ class Move:
         the probability that the merge, having chosen this pair, chooses these units over that of the split choosing
         view and units.
 
-        whole, cut: units of each view before and after. n_labels: clusters of the view; a view is chosen with weight
+        whole, cut: view of each unit before and after. n_labels: clusters of the view; a view is chosen with weight
         n_labels times (its units less one), and `ways` is the sum of these weights."""
         n = n_a + n_b
-        log_prior = float(log_eppf(cut, *self.chain.process) - log_eppf(whole, *self.chain.process))
+        log_prior = self._log_law(cut) - self._log_law(whole)
         a_is_a = n_a**2 / (n_a**2 + n_b**2)
         return log_prior + float(np.log(ways / n_labels * n * a_is_a / (n_a * n_b)))
+
+    def _log_law(self, where: np.ndarray) -> float:
+        """Log prior of the units' views, and where links are learned, of the links in each."""
+        log_p = float(log_eppf(_sums(self.n_columns, where), *self.chain.process))
+        if self.n_links is None:
+            return log_p
+        each = zip(_sums(self.n_linkable, where).tolist(), _sums(self.n_links, where).tolist())
+        return log_p + sum(log_prior_of(d, e) for d, e in each)
 
     def _pair(self, u: float) -> tuple[tuple[int, int], float]:
         """The views that a merge is to join, and on root the log of how often it chooses them."""
@@ -187,13 +211,13 @@ class Move:
         return bool(self.comm.share(mine))
 
     def _proposal(self, units: np.ndarray, role: int) -> Proposal:
-        names = [name for u in units.tolist() for name in self.chain.units[u]]
+        names = [name for u in units.tolist() for name in self.units[u]]
         sub = 4 * self.number + role
         return Proposal(self.chain.subject(names), self.key, in_lane(self.chain.chain, LAUNCHES + sub), sub)
 
     def _sides(self, own: np.ndarray, f: int, g: int, given: np.ndarray | None) -> tuple[np.ndarray, float]:
         """Sides of the units `own`, and on root log q of them; f and g are places in `own`."""
-        units, u = [self.chain.units[i] for i in own.tolist()], self.stream.random(len(own))
+        units, u = [self.units[i] for i in own.tolist()], self.stream.random(len(own))
         names = [name for unit in units for name in unit]
         subject = self.chain.subject(names)
         stream = Stream(purpose=Purpose.SIDES_OF_COLUMNS, sub=self.number, **self.key)
@@ -234,3 +258,8 @@ class Move:
         stream = generator(purpose=Purpose.PROCESS, sub=(1 << 20) + 4 * self.number + role, **self.key)
         process = self.comm.share(law.draw(self._sizes(z, n_labels), law.start()[0], stream))
         return Rowwise(z, n_labels, process)
+
+
+def _sums(n: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """Sums over the units of each view of whole numbers n (U,), (V,) int64."""
+    return np.bincount(where, n).astype(np.int64)

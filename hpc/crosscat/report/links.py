@@ -79,8 +79,9 @@ class Links:
         return [pair for pair in self.pairs if min(pair.by_chain) >= SURE]
 
 
-def links_of(run: Posterior, labels: np.ndarray) -> Links | None:
-    """The links of a run; None where it has none by its configuration. labels (N,): a partition for gains."""
+def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) -> Links | None:
+    """The links of a run; None where it has none by its configuration. views: names of the table's columns, and the
+    partition (N,) for the gains of pairs whose child is one of them."""
     if not has_links(run.chains):
         return None
     each = [_parents(chain) for chain in run.chains]
@@ -92,12 +93,19 @@ def links_of(run: Posterior, labels: np.ndarray) -> Links | None:
     pairs = [(i, j) for i, j in combinations(range(len(columns)), 2) if together[i, j] >= LEAST]
     pairs = sorted(pairs, key=lambda p: -together[p])[:SHOWN]
     pairs = [(i, j) if directed[i, j] >= directed[j, i] else (j, i) for i, j in pairs]  # child and parent
-    gains = _gains(run, labels, [(columns[c], columns[p]) for c, p in pairs])
+    gains: dict[tuple[int, int], tuple[float, str]] = {}
+    for names, labels in views:
+        own = [(c, p) for c, p in pairs if (columns[c].part_of or columns[c].name) in set(names)]
+        gains |= zip(own, _gains(run, labels, [(columns[c], columns[p]) for c, p in own]))
     found = [
         LinkedPair(
-            columns[c].name, columns[p].name, float(together[c, p]), [float(s[c, p] + s[p, c]) for s in shares], *gain
+            columns[c].name,
+            columns[p].name,
+            float(together[c, p]),
+            [float(s[c, p] + s[p, c]) for s in shares],
+            *gains[c, p],
         )
-        for (c, p), gain in zip(pairs, gains)
+        for c, p in pairs
     ]
     found, whole = sorted(found, key=lambda pair: -pair.gain), {c.name: c.part_of or c.name for c in columns}
     return Links(found, sum(map(len, each)), whole)

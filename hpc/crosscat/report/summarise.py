@@ -216,7 +216,7 @@ def summarise(run: Posterior) -> RunSummary:
         posterior.dependence, posterior.of_columns = d, of_columns
         for i, view in enumerate(posterior.views):
             view.together = d.together(i) if len(view.representative.of.names) > 1 else float(d.alone[d.of(i)][0])
-    posterior.links = links_of(run, posterior.views[0].representative.labels)
+    posterior.links = links_of(run, [(view.of.names, view.labels) for view in reference.views])
     _describe(posterior, kept)
     return posterior
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.predictive import ViewPredictive
+from mpibayes.hpc.crosscat.predictive import predictives
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.io.rows import Rows
 
@@ -32,8 +32,7 @@ class Probe:
     def log_density(self, chain: Searching, views: Sequence[View]) -> np.ndarray:
         """Log density of each row in some views of a chain, (n,) float64."""
         found = np.zeros(len(self.rows))
-        for view in views:
-            predictive = ViewPredictive(view.components, view.hyper, view.partition.statistics, cells=False)
+        for view, predictive in zip(views, predictives(views, [chain.coding_of(view.columns) for view in views])):
             found += predictive.log_density(chain.cells_of(view.columns, self.rows))
         return found
 

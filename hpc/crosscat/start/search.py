@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.columns.cells import Gather, Held
 from mpibayes.hpc.crosscat.columns.proposal import Drawn
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
 from mpibayes.hpc.crosscat.columns.split_merge import Move
@@ -202,8 +203,9 @@ class Searching(Mixture):
         self.resume(self.cycles)
 
     def cells_of(self, names: tuple[str, ...], rows: Rows) -> Rows:
-        """The cells of some columns of rows that have all."""
-        return self._cells(names, [self.held([column.name for column in self.columns], [rows])])(0)
+        """The cells of some columns, without links, of rows that have all."""
+        every = Held(self.plain([column.name for column in self.columns]), [rows])
+        return Gather(self.plain(names), [every], self.settings.blocks)(0)
 
     def names(self, units: np.ndarray) -> tuple[str, ...]:
         """Names of the columns in these units, in the order of the table."""

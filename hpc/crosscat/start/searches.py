@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.predictive import Predictive, predictives
 from mpibayes.hpc.crosscat.start.strategy import n_judges, n_probes, rows_of_search
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
 from mpibayes.hpc.crosscat.view import Settings
@@ -86,7 +86,7 @@ def _search(
     )
     if not len(judges):
         return found_by(mixture), 0.0
-    parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in mixture.views]
+    parts = predictives(mixture.views, mixture.codings)
     return found_by(mixture), float(Predictive(parts, mixture.places).log_density(unseen).mean())
 
 

@@ -59,6 +59,12 @@ def arrange(mixture: Mixture, where: Sequence[int] | np.ndarray) -> None:
     mixture.arrange([[c.name for c in mixture.columns if c.name in names] for _, names in sorted(views.items())])
 
 
+def settings_of_search(mixture: Mixture) -> Settings:
+    """Settings of searches for a chain's views: without links, unless these are named."""
+    s = mixture.settings
+    return replace(s, links="none" if isinstance(s.links, str) else s.links, contexts=mixture.coding.contexts)
+
+
 def searched(
     columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int, comm: Serial | None = None,
     probe: Rows | None = None,

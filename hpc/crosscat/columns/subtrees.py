@@ -1,0 +1,249 @@
+"""Columns with all that leans on them change views: the scan of columns where links are part of the state (docs/math.md
+2.9).
+
+A column goes over together with its subtree, to a view where it leans on one of the columns there or on none, or to a
+new view. Columns below it keep their parents. Auxiliary views are those of `scan`, and rows stay as they are. A scan
+that does not cut takes every tree as a whole, which needs no evidence of links that there are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.crosscat.columns.scan import AUXILIARY, Present, Rowwise, auxiliaries, of_views, scores
+from mpibayes.hpc.links.forest import ROOT, log_prior_of
+from mpibayes.hpc.links.scores import Evidence
+from mpibayes.hpc.parallel.streams import Purpose, generator
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.chain import Mixture
+
+
+class Body(NamedTuple):
+    """Columns that go over together. units: theirs; columns: those that may be linked; root: the one of these that
+    leaves its parent and may find another, or None; n_links: between them."""
+
+    units: list[int]
+    columns: list[int]
+    root: int | None
+    n_links: int
+
+
+class Option(NamedTuple):
+    """A partition that a body may go by, and the parent of its root there."""
+
+    partition: int
+    parent: int
+
+
+def scan(chain: Mixture, cut: bool) -> tuple[list[int], list[Rowwise], np.ndarray]:
+    """One scan over all columns, in a random order: the partition that each unit goes by, the partitions, of which the
+    views' come first, and the parent of each column, (C,) as of `links.coding.Coding`. Collective."""
+    state = _Scan(chain, cut)
+    visited: set[int] = set()
+    for unit in state.stream.permutation(len(chain.units)).tolist():
+        if unit not in visited:
+            visited |= set() if cut else set(state.body(unit).units)
+            state.draw(unit)
+    return state.where, state.partitions, state.all_parents()
+
+
+class _Scan:
+    """Columns with levels are numbered as in `kind`, all columns as in the table, partitions views first.
+
+    where (U,): partition of each unit. parents (D,). kept: the auxiliary partitions. Scores are root's: numbers (U, P),
+    of a unit's columns without levels; own (D, P), of a column that leans on its present parent; alone (D, P), without
+    one; below (D, D), under each other column by the partition of that one. The last two only where columns are cut.
+    """
+
+    def __init__(self, chain: Mixture, cut: bool):
+        self.chain, self.comm, self.cut = chain, chain.comm, cut
+        first, (self.concentration, self.discount) = chain.views[0], chain.process
+        self.key = first.key(chain.cycles)
+        self.stream = generator(purpose=Purpose.COLUMNS, **self.key)
+        self.where, self.partitions, self.present = chain.view_of_unit, of_views(chain.views), Present.of(first)
+        self.kind = Components([c for c in chain.columns if c.levels], chain.priors).categorical
+        names = [column.name for column in self.kind.columns]
+        place, home = {name: c for c, name in enumerate(names)}, chain.coding.parent_of
+        self.parents = np.array([place[home[name]] if name in home else ROOT for name in names], np.int64)
+        self.at_first = self.parents.copy()
+        self.columns_of = [[place[name] for name in unit if name in place] for unit in chain.units]
+        self.unit_of = {c: u for u, columns in enumerate(self.columns_of) for c in columns}
+        self.kept: list[int] = []
+        self.n_fresh = 0
+        numbers = [[name for name in unit if name not in place] for unit in chain.units]
+        self._groups = [*zip(names), *numbers]
+        self.evidence = self._evidence() if cut else None
+        self.below = np.full((len(names), len(names)), -np.inf)
+        self.numbers, self.own, self.alone = (np.zeros((n, 0)) for n in (len(numbers), len(names), len(names)))
+        self._append(self.partitions)
+        for column in range(len(names)) if cut else ():
+            self._score_below(column)
+
+    # --- scores; collective ------------------------------------------------------------------------------------------
+
+    def _evidence(self) -> Evidence:
+        chain = self.chain
+        subject = chain.subject([column.name for column in self.kind.columns])
+        plain = Components(self.kind.columns, chain.priors)
+        hyper = plain.hyper(1.0, 0.0, subject.components.by_column(subject.hyper))
+        rows = [chain.coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
+        return Evidence(self.comm, chain.coding.contexts, self.kind, hyper.dirichlet, rows)
+
+    def _append(self, more: Sequence[Rowwise]) -> None:
+        """Score all columns under more partitions."""
+        d = len(self.parents)
+        found = scores(self.comm, self.chain.views, self._groups, more)  # under the links that there were at first
+        found = np.zeros((len(self._groups), len(more))) if found is None else found
+        own, alone = found[:d], found[:d].copy()
+        if self.cut:
+            linked = np.flatnonzero(self.at_first != ROOT)
+            for p, of in enumerate(more):
+                if len(linked):
+                    alone[linked, p] = self.evidence.alone(_int32(of.z), of.n_labels, linked)
+            for column in np.flatnonzero(self.parents != self.at_first).tolist():
+                own[column] = self._under_parent(column, more) if self.parents[column] != ROOT else alone[column]
+        self.numbers = np.concatenate([self.numbers, found[d:]], axis=1)
+        self.own = np.concatenate([self.own, own], axis=1)
+        self.alone = np.concatenate([self.alone, alone], axis=1)
+
+    def _under_parent(self, column: int, partitions: Sequence[Rowwise]) -> list[float]:
+        parent, one = int(self.parents[column]), np.array([column])
+        return [float(self.evidence.under(parent, of.z, of.n_labels, one)[0]) for of in partitions]
+
+    def _score_below(self, column: int) -> None:
+        """Score other columns under this one, by its partition."""
+        children, of = self.evidence.children(column), self.partitions[self.where[self.unit_of[column]]]
+        if len(children):
+            self.below[children, column] = self.evidence.under(column, of.z, of.n_labels, children)
+
+    def _refresh(self) -> None:
+        """Have as many auxiliary partitions as there are to be."""
+        lacking = AUXILIARY - len(self.kept)
+        if lacking:
+            numbers = range(self.n_fresh, self.n_fresh + lacking)
+            more = auxiliaries(self.comm, self.chain.views[0].law, self.present, self.key, numbers)
+            self.kept += range(len(self.partitions), len(self.partitions) + lacking)
+            self.n_fresh += lacking
+            self.partitions += more
+            self._append(more)
+
+    # --- draws -------------------------------------------------------------------------------------------------------
+
+    def body(self, unit: int) -> Body:
+        """What goes over with a unit."""
+        columns = self.columns_of[unit]
+        root = columns[0] if self.cut and len(columns) == 1 else None
+        units = self._joined(unit, root)
+        if root is not None and self.parents[root] != ROOT and self.unit_of[int(self.parents[root])] in units:
+            root = None  # by other columns of a unit the parent goes over, too
+            units = self._joined(unit, root)
+        columns = [c for u in units for c in self.columns_of[u]]
+        n_links = sum(self.parents[c] != ROOT for c in columns if c != root)
+        return Body(units, columns, root, n_links)
+
+    def _joined(self, unit: int, root: int | None) -> list[int]:
+        """The units that are linked with this one, directly or not, but for the link of `root` to its parent."""
+        near: dict[int, set[int]] = {}
+        for child, parent in enumerate(self.parents.tolist()):
+            if parent != ROOT and child != root:
+                a, b = self.unit_of[child], self.unit_of[parent]
+                near.setdefault(a, set()).add(b)
+                near.setdefault(b, set()).add(a)
+        found = [unit]
+        for u in found:  # which grows
+            found += sorted(near.get(u, set()) - set(found))
+        return found
+
+    def draw(self, unit: int) -> None:
+        """Draw the partition of a unit and all that goes over with it, and the parent of its root. Collective."""
+        body, left = self.body(unit), self.where[unit]
+        inside, before = set(body.units), None if body.root is None else self.parents[body.root]
+        members: dict[int, list[int]] = {}
+        for u, p in enumerate(self.where):
+            if u not in inside:
+                members.setdefault(p, []).append(u)
+        self._refresh()
+        if left not in members:  # a view without columns is an auxiliary one, in the place of another
+            self.kept[int(self.stream.integers(AUXILIARY))] = left
+        options, u = list(self._options(body, members)), self.stream.random()
+        chosen = self._pick(body, members, options, u) if self.comm.rank == 0 else 0
+        partition, parent = options[int(self.comm.share(chosen))]
+        if partition not in members:
+            self.kept.remove(partition)
+        for own in body.units:
+            self.where[own] = partition
+        if body.root is not None:
+            self.parents[body.root] = parent
+            if parent != before:
+                self._follow(body.root)
+            if partition != left:
+                for column in body.columns:
+                    self._score_below(column)
+
+    def _options(self, body: Body, members: dict[int, list[int]]) -> Iterator[Option]:
+        for partition, units in members.items():
+            yield Option(partition, ROOT)
+            if body.root is not None:
+                yield from (Option(partition, c) for u in units for c in self.columns_of[u])
+        yield from (Option(partition, ROOT) for partition in self.kept)
+
+    def _pick(self, body: Body, members: dict[int, list[int]], options: Sequence[Option], u: float) -> int:
+        """Number of an option by a uniform number, on root."""
+        of = {partition: self._log_weights(body, members.get(partition), len(members)) for partition in
+              {option.partition for option in options}}  # fmt: skip
+        evidence = {partition: self._log_evidence(body, partition) for partition in of}
+        weight = np.empty(len(options))
+        for i, (partition, parent) in enumerate(options):
+            weight[i] = of[partition][parent != ROOT] + evidence[partition]
+            if body.root is not None:
+                root = self.alone[body.root, partition] if parent == ROOT else self.below[body.root, parent]
+                weight[i] += root
+        below = np.cumsum(np.exp(weight - weight.max()))
+        return min(int(np.searchsorted(below, u * below[-1], side="right")), len(weight) - 1)
+
+    def _log_evidence(self, body: Body, partition: int) -> float:
+        """Log evidence of a body by a partition, without its root."""
+        columns = [c for c in body.columns if c != body.root]
+        return float(self.numbers[body.units, partition].sum() + self.own[columns, partition].sum())
+
+    def _log_weights(self, body: Body, units: list[int] | None, n_views: int) -> tuple[float, float]:
+        """Log prior weight of a partition with these units, None for an auxiliary one, where the root has no parent,
+        and where it has a given one."""
+        s, d = len(body.units), self.discount
+        if units is None:
+            new = self.concentration + n_views * d if n_views else 1.0
+            log_views = np.log(new / AUXILIARY) + gammaln(s - d) - gammaln(1.0 - d)
+            n, e = 0, 0
+        else:
+            log_views = gammaln(len(units) + s - d) - gammaln(len(units) - d)
+            columns = [c for u in units for c in self.columns_of[u]]
+            n, e = len(columns), int((self.parents[columns] != ROOT).sum())
+        before, n, e = log_prior_of(n, e), n + len(body.columns), e + body.n_links
+        last = log_prior_of(n, e + 1) - before if units is not None and body.root is not None and e + 1 < n else -np.inf
+        return float(log_views + log_prior_of(n, e) - before), float(log_views + last)
+
+    def _follow(self, column: int) -> None:
+        """Score a column that has got another parent, or lost it, by all partitions. Collective."""
+        live = sorted({*self.where, *self.kept})
+        if self.parents[column] == ROOT:
+            self.own[column] = self.alone[column]
+        else:
+            self.own[column, live] = self._under_parent(column, [self.partitions[p] for p in live])
+
+    def all_parents(self) -> np.ndarray:
+        """Parents of all columns of the table, (C,)."""
+        place = {column.name: i for i, column in enumerate(self.chain.columns)}
+        at = np.array([place[column.name] for column in self.kind.columns], np.int64)
+        found = np.full(len(place), ROOT)
+        found[at] = np.where(self.parents == ROOT, ROOT, at[self.parents])
+        return found
+
+
+def _int32(labels: Sequence[np.ndarray]) -> list[np.ndarray]:
+    return [z.astype(np.int32, copy=False) for z in labels]

@@ -1,0 +1,98 @@
+"""Partitions of the columns, and in each view of the rows and forests of links, have their exact joint posterior, on
+any number of shards and ranks.
+
+Replicates start at exact draws (tests/exact/compare.py). Every test of a law rejects a right program with probability
+at most LEVEL; there are seven. Wrong programs are rejected at the number of replicates given.
+"""
+
+from unittest import mock
+
+import pytest
+
+from mpibayes.hpc.crosscat.columns import proposal, sides
+from mpibayes.hpc.links import moves
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact.compare import LOOKS, seed
+from tests.links import program_views as program
+from tests.links.enumerate_views import ViewsPosterior
+
+LEVEL = 1e-4
+CYCLES = 4
+LAWS = {
+    # 430 states; links are strong
+    "three": ViewsPosterior([([0, 0, 1], 2), ([0, 0, 1], 2), ([1, 0, 1], 2)], (0.3,), (1.0, 0.3)),
+    # 774 states on two rows: large subtrees move
+    "four": ViewsPosterior([([0, 0], 2), ([0, 1], 2), ([0, 1], 2), ([1, 1], 2)], (0.3,), (1.0, 0.3)),
+    # 235 states: numbers, which are in no forest; cells of the second column are missing; pseudo-counts are learned
+    "mixed": ViewsPosterior(
+        [([0, 0, 1], 2), ([0, -1, 1], 2), ([1.2, -0.4, 1.1], None)], (0.2, 1.0), (0.7, 0.3), (0.8, 0.2),
+        lambda child, parent: parent != 1,
+    ),
+}  # fmt: skip
+
+
+def judged(comm, law, n_shards, n_replicates, looks=1, **settings):
+    return program.verdict(comm, law, n_shards, n_replicates, seed(71), CYCLES, LEVEL, looks, **settings)
+
+
+@pytest.mark.parametrize("name, n_shards", [("mixed", 1), pytest.param("three", 3, marks=pytest.mark.thorough)])
+def test_law_of_views_rows_and_links(name, n_shards):
+    found = judged(serial(), LAWS[name], n_shards, 40 if name == "mixed" else 200)
+    assert found.passed, f"{found} (seed {seed(71)})"
+
+
+@pytest.mark.thorough
+def test_law_with_all_moves():
+    """Rows and views split and merge, and some scans do not cut."""
+    with (
+        mock.patch.object(proposal, "CORE", 2),
+        mock.patch.object(sides, "ROWS", 2),
+        mock.patch.object(moves, "cuts", lambda every, cycle: cycle % 2 == 0),
+    ):
+        found = judged(serial(), LAWS["three"], 2, 150, view_moves=6, split_merge=2)
+    assert found.passed, f"{found} (seed {seed(71)})"
+
+
+@pytest.mark.thorough
+def test_law_with_named_links():
+    links = {"c1": "c0", "c3": "c1"}
+    law = ViewsPosterior(
+        [([0, 0, 1], 2), ([0, 1, 1], 2), ([1, 0, 1], 2), ([1, 1, 0], 2)], (0.3,), (0.7, 0.3), named={1: 0, 3: 1}
+    )
+    found = judged(serial(), law, 2, 150, links=links, view_moves=2)
+    assert found.passed, f"{found} (seed {seed(71)})"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "wrong, name", [(program.a_share_for_a_parent, "three"), (program.weight_of_a_single_column, "four")]
+)
+def test_wrong_programs_are_rejected(wrong, name):
+    """At 400 replicates; and the right program passes there."""
+    with wrong():
+        found = judged(serial(), LAWS[name], 1, 400, looks=LOOKS)
+    assert not found.passed, str(found)
+    found = judged(serial(), LAWS[name], 1, found.size)
+    assert found.passed, f"{found} (seed {seed(71)})"
+
+
+def bits(comm, name: str, n_shards: int):
+    mixture = program.sampler(comm, LAWS[name], n_shards, seed(73), view_moves=1, split_merge=1)
+    return program.history(mixture, LAWS[name], 0, range(0, 200, 67), 3, seed(74))
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_same_states_on_every_number_of_ranks(n_shards):
+    comm = world()
+    for name in ("three", "mixed"):
+        together = bits(comm, name, n_shards)
+        alone = bits(serial(), name, n_shards) if comm.rank == 0 else None
+        assert comm.share(together) == comm.share(alone), (name, n_shards, seed(73))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_law_on_ranks():
+    comm = world()
+    found = judged(comm, LAWS["mixed"], 3, 40)
+    assert comm.share(found is None or found.passed), f"{found} (seed {seed(71)})"
