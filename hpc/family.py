@@ -344,7 +344,7 @@ class Asked(Protocol):
         """The draws, or some of them, as laws of some columns; picklable."""
 
     def may_lean(self, child: str, parent: str) -> bool:
-        """Whether a column could lean on another by these keys."""
+        """Return True if a column could lean on another by these keys."""
 
     def completions(self, seed: int, some: slice = slice(None)) -> Iterator[Completion]:
         """A copy of the table's missing cells from each draw, or from some of them; copies are numbered from 1. Only of

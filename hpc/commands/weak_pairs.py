@@ -49,7 +49,7 @@ def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class WeakPairs:
-    """What was found, in words and tables."""
+    """Pairs that a run weakens, in words and tables."""
 
     asking: Asking
     found: PairCheck
@@ -77,7 +77,7 @@ class WeakPairs:
 
     @property
     def keys(self) -> str:
-        """What lets columns be linked, as a configuration has it."""
+        """Keys that let columns be linked, as a configuration has them."""
         return " and ".join(f"{key} = {toml_string(value)}" for key, value in self.asking.asked.link_keys.items())
 
     def words(self) -> str:
@@ -89,8 +89,8 @@ class WeakPairs:
         clear = len(f.clear())
         if not clear:
             return (
-                f"All {f.n_all:,} pairs of columns depend on each other in rows that the run draws as they do in the "
-                f"table ({of}{left})."
+                f"None of {counted(f.n_all, 'pair')} of columns is clearly weaker in rows that the run draws than in "
+                f"the table ({of}{left})."
             )
         return (
             f"{counted(clear, 'pair')} of {f.n_all:,} {'depends' if clear == 1 else 'depend'} on each other less in "

@@ -95,7 +95,7 @@ def memory_per_rank(
     bounds     with many clusters, see `_bounds_bytes`
     links      in a draw of them, or a scan of columns over views: a copy of the codes, and counts by cluster and
                context, twice (4 bytes each)
-    gaps       of each such column a byte a row; weights of levels, some times; and level probabilities, twice
+    gaps       of each such column a byte a row; weights of levels, a few times; level probabilities (4 bytes), twice
     """
     widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
     row = sum(width * np.dtype(ARRAYS[block]).itemsize for block, width in widths.items())

@@ -30,8 +30,8 @@ def parents_of(columns: Sequence[Column], parent_of: Mapping[str, str]) -> np.nd
 
 def may_lean(child: Column, parent: Column) -> bool:
     """True if a column can lean on another one."""
-    n = min(len(parent.levels), MOST_CONTEXTS)
-    return bool(child.levels) and bool(parent.levels) and n * (len(child.levels) + 1) <= MOST_CODES
+    both, n = bool(child.levels) and bool(parent.levels), min(len(parent.levels), MOST_CONTEXTS)
+    return both and n * (len(child.levels) + 1) <= MOST_CODES
 
 
 def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> list[Column]:

@@ -71,8 +71,8 @@ class Evidence:
         return np.flatnonzero(fits & (np.arange(len(fits)) != j))
 
     def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
-        """Of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or negative.
-        Collective."""
+        """Log evidence of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or
+        negative. Collective."""
         column = self.kind.columns[j]
         of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
         n = int(of_level.max()) + 1
@@ -85,12 +85,13 @@ class Evidence:
         return np.flatnonzero(fits & [column.part_of != number.name for column in self.kind.columns])
 
     def in_contexts(self, contexts: Sequence[np.ndarray], n: int, labels, k: int, children: np.ndarray) -> np.ndarray:
-        """Of `children` in n contexts, those of the rows of each shard, (n,). Collective."""
+        """Log marginal likelihood of each of `children` in n contexts, those of the rows of each shard. Collective."""
         split = [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1) for z, u in zip(labels, contexts)]
         return self.alone([z.astype(np.int32, copy=False) for z in split], k * n, children)
 
     def alone(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        """Of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative. Collective."""
+        """Log evidence of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative.
+        Collective."""
         parts = [self._of_some(groups, k, some) for some in self._pieces(columns, k)]
         return np.concatenate(parts) if parts else np.zeros(0)
 

@@ -193,7 +193,7 @@ def test_pairs_of_columns(forest):
             fields = (np.concatenate([getattr(e, f) for e in each]) for f in ("low", "high"))
             made[name] = Events(each[0].column, np.concatenate([e.codes for e in each]), None, *fields)
         for x in law.names:
-            tables = dict(law.joint(made[x], made, weight))
+            tables = {y: table for y, table, _ in law.joint(made[x], made, weight)}
             assert set(tables) == set(law.names) - {x}
             for y, table in tables.items():
                 i, j = (at.ravel() for at in np.indices((3, 3)))

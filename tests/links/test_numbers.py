@@ -298,7 +298,7 @@ def test_simulated_rows_stay_linked(asking):
 
 
 def differences(asking) -> np.ndarray:
-    """What the program says of a plan and a seat in each row's own cluster without it, the income not known, less the
+    """Log probabilities of a plan and a seat in each row's own cluster without it, the income not known, less the
     sum over bins of their probabilities in the t distribution of the cluster's other incomes."""
     known = known_of(asking.asked.recorded(np.arange(N)), asking.columns)
     column, rows = asking.conditions.column("income"), asking.asked.modelled(np.arange(N))

@@ -43,7 +43,7 @@ def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
 
 
 def test_forests_are_those_without_circles():
-    """Of nine pairs of parents one is a circle; with the number below the first column, five are."""
+    """One of nine pairs of parents is a circle; with the number below the first column, five are."""
     assert {name: len(law.forests) for name, (law, *_) in LAWS.items()} == {"real": 8, "atom": 4}
 
 

@@ -223,7 +223,7 @@ def in_clusters(asking, law, a: int, b: int) -> np.ndarray:
 
 
 def mutual_information(p: np.ndarray) -> float:
-    """Of a table that need not sum to 1, times its sum."""
+    """Mutual information of a table that need not sum to 1, times its sum."""
     return float((p * np.log(p * p.sum() / np.outer(p.sum(axis=1), p.sum(axis=0)))).sum())
 
 

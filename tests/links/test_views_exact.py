@@ -49,7 +49,7 @@ def test_law_with_all_moves():
         mock.patch.object(sides, "ROWS", 2),
         mock.patch.object(moves, "cuts", lambda every, cycle: cycle % 2 == 0),
     ):
-        found = judged(serial(), LAWS["three"], 2, 150, view_moves=6, split_merge=2)
+        found = judged(serial(), LAWS["three"], 2, 60, view_moves=3, split_merge=2)
     assert found.passed, f"{found} (seed {seed(71)})"
 
 

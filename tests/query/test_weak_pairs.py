@@ -76,7 +76,7 @@ def test_a_report_has_the_pairs_that_the_run_weakens(plain):
 def test_a_linked_run_has_them_all_and_says_so(linked):
     made = asked_report(Posterior([linked]))
     assert made.document["pairs"]["weaker"] == [] and not any("Completed" in s for s in made.verdict.next)
-    assert "All 6 pairs of columns depend on each other in rows that the run draws" in text_of(made)
+    assert "None of 6 pairs of columns is clearly weaker in rows that the run draws" in text_of(made)
 
 
 def test_a_linked_pair_as_a_table(of_jobs, linked):
@@ -108,7 +108,7 @@ def test_links_to_name_are_a_forest():
 
 
 def test_completed_tables_come_with_a_note(plain, linked, tmp_path):
-    """Of the pairs that have a cell to complete."""
+    """It names pairs that have a cell to complete."""
     notes = [note for note in complete(plain, None, tmp_path / "a", copies=2).notes if "no links" in note]
     assert len(notes) == 1 and "sector with pay, job with pay;" in notes[0] and 'links = "forest"' in notes[0]
     assert not any("links" in note for note in complete(linked, None, tmp_path / "b", copies=2).notes)

@@ -136,7 +136,7 @@ class _Scan:
     # --- draws -------------------------------------------------------------------------------------------------------
 
     def body(self, unit: int) -> Body:
-        """What goes over with a unit."""
+        """The columns that go over with a unit."""
         columns = self.columns_of[unit]
         root = columns[0] if self.cut and len(columns) == 1 else None
         units = self._joined(unit, root)

@@ -311,7 +311,8 @@ def _links(p: RunSummary, pictures: Mapping[str, Picture]) -> Section:
     rows = [[pair.child, pair.parent, pair.share, pair.sure, pair.gain, pair.example] for pair in p.links.pairs]
     words = (
         "Inside clusters these columns stay dependent, in the same way in all clusters. Clusters tell what the "
-        f"rows have in common besides. Shares are of {counted(p.links.n_draws, 'draw')}."
+        "rows have in common besides. Which of two columns leans on the other says nothing of causes. "
+        f"Shares are of {counted(p.links.n_draws, 'draw')}."
     )
     shown = pictured(pictures, PICTURES, "links.png")
     return Section("links", "Linked columns", [words, Browse("pair", fields, rows), *shown])
