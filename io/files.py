@@ -248,8 +248,9 @@ def require_replaceable(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: str | Path, *, guard: Guard = unguarded) -> Iterator[BinaryIO]:
+def replacing(path: str | Path, *, guard: Guard = unguarded, new: bool = False) -> Iterator[BinaryIO]:
     """Open a temporary binary file that becomes `path` when the block ends well, and is removed when it does not.
+    new: FileExistsError where another file has the name by then.
 
     Its name is one that no other has: several processes may write an export, and a run that was frozen may thaw beside
     the one that took it for dead. A kill leaves it; see `remove_left_overs`. What is no regular file, such as
@@ -266,12 +267,26 @@ def replacing(path: str | Path, *, guard: Guard = unguarded) -> Iterator[BinaryI
             file.flush()
             os.fsync(file.fileno())
         guard()
-        os.replace(temporary, path)
+        (_name_anew if new else os.replace)(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
     sync_directory(path.parent)
+
+
+def _name_anew(temporary: Path, path: Path) -> None:
+    """Rename a file unless another has the name: in one step where there are hard links, else after a look."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+            raise
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        os.replace(temporary, path)
+    else:
+        temporary.unlink()
 
 
 def remove_left_overs(folder: Path, guard: Guard = unguarded) -> None:

@@ -329,6 +329,7 @@ def _write(
     used = [m.position for m in made]
     no = {m.name: m.profile.no for m in made if m.profile.no}
     encoder = Encoder(columns, used, [m.profile.markers for m in made], [m.form for m in made], no)
+    forms = {m.name: m.form for m in made} | ({weights.name: weights.form} if weights else {})
     about = {
         "names": list(source.names),
         "files": [p.name for p in source.paths],
@@ -341,7 +342,7 @@ def _write(
         "weight": weights and weights.name,
         "missing": {m.name: list(m.profile.markers) for m in made},
         "no": {name: list(texts) for name, texts in no.items()},
-        "forms": {m.name: asdict(m.form) for m in made if m.form is not None},
+        "forms": {name: asdict(form) for name, form in forms.items() if form is not None},
         "calendar": {m.name: m.profile.name for m in made if m.name != m.profile.name},
     }
     offences = Offences()

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.cells import Batch
 from mpibayes.io.dates import Dates, DatesLike, as_times, of_times, stored, type_of
 from mpibayes.io.dialect import MARKED
 from mpibayes.io.encode import Encoder, Offences, expectation, parse
@@ -23,7 +24,7 @@ from mpibayes.io.forms import Form
 from mpibayes.io.header import MISSING
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
-from mpibayes.io.source import TextSource, near
+from mpibayes.io.source import Progress, TextSource, near
 from mpibayes.io.table import Table
 from mpibayes.text import counted
 
@@ -215,7 +216,7 @@ class _TextFile:
                     f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
                 )
             raise _missing_columns(path, columns_of, source.names, may_lack, contents)
-        self._source = source
+        self.source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]
         place = {n: i for i, n in enumerate(source.names)}
@@ -234,18 +235,24 @@ class _TextFile:
         self._forms = {n: form for n, form in zip(columns_of, forms) if form is not None}
 
     def read(self, wrong: Offences, new: Offences) -> Iterator[Rows]:
+        return (rows for rows, _ in self.batches(wrong, new))
+
+    def batches(
+        self, wrong: Offences, new: Offences, also: Sequence[int] = (), progress: Progress | None = None
+    ) -> Iterator[tuple[Rows, Batch]]:
+        """Coded rows with the batches of text that they are of, which have the columns at the places `also`, too."""
         with one_thread():
-            for batch in self._source.batches(self._encoder.positions):
-                yield self._encoder.encode(batch, wrong, new)
+            for batch in self.source.batches([*self._encoder.positions, *also], progress):
+                yield self._encoder.encode(batch, wrong, new), batch
 
     def originals(self) -> Originals:
-        dialect, content = self._source.dialect, self._source.dialect.typed
+        dialect, content = self.source.dialect, self.source.dialect.typed
         return Originals(
             self.paths[0],
             self._original_batches,
             self.names,
             self._places,
-            self._source.head(),
+            self.source.head(),
             dialect.delimiter if content is None else ",",
             dialect.encoding if content is None else "utf-8",
             None if content is None else content.metadata,
@@ -257,7 +264,7 @@ class _TextFile:
         dated = {n: form for n, form in self._forms.items() if isinstance(form, Dates) and n in self._places}
         examples: dict[str, DatesLike] = {}
         with one_thread():
-            for batch in self._source.batches({self._places[n] for n in dated}) if dated else ():
+            for batch in self.source.batches({self._places[n] for n in dated}) if dated else ():
                 for name in dated.keys() - examples.keys():
                     form = dated[name]
                     if text := form.example(batch.columns[self._places[name]].texts):
@@ -268,7 +275,7 @@ class _TextFile:
 
     def _original_batches(self) -> Iterator:
         with one_thread():
-            for batch in self._source.batches(as_text=self._encoder.positions):
+            for batch in self.source.batches(as_text=self._encoder.positions):
                 arrays = {i: cells.original for i, cells in batch.columns.items()}
                 yield arrays, self._encoder.gaps(batch), batch.n_rows
 

@@ -31,12 +31,13 @@ class Column:
 
     A real column was recorded in steps of `resolution` (0: as it is), and some of its values, the `atoms`, are not
     measurements but values of their own; on a log scale (`log`) all others are positive. `rest_center` and `rest_scale`
-    are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`). `part_of`: the
-    column of the table that one is made from which says only which atom a cell is. `unit`: of dates (`clock`).
-    `ordered`: the levels are a scale, the least first (`order.order_of`); None where the table does not say. `shape`:
-    the coordinates that a run models the column in, where it has fitted some. `contexts`: of the column that this one
-    leans on in a run (docs/links.md), in which case its cells are codes of a context and a level. `cuts`: where a run
-    cuts a column of numbers into the bins that others may lean on, ascending, as values are recorded.
+    are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`); `n_rest` is their
+    number, where there are atoms or logarithms, -1 where it was not counted. `part_of`: the column of the table that
+    one is made from which says only which atom a cell is. `unit`: of dates (`clock`). `ordered`: the levels are a
+    scale, the least first (`order.order_of`); None where the table does not say. `shape`: the coordinates that a run
+    models the column in, where it has fitted some. `contexts`: of the column that this one leans on in a run
+    (docs/links.md), in which case its cells are codes of a context and a level. `cuts`: where a run cuts a column of
+    numbers into the bins that others may lean on, ascending, as values are recorded.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Column:
     log: bool = False
     rest_center: float = 0.0
     rest_scale: float = 1.0
+    n_rest: int = -1
     part_of: str = ""
     unit: str = ""
     ordered: bool | None = None
@@ -203,7 +205,7 @@ class _Rests:
         if column.kind != "real":
             return column
         statistics = {"center": column.center, "scale": column.scale}
-        i = self._place.get(column.name)
+        i, n_rest = self._place.get(column.name), -1
         if i is not None:
             statistics = self._moments.of(i) or {"center": 0.0, "scale": 1.0}
             if self._n_without[i] > column.n_missing + self._n_atoms[i]:
@@ -211,10 +213,10 @@ class _Rests:
                     f"column '{column.name}': has values of 0 or below that are no atoms, so that it has no "
                     'logarithms; give scale = "linear" in the schema'
                 )
+            n_rest = int(self._moments.n[i])
         spread = 0.0 if column.log else column.resolution / np.sqrt(12.0)  # of latent values within their cells
-        return replace(
-            column, rest_center=statistics["center"], rest_scale=float(np.hypot(statistics["scale"], spread))
-        )
+        scale = float(np.hypot(statistics["scale"], spread))
+        return replace(column, rest_center=statistics["center"], rest_scale=scale, n_rest=n_rest)
 
 
 class _Moments:

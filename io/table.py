@@ -14,6 +14,9 @@ File layout (format "mpibayes-table", version 2; all datasets contiguous, row-ma
 
 The file is sealed (`io/seal.py`): what was read is what was written, or a DataError.
 
+Rows that came later are in files of the same format beside it (`io/parts.py`), which name the table they come after
+in the attribute `follows`.
+
 Writing goes to a temporary name beside the target, to the disk, and then under the final name, so a file under its
 final name is whole. Reading needs no locks (`locking=False`), which some network file systems do not have.
 """
@@ -23,7 +26,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
@@ -36,10 +38,11 @@ import h5py
 import numpy as np
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError
-from mpibayes.io.documents import json_text, json_value
+from mpibayes.io.documents import json_text
 from mpibayes.io.files import TEMPORARY, replacing, writing
 from mpibayes.io.h5 import writing_h5
-from mpibayes.io.opened import open_sealed
+from mpibayes.io.parts import fingerprints, in_columns, joined_columns, joined_source, later_parts, pieces_of
+from mpibayes.io.piece import FORMAT, VERSION, Piece, extent, read_rows
 from mpibayes.io.rows import (
     BLOCKS,
     KINDS,
@@ -55,13 +58,11 @@ from mpibayes.io.rows import (
     slices_of,
     summarise,
 )
-from mpibayes.io.seal import Seal, append_seal
-from mpibayes.io.table_header import OF_A_RUN, column_of, dataset, impossible, problems_of, source_of, text, weights_of
+from mpibayes.io.seal import append_seal
+from mpibayes.io.table_header import OF_A_RUN
 from mpibayes.io.target import TABLE as TYPED
 from mpibayes.io.target import check_target
 
-FORMAT = "mpibayes-table"
-VERSION = 2
 SUFFIXES = (".h5", ".hdf5")
 LEFT_OVER_S = 86_400.0  # a temporary file that nobody has written to for so long is a dead import's
 
@@ -118,41 +119,65 @@ def _cells(column: Column, values: np.ndarray) -> np.ndarray:
 
 
 class Table:
-    """A typed table on disk: its header in memory, its rows read on demand. Use `Table.open`."""
+    """A typed table on disk: its header in memory, its rows read on demand. Use `Table.open`.
 
-    def __init__(self, path: Path, n_rows: int, columns: tuple[Column, ...], fingerprint: str, source: dict):
+    pieces: its files, in the order of their rows; by default the one at `path`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        n_rows: int,
+        columns: tuple[Column, ...],
+        fingerprint: str,
+        source: dict,
+        pieces: Sequence[Piece] = (),
+    ):
         self.path = path
         self.n_rows = n_rows
         self.columns = columns
         self.fingerprint = fingerprint
         self.source = source
+        self.pieces = tuple(pieces) or (Piece(path, n_rows, columns, fingerprint, source),)
 
     def __len__(self) -> int:
         return self.n_rows
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> Table:
-        """Reads and checks the header. Raises DataError when `path` is not a whole table of this version."""
-        path = Path(path)
-        with open_sealed(path) as file:
-            return _read_header(path, file)
+        """Reads and checks the headers of its files. Raises DataError when `path` is not a whole table of this
+        version."""
+        return cls.of(pieces_of(Path(path)))
+
+    @classmethod
+    def of(cls, pieces: Sequence[Piece]) -> Table:
+        """The table of these files, one after another."""
+        n_rows, fingerprint = sum(piece.n_rows for piece in pieces), fingerprints(pieces)[-1]
+        return cls(pieces[0].path, n_rows, joined_columns(pieces), fingerprint, joined_source(pieces), pieces)
+
+    def having(self, columns: Sequence[Column]) -> Table:
+        """The same table with its columns described otherwise."""
+        return Table(self.path, self.n_rows, tuple(columns), self.fingerprint, self.source, self.pieces)
+
+    def before_growth(self, fingerprint: str) -> Table | None:
+        """The table as it was when it had this fingerprint, before rows were appended; None if it never had."""
+        earlier = fingerprints(self.pieces)
+        return Table.of(self.pieces[: 1 + earlier.index(fingerprint)]) if fingerprint in earlier else None
 
     def read(self, start: int = 0, stop: int | None = None) -> Rows:
-        """Rows start..stop-1. Raises DataError when the file cannot be read, IndexError outside 0..n_rows."""
+        """Rows start..stop-1. Raises DataError when a file cannot be read, IndexError outside 0..n_rows."""
         stop = self.n_rows if stop is None else stop
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start}..{stop} of a table of {self.n_rows}")
-        rows = Rows.empty(self.columns, stop - start)
-        with open_sealed(self.path) as file:
-            if file.attrs.get("fingerprint") != self.fingerprint:
-                raise DataError(f"{self.path}: the table was replaced while it was in use")
-            for block in BLOCKS:
-                if getattr(rows, block).size:
-                    Seal.of(self.path).verify(*_extent(file[block], start, stop))
-            _read_rows(file, rows, start)
-        if wrong := impossible(rows, self.columns, self.n_rows):
-            raise DataError(f"{self.path}: damaged table: {wrong}")
-        return rows
+        if len(self.pieces) == 1:
+            return self.pieces[0].read(start, stop)
+        read, first = [], 0
+        for piece in self.pieces:
+            low, high = max(start - first, 0), min(stop - first, piece.n_rows)
+            if low < high:
+                read.append(in_columns(piece.read(low, high), piece.columns, self.columns))
+            first += piece.n_rows
+        return read[0] if len(read) == 1 else Rows.concatenate(self.columns, read)
 
     @property
     def weight(self) -> str | None:
@@ -162,11 +187,9 @@ class Table:
     def weights(self) -> np.ndarray:
         """Survey weights of all rows, (N,) float64, finite and from 0 on; of a table that has some. Raises DataError.
         They are no part of the fingerprint, for no fit depends on them."""
-        with open_sealed(self.path) as file:
-            Seal.of(self.path).verify(*_extent(file["weights"], 0, self.n_rows))
-            weights = file["weights"][:]
-        if not (np.isfinite(weights).all() and weights.min() >= 0.0 and weights.max() > 0.0):
-            raise DataError(f"{self.path}: damaged table: a weight is no number from 0 on, or all are 0")
+        weights = np.concatenate([piece.weights() for piece in self.pieces])
+        if not weights.max() > 0.0:
+            raise DataError(f"{self.path}: damaged table: all weights are 0")
         return weights
 
     def slices(self, step: int | None = None) -> Iterator[Rows]:
@@ -174,59 +197,6 @@ class Table:
         step = step or slice_rows(self.columns)
         for start in range(0, self.n_rows, step):
             yield self.read(start, min(start + step, self.n_rows))
-
-
-def _read_rows(file: h5py.File, rows: Rows, start: int) -> None:
-    for block in BLOCKS:
-        target = getattr(rows, block)
-        if target.size:
-            file[block].read_direct(target, np.s_[start : start + len(rows)])
-
-
-def _extent(data: h5py.Dataset, start: int, stop: int) -> tuple[int, int]:
-    """Place of rows start..stop-1 of a contiguous dataset in the file."""
-    offset, width = data.id.get_offset(), math.prod(data.shape[1:]) * data.dtype.itemsize
-    return (0, 0) if offset is None else (offset + start * width, offset + stop * width)
-
-
-def _read_header(path: Path, file: h5py.File) -> Table:
-    if file.attrs.get("format") == "mpibayes-sparse":
-        raise DataError(
-            f"{path}: a sparse table, of counts or ratings; expected a typed table, as 'mpibayes import' makes it "
-            "without --sparse"
-        )
-    if file.attrs.get("format") != FORMAT:
-        raise DataError(f"{path}: an HDF5 file, but no mpibayes table; make one with 'mpibayes import'")
-    version = int(file.attrs["version"])
-    if version != VERSION:
-        raise DataError(
-            f"{path}: table version {version}; this program reads version {VERSION}: import the source again"
-        )
-    n_rows = int(file.attrs["n_rows"])
-    if n_rows < 1:
-        raise DataError(f"{path}: the table has no rows")
-    entries = json_value(text(file, "columns"))
-    if not isinstance(entries, list):
-        raise ValueError("the list of its columns is none")
-    columns = [column_of(file, number, entry) for number, entry in enumerate(entries)]
-    problems = problems_of(columns, n_rows)
-    for block, width in block_widths(columns).items():
-        data = dataset(file, block) if block in file else None
-        stored = (data.shape, data.dtype) if data is not None else ((n_rows, 0), np.dtype(BLOCKS[block]))
-        if stored != ((n_rows, width), np.dtype(BLOCKS[block])):
-            expected = f"{(n_rows, width)} {np.dtype(BLOCKS[block])}"
-            problems.append(f"dataset '{block}' is {stored[0]} {stored[1]}, expected {expected}")
-    if not columns:
-        problems.append("no columns")
-    source = source_of(file)
-    problems += filter(None, [weights_of(file, n_rows, source)])
-    if place_columns((c.name, c.kind, c.levels) for c in columns) != tuple(
-        Column(c.name, c.kind, c.block, c.index, c.levels) for c in columns
-    ):
-        problems.append("the column list and the blocks disagree")
-    if problems:
-        raise DataError(f"{path}: the table is inconsistent; import the source again", problems)
-    return Table(path, n_rows, tuple(columns), str(file.attrs["fingerprint"]), source)
 
 
 def check_table_name(path: Path) -> None:
@@ -252,6 +222,7 @@ class TableWriter:
     n_rows: int
     overwrite: bool = False
     source: Mapping = field(default_factory=dict)
+    follows: str = ""  # fingerprint of the table that these rows come after, as a later part of it
     table: Table | None = None
 
     def __post_init__(self) -> None:
@@ -277,7 +248,7 @@ class TableWriter:
 
     def _written(self) -> Iterator[None]:
         """Make the table, from an empty temporary file to its final name; rows are written where it yields."""
-        with writing(self.path, DataError), replacing(self.path) as out:
+        with writing(self.path, DataError), self._kept(), replacing(self.path, new=bool(self.follows)) as out:
             with writing_h5(out) as (self._file, self._check):
                 for block, width in block_widths(self.columns).items():
                     if width:
@@ -296,8 +267,18 @@ class TableWriter:
                 columns, fingerprint, apart = self._finish()
             append_seal(out, apart)
             if not self.overwrite and self.path.exists():
-                raise ConfigError(f"{self.path}: appeared while the table was written; it is kept")
+                raise FileExistsError
+        if self.overwrite:
+            _remove_later_parts(self.path)
         self.table = Table(self.path, self.n_rows, columns, fingerprint, dict(self.source))
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except FileExistsError:
+            advice = "; its rows were appended first: run the same command again" if self.follows else "; it is kept"
+            raise ConfigError(f"{self.path}: appeared while the table was written{advice}") from None
 
     @property
     def _weighted(self) -> bool:
@@ -349,15 +330,17 @@ class TableWriter:
         self._file.attrs.update(
             format=FORMAT, version=VERSION, n_rows=self.n_rows, fingerprint=fingerprint, created_by=created_by()
         )
+        if self.follows:
+            self._file.attrs["follows"] = self.follows
         blocks = (self._file[block] for block in (*BLOCKS, "weights") if block in self._file)
-        return columns, fingerprint, [_extent(data, 0, len(data)) for data in blocks]
+        return columns, fingerprint, [extent(data, 0, len(data)) for data in blocks]
 
     def _read_back(self, digests: dict) -> Iterator[Rows]:
         """Read back the written rows, in slices of our own: fingerprint and statistics do not depend on the batches."""
         step = slice_rows(self.columns)
         for start in range(0, self.n_rows, step):
             rows = Rows.empty(self.columns, min(step, self.n_rows - start))
-            _read_rows(self._file, rows, start)
+            read_rows(self._file, rows, start)
             for block, digest in digests.items():
                 digest.update(getattr(rows, block))
             yield rows
@@ -374,6 +357,15 @@ def _remove_left_overs(table: Path) -> None:
             with contextlib.suppress(OSError):
                 if ours.fullmatch(path.name) and time.time() - path.lstat().st_mtime > LEFT_OVER_S:
                     path.unlink()
+
+
+def _remove_later_parts(table: Path) -> None:
+    """Rows that were appended to a table which was replaced. What cannot be read, or removed, is left, and refused when
+    the table is opened."""
+    for _, path in later_parts(table):
+        with contextlib.suppress(OSError, DataError):
+            if Piece.open(path).follows:
+                path.unlink()
 
 
 def write_table(

@@ -13,7 +13,7 @@ from mpibayes.hpc.posterior.drawing import cut
 from mpibayes.hpc.posterior.tables import plain_table
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.support import Support
-from mpibayes.text import counted, percent
+from mpibayes.text import counted, percent, visible
 
 PAIRS = 6  # that have a table
 LINES, VALUES = 6, 3  # of a table: values of the parent, and of the column in each line
@@ -29,7 +29,14 @@ def linked_tables(asking: Asking, linked: Sequence[tuple[str, str]]) -> list[Any
     asking.draws({name for pair in pairs for name in pair})  # of all of them at once
     of = counted(asking.averages.n_draws, "draw")
     words = f"The most probable values of a column given the one that it leans on, in all clusters together ({of}):"
-    return [words, *(table(asking, child, parent) for child, parent in pairs)]
+    of_pairs = [(_heading(*pair), table(asking, *pair)) for pair in pairs]
+    return [words, *(part for of_pair in of_pairs for part in of_pair)]
+
+
+def _heading(child: str, parent: str) -> Any:
+    from mpibayes.terminal import Text
+
+    return Text(visible(f"{cut(child)} given {cut(parent)}"), style="bold")
 
 
 def table(asking: Asking, child: str, parent: str) -> Any:

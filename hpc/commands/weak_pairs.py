@@ -100,7 +100,9 @@ class WeakPairs:
 
     def parts(self) -> list[Any]:
         """The section of the page."""
-        return [self.words(), *self._remedy(), *([self._browse()] if len(self.found.clear()) else [])]
+        remedy = self._remedy()
+        titles = [f"{part.title}:" for part in remedy if isinstance(part, Facts)]  # a page has none of its own
+        return [self.words(), *titles, *remedy, *([self._browse()] if len(self.found.clear()) else [])]
 
     def text(self) -> list[Any]:
         """The same for report.txt, with the first pairs."""
@@ -116,7 +118,7 @@ class WeakPairs:
         strong, asked = self.strong, self.asking.asked
         if strong:
             named = ", ".join(f"[{toml_string(a)}, {toml_string(b)}]" for a, b in forest(strong, asked.may_lean))
-            lines = [("all that help", self.keys), ("these alone", f"links = [{named}]")]
+            lines = [("learned", self.keys), ("or by name", f"links = [{named}]")]
             return [Facts("To link columns, under [model] in a new run", lines)]
         if asked.linked and len(self.found.clear()):
             return ["These are left although columns are linked: a column leans on one other, and not all kinds do."]

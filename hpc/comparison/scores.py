@@ -15,7 +15,6 @@ from mpibayes.hpc.comparison.common import Columns, HeldOutRows, NotComparable
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.io.recode import stream_like
 from mpibayes.io.rows import Column, Rows
-from mpibayes.io.table import Table
 
 DRAWS = 100  # kept draws that are averaged over, at most
 BATCH = 4096  # rows in memory together
@@ -64,7 +63,7 @@ def _batches(run: Any, rows: HeldOutRows) -> Iterator[Rows]:
             yield run.data.as_modelled(run.data.recorded_at(numbers), numbers)
         return
     table, first = run.table, 0
-    used = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+    used = table.having(run.data.stored)
     for batch in stream_like(used, rows.path, unseen=run.chains[0].config.data.unseen, batch_rows=BATCH):
         yield run.data.as_modelled(batch, first + np.arange(len(batch)), OF_NEW_ROWS)
         first += len(batch)

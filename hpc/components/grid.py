@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,9 +14,13 @@ from mpibayes.kernels.mixture import updates
 NO_WEIGHT = "a hyperparameter's weight on its grid is not a number"
 
 
-def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Index drawn with probability proportional to exp(log_weight) along the last axis, one a leading row."""
-    return pick_on_grid(log_weight, stream.random(log_weight.shape[:-1]))
+def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> int:
+    """Index drawn with probability proportional to exp(log_weight), (G,); -infinity marks a point that is not there."""
+    cumulative = np.exp(log_weight - log_weight.max()).cumsum()
+    total = cumulative[-1]
+    if not math.isfinite(total):
+        raise NumericalError(NO_WEIGHT)
+    return int(cumulative.searchsorted(stream.random() * total, "right"))
 
 
 def pick_on_grid(log_weight: np.ndarray, u: np.ndarray) -> np.ndarray:

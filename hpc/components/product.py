@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
+from functools import cached_property
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -32,14 +33,18 @@ class Parameters(make_dataclass("Arrays", [array.name for kind in KINDS for arra
 
 class Dealing:
     """Assignment of columns to the ranks that update them. `starts`: for each kind, in the order of KINDS, and each
-    axis, rank r has the rows from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64."""
+    axis, rank r has the rows from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64. `lengths`: for each
+    kind, the number of columns of each rank."""
 
     def __init__(self, kinds: Sequence[Component], columns: Sequence[np.ndarray]):
         pairs = zip(kinds, columns)
         self.starts = [{axis: cut[dealt] for axis, cut in kind.cuts.items()} for kind, dealt in pairs]
+        cuts = [of["column"].tolist() for of in self.starts]
+        self._parts = [[slice(cut[rank], cut[rank + 1]) for cut in cuts] for rank in range(len(cuts[0]) - 1)]
+        self.lengths = [np.diff(cut).tolist() for cut in cuts]
 
     def part(self, rank: int) -> Part:
-        return [slice(int(of["column"][rank]), int(of["column"][rank + 1])) for of in self.starts]
+        return self._parts[rank]
 
 
 class Components:
@@ -61,13 +66,12 @@ class Components:
             self.kinds.append(kind(members, priors or {}, joint or {}))
         vars(self).update({kind.name: kind for kind in self.kinds})
         self._present = [(place, kind) for place, kind in enumerate(self.kinds) if len(kind)]
+        self.everything: Part = [slice(0, len(kind)) for kind in self.kinds]
+        # True if all statistics are whole numbers, so that those of a part can be subtracted from the whole
+        self.exact = all(kind.exact for _, kind in self._present)
+        self._none: dict[tuple, Parameters] = {}
 
-    @property
-    def exact(self) -> bool:
-        """True if all statistics are whole numbers, so that those of a part can be subtracted from the whole."""
-        return all(kind.exact for kind in self.kinds if len(kind))
-
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """Approximate bytes of a copied row: its cells and 80 bytes of labels, ids and random words."""
         return 80 + sum(np.dtype(ARRAYS[c.block]).itemsize for kind in self.kinds for c in kind.columns)
@@ -99,10 +103,6 @@ class Components:
         for _, kind in self._present:
             arrays.update(zip(NAMES[kind.name], kind.merge(a.of(kind), b.of(kind))))
         return Statistics(**arrays)
-
-    @property
-    def everything(self) -> Part:
-        return [slice(0, len(kind)) for kind in self.kinds]
 
     def deal(self, n_ranks: int) -> Dealing:
         """The columns dealt to ranks, about evenly by what their update costs; a rank's are consecutive.
@@ -142,16 +142,22 @@ class Components:
 
         hyper and s are of all columns; of `hyper` only the part's rows matter. The result has the part's rows.
         """
-        stream = Stream(purpose=Purpose.PARAMETERS, **key)
-        drawn = {}
-        for kind, columns in zip(self.kinds, part):
-            for array in kind.parameters:
-                cut = kind.cuts[array.axis]
-                drawn[array.name] = np.zeros((int(cut[columns.stop] - cut[columns.start]), len(s)), array.dtype)
-        if len(s):  # there are none where one shard has all clusters
-            for kind, *of, columns in self._each(hyper, s, part):
-                drawn.update(zip((array.name for array in kind.parameters), kind.draw(*of, columns, stream)))
-        return Parameters(**drawn)
+        stream, drawn = Stream(purpose=Purpose.PARAMETERS, **key), {}
+        for kind, *of, columns in self._each(hyper, s, part):
+            drawn.update(zip((array.name for array in kind.parameters), kind.draw(*of, columns, stream)))
+        absent = (array for kind in self.kinds for array in kind.parameters if array.name not in drawn)
+        return Parameters(**drawn, **{array.name: np.zeros((0, len(s)), array.dtype) for array in absent})
+
+    def no_parameters(self, part: Part) -> Parameters:
+        """The result of `draw` where there are no clusters; the same object each time."""
+        which = tuple((of.start, of.stop) for of in part)
+        if which not in self._none:
+            each = [
+                (array, kind.cuts[array.axis], of) for kind, of in zip(self.kinds, part) for array in kind.parameters
+            ]
+            none = (np.zeros((cut[of.stop] - cut[of.start], 0), array.dtype) for array, cut, of in each)
+            self._none[which] = Parameters(*none)
+        return self._none[which]
 
     def _each(self, hyper: Hyper, s: Statistics, part: Part):
         """Every kind that has columns in the part, with its hyperparameters, its statistics, and these columns."""

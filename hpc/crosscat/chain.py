@@ -27,7 +27,7 @@ from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start import seating
-from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth
+from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, all_rows
 from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.links import moves as links
 from mpibayes.hpc.links.coding import Coding, parents_of
@@ -354,7 +354,7 @@ class Mixture:
         """
         s, cycle, comm = self.settings, self.cycles + 1, self.comm
         steps = [view.begin(cycle, learn=self.cycles % s.hyper_every == 0) for view in self.views]
-        target = self.growth.targets(self.growth.fraction(cycle)) if self.growing else None
+        target = self._targets(cycle) if self.growing else None
         trouble, failed = "", 0
         for i, shard in enumerate(self.shards):
             visits = None if target is None else self._visits(i, shard, steps, int(target[shard.index]))
@@ -381,6 +381,13 @@ class Mixture:
         info.word = [int(w) for w in word]
         return info
 
+    def _targets(self, cycle: int) -> np.ndarray:
+        """Active rows of every shard in a cycle, (S,) int64. Without a plan all rows are: those that had no label at
+        the start come in at once. Collective where the clock decides."""
+        if self.growth is None:
+            return np.diff(shards.bounds(self.n_rows, self.n_shards))
+        return self.growth.targets(self.growth.fraction(cycle))
+
     def _visits(self, i: int, shard: shards.Shard, steps: Sequence, target: int) -> tuple[np.ndarray, np.ndarray]:
         """(remove, assign) that all views follow on the i-th of this rank's shards, so that a row is active in all of
         them or in none.
@@ -388,7 +395,8 @@ class Mixture:
         A row that may not leave in one view stays in all: its removal is skipped. Where one view has no place for a
         row that comes in, all wait.
         """
-        remove, assign = self.growth.steps(shard, self.views[0].z[i], target, self.cycles + 1)
+        z = self.views[0].z[i]
+        remove, assign = all_rows(z) if self.growth is None else self.growth.steps(shard, z, target, self.cycles + 1)
         if not all(step.has_room(shard) for step in steps):
             return remove[:0], assign[:0]
         stays = np.zeros(len(shard), bool)
@@ -539,7 +547,8 @@ class Mixture:
 
     def start(self, how: str | np.ndarray | Sequence[np.ndarray], n_clusters: int = 64) -> None:
         """Initial labels of all rows, or of the first subsample where the chain is annealed; see seating.start. `how`
-        may be one for each view."""
+        may be one for each view. Labels that are given may be IDLE, in all views alike: the first cycle seats these
+        rows."""
         chosen = self.first_rows()
         each = [how] * len(self.views) if isinstance(how, str | np.ndarray) else how
         for view, own in zip(self.views, each, strict=True):

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.crosscat import draws
@@ -19,7 +20,7 @@ from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.start import searches, strategy, views
-from mpibayes.hpc.crosscat.start.labels import given_labels
+from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel.comm import Communicator, on_root
@@ -28,7 +29,7 @@ from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run.progress import say
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
-from mpibayes.text import visible
+from mpibayes.text import counted, visible
 
 
 def settings_of(config: Config, n_rows: int) -> Settings:
@@ -97,19 +98,37 @@ class Family:
         if config.of(Sampler).init == "labels" and (
             fresh or on_root(comm, lambda: run_directory.lacks_checkpoint(places))
         ):
-            path, several = strategy.labels_path(config), config.of(Model).has_views
-            self._labels = on_root(comm, lambda: given_labels(path, data.n_rows, len(data.stored), several))
+            self._labels = on_root(comm, self._given_labels)
         if config.heldout_path is not None:
             self.heldout_file, message = data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
             if message:
                 print(f"warning: {visible(message)}", flush=True)
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
+    def _given_labels(self) -> list[Given]:
+        """The labels that each chain starts from; root alone."""
+        config, data = self._config, self.data
+        path, several, n = strategy.labels_path(config), config.of(Model).has_views, config.run.chains
+        grown = [grown_labels(path, data, config.run.seed, i, several) for i in range(n)]
+        if None in grown:
+            return [given_labels(path, data.n_rows, len(data.stored), several)] * n
+        if strategy.annealing(config, data.n_rows) is not None:
+            raise ConfigError(
+                f"{config.path}: a run that starts from the clusters of {path} has all their rows from the start; set "
+                'sampler.strategy = "auto"'
+            )
+        say(
+            f"grows: {path} had {counted(data.n_rows - grown[0].n_new, 'training row')}; the first cycle seats "
+            f"{grown[0].n_new:,} more"
+        )
+        return grown
+
     def load(self, places: Sequence[Path], fresh: bool) -> None:
         """Every chain reads the rows of its own shards."""
 
     def chain(self, config: Config, number: int) -> ViewsChain:
-        return ViewsChain(self.comm, config, self.data, self.heldout_file, self._labels, number)
+        labels = None if self._labels is None else self._labels[number]
+        return ViewsChain(self.comm, config, self.data, self.heldout_file, labels, number)
 
 
 class ViewsChain:

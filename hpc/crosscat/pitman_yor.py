@@ -88,7 +88,7 @@ class PitmanYor:
         if self.fixed:
             return float(self.concentrations[0]), float(self.discounts[0])
         log_weight = log_eppf(size, self.concentrations[:, None], self.discounts)
-        i, j = divmod(int(draw_on_grid(log_weight.ravel(), stream)), len(self.discounts))
+        i, j = divmod(draw_on_grid(log_weight.ravel(), stream), len(self.discounts))
         return float(self.concentrations[i]), float(self.discounts[j])
 
     def _escobar_west(self, size, current, stream):

@@ -42,7 +42,6 @@ from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.recording import number as number_at
 from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Column, Rows
-from mpibayes.io.table import Table
 from mpibayes.text import counted, enumerated
 
 DRAWS = 50
@@ -63,7 +62,7 @@ class Forecast:
         self._run, self._draws, self._probabilities = run, draws or DRAWS, probabilities
         self._impute, self._complete, self._groups = impute, complete, groups
         table = run.table
-        self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+        self.like = table.having(run.data.stored)
         self.may_lack = {c.name for c in self.like.columns}
 
     def prepare(self) -> str:

@@ -24,7 +24,6 @@ from mpibayes.hpc.links.coding import may_lean
 from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.rows import Rows
-from mpibayes.io.table import Table
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.completion import Completion
@@ -57,12 +56,10 @@ class Asked:
         self.n_kept = len(run.require_kept())
         self.run, self._wanted = run, evenly(run.kept(), draws or DRAWS)
         table, stored = run.table, run.data.stored
-        self.like = Table(table.path, table.n_rows, stored, table.fingerprint, table.source)
+        self.like = table.having(stored)
         blocks = run.chains[0].config.joint
-        model = run.chains[0].config.of(Model)
-        self.linked = model.links != "none"
-        mixture = {"family": "mixture"} if model.has_views else {}  # links are of one view
-        self.link_keys = {} if self.linked else {**mixture, "links": "forest"}
+        self.linked = run.chains[0].config.of(Model).links != "none"
+        self.link_keys = {} if self.linked else {"links": "forest"}
         self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}
         self.columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in stored]
         self.chain_of = np.array([chain for chain, _ in self._wanted])

@@ -12,7 +12,7 @@ from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.pruning import Pruning
 from mpibayes.hpc.crosscat.state import Shared
-from mpibayes.hpc.crosscat.sync import Changes, Counts
+from mpibayes.hpc.crosscat.sync import COUNTS, Changes, Counts
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import pruning as pruned
@@ -49,14 +49,15 @@ def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Inst
 class Step:
     """A view's cycle as all shards have it in common, and what becomes of it on this rank.
 
-    private (K,) bool and owner (K,) are of the clusters that the shards' labels name on entry, `counts` theirs.
-    collapsed: the shards that have a tail. pruning: of the view's cells on this rank.
+    private (K,) bool and owner (K,) are of the clusters that the shards' labels name on entry, `statistics` theirs, of
+    all rows, where one shard has all; else None. collapsed: the shards that have a tail. pruning: of the view's cells
+    on this rank.
     """
 
     shared: Shared
     private: np.ndarray
     owner: np.ndarray
-    counts: Counts
+    statistics: Statistics | None
     prior: Prior
     components: Components
     collapsed: Sequence[int]
@@ -147,7 +148,7 @@ class Step:
         to_next[:n_1] = order
         to_next[base + occupied] = n_1 + np.arange(len(occupied))
         z = _renamed(z, to_next)
-        self._count(shard, before, z, mine, to_next[base:], len(occupied))
+        self._count(shard, before, z, tail, occupied)
         if has_tail:
             self.opened[shard.index] = len(occupied)
         return z
@@ -156,10 +157,13 @@ class Step:
         weights = self.shared.weights
         log_weight = float(weights.log_tail_weight[shard.index if len(weights.log_tail_weight) > 1 else 0])
         concentration, discount = weights.tail_concentration, weights.discount
+        statistics = self.statistics
+        if statistics is None:
+            slot = np.full(len(self.private), -1, np.int32)
+            slot[mine] = np.arange(len(mine))
+            statistics = Statistics(*kernels.accumulate(shard.rows, z, len(mine), self.prior.offsets, relabel=slot))
         tail = kernels.Tail(self.prior, concentration, discount, log_weight, capacity=padded(len(mine) + 1))
-        slot = np.full(len(self.private), -1, np.int32)
-        slot[mine] = np.arange(len(mine))
-        tail.load(Statistics(*kernels.accumulate(shard.rows, z, len(mine), self.prior.offsets, relabel=slot)))
+        tail.load(statistics)
         return tail
 
     def _sweep(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw, tail, steps) -> int:
@@ -174,27 +178,20 @@ class Step:
         more = chain, draw, tail, self.prior
         return sum(kernels.sweep(*rows, sweep, *more, survivors=known) for sweep in range(self.sweeps))
 
-    def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, mine, next_of_slot, n_opened: int) -> None:
-        """Apply the changed rows to the counts. A tail cluster that existed before the step keeps its slot."""
+    def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, tail, occupied: np.ndarray) -> None:
+        """Apply the changed rows to the counts of instantiated clusters; the tail has those of its own clusters."""
         n_1, changes = len(self.kept), self.changes
-        name = np.full(len(self.private), -1, np.int32)
-        name[self.kept] = np.arange(n_1)
-        stayed = np.full(len(mine), -1, np.int32)  # a tail has no slots for empty clusters behind its last row's
-        stayed[: len(next_of_slot)] = next_of_slot[: len(mine)]
-        name[mine] = stayed
-        before = _renamed(before, name)
-        changed = int(np.count_nonzero(before != z))
-        changes.bound += changed
-        if not n_opened:
+        if n_1:
+            name = np.full(len(self.private), -1, np.int32)
+            name[self.kept] = np.arange(n_1)
+            before, z = _renamed(before, name), np.where(z < n_1, z, -1)
+            changed = int(np.count_nonzero(before != z))
+            changes.bound += changed
             if changed:
                 recount(shard.rows, before, z, n_1, self.prior.offsets, changes.kept)
-            return
-        here = Counts(*recount(shard.rows, before, z, n_1 + n_opened, self.prior.offsets))
-        for whole, part, old in zip(changes.kept, here, self.counts):
-            whole += part[..., :n_1]
-            part[..., stayed[stayed >= 0]] += old[..., mine[stayed >= 0]]
-        changes.tails[shard.index] = Counts(*(part[..., n_1:] for part in here))
-        changes.bound += int(changes.tails[shard.index].size.sum())
+        if len(occupied):
+            counts = changes.tails[shard.index] = Counts(*(getattr(tail, of.name).take(occupied, -1) for of in COUNTS))
+            changes.bound += int(counts.size.sum())
 
 
 def _renamed(z: np.ndarray, name: np.ndarray) -> np.ndarray:

@@ -60,6 +60,9 @@ class Changes:
 
     def after(self, first: Mapping[int, int], n_labels: int) -> Counts:
         """Changes of all clusters after the cycle. first: by shard, the number of the first cluster of its tail."""
+        for tail in self.tails.values():
+            if len(tail.size) == n_labels:  # there are no others
+                return tail
         change = Counts(*(np.zeros((*a.shape[:-1], n_labels), a.dtype) for a in self.kept))
         for whole, part in zip(change, self.kept):
             whole[..., : part.shape[-1]] = part
@@ -86,7 +89,7 @@ def carry(
     """
     add_up(comm, changes, bound)
     for now, old, clusters in zip(changes, before, kept):
-        for whole, part in zip(now, old):
+        for whole, part in zip(now, old) if len(clusters) else ():
             whole[..., : len(clusters)] += part[..., clusters]
 
 

@@ -47,14 +47,18 @@ class Update:
             process = self.draw_process(hyper, partition, key) if learn else (hyper.concentration, hyper.discount)
             weights = self.draw_weights(*process, partition.size, private, partition.owner, key)
         mine = {kind.hyper: columns for kind, columns in zip(KINDS, part)}
-        columns = {name: getattr(hyper, name)[rows] for name, rows in mine.items()}
         if learn:
             columns = self.components.update(hyper, partition.statistics, part, key)
+        else:
+            columns = {name: getattr(hyper, name)[rows] for name, rows in mine.items()}
+        if len(kept):
             hyper = replace(hyper, **{name: getattr(hyper, name).copy() for name in mine})
             for name, rows in mine.items():
                 getattr(hyper, name)[rows] = columns[name]
-        statistics = partition.statistics if len(kept) == len(private) else partition.statistics.take(kept)
-        parameters = self.components.draw(hyper, statistics, part, key)
+            statistics = partition.statistics if len(kept) == len(private) else partition.statistics.take(kept)
+            parameters = self.components.draw(hyper, statistics, part, key)
+        else:  # one shard has all clusters
+            parameters = self.components.no_parameters(part)
         weights, hyper, parameters = exchange(comm, self.dealing, len(kept), self.n_tails, weights, columns, parameters)
         return Shared(hyper, partition.anchor[kept], weights, parameters)
 

@@ -112,7 +112,8 @@ class View:
         self.hyper = shared.hyper
         s = self.settings
         return Step(
-            shared, private, now.owner, self.counts, self.components.prior(self.hyper), self.components,
+            shared, private, now.owner, now.statistics if self.n_shards == 1 else None,
+            self.components.prior(self.hyper), self.components,
             collapse.collapsed_shards(s.opening, now.owner, self.n_shards), s.sweeps_per_cycle, key, self.pruning,
         )  # fmt: skip
 
@@ -189,8 +190,7 @@ class View:
         dealing, comm = self.update.dealing, self.comm
         part = dealing.part(comm.rank)
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
-        starts = [of["column"] for of in dealing.starts]
-        return [comm.gather_to_root(own, np.diff(of).tolist()) for own, of in zip(mine, starts) if of[-1]]
+        return [comm.gather_to_root(own, of) for own, of in zip(mine, dealing.lengths) if sum(of)]
 
     def _sum_log_base(self) -> float:
         """The part of the log likelihood that is of the cells alone, summed in shard order; valid on root."""

@@ -130,6 +130,12 @@ def heldout_rows(n_rows: int, fraction: float) -> np.ndarray:
     return np.sort(order[:n])
 
 
+def heldout_of_parts(sizes: Sequence[int], fraction: float) -> np.ndarray:
+    """The same of a table of parts, of each part for itself, so that rows which come later change nothing."""
+    first = np.cumsum([0, *sizes])
+    return np.concatenate([start + heldout_rows(n, fraction) for start, n in zip(first.tolist(), sizes)])
+
+
 def heldout_cells(names: Sequence[str], numbers: np.ndarray, fraction: float) -> np.ndarray:
     """Mask of the cells that a fraction keeps out of training, for these columns and rows (numbers in the table), bool
     (n, D); each cell independently of the seed, the other columns and the other rows, so that runs compare."""
@@ -157,13 +163,16 @@ class Data:
         self.table, blocks = table, blocks or {}
         self.stored, self._positions = used_columns(table.columns, unused)
         joint = {name for block in blocks.values() for name in block["columns"]}
-        self.latent = Latent(self.stored, table.fingerprint, joint) if latent else AsRecorded(self.stored)
+        first = table.pieces[0].fingerprint  # which stays what it is when rows are appended
+        self.latent = Latent(self.stored, first, joint) if latent else AsRecorded(self.stored)
         modelled = self.latent.columns
         self.columns, self.carve = in_blocks(modelled, blocks), Carve(modelled, blocks)
         self.training_rows = self.heldout = None
         if heldout_fraction is not None and table.n_rows > 1:
-            self.heldout = heldout_rows(table.n_rows, heldout_fraction)
-            self.training_rows = np.setdiff1d(np.arange(table.n_rows), self.heldout, assume_unique=True)
+            heldout = heldout_of_parts([piece.n_rows for piece in table.pieces], heldout_fraction)
+            if len(heldout):  # parts of a single row have none
+                self.heldout = heldout
+                self.training_rows = np.setdiff1d(np.arange(table.n_rows), heldout, assume_unique=True)
 
     @property
     def n_rows(self) -> int:
@@ -270,7 +279,7 @@ class Data:
 
             record: dict = {}
             table = self.table
-            used = Table(table.path, table.n_rows, self.stored, table.fingerprint, table.source)
+            used = table.having(self.stored)
             rows = read_like(used, path, unseen=unseen, record=record)
             rows = self.as_modelled(rows, np.arange(len(rows)), OF_NEW_ROWS)
             require_whole_blocks(self.carve, iter([(0, rows)]), path, self.carve.blocks)

@@ -27,7 +27,6 @@ from mpibayes.hpc.ibp.matching import match, representative
 from mpibayes.hpc.ibp.predictive import ENUMERATED, Predictive
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.rows import Rows
-from mpibayes.io.table import Table
 from mpibayes.text import counted
 
 DRAWS = 50
@@ -52,7 +51,7 @@ class Forecast:
         self._run, self._draws = run, draws or DRAWS
         self._probabilities, self._impute, self._complete = probabilities, impute, complete
         table = run.table
-        self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+        self.like = table.having(run.data.stored)
         self.may_lack = {c.name for c in self.like.columns}
         self.batch = BATCH
 

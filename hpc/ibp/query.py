@@ -20,7 +20,6 @@ from mpibayes.hpc.ibp.predictive import Law
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.rows import Column, Rows
-from mpibayes.io.table import Table
 
 DRAWS = 50
 MOST = 12  # features whose combinations are summed over
@@ -62,7 +61,7 @@ class Asked:
         self.n_kept = len(run.require_kept())
         self.run, self._wanted = run, evenly(run.kept(), draws or DRAWS)
         table = run.table
-        self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+        self.like = table.having(run.data.stored)
         self.columns = [as_modelled(c) for c in run.data.stored]
         self.chain_of = np.array([chain for chain, _ in self._wanted])
         self.n_rows = run.n_rows

@@ -15,6 +15,7 @@ from mpibayes.hpc.links.tables import Table
 from mpibayes.hpc.links.tree import UNKNOWN, Evidence, Messages, Tree, scaled
 
 TINY = 1e-300
+AT_ONCE = 1_000_000  # probabilities of pairs that are held together
 
 
 def given_each_level(
@@ -53,11 +54,14 @@ def in_clusters(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, float]:
     weights; other (F, V, width): of the other column's events given its levels.
     """
     table, inside = np.zeros((len(one), len(other))), 0.0
-    for k in range(one.shape[2]):
-        p = one[:, :, k] @ other[:, :, k].T
-        apart = np.outer(p.sum(axis=1), p.sum(axis=0)) / max(p.sum(), TINY)
+    step = max(1, AT_ONCE // table.size)
+    for first in range(0, one.shape[2], step):
+        some = slice(first, first + step)
+        p = np.matmul(one[:, :, some].transpose(2, 0, 1), other[:, :, some].transpose(2, 1, 0))
+        apart = p.sum(axis=2)[:, :, None] * p.sum(axis=1)[:, None, :]
+        apart /= np.maximum(p.sum(axis=(1, 2)), TINY)[:, None, None]
         inside += float((p * np.log(np.maximum(p, TINY) / np.maximum(apart, TINY))).sum())
-        table += p
+        table += p.sum(axis=0)
     return table, inside
 
 

@@ -322,14 +322,14 @@ def _settings_in(home: Path) -> Path:
 
 
 def _open_table(chains: list[Chain], given: str | Path | None) -> AnyTable:
-    """The chains' table, recognised by its content."""
+    """The chains' table, recognised by its content, without rows that were appended since."""
     path = chains[0].config.table if given is None else Path(given)
     with reading(path):
         there = path.exists()
     if not there:
         hint = "name the place where it is now with --table" if given is None else "check the path given with --table"
         raise DataError(f"{path}: the run's table is not there; {hint}")
-    table = opened(chains[0].config, path)
+    table = opened(chains[0].config, path, read_provenance(chains[0].home)["fingerprint"])
     for chain in chains:
         fingerprint = read_provenance(chain.home)["fingerprint"]
         if fingerprint != table.fingerprint:

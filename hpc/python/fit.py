@@ -139,7 +139,7 @@ def import_table(
     from mpibayes.io.summary import print_summary
     from mpibayes.terminal import output
 
-    with in_words_of_python(), _as_file(data) as source:
+    with in_words_of_python(), as_file(data) as source:
         summary = ingest.import_table(
             source,
             table,
@@ -168,7 +168,7 @@ def import_table(
 
 
 @contextmanager
-def _as_file(data: Any) -> Iterator[Path]:
+def as_file(data: Any) -> Iterator[Path]:
     """The path that was given, or a Parquet file of a DataFrame, for as long as it is needed."""
     if frames.is_path(data):
         yield Path(data).expanduser()

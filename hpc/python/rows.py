@@ -114,10 +114,9 @@ def as_recorded(run: Any, source: Path, unseen: str) -> tuple[Iterator[Rows], li
     """The rows of a file as a run's table records such rows, some at a time; and what was read as missing, for people.
     Raises DataError."""
     from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
-    from mpibayes.io.table import Table
 
     table = run.table
-    like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+    like = table.having(run.data.stored)
     lacking = lacking_columns(like, source, {c.name for c in like.columns})
     record: dict[str, Any] = {}
     rows = stream_like(like, source, unseen=unseen, may_lack=lacking, record=record)

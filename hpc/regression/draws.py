@@ -133,4 +133,4 @@ class Posterior(KeptChains):
 
     def used_table(self) -> Table:
         """The run's table with the used columns alone."""
-        return Table(self.table.path, self.table.n_rows, self.data.columns, self.table.fingerprint, self.table.source)
+        return self.table.having(self.data.columns)

@@ -30,7 +30,6 @@ from mpibayes.hpc.regression.predictive import Average
 from mpibayes.io.recode import lacking_columns
 from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Rows
-from mpibayes.io.table import Table
 from mpibayes.text import counted
 
 DRAWS = 200
@@ -56,7 +55,7 @@ class Forecast:
         self.n_draws, self.batch = len(self._average.theta), self._average.batch
         self._n_kept = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
         self._design, columns = needed(run.design, run.data.columns)
-        self.like = Table(run.table.path, run.table.n_rows, columns, run.table.fingerprint, run.table.source)
+        self.like = run.table.having(columns)
         response = self._design.response
         # without a predictor there is no row that can be used, unless missing cells have a coefficient
         self.may_lack = {response, *(t.column.name for t in self._design.terms if t.indicator)}

@@ -22,7 +22,6 @@ from mpibayes.hpc.regression.predict import needed
 from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Column, Rows
-from mpibayes.io.table import Table
 
 DRAWS = 200
 NARROW = 1e-4  # of the scale: an interval's probability is then its width times the density
@@ -64,7 +63,7 @@ class Asked:
         self.n_kept = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
         self.design, columns = needed(run.design, run.data.columns)
         table = run.table
-        self.like = Table(table.path, table.n_rows, columns, table.fingerprint, table.source)
+        self.like = table.having(columns)
         self.columns = [as_modelled(c) for c in columns]
         response = self.design.response
         self.answers = frozenset([response])

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -45,9 +46,12 @@ from mpibayes.io.files import (
 )
 from mpibayes.io.segments import require
 from mpibayes.io.table import Table
+from mpibayes.io.tables import AnyTable
 from mpibayes.io.trace import FOLDER as TRACE
+from mpibayes.text import counted
 
 TRAINING_ROWS = "training_rows.npy"
+GROWING = ("mixture", "crosscat")  # families whose chains start from the clusters of a run on fewer rows
 START = "start.json"
 CHECKPOINTS = "checkpoints"
 NOTE = "checkpointed.json"
@@ -160,7 +164,7 @@ def open_run(
     if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
         changes = [c for c in changes if not c.startswith("data.heldout:")]
     if not same_table:
-        changes.append(f"data.table: the content of {table.path} is not the content the run started with")
+        changes.append(f"data.table: {_change_of(config, table, before['fingerprint'], folder)}")
     if not same_heldout:
         changes.append("data.heldout: the held-out file's rows are not those the run started with")
     if changes:
@@ -172,6 +176,20 @@ def open_run(
         json_schema.write_schema(folder / json_schema.NAME, lock.check)
     records.write_resolved(folder, resolved_toml(config), lock.check)
     return config
+
+
+def _change_of(config: Config, table: AnyTable, fingerprint: str, folder: Path) -> str:
+    """Describe how a table differs from the one with this fingerprint."""
+    before = table.before_growth(fingerprint) if isinstance(table, Table) else None
+    if before is None:
+        return f"the content of {table.path} is not the content the run started with"
+    n = counted(table.n_rows - before.n_rows, "row")
+    words = f"{n} came to {table.path} since the run started with {before.n_rows:,}; its results stay those of its rows"
+    if config.model.family not in GROWING:
+        return f"{words}. Of such a model only a new run has them all"
+    start = f"sampler.init=labels --set sampler.init_labels={shlex.quote(os.path.abspath(folder))}"
+    seed = f"run.seed={config.run.seed + 1}"
+    return f"{words}. A new run (-o) that starts from its clusters has all rows: --set {start} --set {seed}"
 
 
 def _unmake(folder: Path, lock: Lock) -> None:

@@ -20,10 +20,10 @@ from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable, is_sparse, open_table
 
 
-def opened(config: Config, path: Path | None = None) -> AnyTable:
+def opened(config: Config, path: Path | None = None, fingerprint: str = "") -> AnyTable:
     """The table at `path`, by default that of the configuration. ConfigError where it is a sparse one and the model is
     about typed columns, or the other way round; DataError where there is no table. Its real columns are as the model
-    takes them."""
+    takes them. fingerprint: of the table that a run was started with; rows that were appended since are left out."""
     path = config.table if path is None else path
     there, wanted = is_sparse(path), config.model.sparse
     if there != wanted:
@@ -37,6 +37,8 @@ def opened(config: Config, path: Path | None = None) -> AnyTable:
             "another model (model.family, model.likelihood)"
         )
     table = open_table(path, wanted)
+    if isinstance(table, Table):
+        table = table.before_growth(fingerprint) or table
     return as_modelled(config, table)
 
 
@@ -53,7 +55,7 @@ def as_modelled(config: Config, table: AnyTable) -> AnyTable:
             return replace(column, resolution=0.0, atoms=(), log=False)
         return replace(column, shape=shaped.get(column.name))
 
-    return Table(table.path, table.n_rows, tuple(map(of, table.columns)), table.fingerprint, table.source)
+    return table.having(tuple(map(of, table.columns)))
 
 
 def weights_in_words(table: AnyTable) -> str:

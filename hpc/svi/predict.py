@@ -22,7 +22,6 @@ from mpibayes.hpc.family import Predictions
 from mpibayes.hpc.svi.draws import Posterior
 from mpibayes.hpc.svi.predictive import responsibilities
 from mpibayes.io.rows import Rows
-from mpibayes.io.table import Table
 from mpibayes.text import counted
 
 BATCH = 4096
@@ -39,7 +38,7 @@ class Forecast:
         self._run, self._best = run, run.best()
         self._probabilities, self._impute, self._complete = probabilities, impute, complete
         table = run.table
-        self.like = Table(table.path, table.n_rows, run.data.stored, table.fingerprint, table.source)
+        self.like = table.having(run.data.stored)
         self.may_lack = {c.name for c in self.like.columns}
         self.batch, self.n_draws = BATCH, 1
 

@@ -54,13 +54,14 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option("--sparse", is_flag=True, help="SOURCES are counts or ratings of pairs: see below.")
 @click.option("--vocabulary", metavar="FILE", help="Sparse: ids of the columns, one a line.")
 @click.option("--row-ids", metavar="FILE", help="Sparse: ids of the rows, one a line.")
+@click.option("--append", is_flag=True, help="Add the rows of SOURCES to TABLE, which is there: see below.")
 @click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
 @click.pass_context
 def import_(
     ctx, sources, table, dry_run, schema, write_schema, kinds, keep, drop, ordered, unordered, missing, decimal,
     thousands, dates, calendar, count, weight, delimiter, header, names, encoding, sheet, sparse, vocabulary, row_ids,
-    force, verbose,
+    append, force, verbose,
 ):  # fmt: skip
     """Turn a file of rows into a typed table, TABLE, which --dry-run does not need.
 
@@ -90,8 +91,13 @@ def import_(
       mpibayes import --sparse docword.kos.txt.gz kos.h5 --vocabulary vocab.kos.txt    UCI bag of words
       mpibayes import --sparse matrix.mtx m.h5            Matrix Market; or matrix.npz, of scipy.sparse
       mpibayes import --sparse ratings.dat r.h5 --names user,movie,rating,time    lines of 3 or 4 fields: CSV, tab, ::
+
+    \b
+    With --append, rows of the same columns that came later, into a file beside TABLE that is a part of it:
+      mpibayes import june.csv people.h5 --append         levels that are new get the next codes, and are named
+      mpibayes import june.csv people.h5 --append --dry-run
     """
-    if dry_run:
+    if dry_run and not append:
         from mpibayes.io.table import SUFFIXES
 
         sources = sources if table.suffix.lower() in SUFFIXES else (*sources, table)  # it needs no table
@@ -99,6 +105,8 @@ def import_(
         raise click.UsageError(
             f"Missing argument 'TABLE': where {table} is to be written; or look at it with --dry-run"
         )
+    if append:
+        return _append(ctx, sources, table, dry_run, drop, missing, delimiter, header, encoding, force)
     if sparse:
         return _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force)
     if vocabulary is not None or row_ids is not None:
@@ -135,15 +143,42 @@ def import_(
     print_summary(summary, console, verbose)
 
 
+OF_APPEND = {
+    "sources", "table", "append", "dry_run", "drop", "missing", "delimiter", "header", "encoding", "force", "verbose",
+}  # fmt: skip
+
+
+def _append(ctx, sources, table, dry_run, drop, missing, delimiter, header, encoding, force):
+    from mpibayes.io.append import append_rows
+    from mpibayes.terminal import Text
+
+    _require_of_use(ctx, OF_APPEND, "--append: the table says what its columns are")
+    console = standard_output()
+    with _progress(console) as progress:
+        appended = append_rows(
+            list(sources), table, delimiter="\t" if delimiter == "\\t" else delimiter, header=header,
+            encoding=encoding, missing=list(missing), drop=list(drop), again=force, dry_run=dry_run, progress=progress,
+        )  # fmt: skip
+    for line in appended.lines():
+        console.print(Text(line))
+
+
+def _require_of_use(ctx, of_use: set[str], kind: str) -> None:
+    """Raise UsageError with the options on the command line that have no use with another one."""
+    given = (
+        p for p in ctx.command.params if ctx.get_parameter_source(p.name) is click.core.ParameterSource.COMMANDLINE
+    )
+    if idle := sorted(p.opts[0] for p in given if p.name not in of_use):
+        raise click.UsageError(f"{', '.join(idle)}: no use with {kind}")
+
+
 OF_SPARSE = {"sources", "table", "sparse", "vocabulary", "row_ids", "names", "delimiter", "header", "encoding", "force"}
 
 
 def _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force):
     from mpibayes.io.sparse_import import import_sparse, print_sparse
 
-    given = {name for name in ctx.params if ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE}
-    if idle := sorted(f"--{name.replace('_', '-')}" for name in given - OF_SPARSE - {"verbose"}):
-        raise click.UsageError(f"{', '.join(idle)}: no use with --sparse")
+    _require_of_use(ctx, OF_SPARSE | {"verbose"}, "--sparse")
     with _progress(standard_output()) as progress:
         summary = import_sparse(
             list(sources), table, vocabulary=vocabulary, row_ids=row_ids,

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
@@ -29,18 +30,35 @@ kernel_isa = ISA_NUMBER
 
 def contexts_of(prior, int64_t n_columns):
     """int64 (C,): contexts of each categorical column of a prior; one, unless it says otherwise."""
-    found = np.ascontiguousarray(getattr(prior, "contexts", np.ones(n_columns)), dtype=np.int64)
-    if found.shape != (n_columns,) or (found < 1).any():
+    given = getattr(prior, "contexts", None)
+    if given is None:
+        return np.ones(n_columns, np.int64)
+    found = np.ascontiguousarray(given, dtype=np.int64)
+    if found.shape != (n_columns,) or found.min(initial=1) < 1:
         raise ValueError("prior.contexts: a column has one context or more")
     return found
 
 
 def groups_of(offsets, contexts):
     """int64 (contexts of all columns + 1,): the first level row of every context, and where the last one ends."""
+    if contexts.max(initial=1) == 1:
+        return offsets
     rows, over = np.divmod(np.diff(offsets), contexts)
     if over.any():
         raise ValueError("prior.contexts and prior.offsets do not fit together")
     return np.concatenate([[0], np.cumsum(np.repeat(rows, contexts))]).astype(np.int64)
+
+
+def _check_numbers(numbers, int64_t first, str problem):
+    """ValueError unless all numbers (C, F) are finite, and positive from the first-th of a column on."""
+    if not len(numbers):
+        return
+    cdef const double[:, ::1] each = numbers
+    cdef int64_t c, f
+    for c in range(each.shape[0]):
+        for f in range(each.shape[1]):
+            if not -INFINITY < each[c, f] < INFINITY or (f >= first and not each[c, f] > 0):
+                raise ValueError(problem)
 
 
 cdef class Work:
@@ -134,17 +152,10 @@ cdef class Tail:
         self.contexts_array = contexts_of(prior, len(offsets) - 1)
         if self.items[2]:
             self._sum_levels(groups_of(offsets, self.contexts_array), dirichlet)
-        if self.items[3] and not (np.isfinite(self.normal_array).all() and (self.normal_array[:, 1:] > 0).all()):
-            raise ValueError("prior.normal: kappa, nu and variance must be positive and finite")
-        if self.items[4] and not (np.isfinite(self.gamma_array).all() and (self.gamma_array > 0).all()):
-            raise ValueError("prior.gamma: shape and rate must be positive and finite")
-        self.plain = aligned(24 * padded, np.uint8)
-        plain = self.plain.view(np.float64).reshape(3, padded)
-        plain[1] = 1.0
-        plain[2].view(np.int64)[:self.items[3]] = -1
-        plain[0, :self.items[3]] = self.normal_array[:, 0] if self.items[3] else 0.0
-        plain[1, :self.items[3]] = self.normal_array[:, 2] * self.normal_array[:, 3] if self.items[3] else 0.0
-        self._sort_by_nu(self.normal_array[:, 2] if self.items[3] else np.zeros(0))
+        _check_numbers(self.normal_array, 1, "prior.normal: kappa, nu and variance must be positive and finite")
+        _check_numbers(self.gamma_array, 0, "prior.gamma: shape and rate must be positive and finite")
+        self._hold_plain(padded)
+        self._sort_by_nu(self.normal_array)
         self.offsets_array, self.dirichlet_array = offsets, dirichlet
         self.c.concentration, self.c.discount, self.c.log_weight = concentration, discount, log_weight
         self._allocate(max(16, pad16(capacity)))
@@ -175,15 +186,30 @@ cdef class Tail:
     def _sum_levels(offsets, dirichlet):
         """Put each column's total pseudo-count into its missing row, which is where tail.h looks for it. offsets: of
         columns, or of their contexts."""
-        missing = offsets[1:] - 1
-        dirichlet[missing] = 0.0
-        observed = np.ones(len(dirichlet), dtype=bool)
-        observed[missing] = False
-        if not (dirichlet[observed] >= 1e-30).all() or not np.isfinite(dirichlet).all():
-            raise ValueError("prior.dirichlet: pseudo-counts must be finite and at least 1e-30")
-        dirichlet[missing] = np.add.reduceat(dirichlet, offsets[:len(offsets) - 1])
-        if not (dirichlet[missing] > 0).all():
-            raise ValueError("prior.dirichlet: a categorical column has no level")
+        cdef const int64_t[::1] first = offsets
+        cdef double[::1] beta = dirichlet
+        cdef int64_t c, l
+        for c in range(first.shape[0] - 1):
+            if first[c] < 0 or first[c + 1] - first[c] < 2:
+                raise ValueError("prior.dirichlet: a categorical column has no level")
+            beta[first[c + 1] - 1] = 0.0
+            for l in range(first[c], first[c + 1] - 1):
+                if not 1e-30 <= beta[l] < INFINITY:
+                    raise ValueError("prior.dirichlet: pseudo-counts must be finite and at least 1e-30")
+        dirichlet[offsets[1:] - 1] = np.add.reduceat(dirichlet, offsets[:len(offsets) - 1])
+
+    def _hold_plain(self, int64_t padded):
+        """Lay out what a slot without missing cells needs of the prior of real columns; see layout.h."""
+        self.plain = aligned(24 * padded, np.uint8)
+        cdef double *plain = <double *>address(self.plain)
+        cdef const double[:, ::1] normal = self.normal_array.reshape(self.items[3], 4)
+        cdef int64_t r
+        for r in range(padded):
+            plain[padded + r] = 1.0
+        for r in range(self.items[3]):
+            plain[r] = normal[r, 0]
+            plain[padded + r] = normal[r, 2] * normal[r, 3]
+            (<int64_t *>plain)[2 * padded + r] = -1
 
     cdef int _sum_prior(self) except -1:
         """Add up the prior's column of the table, as scores.h would, for rows without missing cells, where that can be
@@ -208,22 +234,22 @@ cdef class Tail:
         self.c.prior_sums = &self.prior_sums[0]
         return 0
 
-    cdef int _sort_by_nu(self, nu) except -1:
+    cdef int _sort_by_nu(self, numbers) except -1:
         """Say which way the Student t densities of the real columns go (scores.h)."""
         self.c.one_nu, self.c.by_power = False, NULL
-        if not len(nu):
+        if not self.items[3]:
             return 0
-        cdef const double[::1] each = np.ascontiguousarray(nu)
-        cdef int64_t r, p, n = each.shape[0], found = 0
+        cdef const double[:, ::1] normal = numbers
+        cdef int64_t r, p, n = normal.shape[0], found = 0
         cdef double power
         self.c.one_nu = True
         for r in range(n):
-            self.c.one_nu = self.c.one_nu and each[r] == each[0]
+            self.c.one_nu = self.c.one_nu and normal[r, 2] == normal[0, 2]
         self.by_power, self.power_ends = np.empty(n, np.int32), np.empty(POWERS, np.int64)
         for p in range(POWERS):  # columns by power, the greatest first, and in order within one
             power = <double>(<int64_t>1 << (POWERS - 1 - p))
             for r in range(n):
-                if each[r] == power:
+                if normal[r, 2] == power:
                     self.by_power[found] = <int32_t>r
                     found += 1
             self.power_ends[p] = found
@@ -334,7 +360,10 @@ cdef class Tail:
         """Make the clusters of `statistics` slots 0..K-1 and every other slot vacant. Clusters without rows are
         vacant."""
         cdef int64_t n = len(statistics.size)
-        self._allocate(max(self.c.capacity, pad16(n)))
+        if n > self.c.capacity:
+            self._allocate(pad16(n))
+        else:
+            memset(address(self.buffer), 0, len(self.buffer))
         self.c.n_uneven = 0
         cdef int64_t[::1] size = self._field("size")
         for name in _STATISTICS[:10 if self.c.n_blocks else 7]:

@@ -28,6 +28,7 @@ __all__ = [
     "Pooled",
     "Result",
     "Run",
+    "append_rows",
     "fit",
     "import_table",
     "open",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         MpibayesWarning,
         NumericalError,
     )
+    from mpibayes.hpc.python.append import append_rows
     from mpibayes.hpc.python.fit import fit, import_table
     from mpibayes.hpc.python.job import Job, JobStatus, submitted
     from mpibayes.hpc.python.pool import Pooled, pool
@@ -63,6 +65,7 @@ _PLACES = {
     "Pooled": ("hpc.python.pool", "Pooled"),
     "Result": ("hpc.python.result", "Result"),
     "Run": ("hpc.python.run", "Run"),
+    "append_rows": ("hpc.python.append", "append_rows"),
     "fit": ("hpc.python.fit", "fit"),
     "import_table": ("hpc.python.fit", "import_table"),
     "open": ("hpc.python.run", "open_run"),

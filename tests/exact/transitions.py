@@ -254,8 +254,8 @@ def taped(tape: Tape):
         return sides
 
     def draw_on_grid(log_weight, stream):
-        weight = np.exp(log_weight[0] - log_weight[0].max())
-        return np.array([tape.choose(weight / weight.sum())])
+        weight = np.exp(log_weight - log_weight.max())
+        return tape.choose(weight / weight.sum())
 
     with (
         mock.patch.object(guided_moves, "generator", scripted_generator),

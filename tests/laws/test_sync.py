@@ -7,6 +7,7 @@ import pytest
 
 from mpibayes.hpc.components.normal import merge_moments
 from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
@@ -90,6 +91,20 @@ def test_one_shard_owns_every_row_and_has_no_anchor():
     assert k == 6 and owned.sum() == 160
     np.testing.assert_array_equal(view.partition.owned, owned)
     np.testing.assert_array_equal(view.partition.anchor, anchor)
+
+
+def test_the_statistics_of_one_shard_are_those_that_its_tail_would_count():
+    """The shortcut of a sweep without a pass over the rows gives the bits of the pass."""
+    mixture = chain(serial(), 1, split_merge=1)
+    mixture.start("random", 6)
+    for _ in range(8):
+        mixture.cycle()
+        view, (shard,) = mixture.view, mixture.view.shards
+        of = view.components.categorical.offsets
+        counted = Statistics(*kernels.accumulate(shard.rows, view.z[0], view.n_labels, of))
+        for name, array in vars(counted).items():
+            np.testing.assert_array_equal(getattr(view.partition.statistics, name), array)
+        assert view.begin(mixture.cycles + 1, True).statistics is view.partition.statistics
 
 
 def moments(n_shards):

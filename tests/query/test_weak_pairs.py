@@ -67,7 +67,7 @@ def test_a_report_has_the_pairs_that_the_run_weakens(plain):
     names = [s.name for s in made.sections()]
     assert names.index("pairs") == names.index("columns") - 1
     (section,) = (s for s in made.sections() if s.name == "pairs")
-    remedy, browse = section.parts[1:]
+    remedy, browse = section.parts[2:]
     assert remedy.lines[1][1] == 'links = [["job", "sector"], ["sector", "pay"]]'
     assert [row[-1] for row in browse.rows] == ["yes"] * 3
 
@@ -97,7 +97,9 @@ def test_the_page_has_tables_of_linked_pairs(linked):
     made = asked_report(Posterior([linked]))
     assert {frozenset(pair) for pair in made.linked} == {frozenset({"job", "sector"}), frozenset({"sector", "pay"})}
     (section,) = (s for s in made.sections() if s.name == "links")
-    assert [part.columns[0].header for part in section.parts[-2:]] == [parent for _, parent in made.linked]
+    headings, tables = section.parts[-4::2], section.parts[-3::2]
+    assert [str(heading) for heading in headings] == [f"{child} given {parent}" for child, parent in made.linked]
+    assert [part.columns[0].header for part in tables] == [parent for _, parent in made.linked]
 
 
 def test_links_to_name_are_a_forest():

@@ -175,7 +175,7 @@ class Seating:
         views = list(self.members)
         weight = [np.log(self.members[v] - self.discount) for v in views] + [self._log_new(len(views))] * AUXILIARY
         open_to = [*views, *self.kept]
-        chosen = open_to[int(draw_on_grid(np.array(weight) + self.score[unit, open_to], self.stream))]
+        chosen = open_to[draw_on_grid(np.array(weight) + self.score[unit, open_to], self.stream)]
         if chosen not in self.members:
             self.kept.remove(chosen)
         self.members[chosen] = self.members.get(chosen, 0) + 1

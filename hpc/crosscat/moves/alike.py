@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Gains, Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -45,11 +45,13 @@ def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int, float, 
     return ledger.judged([_stream(ledger, step) for step in steps], _judged)
 
 
-def _judged(ledger: Ledger, log_u: float, a: int, stream: np.random.Generator) -> tuple[int, int, float, float] | None:
+def _judged(
+    ledger: Ledger, log_u: float, a: int, gains: Gains, stream: np.random.Generator
+) -> tuple[int, int, float, float] | None:
     """Cluster `a` and another, the log of a uniform number, and what it has to be below, before their rows' sides are
     looked at, for them to be joined; None if it is not."""
-    k, gains = ledger.n_labels, ledger.gains(a)
-    b = int(draw_on_grid(gains.gain[None], stream)[0])
+    k = ledger.n_labels
+    b = draw_on_grid(gains.gain, stream)
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
     choice = _log_choice(gains.gain, b)
     bound = -ledger.log_split(one, two, gains.cluster(b), k - 1) + _log_proposals(k - 1, choice)

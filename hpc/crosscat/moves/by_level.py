@@ -16,7 +16,7 @@ from scipy.special import gammaln
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.crosscat.moves.by_pattern import AFTER
-from mpibayes.hpc.crosscat.moves.ledger import Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Gains, Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.mixture import updates
 
@@ -48,10 +48,10 @@ def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int] | None]
     return ledger.judged([_stream(ledger, step) for step in steps], _judged)
 
 
-def _judged(ledger: Ledger, log_u: float, a: int, stream: np.random.Generator) -> tuple[int, int] | None:
+def _judged(ledger: Ledger, log_u: float, a: int, gains: Gains, stream: np.random.Generator) -> tuple[int, int] | None:
     """Cluster `a` and another that are to be joined; None: a merge is rejected."""
-    k, gains, (log_sides, worth) = ledger.n_labels, ledger.gains(a), ledger.once(_worth, a)
-    b = int(draw_on_grid(worth[None], stream)[0])
+    k, (log_sides, worth) = ledger.n_labels, ledger.once(_worth, a)
+    b = draw_on_grid(worth, stream)
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
     ratio = ledger.log_split(one, two, gains.cluster(b), k - 1)
     choice = _log_choice(worth, b)

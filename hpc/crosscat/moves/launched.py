@@ -257,6 +257,8 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
 def _joined(ledger: Ledger, groups) -> np.ndarray:
     """The column of each group that is a pair, with its two clusters together; of the others any."""
     pair = groups[:, 0] != groups[:, 1]
+    if not pair.any():
+        return np.full(len(groups), -1)
     one, two = (ledger.statistics.take([ledger.column[i] for i in groups[pair, end]]) for end in (0, 1))
     return ledger.enter(ledger.components.union(one, two)) + np.cumsum(pair) - 1
 
@@ -268,7 +270,7 @@ def _accept(
     (G, 2) and joined (G,): the columns of what is proposed."""
     stream = generator(**ledger.stream(Purpose.GUIDED, ACCEPT))
     k, k_before = ledger.n_labels, ledger.n_labels
-    others = np.setdiff1d(np.arange(k), groups)
+    others = sorted(set(range(k)).difference(groups.ravel().tolist()))
     after = [(ledger.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
     for g, (a, b) in enumerate(groups):
         log_u, split = np.log(stream.random()), a == b

@@ -126,21 +126,22 @@ class Ledger:
         return self.gains_of([label])[0]
 
     def judged(self, streams: Sequence[np.random.Generator], judge: Callable[..., T | None]) -> list[T | None]:
-        """Judge a merge for each stream: judge(ledger, log of a uniform number, cluster, stream). The gains of the
-        clusters are worked out together."""
+        """Judge a merge for each stream: judge(ledger, log of a uniform number, cluster, its gains, stream). All gains
+        are worked out together."""
         if self.n_labels < 2:
             return [None] * len(streams)
         begun = [(np.log(stream.random()), int(stream.integers(self.n_labels))) for stream in streams]
-        self.gains_of([cluster for _, cluster in begun])
-        return [judge(self, *start, stream) for start, stream in zip(begun, streams)]
+        gains = self.gains_of([cluster for _, cluster in begun])
+        return [judge(self, *start, of, stream) for start, of, stream in zip(begun, gains, streams)]
 
     def gains_of(self, labels: Sequence[int]) -> list[Gains]:
         """Gains of several clusters, not to be changed; those that are not known yet are worked out together."""
         known = self.once(_no_gains)
         new = [label for label in dict.fromkeys(labels) if label not in known]
-        at_once = max(1, CELLS // (self.n_labels * sum(len(array) for array in vars(self.statistics).values())))
-        for start in range(0, len(new), at_once):
-            known.update(_gains(self, new[start : start + at_once]))
+        if new:
+            at_once = max(1, CELLS // (self.n_labels * sum(map(len, vars(self.statistics).values()))))
+            for start in range(0, len(new), at_once):
+                known.update(_gains(self, new[start : start + at_once]))
         return [known[label] for label in labels]
 
     def join(self, one: int, two: int) -> None:

@@ -52,7 +52,8 @@ class Subset:
         self.shape = (len(shrink), n_cells + n_real), (len(shrink), n_sums + 2 * n_real)
         kind = components.categorical
         self.beta = kind.pseudo_counts(np.full(len(kind), EVEN))
-        self.beta[np.setdiff1d(kind.groups[1:] - 1, kind.missing_rows)] = EVEN  # which no cell has
+        if kind.linked:
+            self.beta[np.setdiff1d(kind.groups[1:] - 1, kind.missing_rows)] = EVEN  # which no cell has
         offsets, unit = components.categorical.offsets, self._units(whole, n_real)
         self.packed = kernels.Packed(parts, len(shrink), offsets, *unit) if parts else None
         self.drawn = -1  # block of random numbers at hand

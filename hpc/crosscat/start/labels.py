@@ -1,4 +1,8 @@
-"""Labels that a user gives a chain to start from."""
+"""Labels that a user gives a chain to start from: of all its rows, or those of a run that had some of them.
+
+A run of a table to which rows were appended since has labels of its own rows. The others are idle at first, and the
+first cycle seats them. Whatever the start, a chain has the posterior of all its rows.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,57 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import last_draw
+from mpibayes.hpc.crosscat.start.subsample import IDLE
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.run.directory import TRAINING_ROWS
+from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.io.files import chain_directories, open_regular, read_regular, reading, reason
 from mpibayes.text import counted
 
 
 @dataclass(frozen=True)
 class Given:
-    """labels: of each view, int64 (N,). view_of: the number of the view of each used column of the table."""
+    """labels: of each view, int64 (N,), IDLE of rows without one. view_of: the number of the view of each used column
+    of the table. n_new: rows without a label."""
 
     labels: Sequence[np.ndarray]
     view_of: np.ndarray
+    n_new: int = 0
+
+
+def grown_labels(path: Path, data: Data, seed: int, number: int, several: bool) -> Given | None:
+    """Labels of a run of the table as it was before rows were appended: those of the last kept draw of its chain
+    `number`, counted from 0; of its first ones again where it has fewer. None where `path` is nothing of the kind.
+
+    Raises ConfigError with what does not fit. The seed has to differ: random numbers are named by it, and those that
+    led to the labels must not be drawn again.
+    """
+    home = next((folder for folder in (path, path.parent) if (folder / RESOLVED).exists()), None)
+    before = None if home is None else data.table.before_growth(read_provenance(home)["fingerprint"])
+    if before is None or before.n_rows == data.table.n_rows:
+        return None
+    if read_resolved(home)["run"]["seed"] == seed:
+        raise ConfigError(
+            f"run.seed: is {seed}, as in {home}, whose clusters this run starts from; give it another one, such as "
+            f"--set run.seed={seed + 1}, so that no random number is used twice"
+        )
+    folders = chain_directories(path)
+    folder = folders[number % len(folders)]
+    draw = last_draw(folder)
+    if draw is None:
+        raise ConfigError(f"sampler.init_labels: {folder} has kept no draw of its labels")
+    numbers = np.arange(before.n_rows)
+    if (folder / TRAINING_ROWS).exists():
+        with reading(folder / TRAINING_ROWS, ConfigError), open_regular(folder / TRAINING_ROWS) as file:
+            numbers = np.load(file, allow_pickle=False)
+    given = _fitting(Given(draw.labels, draw.view_of), path, len(numbers), len(data.stored), several)
+    place = np.full(data.table.n_rows, -1)
+    place[numbers] = np.arange(len(numbers))
+    place = place[data.numbers_of(0, data.n_rows)]
+    labels = [np.where(place < 0, IDLE, z[place]) for z in given.labels]
+    if not (place >= 0).any():
+        raise ConfigError(f"sampler.init_labels: {path} was trained on none of the rows that this run is trained on")
+    return Given(labels, given.view_of, int((place < 0).sum()))
 
 
 def given_labels(path: Path, n_training: int, n_columns: int, several: bool) -> Given:
@@ -28,7 +73,11 @@ def given_labels(path: Path, n_training: int, n_columns: int, several: bool) -> 
 
     several: there may be several views.
     """
-    given = _given_in(path)
+    return _fitting(_given_in(path), path, n_training, n_columns, several)
+
+
+def _fitting(given: Given, path: Path, n_training: int, n_columns: int, several: bool) -> Given:
+    """The same with labels and views renumbered. ConfigError where they do not fit."""
     problems = [
         f"{path} has {counted(len(z), 'label')}, expected {n_training}, one a training row (rows that are held out "
         "have none)"

@@ -99,10 +99,14 @@ class Growth:
 
         Where all rows are to be active each of them is named once: nobody leaves, so that nobody can be left over.
         """
-        active = z > IDLE
-        n_active = int(active.sum())
         if target == len(shard) and cycle > 0:
-            row = np.arange(len(shard), dtype=np.int32)
-            return np.where(active, row, -1).astype(np.int32), row
+            return all_rows(z)
+        n_active = int((z > IDLE).sum())
         n_grow = max(0, target - n_active)
         return visits(z, n_grow, n_active, cycle=cycle, sweep=0, shard=shard.index, **self.key)
+
+
+def all_rows(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(remove, assign) of a sweep over all rows of a shard with labels z, in which idle ones come in."""
+    row = np.arange(len(z), dtype=np.int32)
+    return np.where(z > IDLE, row, -1).astype(np.int32), row

@@ -1,0 +1,137 @@
+"""`mpibayes import --append`: rows that came later, as one more part of a table (`io/parts.py`).
+
+The table says what the columns are: kinds, steps, atoms, markers of missing cells and forms of numbers are never
+inferred again. Its files are not touched; the new part appears under its name when it is whole, or never.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.files import require_unchanged, stamps
+from mpibayes.io.later_rows import NewRows
+from mpibayes.io.parts import in_columns, part_path, table_of_part
+from mpibayes.io.rows import BLOCKS, Column, Rows, slice_rows
+from mpibayes.io.source import Progress
+from mpibayes.io.table import Table, TableWriter
+from mpibayes.text import counted, visible
+
+
+@dataclass(frozen=True)
+class Appended:
+    """The outcome of an append: the table with its new part, and remarks for its owner. written: False of a look."""
+
+    table: Path
+    part: Path
+    n_rows: int
+    n_before: int
+    remarks: tuple[str, ...]
+    seconds: float
+    written: bool
+
+    def lines(self) -> list[str]:
+        """The summary for people."""
+        n, total = counted(self.n_rows, "row"), self.n_before + self.n_rows
+        if not self.written:
+            head = f"{self.table}: {n} fit, and would follow its {self.n_before:,}; nothing was written"
+        else:
+            head = f"{self.table}: {n} appended, in {self.part.name}: now {total:,} rows, {self.seconds:.1f} s"
+        return [visible(head), *(f"note: {visible(remark)}" for remark in self.remarks)]
+
+
+def append_rows(
+    sources: str | os.PathLike | Sequence[str | os.PathLike],
+    table: str | os.PathLike,
+    *,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    encoding: str | None = None,
+    missing: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    again: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Appended:
+    """Append the rows of one or several files to the typed table `table`, as a new part of it.
+
+    missing: markers besides the table's; drop: columns of the files that the table's sources did not have, to be passed
+    over; again: append rows that the table has as a part already. dry_run: only look. Levels that the table does not
+    have come after its own.
+
+    Raises ConfigError (no such column to drop; another append was faster) or DataError (other columns than the table's,
+    cells that they cannot hold, rows that are there already, files that cannot be read or written). Unless all went
+    well the table is what it was.
+    """
+    start = time.perf_counter()
+    paths = [Path(p) for p in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    whole = Table.open(table)
+    part = _new_part(whole)
+    before = stamps(paths)
+    new = NewRows(whole, paths, {"delimiter": delimiter, "header": header, "encoding": encoding}, missing, progress)
+    new.require_columns(drop)
+    columns, n_rows = new.fitted()
+    source = {**whole.source, "files": [path.name for path in paths], "absent": []}
+    writing = TableWriter(part, columns, n_rows, source=source, follows=whole.fingerprint)
+    with nullcontext() if dry_run else writing as writer:
+        content = _Content()
+        for rows, weights in new.coded(columns):
+            content.add(rows)
+            if writer is not None:
+                writer.write(rows, weights)
+        if not again:
+            _require_new(whole, columns, n_rows, content.digest())
+        require_unchanged(before)
+        if Table.open(whole.path).fingerprint != whole.fingerprint:
+            raise ConfigError(f"{whole.path}: changed meanwhile; run the same command again")
+    seconds = time.perf_counter() - start
+    return Appended(whole.path, part, n_rows, whole.n_rows, tuple(new.remarks(columns)), seconds, not dry_run)
+
+
+def _new_part(whole: Table) -> Path:
+    """The file that the next part of a table is written to."""
+    if whole.pieces[0].follows:
+        table = table_of_part(whole.path)
+        raise ConfigError(f"{whole.path}: is a part of a table; name the table{f' {table}' if table else ''}")
+    part = part_path(whole.path, len(whole.pieces) + 1)
+    if os.path.lexists(part):
+        raise ConfigError(f"{part}: has the name of the table's next part, but is none; move it away")
+    return part
+
+
+def _require_new(whole: Table, columns: Sequence[Column], n_rows: int, digest: str) -> None:
+    """DataError if a part of the table has the same rows. Only parts of as many rows are read."""
+    for number, piece in enumerate(whole.pieces, 1):
+        if piece.n_rows == n_rows:
+            content, step = _Content(), slice_rows(columns)
+            for start in range(0, n_rows, step):
+                rows = piece.read(start, min(start + step, n_rows))
+                content.add(in_columns(rows, piece.columns, columns))
+            if content.digest() == digest:
+                which = f"its part {number}, {piece.path.name}," if number > 1 else "the table, as first imported,"
+                raise DataError(
+                    f"{whole.path}: {which} has these {counted(n_rows, 'row')} already; nothing was appended. If they "
+                    "are other rows that happen to be equal, append them with --force"
+                )
+
+
+class _Content:
+    """A digest of the cells of rows in their order, however they are cut."""
+
+    def __init__(self):
+        self._blocks = {block: hashlib.sha256() for block in BLOCKS}
+
+    def add(self, rows: Rows) -> None:
+        for block, digest in self._blocks.items():
+            digest.update(np.ascontiguousarray(getattr(rows, block)))
+
+    def digest(self) -> str:
+        return "".join(digest.hexdigest() for digest in self._blocks.values())
