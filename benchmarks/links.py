@@ -7,7 +7,8 @@ core.
     python benchmarks/links.py independent --out OUT [--seeds 10]
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together,
-scored on all test rows. tables: imported tables; a tenth of the rows is held out, and columns of numbers have no links.
+scored on all test rows. tables: imported tables; a tenth of the rows is held out; forests with numbers as
+parents (forest) and without (forest of levels).
 views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
 the first hundred of which are scored.
@@ -20,6 +21,7 @@ import argparse
 import json
 import lzma
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,7 @@ import numpy as np
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.start import views
+from mpibayes.hpc.data.bins import fit_bins
 from mpibayes.hpc.data.rows import Data, HeldOutRows
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table, table_from_arrays
@@ -52,9 +55,14 @@ def binary(data: Path, name: str):
 
 
 def imported(path: Path):
-    """The same of an imported table."""
+    """The same of an imported table, whose numbers are cut into bins."""
     data = Data(Table.open(path), (), 0.1, latent=True)
-    return data.columns, data.rows_of(0, data.n_rows), data.heldout_of(0, len(data.heldout))
+    cuts = fit_bins(data, "forest")
+    return (
+        [replace(c, cuts=cuts.get(c.name, ())) for c in data.columns],
+        data.rows_of(0, data.n_rows),
+        data.heldout_of(0, len(data.heldout)),
+    )
 
 
 def independent(seed: int):
@@ -131,9 +139,13 @@ def main() -> None:
     sources = {path.stem: path for path in given.files} if given.files else dict.fromkeys(given.tables)
     for name, path in sources.items():
         table = imported(path) if path else binary(given.data, name)
-        for links in ("none", "forest"):
-            found = measured(*table, links, given.seconds, given.seed, given.what == "views")
-            write(given.out, name, {"rows": len(table[1]), **found})
+        several = given.what == "views"
+        for links in ("none", "forest", *(["forest of levels"] if given.what == "tables" else [])):
+            columns, rows, held = table
+            if several or links == "forest of levels":
+                columns = [replace(column, cuts=()) for column in columns]
+            found = measured(columns, rows, held, links.split()[0], given.seconds, given.seed, several)
+            write(given.out, name, {"rows": len(rows), **found, "links": links})
 
 
 def write(out: Path, name: str, found: dict) -> None:

@@ -35,8 +35,9 @@ class Column:
     number, where there are atoms or logarithms, -1 where it was not counted. `part_of`: the column of the table that
     one is made from which says only which atom a cell is. `unit`: of dates (`clock`). `ordered`: the levels are a
     scale, the least first (`order.order_of`); None where the table does not say. `shape`: the coordinates that a run
-    models the column in, where it has fitted some. `contexts`: of the column that this one
-    leans on in a run (docs/links.md), in which case its cells are codes of a context and a level.
+    models the column in, where it has fitted some. `contexts`: of the column that this one leans on in a run
+    (docs/links.md), in which case its cells are codes of a context and a level. `cuts`: where a run cuts a column of
+    numbers into the bins that others may lean on, ascending, as values are recorded.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Column:
     ordered: bool | None = None
     shape: Shape | None = None
     contexts: int = 1
+    cuts: tuple[float, ...] = ()
 
     @property
     def blank(self) -> float:

@@ -25,7 +25,7 @@ def log_t(location, scale, nu, low, high) -> np.ndarray:
         width = b - a
     wide = width > WIDE
     if wide.all():
-        return _difference(a, b, nu)
+        return log_between(a, b, nu)
     with np.errstate(divide="ignore", invalid="ignore"):
         middle, size = 0.5 * (a + b), np.where(width > 0.0, np.log(width), -np.log(scale))
         if width.max() <= NARROW:
@@ -36,11 +36,12 @@ def log_t(location, scale, nu, low, high) -> np.ndarray:
     if not wide.any():
         return narrow
     a, b, nu = (np.broadcast_to(x, wide.shape)[wide] for x in (a, b, nu))
-    narrow[wide] = _difference(a, b, nu)
+    narrow[wide] = log_between(a, b, nu)
     return narrow
 
 
-def _difference(a, b, nu) -> np.ndarray:
+def log_between(a, b, nu) -> np.ndarray:
+    """Log probability of a <= t <= b under standard t distributions, as a difference of distribution functions."""
     with np.errstate(divide="ignore", invalid="ignore"):
         right = a + b > 0.0  # the mirror image is in the left tail
         a, b = np.where(right, -b, a), np.where(right, -a, b)

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
+from mpibayes.hpc.components.masses import log_between
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.recording import log_cells
@@ -62,6 +63,23 @@ class Student(Numbers):
     def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
         location, scale, nu = (a[column, clusters] for a in (self.location, self.scale, self.nu))
         return location + scale * stdtrit(nu, u)
+
+    def log_masses(self, column: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """See `NegativeBinomial.log_masses`."""
+        location, scale = self.location[column], self.scale[column]
+        return log_between((low - location) / scale, (high - location) / scale, self.nu[column])
+
+    def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """See `NegativeBinomial.within`. In the left tail, where distribution functions keep their digits."""
+        location, scale, nu = (a[column, clusters] for a in (self.location, self.scale, self.nu))
+        a, b = (low - location) / scale, (high - location) / scale
+        with np.errstate(invalid="ignore"):
+            right = a + b > 0.0
+        a, b, u = np.where(right, -b, a), np.where(right, -a, b), np.where(right, 1.0 - u, u)
+        first, last = stdtr(nu, a), stdtr(nu, b)
+        t = np.clip(stdtrit(nu, first + u * (last - first)), a, b)
+        t = np.where(np.isfinite(t), t, np.where(np.isfinite(b), b, a))  # beyond what can be told from 0
+        return location + scale * np.where(right, -t, t)
 
 
 class Normal:

@@ -14,6 +14,7 @@ from scipy.special import gammaln
 
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
+from mpibayes.hpc.components.masses import log_negative_binomial
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.rows import Column, Rows
@@ -40,6 +41,18 @@ class NegativeBinomial(Numbers):
 
         return nbinom.ppf(u, shape, rate / (rate + 1.0))
 
+    def log_masses(self, column: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Log probability of numbers from low to high (..., 1) in every cluster, (..., K + 1)."""
+        return log_negative_binomial(self.shape[column], self.rate[column], low, high)
+
+    def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Numbers from low to high by the distribution function given that they are there: at u (n,) of it in the
+        cluster of each, (n,)."""
+        shape, rate = (a[column, clusters] for a in (self.shape, self.rate))
+        from scipy.stats import nbinom  # slow to import
+
+        return _between(nbinom(shape, rate / (rate + 1.0)), low, high, u)
+
 
 class Rates(NegativeBinomial):
     """The same with rates (Q, K) of the clusters, and a new one's integrated out."""
@@ -55,6 +68,35 @@ class Rates(NegativeBinomial):
         found[old] = poisson.ppf(u[old], self._rates[column, clusters[old]])
         found[~old] = super().quantile(column, clusters[~old], u[~old])
         return found
+
+    def log_masses(self, column: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        found, rates = super().log_masses(column, low, high), self._rates[column]
+        from scipy.special import gammainc, gammaincc
+
+        first, last = np.maximum(low, 0.0), np.where(np.isfinite(high), high, 1e300)
+        above = np.where(first > 0.0, gammainc(np.maximum(first, 1.0), rates), 1.0) - gammainc(last + 1.0, rates)
+        below = gammaincc(last + 1.0, rates) - np.where(first > 0.0, gammaincc(np.maximum(first, 1.0), rates), 0.0)
+        with np.errstate(divide="ignore"):
+            found[..., : len(rates)] = np.log(np.maximum(np.where(above < 0.5, above, below), 0.0))
+        return found
+
+    def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
+        from scipy.stats import poisson  # slow to import
+
+        found, old = np.empty(len(u)), clusters < self._rates.shape[1]
+        found[old] = _between(poisson(self._rates[column, clusters[old]]), low[old], high[old], u[old])
+        found[~old] = super().within(column, clusters[~old], low[~old], high[~old], u[~old])
+        return found
+
+
+def _between(law, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Whole numbers from low to high at u of a law's distribution function there, in the tail where it is small."""
+    below, above = law.cdf(low - 1.0), law.sf(low - 1.0)
+    left = law.ppf(below + u * (law.cdf(high) - below))
+    last = law.sf(high)
+    right = law.isf(last + (1.0 - u) * (above - last))
+    x = np.clip(np.where(below < 0.5, left, right), low, high)
+    return np.where(np.isfinite(x), x, low)
 
 
 class Poisson:

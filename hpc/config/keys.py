@@ -74,6 +74,16 @@ class Model(Section):
         """True if the first start of a run is to fit them."""
         return False
 
+    @property
+    def binned(self) -> Mapping[str, tuple[float, ...]]:
+        """Cuts between the bins of the columns of numbers that others may lean on, by column."""
+        return {}
+
+    @property
+    def fits_bins(self) -> bool:
+        """True if the first start of a run is to find them."""
+        return False
+
 
 class Run(Section):
     seed: int = key(0, "names the random streams", "a whole number from 0 to 2^63 - 1", ge=0, lt=2**63)

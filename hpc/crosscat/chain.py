@@ -210,7 +210,7 @@ class Mixture:
         place = {column.name: i for i, column in enumerate(self.columns)}
         rows = None
         for view, coding in zip(self.views, self.codings):
-            if sum(bool(c.levels) for c in coding.plain) > 1:
+            if coding.n_nodes > 1 and any(c.levels for c in coding.plain):
                 at = np.array([place[column.name] for column in coding.plain])
                 plain = Components(coding.plain, self.priors)
                 hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
@@ -526,8 +526,7 @@ class Mixture:
         """Log prior probability of the links given the views, where they are learned."""
         if not self.settings.learns_links:
             return 0.0
-        each = [coding.parents[[bool(c.levels) for c in coding.plain]] for coding in self.codings]
-        return sum(map(log_prior, each))
+        return sum(log_prior(coding.parents, coding.n_nodes) for coding in self.codings)
 
     @property
     def n_active(self) -> int:

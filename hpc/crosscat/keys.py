@@ -51,6 +51,13 @@ ShapesByColumn = Annotated[
 ]
 
 
+MOST_BINS = 31
+Cut = Annotated[float, Field(ge=-1e150, le=1e150, allow_inf_nan=False)]
+BinsByColumn = Annotated[
+    dict[Name, Annotated[tuple[Cut, ...], Field(min_length=1, max_length=MOST_BINS - 1)]], Field(min_length=1)
+]
+
+
 class Model(keys.Model):
     latent: ClassVar[bool] = True
 
@@ -102,6 +109,14 @@ class Model(keys.Model):
         "learned; or these and no others",
         '"none", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
     )
+    bins: Annotated[Literal["auto", "none"] | BinsByColumn, BeforeValidator(tuples)] = key(
+        "auto",
+        "mixtures: where columns of numbers are cut into the bins that others may lean on; auto: at the eighths of the "
+        "training rows at the first start; none: no column leans on a number; or by column its cuts",
+        f'"auto", "none", or {{COLUMN = [cuts, ascending, {MOST_BINS - 1} at most], ...}}',
+        decided_once=True,
+        formerly="none",
+    )
     likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
 
     @property
@@ -130,6 +145,14 @@ class Model(keys.Model):
     @property
     def fits_shapes(self) -> bool:
         return self.shapes == "auto" and self.likelihood and not self.plain
+
+    @property
+    def binned(self) -> Mapping[str, tuple[float, ...]]:
+        return {} if isinstance(self.bins, str) or self.links == "none" or self.has_views else self.bins
+
+    @property
+    def fits_bins(self) -> bool:
+        return self.bins == "auto" and self.links != "none" and self.likelihood and not self.has_views
 
     @property
     def has_views(self) -> bool:

@@ -13,8 +13,9 @@ from mpibayes.hpc.components.masses import log_negative_binomial
 from mpibayes.hpc.components.normal import posterior
 from mpibayes.hpc.crosscat.view_law import ViewLaw, log_real, normalised
 from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.links import bins
 from mpibayes.hpc.links.law import TreeLaw
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import Column, Rows
 
 
 class LeftOut:
@@ -59,11 +60,17 @@ class LeftOut:
 
     def _log_linked(self, tree: TreeLaw, known: Known) -> np.ndarray:
         """Log probability of what is known of the columns of a tree in each row's own cluster without it, (n,)."""
-        total = tree.left_out(known, self._own, tree.levels_of(self._view.coding, self._rows))
+        total = tree.left_out(known, self._own, tree.levels_of(self._view.coding, self._rows), self._masses)
         for name in known.of:
             if name in tree.names and not known.of[name][0].column.levels:
                 total += self._log_rest(*known.of[name])
         return total
+
+    def _masses(self, column: Column) -> np.ndarray:
+        """Probabilities of a number's bins in each row's own cluster without it, (B, n)."""
+        every = np.arange(len(self._own))
+        ends = (np.broadcast_to(end[:, None], (len(end), len(every))) for end in bins.bounds(column))
+        return np.exp([self._log_number(column, every, low, high) for low, high in zip(*ends)])
 
     def _log_own(self, events: Events, which: np.ndarray) -> np.ndarray:
         """Log probability of each row's event in its own cluster without it, (n,); 0 where the cell is missing."""

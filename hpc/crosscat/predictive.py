@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.components.component import Component
+from mpibayes.hpc.components.component import Component, Law
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.data.rows import take_columns
+from mpibayes.hpc.links import bins
 from mpibayes.hpc.links import law as links
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.law import TreeLaw
@@ -95,7 +97,7 @@ class ViewPredictive:
         self._coding = coding if coding is not None and coding.linked else None
         self.columns = [c for kind in components.kinds for c in kind.columns]
         if self._coding is not None:
-            self.columns, self._levels = list(self._coding.plain), (hyper.dirichlet, statistics.levels)
+            self.columns, self._of = list(self._coding.plain), (hyper, statistics)
         self.tail = collapsed_clusters(components, hyper, statistics)
         self._laws = {
             kind.name: kind.predictive(getattr(hyper, kind.hyper), statistics.of(kind))
@@ -135,7 +137,21 @@ class ViewPredictive:
             return []
         kind = self.components.categorical
         trees = links.linked(self._coding, kind)
-        return [TreeLaw(tree, links.counted(kind, *self._levels, tree.column)) for tree in trees]
+        hyper, statistics = self._of
+        of = hyper.dirichlet, statistics.levels
+        return [TreeLaw(tree, links.counted(kind, *of, tree, self._masses)) for tree in trees]
+
+    def _masses(self, column: Column) -> np.ndarray:
+        """Probabilities of a number's bins in every cluster, (B, K + 1)."""
+        return bins.masses(column, *self._number(column))
+
+    def _number(self, column: Column) -> tuple[Law, int]:
+        """The law of a number's kind, and its place there."""
+        hyper, statistics = self._of
+        kind = self.components.poisson if column.kind == "count" else self.components.normal
+        if kind.name not in self._laws:
+            self._laws[kind.name] = kind.predictive(getattr(hyper, kind.hyper), statistics.of(kind))
+        return self._laws[kind.name], [c.name for c in kind.columns].index(column.name)
 
     def _coded(self, rows: Rows) -> Rows:
         return rows if self._coding is None else self._coding.coded(rows)
@@ -149,7 +165,7 @@ class ViewPredictive:
         """log p(x, k) of such rows but for cells of blocks that are partly there, (n, K + 1)."""
         bare, used = rows.take(slice(None)), [*range(self.tail.n_slots), -1]  # clusters behind them are empty
         scores = sum(tree.scored(tree.levels_of(self._coding, rows)) for tree in self._trees)
-        for column in (column for tree in self._trees for column in tree.columns(self._coding)):
+        for column in (c for tree in self._trees for c in tree.columns(self._coding) if c.levels):
             getattr(bare, column.block)[:, column.index] = column.blank
         terms = kernels.log_predictive_clusters(self._coded(bare), self.tail)
         return terms + scores[:, used] + self._log_cells(rows)[:, None]
@@ -163,12 +179,20 @@ class ViewPredictive:
         of its levels (m, V), or of the first two moments about the column's center (m, 2). rows: that `p` is of."""
         tree, c = self._in_tree(p.kind.members(p.column)[0].name)
         if tree is not None:
-            return [tree.believed(tree.levels_of(self._coding, rows)[p.rows], c, weight)]
+            levels, column = tree.levels_of(self._coding, rows)[p.rows], tree.columns(self._coding)[c]
+            if column.levels:
+                return [tree.believed(levels, c, weight)]
+            levels[:, c] = UNKNOWN
+            of_bins = bins.moments(column, *self._number(column), weight.shape[1])
+            return [tree.moments(levels, c, of_bins, weight)]
         return self._laws[p.kind.name].averages(p.column, p.x, p.seen, p.lacking, weight)
 
-    def share_of_rest(self, which: Column, rows: Rows, at: np.ndarray) -> np.ndarray:
+    def share_of_rest(self, which: Column, rows: Rows, at: np.ndarray) -> np.ndarray | float:
         """Probability of the last level of a categorical column that some of the rows lack in every cluster,
-        (K + 1,), or given their other cells (m, K + 1)."""
+        (K + 1,), or given their other cells (m, K + 1); 1 where averages of the number have it, since others lean on
+        it."""
+        if self._in_tree(which.part_of)[0] is not None:
+            return 1.0
         tree, c = self._in_tree(which.name)
         if tree is not None:
             levels = tree.levels_of(self._coding, rows)[at]
@@ -210,7 +234,18 @@ class ViewPredictive:
         chosen = [i for i, column in enumerate(columns) if column.name in names]
         codes = tree.drawn(tree.levels_of(self._coding, given), chosen, cluster, stream, ids)
         for i, code in zip(chosen, codes):
-            getattr(drawn, columns[i].block)[:, columns[i].index] = code
+            column = columns[i]
+            into = getattr(drawn, column.block)[:, column.index]
+            into[:] = code if column.levels else self._in_bins(column, into, code, cluster, stream, ids)
+
+    def _in_bins(self, column: Column, x: np.ndarray, code: np.ndarray, cluster, stream: Stream, ids) -> np.ndarray:
+        """Cells x of a number, those that are missing drawn within the bin of each row; NaN where it is an atom."""
+        at = np.flatnonzero(np.isnan(x) & (code >= len(column.atoms)))
+        low, high = (end[code[at] - len(column.atoms)] for end in bins.on_the_scale(column))
+        (law, c), found = self._number(column), x.copy()
+        kind = self.components.poisson if column.kind == "count" else self.components.normal
+        found[at] = law.within(c, cluster[at], low, high, one_uniform(stream, kind.substreams[0], c, ids[at]))
+        return found
 
     def _log_cells(self, rows: Rows) -> np.ndarray:
         """See `io.recording.log_cells`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from mpibayes.hpc.config.against_table import nearest_column, some
 from mpibayes.hpc.config.config import Config
@@ -52,6 +53,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
     _check_blocks(config, columns, report)
     _check_shapes(config, columns, report)
     _check_links(config, columns, report)
+    _check_bins(config, columns, report)
 
 
 # --- between keys -----------------------------------------------------------------------------------------------------
@@ -245,25 +247,50 @@ def _check_shapes(config: Config, by_name: Mapping[str, table.Column], report: R
 def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
     links = config.of(Model).links
     used = {c: column for c, column in by_name.items() if c not in config.unused}
+    joint = {c for block in config.blocks.values() for c in block.columns}
     fit = [c for c, column in used.items() if column.levels]
     for child, parent in () if isinstance(links, str) else links:
         for name in (child, parent):
             if name not in used:
                 report.add(("model", "links"), f"the run has no column {shown(name)}; {nearest_column(name, fit)}")
-            elif not used[name].levels:
-                what = f"column {shown(name)} is {used[name].kind}, expected categorical or boolean ones: {some(fit)}"
-                report.add(("model", "links"), what)
-        if child in fit and parent in fit:
+        if child in used and child not in fit:
+            what = f"column {shown(child)} is {used[child].kind}, expected categorical or boolean ones: {some(fit)}"
+            report.add(("model", "links"), what)
+        if parent in used and parent not in fit and (parent in joint or config.of(Model).has_views):
+            where = "a block" if parent in joint else "views"
+            what = f"column {shown(parent)} is {used[parent].kind}, and no column leans on a number in {where}"
+            report.add(("model", "links"), what)
+        elif child in fit and parent in used:
             _check_link(used[child], used[parent], config.of(Model).has_views, report)
 
 
+def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
+    """Report cuts of columns that are not cut, or do not ascend."""
+    given, joint = config.of(Model).bins, {c for block in config.blocks.values() for c in block.columns}
+    numbers = [c for c, column in by_name.items() if c not in config.unused and not column.levels]
+    for name, cuts in {}.items() if isinstance(given, str) else given.items():
+        key, column = ("model", "bins"), by_name.get(name)
+        if name not in numbers:
+            what = f"the run has no column of numbers {shown(name)}; {nearest_column(name, numbers)}"
+            report.add(key, what)
+        elif any(a >= b for a, b in pairwise(cuts)):
+            report.add(key, f"the cuts of {shown(name)} have to ascend")
+        elif column.n_missing:
+            report.add(key, f"column {shown(name)} lacks {counted(column.n_missing, 'cell')}; a parent has to have all")
+        elif name in joint:
+            report.add(key, f"column {shown(name)} is in a block; no column leans on it")
+
+
 def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:
-    """Report a link between two columns with levels that there cannot be. several: there may be several views."""
+    """Report a link that there cannot be. several: there may be several views."""
+    lacks = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}"
     if several and parent.n_missing:
-        lacks = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}"
         what = f"{lacks}; in views a column that others lean on has to have all of them"
         report.add(("model", "links"), f'{what}. Link {shown(child.name)} to another one, or set family = "mixture"')
-    elif min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
+    elif not parent.levels and parent.n_missing:
+        what = f"{lacks}; a number that is a parent has to have all of them"
+        report.add(("model", "links"), f"{what}. Link {shown(child.name)} to another column, or impute these cells")
+    elif parent.levels and min(len(parent.levels), MOST_CONTEXTS) * (len(child.levels) + 1) > MOST_CODES:
         contexts = f"{min(len(parent.levels), MOST_CONTEXTS)} contexts of {shown(parent.name)}"
         what = f"{len(child.levels):,} levels of {shown(child.name)} in {contexts} make more than {MOST_CODES:,} codes"
         report.add(("model", "links"), f"{what}; take the link out")

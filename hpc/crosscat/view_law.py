@@ -11,11 +11,13 @@ import numpy as np
 from mpibayes.hpc.components.component import Law
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.masses import log_negative_binomial, log_t
+from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.components.statistics import Statistics, empty, join
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
 from mpibayes.hpc.crosscat.draws import OfColumns, ViewDraw
 from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.links import bins
 from mpibayes.hpc.links import law as links
 from mpibayes.hpc.links.law import TreeLaw
 from mpibayes.hpc.parallel.streams import Stream
@@ -93,8 +95,18 @@ class ViewLaw:
         """The trees of linked columns."""
         kind, levels = self.components.categorical, self.statistics.levels
         trees = links.linked(self.coding, kind) if self.coding.linked else ()
-        tables = [links.counted(kind, self.hyper.dirichlet, levels, tree.column) for tree in trees]
+        tables = [links.counted(kind, self.hyper.dirichlet, levels, tree, self._masses) for tree in trees]
         return [TreeLaw(tree, of, self._log_rests) for tree, of in zip(trees, tables)]
+
+    def _masses(self, column: Column) -> np.ndarray:
+        """Probabilities of a number's bins in every cluster, (B, K + 1)."""
+        kind, c = self.place[column.name]
+        return bins.masses(column, self.law(kind), c)
+
+    def _masses_of_draws(self, column: Column) -> np.ndarray:
+        """The same under parameters that were drawn."""
+        kind, c = self.place[column.name]
+        return bins.masses(column, self._law_of_draws(kind), c)
 
     def _log_rests(self, events: Events) -> np.ndarray:
         """Log probability of the numbers of a column's events, given that they are no atoms, (U, K + 1)."""
@@ -263,9 +275,13 @@ class ViewLaw:
         from mpibayes.hpc.crosscat.within import number_within
 
         drawn = self._drawn.get("categorical")
-        tables = tree.tables if drawn is None else tree.drawn_tables(drawn)
+        tables = tree.tables if drawn is None else tree.drawn_tables(drawn, self._masses_of_draws)
         found = {}
         for name, code in tree.draw(tables, known, wanted, cluster, stream, ids).items():
+            number = tree.number(name)
+            if number is not None:
+                found[name] = self._number(number, code, known, cluster, stream, ids, without.get(name))
+                continue
             found[name] = code.astype(np.float64)
             if name in self._which:
                 if name in without:
@@ -277,6 +293,42 @@ class ViewLaw:
                     column, given = known.of[name][0].column, number_within(self, *known.of[name], cluster, stream, ids)
                     found[name] = np.where((code == len(column.atoms)) & ~np.isnan(given), given, found[name])
         return found
+
+    def _number(
+        self, column: Column, code: np.ndarray, known: Known, cluster, stream: Stream, ids, without
+    ) -> np.ndarray:
+        """Recorded values (n,) of a number that others lean on, by the atom or the bin of each. without: see
+        `cells`."""
+        n_atoms, ends = len(column.atoms), bins.bounds(column)
+        low, high = (np.append(np.full(n_atoms, np.nan), end)[code] for end in ends)
+        if without is not None:  # the number is drawn from all bins
+            left_out = np.append(without, np.zeros(len(ends[0]), bool))[code]
+            low, high = np.where(left_out, ends[0][0], low), np.where(left_out, ends[1][-1], high)
+            code = np.where(left_out, n_atoms, code)
+        number = np.flatnonzero(code >= n_atoms)
+        kind, c = self.place[column.name]
+        given = np.full(len(code), np.nan)
+        if column.name in known.of:
+            events, which = known.of[column.name]
+            some = np.flatnonzero((which < len(events)) & (code >= n_atoms))
+            low[some], high[some] = (
+                np.fmax(low[some], events.low[which[some]]),
+                np.fmin(high[some], events.high[which[some]]),
+            )
+            if events.sets is None:  # a value, unless all that is known is that there is one
+                first, last = events.low[which[some]], events.high[which[some]]
+                given[some] = np.where(np.isfinite(first) & np.isfinite(last), 0.5 * (first + last), np.nan)
+        x = np.zeros(len(code))
+        if len(number):
+            u = one_uniform(stream, kind.substreams[0], c, ids[number])
+            y = low[number], high[number]
+            if column.kind == "real":
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    y = [recording.coordinate(column, np.maximum(end, 0.0) if column.log else end) for end in y]
+            x[number] = self._law_of_draws(kind).within(c, cluster[number], *y, u)
+        if column.kind == "real":
+            x = recording.recorded(column, np.minimum(code, n_atoms) if n_atoms else None, x)
+        return np.where(np.isnan(given), x, given)
 
     def below(self, column: Column, x: float) -> np.ndarray:
         """Probability that a number of the column is none above x, in every cluster, (K + 1,)."""

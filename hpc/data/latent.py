@@ -56,7 +56,7 @@ class Latent:
 
     def __init__(self, stored: Sequence[Column], fingerprint: str, joint: Collection[str] = ()):
         self.stored, self._seed = tuple(stored), int(fingerprint[:15] or "0", 16)
-        plain = {"atoms": (), "log": False, "shape": None}
+        plain = {"atoms": (), "log": False, "shape": None, "cuts": ()}
         reals = [replace(c, **plain) if c.name in joint else c for c in stored if c.kind == "real"]
         self._reals = [c for c in reals if c.resolution or c.atoms or c.log or c.shape is not None]
         self._first = sum(c.block == "codes8" for c in stored)

@@ -13,9 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from mpibayes.hpc.data.bins import N_BINS
+from mpibayes.hpc.links.bins import contexts_in, n_contexts, which_of
 from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.hpc.links.forest import ROOT
-from mpibayes.io.rows import CODES, STORED, Column, Rows
+from mpibayes.io.rows import CODES, NUMERIC, STORED, Column, Rows
 
 MOST_CODES = 65_536  # of a column with the contexts of its parent
 
@@ -36,6 +38,7 @@ def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> l
     """The columns with as many contexts as links may give them: those of their parents by name, or where links are
     learned of the widest column that each could lean on."""
     sizes = {c.name: min(len(c.levels), MOST_CONTEXTS) for c in columns if c.levels}
+    sizes |= {c.name: n_contexts(c) if c.cuts else N_BINS + len(c.atoms) for c in columns if c.kind in NUMERIC}
 
     def contexts(column: Column) -> int:
         if isinstance(links, str):
@@ -128,11 +131,38 @@ class Coding:
         parent, column = int(self.parents[place]), self.columns[place]
         if parent == ROOT:
             return level
-        of, n = self.plain[parent], len(column.levels)
-        which = getattr(rows, of.block)[:, of.index]
-        context = np.append(self.contexts[of.name], -1)[which]
+        n = len(column.levels)
+        context = self.context(parent, rows)
         code = context * np.int64(n + 1) + level
         return np.where((level == n) | (context < 0), column.blank, code)
+
+    def context(self, parent: int, rows: Rows) -> np.ndarray:
+        """Context of a parent, by its place, in plain rows, (n,); -1 where its cell is missing."""
+        of = self.plain[parent]
+        if not of.levels:
+            which = self.which(parent)
+            return contexts_in(of, None if which == ROOT else self.plain[which], rows)
+        return np.append(self.contexts[of.name], -1)[getattr(rows, of.block)[:, of.index]]
+
+    def number_context(self, parent: int, rows: Rows) -> np.ndarray:
+        """The same of a number in coded rows."""
+        which = self.which(parent)
+        return contexts_in(self.plain[parent], None if which == ROOT else self.columns[which], rows)
+
+    @cached_property
+    def numbers(self) -> list[int]:
+        """Places of the columns of numbers that others may lean on."""
+        return [i for i, column in enumerate(self.plain) if not column.levels and column.name in self.contexts]
+
+    def which(self, number: int) -> int:
+        """The place of the column that says which atom a number is, by its place; ROOT for none."""
+        place = which_of(self.plain, self.plain[number])
+        return ROOT if place is None else place
+
+    @property
+    def n_nodes(self) -> int:
+        """Columns that may lean on others, or others on them."""
+        return sum(bool(column.levels) for column in self.plain) + len(self.numbers)
 
     def _level(self, rows: Rows, place: int, code: np.ndarray) -> np.ndarray:
         return code % np.int64(len(self.columns[place].levels) + 1)
@@ -142,8 +172,7 @@ class Coding:
         lacks = np.zeros(len(rows), bool)
         for child, parent in enumerate(self.parents.tolist()):
             if parent != ROOT:
-                c, p = self.plain[child], self.plain[parent]
-                missing = p.is_missing(getattr(rows, p.block)[:, p.index])
+                c, missing = self.plain[child], self.context(parent, rows) < 0
                 if missing.any():
                     lacks |= missing & ~c.is_missing(getattr(rows, c.block)[:, c.index])
         return lacks

@@ -1,4 +1,5 @@
-"""Contexts of a column that others lean on: its levels, or where it has many the most frequent ones and the rest."""
+"""Contexts of a column that others lean on: its levels, or where it has many the most frequent ones and the rest; of a
+number its atoms and bins."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from mpibayes.hpc.links.bins import n_contexts
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows
 
@@ -13,7 +15,8 @@ MOST_CONTEXTS = 32  # more contexts say less each: on birdstrikes 31 levels and 
 
 
 def contexts_of(columns: Sequence[Column], rows: Iterable[Rows], comm: Communicator) -> dict[str, np.ndarray]:
-    """The context of each level, int64 (V,), of every column with levels, by name. Collective.
+    """The context of each level, int64 (V,), of every column with levels, by name; of a number that others may lean on
+    these are those of its atoms and bins (`links.bins`). Collective.
 
     rows: this rank's training rows, with these columns. Of levels that occur as often, the first have contexts of their
     own; counts are whole numbers, so that contexts are the same on any number of ranks.
@@ -28,6 +31,7 @@ def contexts_of(columns: Sequence[Column], rows: Iterable[Rows], comm: Communica
     if wide:
         comm.sum_everywhere(cells)
     found = {c.name: np.arange(len(c.levels)) for c in parents}
+    found |= {c.name: np.arange(n_contexts(c)) for c in columns if c.cuts}
     for column, n in zip(wide, counts):
         frequent = np.sort(np.argsort(-n, kind="stable")[: MOST_CONTEXTS - 1])
         of_level = np.full(len(n), MOST_CONTEXTS - 1)

@@ -25,9 +25,10 @@ ROOT = -1  # parent of a column without one
 AT_ONCE = 1 << 20  # numbers that a product of matrices holds together
 
 
-def log_prior(parents: np.ndarray) -> float:
-    """Log prior probability of a forest, parents (D,) with ROOT for none."""
-    return log_prior_of(len(parents), int((parents != ROOT).sum()))
+def log_prior(parents: np.ndarray, n_columns: int | None = None) -> float:
+    """Log prior probability of a forest, parents (D,) with ROOT for none; but for a constant where some of the
+    `n_columns` columns cannot have one."""
+    return log_prior_of(len(parents) if n_columns is None else n_columns, int((parents != ROOT).sum()))
 
 
 def log_prior_of(d: int, e: int) -> float:
@@ -42,6 +43,28 @@ def log_weight_of_links(n_links: int, n_columns: int, stream: np.random.Generato
     """Log of the weight rho of each link, drawn given the number of links."""
     t = stream.beta(n_links + 1.0, n_columns - n_links)
     return float(np.log(t) - np.log1p(-t) - np.log(n_columns))
+
+
+def draw_with_others(
+    score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequence[int], above: np.ndarray
+) -> np.ndarray:
+    """Draw a forest with E other columns that are parents alone, each below the column `above` (E,) for good, or below
+    none, ROOT. Parents (D,): of these columns from D on.
+
+    score (D, D + E), u (D, 2); else as `draw_forest`: a link to such a column is one to the column that it is below.
+    """
+    d, parents = len(alone), np.full(len(alone), ROOT)
+    members = [np.append(home, d + np.flatnonzero(above == home)) for home in range(d)]
+    roots = d + np.flatnonzero(above == ROOT)
+    joined = np.column_stack([np.logaddexp.reduce(score[:, of], axis=1) for of in members])
+    free = np.column_stack([alone, score[:, roots]])
+    homes = draw_forest(joined, np.logaddexp.reduce(free, axis=1), u[:, 0], order)
+    for c, home in enumerate(homes.tolist()):
+        if home == ROOT:
+            parents[c] = np.append(ROOT, roots)[_pick(free[c], u[c, 1])]
+        else:
+            parents[c] = members[home][_pick(score[c, members[home]], u[c, 1])]
+    return parents
 
 
 def draw_forest(score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequence[int]) -> np.ndarray:

@@ -144,8 +144,7 @@ class Gaps:
                 for at in self._pieces(c, np.flatnonzero(column.is_missing(cells) & (z >= 0))):
                     context = np.zeros(len(at), np.intp)
                     if parent != ROOT:
-                        of = self.coding.plain[parent]
-                        context = self.coding.contexts[of.name][getattr(plain, of.block)[at, of.index]]
+                        context = self.coding.context(parent, plain.take(at))
                     u = Stream(purpose=Purpose.COMPLETED, sub=c, **key).uniforms(number + at)
                     cells[at] = picked(tables.of(c)[context, z[at]].astype(np.float64), u)
             yield plain
@@ -167,6 +166,8 @@ class Gaps:
         parent = int(self.coding.parents[c])
         if parent == ROOT:
             return np.zeros(len(at), np.intp)
+        if parent in self.coding.numbers:
+            return self.coding.number_context(parent, rows.take(at))
         return self.coding.contexts[self.coding.plain[parent].name][self._levels(rows, parent, at)]
 
     def _put(self, rows: Rows, c: int, at: np.ndarray, levels: np.ndarray) -> None:

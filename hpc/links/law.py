@@ -1,7 +1,8 @@
 """A tree of linked columns as questions see it (docs/links.md): in a cluster its columns depend on each other, and
 those that nobody knows are summed out. Same interface as a block of columns (`crosscat.blocks`).
 
-A column of numbers with atoms takes part by which atom it is, or none; the number itself depends on that alone.
+A column of numbers with atoms takes part by which atom it is, or none; the number itself depends on that alone. One
+that others lean on is a node of its own, whose levels are its atoms and bins (`bins`), below which atom it is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from mpibayes.hpc.components.categorical import Categorical, Levels
 from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.links.bins import Bins, bounds
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.pairs import given_each_level, in_clusters
@@ -28,41 +30,60 @@ AT_ONCE = 4_000_000  # numbers of a message that are held together
 @dataclass(frozen=True)
 class Linked:
     """The columns of one tree: `tree`, their places among the plain columns, and among the categorical ones of the
-    components; parents first. names: of the table's columns, where one is which atom another is that one's."""
+    components; parents first. names: of the table's columns, where one is which atom another is that one's; "" where
+    the number itself is another node. numbers: the nodes that are numbers; their places in `column` are behind those of
+    the categorical ones."""
 
     tree: Tree
     plain: Sequence[int]
     column: Sequence[int]
     names: Sequence[str]
+    numbers: Mapping[int, Column]
 
 
 def linked(coding: Coding, kind: Categorical) -> list[Linked]:
     """The trees of two columns or more, in the order of their roots."""
+    parents = coding.parents.copy()
+    for c in coding.numbers:
+        if (coding.parents == c).any():
+            parents[c] = coding.which(c)
     children: dict[int, list[int]] = {}
-    for c, parent in enumerate(coding.parents.tolist()):
+    for c, parent in enumerate(parents.tolist()):
         if parent != ROOT:
             children.setdefault(parent, []).append(c)
     number = {column.name: c for c, column in enumerate(kind.columns)}
+    number |= {coding.plain[c].name: len(kind) + c for c in coding.numbers}
     found = []
     for root in children:
-        if coding.parents[root] != ROOT:
+        if parents[root] != ROOT:
             continue
         plain = [root]
         for c in plain:  # which grows
             plain += children.get(c, ())
         place = {c: i for i, c in enumerate(plain)}
         columns = [coding.plain[c] for c in plain]
-        parents = [ROOT if c == root else place[int(coding.parents[c])] for c in plain]
+        above = [ROOT if c == root else place[int(parents[c])] for c in plain]
         contexts = [coding.contexts.get(c.name, np.zeros(len(c.levels), np.intp)) for c in columns]
-        names = [c.part_of or c.name for c in columns]
-        found.append(Linked(Tree(parents, contexts), plain, [number[c.name] for c in columns], names))
+        numbers = {i: c for i, c in enumerate(columns) if not c.levels}
+        apart = {c.name for c in numbers.values()}
+        names = ["" if c.part_of in apart else c.part_of or c.name for c in columns]
+        found.append(Linked(Tree(above, contexts), plain, [number[c.name] for c in columns], names, numbers))
     return sorted(found, key=lambda of: of.plain[0])
 
 
-def counted(kind: Categorical, multiplier: np.ndarray, levels: np.ndarray, columns: Sequence[int]) -> list[Table]:
-    """Tables of some columns, from counts by level row and cluster (L, K)."""
+def counted(
+    kind: Categorical, multiplier: np.ndarray, levels: np.ndarray, of: Linked,
+    masses: Callable[[Column], np.ndarray] | None = None,
+) -> list[Table]:  # fmt: skip
+    """Tables of a tree's columns, from counts by level row and cluster (L, K). masses: probabilities of a number's bins
+    in every cluster, (B, K + 1)."""
     pseudo = kind.pseudo_counts(multiplier)
-    return [Table(_by_context(kind, levels, c), _by_context(kind, pseudo, c)) for c in columns]
+    return [
+        Bins(len(of.numbers[i].atoms), masses(of.numbers[i]))
+        if i in of.numbers
+        else Table(_by_context(kind, levels, c), _by_context(kind, pseudo, c))
+        for i, c in enumerate(of.column)
+    ]
 
 
 def _by_context(kind: Categorical, rows: np.ndarray, c: int) -> np.ndarray:
@@ -72,11 +93,14 @@ def _by_context(kind: Categorical, rows: np.ndarray, c: int) -> np.ndarray:
 
 class TreeLaw:
     """tables: of the tree's columns, of all clusters. numbers(events): log probability of the numbers of events of a
-    column with atoms in every cluster, given that they are no atoms, (E, K + 1)."""
+    column in every cluster, given that they are no atoms, (E, K + 1).
+
+    names: of the table's columns; each is at one node, `_at`."""
 
     def __init__(self, of: Linked, tables: Sequence[Table], numbers: Callable[[Events], np.ndarray] | None = None):
         self._of, self._tables, self._numbers = of, tables, numbers
-        self.names, self._width = list(of.names), tables[0].total.shape[1]
+        self.names, self._width = [name for name in of.names if name], tables[0].total.shape[1]
+        self._at = {name: c for c, name in enumerate(of.names) if name}
         widest = max(int(contexts.max()) + 1 for contexts in of.tree.contexts)
         self._step = max(16, AT_ONCE // (widest * self._width))
 
@@ -104,10 +128,17 @@ class TreeLaw:
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
         """Probabilities (n, U) of a column's events given other columns of the tree, too; weight (n, K + 1)."""
-        c = self.names.index(events.column.name)
+        c = self._at[events.column.name]
         evidence, _ = self.evidence(given)
-        share, log_number = self._shares(events)
         out = np.empty((len(weight), len(events)))
+        if c in self._of.numbers:
+            share = self._share_by_cluster(events)
+            for rows, belief in self._beliefs(evidence, c):
+                out[rows] = 0.0
+                for v in np.flatnonzero(share.any(axis=(0, 2))):
+                    out[rows] += belief.level(v, weight[rows]) @ share[:, v].T
+            return out
+        share, log_number = self._shares(events)
         for rows, belief in self._beliefs(evidence, c):
             out[rows] = belief.levels(weight[rows]) @ share.T
             if log_number is not None:
@@ -120,21 +151,44 @@ class TreeLaw:
         """Yield (name, table, inside): sums over the clusters, weighted by (K + 1,), of the probabilities of a column's
         events together with those of each other column of the tree, (U, U'), and of the information of the two within a
         cluster."""
-        x, of_one = self.names.index(one.column.name), self._share_by_cluster(one)
-        for c, p in given_each_level(self._of.tree, self._tables, x, self._width):
-            if self.names[c] in others:
+        x, of_one = self._at[one.column.name], self._share_by_cluster(one)
+        for c, p in given_each_level(self._of.tree, self._tables, x, self._width, x in self._of.numbers):
+            name = self._of.names[c]
+            if name in others:
                 both = np.einsum("eik,ivk->evk", of_one, p * weight, optimize=True)
-                of_other = self._share_by_cluster(others[self.names[c]])
-                yield self.names[c], *in_clusters(both, of_other)
+                yield name, *in_clusters(both, self._share_by_cluster(others[name]))
 
     def _share_by_cluster(self, events: Events) -> np.ndarray:
         """Probability of each event given each level, (U, V, K + 1)."""
+        if self._at[events.column.name] in self._of.numbers:
+            return self._of_bins(events)
         share, log_number = self._shares(events)
         if log_number is None:
             return np.broadcast_to(share[:, :, None], (*share.shape, self._width))
         by_cluster = np.repeat(share[:, :, None], self._width, axis=2)
         by_cluster[:, -1] += np.exp(log_number)
         return by_cluster
+
+    def _of_bins(self, events: Events) -> np.ndarray:
+        """The same of a number's atoms and bins."""
+        c = self._at[events.column.name]
+        column, n_atoms = self._of.numbers[c], len(events.column.atoms)
+        share = np.zeros((len(events), self._tables[c].n_levels, self._width))
+        if n_atoms and events.sets is not None:
+            share[:, :n_atoms] = events.sets[:, :, None]
+        elif n_atoms:
+            some = np.flatnonzero(events.codes >= 0)
+            share[some, events.codes[some]] = 1.0
+        mass = self._tables[c].counts[-1, n_atoms:]
+        for b, (first, last) in enumerate(zip(*bounds(column))):
+            low, high = np.fmax(events.low, first), np.fmin(events.high, last)
+            one = (low == high) & ((column.kind == "count") | (events.low == events.high))  # a value, not a border
+            some = np.flatnonzero(((low < high) | one) & ~np.isnan(events.low))  # NaN: of atoms alone
+            if len(some):
+                blank = np.full(len(some), -1)
+                both = np.exp(self._numbers(Events(events.column, blank, None, low[some], high[some])))
+                share[some, n_atoms + b] = np.where(mass[b] > 0.0, both / np.where(mass[b] > 0.0, mass[b], 1.0), 0.0)
+        return share
 
     def believed(self, levels: np.ndarray, column: int, weight: np.ndarray) -> np.ndarray:
         """Sums over the clusters, weighted by (n, K + 1), of the probabilities of a column's levels given those of the
@@ -155,20 +209,42 @@ class TreeLaw:
             total[rows] = Messages(self._of.tree, self._tables, Evidence(levels[rows]), self._width).total
         return total
 
-    def left_out(self, known: Known, cluster: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    def moments(self, levels: np.ndarray, column: int, of_bins: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Sums over the clusters, weighted by (n, K + 1), of a number's first two moments given the other columns of
+        the tree, times the probability that it is no atom, (n, 2). of_bins: see `bins.moments`."""
+        levels, out = levels.copy(), np.zeros((len(levels), 2))
+        above = self._of.tree.parents[column]
+        if above != ROOT:
+            levels[levels[:, above] == self._tables[above].n_levels - 1, above] = UNKNOWN
+        first = self._tables[column].n_levels - len(of_bins)
+        for rows, belief in self._beliefs(Evidence(levels), column):
+            for b, each in enumerate(of_bins):
+                out[rows] += belief.level(first + b, weight[rows]) @ each
+        return out
+
+    def left_out(
+        self, known: Known, cluster: np.ndarray, levels: np.ndarray,
+        masses: Callable[[Column], np.ndarray] | None = None,
+    ) -> np.ndarray:  # fmt: skip
         """Log probability of what is known of training rows in their own clusters (n,), which are counted without them,
-        (n,), but for the numbers of columns with atoms. levels (n, C): all their cells, -1 where they are missing."""
+        (n,), but for numbers. levels (n, C): all their cells, -1 where they are missing. masses: probabilities of a
+        number's bins in each row's own cluster without it, (B, n)."""
         evidence, _ = self.evidence(known)
         tables = self._of_rows(self._tables, cluster, levels)
+        for c, column in self._of.numbers.items():
+            tables[c] = Bins(len(column.atoms), masses(column)).of(np.arange(len(cluster)))
         return Messages(self._of.tree, tables, evidence, 1).total[:, 0]
 
     def draw(
         self, tables: Sequence[Table], known: Known, wanted: Collection[str], cluster: np.ndarray, stream: Stream, ids
     ) -> dict[str, np.ndarray]:
         """Level codes (n,) of the columns wanted, by the clusters of the rows: of what is known, or drawn given it.
-        tables: of parameters that were drawn, or this law's; of a column with atoms the code of which one it is."""
-        columns, evidence = [c for c, name in enumerate(self.names) if name in wanted], self.evidence(known)[0]
-        return dict(zip((self.names[c] for c in columns), self._drawn(tables, evidence, columns, cluster, stream, ids)))
+        tables: of parameters that were drawn, or this law's; of a column with atoms the code of which one it is, of a
+        number that others lean on those of its atoms and bins."""
+        columns, evidence = [c for name, c in self._at.items() if name in wanted], self.evidence(known)[0]
+        return dict(
+            zip((self._of.names[c] for c in columns), self._drawn(tables, evidence, columns, cluster, stream, ids))
+        )
 
     def drawn(
         self, levels: np.ndarray, columns: Sequence[int], cluster: np.ndarray, stream: Stream, ids: np.ndarray
@@ -183,19 +259,28 @@ class TreeLaw:
             def uniforms(c: int, rows=rows) -> np.ndarray:
                 return one_uniform(stream, Categorical.substreams[0], self._of.column[c], ids[rows])
 
-            of_rows = [OfRows(table, cluster[rows]) for table in tables]
+            of_rows = [table.of(cluster[rows]) for table in tables]
             found = drawn(self._of.tree, of_rows, evidence.take(rows), columns, uniforms)
             out[:, rows] = [found[c] for c in columns]
         return out
+
+    def number(self, name: str) -> Column | None:
+        """The column with this name if it is a number that others lean on, as it is modelled."""
+        return self._of.numbers.get(self._at[name])
 
     @property
     def tables(self) -> Sequence[Table]:
         """Tables of the columns, parameters integrated out."""
         return self._tables
 
-    def drawn_tables(self, levels: Levels) -> list[Table]:
-        """Tables of parameters that were drawn."""
-        return [Table(levels.in_contexts(c)) for c in self._of.column]
+    def drawn_tables(self, levels: Levels, masses: Callable[[Column], np.ndarray] | None = None) -> list[Table]:
+        """Tables of parameters that were drawn. masses: see `counted`."""
+        return [
+            Bins(len(self._of.numbers[i].atoms), masses(self._of.numbers[i]))
+            if i in self._of.numbers
+            else Table(levels.in_contexts(c))
+            for i, c in enumerate(self._of.column)
+        ]
 
     def columns(self, coding: Coding) -> list[Column]:
         """The tree's columns as plain rows have them."""
@@ -203,27 +288,44 @@ class TreeLaw:
 
     def levels_of(self, coding: Coding, rows: Rows) -> np.ndarray:
         """Levels of the tree's columns in plain rows, UNKNOWN where they are missing, (n, C)."""
-        columns = self.columns(coding)
-        cells = [getattr(rows, c.block)[:, c.index].astype(np.intp) for c in columns]
-        return np.column_stack([np.where(x == len(c.levels), UNKNOWN, x) for c, x in zip(columns, cells)])
+        found = []
+        for place, c in zip(self._of.plain, self.columns(coding)):
+            if not c.levels:
+                found.append(coding.context(place, rows))
+                continue
+            x = getattr(rows, c.block)[:, c.index].astype(np.intp)
+            found.append(np.where(x == len(c.levels), UNKNOWN, x))
+        return np.column_stack(found)
 
     def _of_rows(self, tables, cluster: np.ndarray, levels: np.ndarray) -> list[OfRows]:
         tree, found = self._of.tree, []
         for c, (table, parent) in enumerate(zip(tables, tree.parents)):
             context = np.zeros(len(levels), np.intp) if parent == ROOT else tree.contexts[parent][levels[:, parent]]
-            found.append(OfRows(table, cluster, (context, levels[:, c])))
+            found.append(table.of(cluster, (context, levels[:, c])))
         return found
 
     def evidence(self, known: Known) -> tuple[Evidence, np.ndarray]:
         """Known cells of the tree's columns; and the log probability of the numbers of columns with atoms, given that
         they are no atoms, (n, K + 1)."""
-        levels = np.full((known.n_rows, len(self.names)), UNKNOWN)
+        levels = np.full((known.n_rows, len(self._of.names)), UNKNOWN)
         total, sets = np.zeros((known.n_rows, self._width)), {}
-        for c, name in enumerate(self.names):
+        for name, c in self._at.items():
             if name in known.of:
                 events, which = known.of[name]
                 seen = which < len(events)
                 at = which[seen]
+                if c in self._of.numbers:
+                    code, log_number = self._numbered(c, events)
+                    total[seen] += log_number[at]
+                    levels[seen, c] = code[at]
+                    above = self._of.tree.parents[c]
+                    if above != ROOT:
+                        levels[seen, above] = np.where(code < 0, UNKNOWN, np.minimum(code, len(events.column.atoms)))[
+                            at
+                        ]
+                    if (code < 0).any():
+                        sets[c] = self._of_bins(events)
+                    continue
                 if events.column.levels and events.sets is None:
                     levels[seen, c] = events.codes[at]
                     continue
@@ -238,11 +340,27 @@ class TreeLaw:
                     sets[c] = share[:, :, None] if log_number is None else self._share_by_cluster(events)
         return Evidence(levels, sets), total
 
+    def _numbered(self, c: int, events: Events) -> tuple[np.ndarray, np.ndarray]:
+        """The atom or the bin that each of a number's events is in, (U,), -2 - e for event e that is in several; and
+        the log probability of numbers in a single bin, (U, K + 1)."""
+        n_atoms, (first, last) = len(events.column.atoms), bounds(self._of.numbers[c])
+        low = np.clip(np.searchsorted(first, events.low, side="right") - 1, 0, None)
+        high = np.searchsorted(last, events.high, side="left")
+        number = ~np.isnan(events.low)
+        atoms = np.zeros(len(events), bool) if events.sets is None else events.sets.any(axis=1)
+        inside = number & ~atoms & (low == high)
+        several = -2 - np.arange(len(events))
+        code = np.where(inside, n_atoms + high, np.where(events.codes >= 0, events.codes, several))
+        log_number = np.zeros((len(events), self._width))
+        if inside.any():
+            log_number[inside] = self._numbers(events.take(np.flatnonzero(inside)))
+        return code, log_number
+
     def _shares(self, events: Events) -> tuple[np.ndarray, np.ndarray | None]:
         """1 for each level, or atom, of the events, (U, V); and of a column with atoms the log probability of their
         numbers in every cluster, given that they are no atoms, (U, K + 1)."""
         column = events.column
-        n_levels = self._tables[self.names.index(column.name)].n_levels
+        n_levels = self._tables[self._at[column.name]].n_levels
         share = np.zeros((len(events), n_levels))
         if events.sets is None:
             some = np.flatnonzero(events.codes >= 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.coding import Coding
-from mpibayes.hpc.links.forest import ROOT, draw_forest, log_weight_of_links
+from mpibayes.hpc.links.forest import ROOT, draw_forest, draw_with_others, log_weight_of_links
 from mpibayes.hpc.links.scores import link_scores
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -45,15 +45,19 @@ def draw_links(
 
     Arguments as of `link_scores`; key: of the streams.
     """
-    score, alone = link_scores(comm, coding.contexts, kind, multiplier, labelled, n_labels)
+    score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels)
     d, parents = len(kind), np.full(len(coding.plain), ROOT)
     place = {column.name: i for i, column in enumerate(coding.plain)}
-    at = np.array([place[column.name] for column in kind.columns], np.intp)
-    if comm.rank == 0 and d > 1:
+    at = np.array([*(place[column.name] for column in kind.columns), *coding.numbers], np.intp)
+    if comm.rank == 0 and d and len(at) > 1:
         stream = generator(purpose=Purpose.LINKS, **key)
-        weight = log_weight_of_links(int((coding.parents != ROOT).sum()), d, stream)
+        weight = log_weight_of_links(int((coding.parents != ROOT).sum()), len(at), stream)
         order, u = stream.permutation(d), stream.random(d)
-        drawn = draw_forest(score + weight, alone, u, order)
-        parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
+        if coding.numbers:
+            above = np.array([np.flatnonzero(at == coding.which(c)).max(initial=ROOT) for c in coding.numbers])
+            drawn = draw_with_others(score + weight, alone, np.column_stack([u, stream.random(d)]), order, above)
+        else:
+            drawn = draw_forest(score + weight, alone, u, order)
+        parents[at[:d]] = np.where(drawn == ROOT, ROOT, at[drawn])
     comm.broadcast(parents)
     return parents

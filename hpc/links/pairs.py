@@ -18,13 +18,15 @@ TINY = 1e-300
 AT_ONCE = 1_000_000  # probabilities of pairs that are held together
 
 
-def given_each_level(tree: Tree, tables: Sequence[Table], x: int, width: int) -> Iterator[tuple[int, np.ndarray]]:
+def given_each_level(
+    tree: Tree, tables: Sequence[Table], x: int, width: int, number: bool = False
+) -> Iterator[tuple[int, np.ndarray]]:
     """Yield each other column c, and the probabilities of its levels together with those of column x in every
-    cluster, (V_x, V_c, width)."""
+    cluster, (V_x, V_c, width). number: x is one, whose levels are events of which no more is known."""
     n, inside = tables[x].n_levels, set(tree.path(x))
     levels = np.full((n, len(tables)), UNKNOWN)
-    levels[:, x] = np.arange(n)
-    m = Messages(tree, tables, Evidence(levels), width)
+    levels[:, x] = -2 - np.arange(n) if number else np.arange(n)
+    m = Messages(tree, tables, Evidence(levels, {x: np.eye(n)[:, :, None]} if number else {}), width)
     alone = np.exp(m.total)[:, None]
     contexts: dict[int, np.ndarray] = {}  # of each column, given each level of x, (V_x, W, width)
     for c, parent in enumerate(tree.parents):

@@ -12,39 +12,48 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
-from mpibayes.hpc.links.coding import MOST_CODES
+from mpibayes.hpc.links.bins import n_contexts
+from mpibayes.hpc.links.coding import MOST_CODES, Coding
 from mpibayes.hpc.links.counts import count_levels
 from mpibayes.hpc.parallel.comm import Communicator
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
 AT_ONCE = 1 << 23  # counts that are added up together
 
 
 def link_scores(
-    comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
+    comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Log evidence of each column under each parent, (D, D), -inf where there must be no link, and without one, (D,);
-    in the order of `kind`'s columns. Collective, the same on every rank.
+    """Log evidence of each column under each parent, (D, D + E), -inf where there must be no link, and without one,
+    (D,); in the order of `kind`'s columns, of which there are D, and `coding.numbers`. Collective, the same on every
+    rank.
 
-    contexts: of the levels of each column that may be a parent, by name. kind, multiplier (D,): the columns without
-    links, and their hyperparameters. labelled: this rank's rows without links, and their labels, negative for idle
-    rows; no cell of another row is missing, of a column that may be a parent.
+    coding: of the columns. kind, multiplier (D,): those with levels, without links, and their hyperparameters.
+    labelled: this rank's rows without links, and their labels, negative for idle rows; no cell of another row is
+    missing, of a column that may be a parent.
     """
     d, labels = len(kind), [z for _, z in labelled]
-    evidence = Evidence(comm, contexts, kind, multiplier, [rows for rows, _ in labelled])
-    score = np.full((d, d), -np.inf)
+    evidence = Evidence(comm, coding.contexts, kind, multiplier, [rows for rows, _ in labelled])
+    score = np.full((d, d + len(coding.numbers)), -np.inf)
     for j in range(d):
         children = evidence.children(j)
         if len(children):
             score[children, j] = evidence.under(j, labels, n_labels, children)
+    for j, number in enumerate(coding.numbers, d):
+        children = evidence.children_of_number(coding.plain[number])
+        if len(children):
+            contexts = [coding.context(number, rows) for rows, _ in labelled]
+            n = len(coding.contexts[coding.plain[number].name])
+            score[children, j] = evidence.in_contexts(contexts, n, labels, n_labels, children)
     return score, evidence.alone(labels, n_labels, np.arange(d))
 
 
 class Evidence:
     """Log marginal likelihoods of columns with levels in clusters, with and without a parent. rows: of each shard of
-    this rank, as they are without links. Other arguments as of `link_scores`."""
+    this rank, as they are without links. contexts: of the levels of each column that may be a parent, by name. Other
+    arguments as of `link_scores`."""
 
     def __init__(
         self, comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
@@ -68,6 +77,15 @@ class Evidence:
         of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
         n = int(of_level.max()) + 1
         contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows]
+        return self.in_contexts(contexts, n, labels, k, children)
+
+    def children_of_number(self, number: Column) -> np.ndarray:
+        """Columns that may lean on a number: not the one that says which atom it is."""
+        fits = n_contexts(number) * self._width <= MOST_CODES
+        return np.flatnonzero(fits & [column.part_of != number.name for column in self.kind.columns])
+
+    def in_contexts(self, contexts: Sequence[np.ndarray], n: int, labels, k: int, children: np.ndarray) -> np.ndarray:
+        """Log marginal likelihood of each of `children` in n contexts, those of the rows of each shard. Collective."""
         split = [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1) for z, u in zip(labels, contexts)]
         return self.alone([z.astype(np.int32, copy=False) for z in split], k * n, children)
 

@@ -24,6 +24,10 @@ class Table:
         if pseudo is not None:
             self.total = _with_new(self.total) + pseudo.sum(axis=1)[:, None]
 
+    def of(self, cluster: np.ndarray, left_out: tuple[np.ndarray, np.ndarray] | None = None) -> OfRows:
+        """The table in the cluster of each row; see `OfRows`."""
+        return OfRows(self, cluster, left_out)
+
     def weight(self, context, level) -> np.ndarray:
         """Counts with pseudo-counts, (..., K + 1), not yet divided by their totals."""
         counts = self.counts[context, level]

@@ -4,6 +4,7 @@ columns; no code in common with the program."""
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,48 +13,86 @@ from scipy.special import gammaln, logsumexp
 from tests.exact.enumerate import log_eppf, partitions
 
 
-def forests(d: int) -> list[tuple[int, ...]]:
-    """All rooted forests of d columns: the parent of each, -1 for none."""
+def forests(d: int, above: int | None = None) -> list[tuple[int, ...]]:
+    """All rooted forests of d columns: the parent of each, -1 for none. above: a column d is a parent alone, itself
+    below this one, or below none, -1."""
 
     def ends(parents: tuple[int, ...], c: int) -> bool:
-        for _ in range(d):
+        for _ in range(d + 1):
             if c == -1:
                 return True
-            c = parents[c]
+            c = above if c == d else parents[c]
         return c == -1
 
-    every = itertools.product(range(-1, d), repeat=d)
+    every = itertools.product(range(-1, d + (above is not None)), repeat=d)
     return [parents for parents in every if all(ends(parents, c) for c in range(d))]
 
 
-def log_prior(parents: tuple[int, ...]) -> float:
-    """Uniform over the number of links, and over the forests with so many."""
-    d, e = len(parents), sum(p != -1 for p in parents)
+def log_prior(parents: tuple[int, ...], more: int = 0) -> float:
+    """Uniform over the number of links, and over the forests with so many. more: columns that are parents alone; the
+    forests in which they lean on others are then left out."""
+    d, e = len(parents) + more, sum(p != -1 for p in parents)
     return float(-np.log(d) - (gammaln(d) - gammaln(e + 1) - gammaln(d - e)) - e * np.log(d))
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of normal numbers that others may lean on: x (N,), NaN where it is an atom; cuts of its bins; prior:
+    mean, kappa, nu, variance; above: the column that says which atom it is, whose last level is none, or -1."""
+
+    x: np.ndarray
+    cuts: tuple[float, ...]
+    prior: tuple[float, float, float, float]
+    above: int = -1
+
+    def contexts(self, cells: np.ndarray) -> np.ndarray:
+        """Atom or bin of each row, (N,)."""
+        n_atoms = 0 if self.above == -1 else int(cells[:, self.above].max())
+        bin_of = n_atoms + (self.x[:, None] > np.array(self.cuts)).sum(axis=1)
+        return bin_of if self.above == -1 else np.where(np.isnan(self.x), cells[:, self.above], bin_of)
+
+    def log_evidence(self, z: np.ndarray) -> float:
+        """Log marginal likelihood given a partition (Gelman et al. 2013, section 3.3)."""
+        (m, kappa, nu, variance), total = self.prior, 0.0
+        for k in np.unique(z):
+            x = self.x[(z == k) & ~np.isnan(self.x)]
+            n = len(x)
+            if n:
+                mean = x.mean()
+                spread = nu * variance + ((x - mean) ** 2).sum() + n * kappa / (kappa + n) * (mean - m) ** 2
+                total += gammaln(0.5 * (nu + n)) - gammaln(0.5 * nu) + 0.5 * np.log(kappa / (kappa + n))
+                total += 0.5 * nu * np.log(nu * variance) - 0.5 * (nu + n) * np.log(spread) - 0.5 * n * np.log(np.pi)
+        return float(total)
 
 
 class LinkedPosterior:
     """cells (N, D), -1 for a missing one; n_levels (D,); prior: Dirichlet(beta) of every column, cluster and context,
     where the beta of each column has one of the values `betas`, each as probable. Missing cells are summed out: every
-    way to fill them in is a table of its own."""
+    way to fill them in is a table of its own. number: a further column, number D, that others may lean on."""
 
-    def __init__(self, cells, n_levels, betas, concentration: float, discount: float):
-        self.cells, self.n_levels, self.betas = np.array(cells), list(n_levels), betas
+    def __init__(self, cells, n_levels, betas, concentration: float, discount: float, number: Number | None = None):
+        self.cells, self.n_levels, self.betas, self.of = np.array(cells), list(n_levels), betas, number
         n, d = self.cells.shape
-        self.partitions, self.forests = partitions(n), forests(d)
+        more = int(number is not None)
+        self.partitions, self.forests = partitions(n), forests(d, None if number is None else number.above)
         eppf = np.array([log_eppf(np.bincount(z), concentration, discount) for z in self.partitions])
+        if number is not None:
+            eppf += [number.log_evidence(z) for z in self.partitions]
         self.tables = self._filled_in()
         self.evidence = np.array(  # (tables, B, D, parent + 1, betas)
             [
                 [
-                    [[[self._log_evidence(x, z, c, p, b) for b in betas] for p in range(-1, d)] for c in range(d)]
+                    [
+                        [[self._log_evidence(x, z, c, p, b) for b in betas] for p in range(-1, d + more)]
+                        for c in range(d)
+                    ]
                     for z in self.partitions
                 ]
                 for x in self.tables
             ]
         )
         evidence = logsumexp(self.evidence, axis=-1) - np.log(len(betas))
-        prior = np.array([log_prior(f) for f in self.forests])
+        prior = np.array([log_prior(f, more) for f in self.forests])
         of_forest = np.stack(  # (tables, B, F)
             [evidence[:, :, range(d), np.array(f) + 1].sum(axis=2) for f in self.forests], axis=-1
         )
@@ -75,7 +114,11 @@ class LinkedPosterior:
         x, total = cells[:, child], 0.0
         if parent == child:
             return -np.inf
-        group = z if parent == -1 else z * 100 + cells[:, parent]
+        group = z
+        if parent == len(self.n_levels):
+            group = z * 100 + self.of.contexts(cells)
+        elif parent != -1:
+            group = z * 100 + cells[:, parent]
         for g in np.unique(group):
             n = np.bincount(x[group == g], minlength=self.n_levels[child])
             v = len(n)

@@ -12,6 +12,7 @@ from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.links import moves, scores
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import Gaps
+from mpibayes.io.rows import Column
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, judge
 from tests.exact.production import STRIDE, place
@@ -25,9 +26,14 @@ def sampler(
     given = [
         (f"c{c}", "categorical", law.cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(law.n_levels)
     ]
-    columns, rows = table_from_arrays(given)
-    settings = {"links": "forest", "link_moves": 1, "split_merge": 0, **settings}
     priors = {f"c{c}": {"grid": law.betas} for c in range(len(law.n_levels))}
+    if law.of is not None:
+        given.append(("number", "real", law.of.x, ()))
+        priors["number"] = dict(zip(("mean", "kappa", "nu", "variance"), law.of.prior))
+    columns, rows = table_from_arrays(given)
+    if law.of is not None:
+        columns = [_with_number(column, c, law) for c, column in enumerate(columns)]
+    settings = {"links": "forest", "link_moves": 1, "split_merge": 0, **settings}
     return Mixture(
         comm, columns, lambda start, stop: rows.take(np.arange(start, stop)), len(rows),
         Settings(
@@ -36,10 +42,20 @@ def sampler(
     )  # fmt: skip
 
 
+def _with_number(column: Column, c: int, law: LinkedPosterior) -> Column:
+    """A column as a run has it whose number is cut into bins."""
+    if c == law.of.above:
+        return replace(column, part_of="number")
+    if column.name != "number":
+        return column
+    atoms = () if law.of.above == -1 else tuple(range(law.n_levels[law.of.above] - 1))
+    return replace(column, cuts=law.of.cuts, atoms=atoms, n_missing=0)
+
+
 def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generator) -> None:
     """Put the chain at a state of the law after `cycles` cycles, with cells and pseudo-counts drawn given it."""
     labels, parents = law.state(state)
-    mixture.link(np.array(parents))
+    mixture.link(np.array(parents if law.of is None else (*parents, -1)))
     cells, betas = law.draw(state, generator)
     view, gaps = mixture.view, mixture.gaps
     for i, shard in enumerate(view.shards):
@@ -54,7 +70,7 @@ def history(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """From exact starts, numbers of states (replicates, cycles), and levels of missing cells that are needed, -1 of
     others (replicates, cycles, holes), on root; None elsewhere."""
-    generator = np.random.Generator(np.random.Philox(seed))
+    generator, d = np.random.Generator(np.random.Philox(seed)), len(law.n_levels)
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
     out, cells = [], []
     for r, start in enumerate(starts):
@@ -66,7 +82,7 @@ def history(
             if mixture.comm.rank == 0:
                 names = {}
                 z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
-                forest = tuple(mixture.coding.parents.tolist())
+                forest = tuple(mixture.coding.parents[:d].tolist())
                 seen.append(law.number[z, forest])
                 filled.append(_of_holes(mixture, law, forest, levels))
         out.append(seen)
@@ -91,11 +107,12 @@ def verdict(history: tuple[np.ndarray, np.ndarray], law: LinkedPosterior, level:
     z = law.partitions
     rows = [np.repeat(z[:, i] == z[:, j], len(law.forests)) for i, j in pairs]
     f = np.array(law.forests)
-    links = [(c, p) for c in range(d) for p in range(d) if p != c]
+    links = [(c, p) for c in range(d) for p in range(d + (law.of is not None)) if p != c]
     columns = [np.tile(f[:, c] == p, len(z)) for c, p in links]
-    number = [np.tile((f != -1).sum(axis=1) == e, len(z)) for e in range(d)]
+    numbers = range(d + (law.of is not None))
+    number = [np.tile((f != -1).sum(axis=1) == e, len(z)) for e in numbers]
     events = np.array(rows + columns + number, float)  # (events, states)
-    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"{e} links" for e in range(d)]
+    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"{e} links" for e in numbers]
     means, expected = events[:, found].mean(axis=2).T, events @ law.p.ravel()
     levels = [(h, v) for h, (_, c) in enumerate(law.holes) for v in range(law.n_levels[c])]
     of_cells = [(cells[:, :, h] == v).mean(axis=1) for h, v in levels]
@@ -125,6 +142,18 @@ def codes_of_the_parent_before():
         return code if self.parents[place] == -1 else np.roll(code, 1)
 
     with mock.patch.object(Coding, "_code", stale):
+        yield
+
+
+@contextlib.contextmanager
+def numbers_apart_from_their_atoms():
+    """Forests in which a column may lean on a number, and which atom this is on that column."""
+    right = moves.draw_with_others
+
+    def apart(score, alone, u, order, above):
+        return right(score, alone, u, order, np.full_like(above, -1))
+
+    with mock.patch.object(moves, "draw_with_others", apart):
         yield
 
 

@@ -58,7 +58,7 @@ class Case:
         self.log_number = self.g.normal(-1.0, 0.7, (50, K + 1))
         self.laws, self._joints = [], {}
         for of in linked(self.coding, self.kind):
-            tables = counted(self.kind, self.multiplier, self.counts, of.column)
+            tables = counted(self.kind, self.multiplier, self.counts, of)
             self.laws.append(TreeLaw(of, tables, self.numbers))
 
     def numbers(self, events):
@@ -213,7 +213,7 @@ def test_rows_left_out_of_their_clusters(forest):
         levels = np.column_stack([case.g.integers(0, LEVELS[names[c]], 20) for c in law._of.plain])
         levels[:, -1] = np.where(case.g.random(20) < 0.3, -1, levels[:, -1])  # of a leaf
         case.counts += 1  # so that a row can leave
-        tables = counted(case.kind, case.multiplier, case.counts, law._of.column)
+        tables = counted(case.kind, case.multiplier, case.counts, law._of)
         found = TreeLaw(law._of, tables, case.numbers).left_out(known, cluster, levels)
         for i in range(20):
             fewer = case.counts.copy()
@@ -223,7 +223,7 @@ def test_rows_left_out_of_their_clusters(forest):
                 u = 0 if parent < 0 else CONTEXTS[names[parent]][row[parent]]
                 if row[c] >= 0:
                     fewer[case.kind.offsets[column] + u * (LEVELS[names[c]] + 1) + row[c], cluster[i]] -= 1
-            own = counted(case.kind, case.multiplier, fewer, law._of.column)
+            own = counted(case.kind, case.multiplier, fewer, law._of)
             exact = TreeLaw(law._of, own, case.numbers).score(known.take(np.array([i])))[0, cluster[i]]
             assert np.isclose(found[i], exact, atol=1e-10)
 

@@ -11,12 +11,14 @@ import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.links.contexts import contexts_of
-from mpibayes.hpc.parallel.comm import serial
+from mpibayes.hpc.links.bins import bounds
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.drawing import INK, cut, plot, shortened, styled
 from mpibayes.io import checkpoint
 from mpibayes.io.draws import FOLDER
+from mpibayes.io.recording import levels
 from mpibayes.io.rows import Column
 from mpibayes.io.segments import read_blocks
 from mpibayes.text import percent
@@ -130,7 +132,9 @@ def _shares(parents: np.ndarray) -> np.ndarray:
 
 def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]) -> list[tuple[float, str]]:
     """Gain and example of each (child, parent), by a pass over the table for as many as there is room for."""
-    contexts = contexts_of(run.columns, (rows for _, rows in run.slices()), serial())
+    contexts = run.contexts
+    coding = Coding(run.columns, np.full(len(run.columns), ROOT), contexts)
+    place = {column.name: i for i, column in enumerate(run.columns)}
     k = int(labels.max()) + 1
     sizes = [(k, int(contexts[p.name].max()) + 1, len(c.levels) + 1) for c, p in pairs]
     found: list[tuple[float, str]] = []
@@ -141,10 +145,9 @@ def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Col
         for start, rows in run.slices():
             z = labels[start : start + len(rows)].astype(np.int64)
             for (child, parent), count, (_, n, v) in zip(pairs[some], counts, sizes[some]):
-                x, y = (getattr(rows, c.block)[:, c.index] for c in (child, parent))
-                seen = ~parent.is_missing(y)
-                context = contexts[parent.name][y[seen]]
-                count += np.bincount((z[seen] * n + context) * v + x[seen], minlength=len(count))
+                x, u = getattr(rows, child.block)[:, child.index], coding.context(place[parent.name], rows)
+                seen = u >= 0
+                count += np.bincount((z[seen] * n + u[seen]) * v + x[seen], minlength=len(count))
         for (child, parent), count, size in zip(pairs[some], counts, sizes[some]):
             cells = count.reshape(size)[..., :-1]  # (K, U, V)
             gain = (_evidence(cells.reshape(-1, cells.shape[-1])) - _evidence(cells.sum(axis=1))) / max(run.n_rows, 1)
@@ -170,8 +173,20 @@ def _example(child: Column, parent: Column, contexts: np.ndarray, n: np.ndarray)
     u, v = np.unravel_index(int(more.argmax()), n.shape)
     if more[u, v] <= 0:
         return ""
-    where = f"{cut(parent.name)} is {cut(parent.levels[int(np.flatnonzero(contexts == u)[0])])}"
+    where = f"{cut(parent.name)} is {_in_words(parent, int(np.flatnonzero(contexts == u)[0]))}"
     return f"{cut(child.levels[v])} in {percent(n[u, v] / rows[u, 0])} where {where}, {percent(everywhere[v])} of all"
+
+
+def _in_words(parent: Column, level: int) -> str:
+    """A level of a parent, or an atom or a bin of a number."""
+    if parent.levels:
+        return cut(parent.levels[level])
+    if level < len(parent.atoms):
+        return levels(parent)[level]
+    low, high = (end[level - len(parent.atoms)] for end in bounds(parent))
+    if not np.isfinite(high):
+        return f"above {low:.6g}" if parent.kind == "real" else f"{low:.6g} or more"
+    return f"{low:.6g} to {high:.6g}" if np.isfinite(low) else f"up to {high:.6g}"
 
 
 def sentences(links: Links | None) -> list[str]:

@@ -18,6 +18,7 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run.lock import Lock
+from mpibayes.hpc.run.table import as_modelled
 from mpibayes.hpc.scalar import kinds
 from mpibayes.io.table import Table, table_from_arrays, write_table
 from mpibayes.io.trace import TraceWriter
@@ -85,7 +86,8 @@ def make_run(
     path = folder.parent / f"{folder.name}.toml"
     path.write_text(given)
     config = load(path)
-    data = Data(table, config.unused, config.heldout_fraction, latent=config.model.latent)
+    modelled = as_modelled(config, table)
+    data = Data(modelled, config.unused, config.heldout_fraction, latent=config.model.latent)
     content = {"fingerprint": table.fingerprint, "heldout": None}
     lock = Lock()
     decided = Family.decided(config, data.n_rows)

@@ -1,0 +1,97 @@
+"""Partitions and forests have their exact joint posterior where columns may lean on a number, by its bins: a real
+column, and one with an atom, on any number of shards and ranks.
+
+As tests/links/test_links_exact.py: a right program is rejected with probability at most LEVEL by each of six tests.
+"""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact.compare import seed
+from tests.links import program
+from tests.links.enumerate import LinkedPosterior, Number
+
+LEVEL, CYCLES = 1e-4, 6
+NORMAL = (0.0, 0.5, 2.0, 0.5)
+X = np.array([-1.2, 0.3, 1.4, -0.8, 0.9])
+LAWS = {
+    "real": (
+        LinkedPosterior(
+            [[0, 1], [0, 0], [1, -1], [0, 1], [1, 0]], [2, 2], (0.2, 1.0), 1.0, 0.0, Number(X, (-0.5, 1.0), NORMAL)
+        ),
+        1.0, 0.0,
+    ),
+    # which atom it is, is column 0
+    "atom": (
+        LinkedPosterior(
+            [[1, 0], [0, 1], [1, 1], [1, 0], [0, 1]], [2, 2], (0.3,), 0.7, 0.25,
+            Number(np.where([True, False, True, True, False], X, np.nan), (0.0,), NORMAL, 0),
+        ),
+        0.7, 0.25,
+    ),
+}  # fmt: skip
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
+    law, *process = LAWS[name]
+    mixture = program.sampler(comm, law, n_shards, seed(71), *process, **settings)
+    found = program.history(mixture, law, n_replicates, CYCLES, seed(72))
+    return None if found is None else program.verdict(found, law, LEVEL)
+
+
+def test_forests_are_those_without_circles():
+    """One of nine pairs of parents is a circle; with the number below the first column, five are."""
+    assert {name: len(law.forests) for name, (law, *_) in LAWS.items()} == {"real": 8, "atom": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "n_shards"),
+    [("real", 1), ("atom", 3), *(pytest.param(*of, marks=pytest.mark.thorough) for of in (("real", 3), ("atom", 1)))],
+)
+def test_joint_law_of_rows_and_links(name, n_shards):
+    found = judged(serial(), name, n_shards, 150, split_merge=n_shards % 2)
+    assert found.passed, f"{found} (seed {seed(71)})"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        program.codes_of_the_parent_before,
+        pytest.param(program.evidence_of_all_clusters, marks=pytest.mark.thorough),
+    ],
+)
+def test_wrong_programs_are_rejected(wrong):
+    with wrong():
+        found = judged(serial(), "real", 1, 150)
+    assert not found.passed, str(found)
+
+
+def test_a_number_that_is_apart_from_its_atoms_makes_circles():
+    with program.numbers_apart_from_their_atoms(), pytest.raises(KeyError):
+        judged(serial(), "atom", 1, 50)
+
+
+def digest(comm, name: str, n_shards: int) -> str | None:
+    law, *process = LAWS[name]
+    mixture = program.sampler(comm, law, n_shards, seed(73), *process, split_merge=1)
+    found = program.history(mixture, law, 4, 6, seed(74))
+    return None if found is None else hashlib.sha256(b"".join(x.tobytes() for x in found)).hexdigest()
+
+
+@pytest.mark.mpi
+def test_same_states_on_every_number_of_ranks():
+    comm = world()
+    for name in LAWS:
+        together = digest(comm, name, 3)
+        alone = digest(serial(), name, 3) if comm.rank == 0 else None
+        assert comm.share(together) == comm.share(alone), (name, seed(73))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_joint_law_on_ranks():
+    comm = world()
+    found = judged(comm, "atom", 4, 100)
+    assert comm.share(found is None or found.passed), f"{found} (seed {seed(71)})"
