@@ -7,6 +7,7 @@ import pytest
 
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.chain import Settings
+from mpibayes.hpc.crosscat.predictive import ViewPredictive
 from mpibayes.hpc.crosscat.start import searches, strategy, views
 from mpibayes.hpc.parallel.comm import serial
 from tests.crosscat.test_search import table
@@ -95,7 +96,7 @@ def test_scores_are_those_of_the_searches_end(data):
     chain = views.Mixture(serial(), data.columns, lambda a, b: data.rows.take(slice(a, b)), data.n_rows, SETTINGS)
     chain.arrange([found.columns for found in choice.best.views])
     parts = [
-        searches.ViewPredictive(view.components, found.hyper, found.statistics, cells=False)
+        ViewPredictive(view.components, found.hyper, found.statistics, cells=False)
         for view, found in zip(chain.views, choice.best.views)
     ]
     score = searches.Predictive(parts, chain.places).log_density(data.rows.take(judges)).mean()
