@@ -312,8 +312,32 @@ def nothing_private():
     return mock.patch.object(collapse, "private_clusters", lambda size, owned: size == 0)
 
 
-class _TailOverRows(twin.Tail):
-    """The kernels' plain twin with the tail's weights over N instead of M + alpha + K1 d."""
+class _PlainTail(twin.Tail):
+    """The kernels' plain twin, with the counts of its slots as they have them."""
+
+    @property
+    def size(self):
+        return np.array([s.size for s in self.slots], dtype=np.int64)
+
+    @property
+    def levels(self):
+        return np.array([s.levels for s in self.slots], dtype=np.int32).reshape(len(self.slots), -1).T
+
+    @property
+    def tally_n(self):
+        return self._tallies(0).astype(np.int64)
+
+    @property
+    def tally_sum(self):
+        return self._tallies(1)
+
+    def _tallies(self, field):
+        found = [[tally[field] for tally in s.tallies] for s in self.slots]
+        return np.array(found, dtype=np.float64).reshape(len(self.slots), -1).T
+
+
+class _TailOverRows(_PlainTail):
+    """The same with the tail's weights over N instead of M + alpha + K1 d."""
 
     n_all = 0
 
@@ -323,16 +347,6 @@ class _TailOverRows(twin.Tail):
         right = np.log(m + self.concentration) if m else np.log(self.concentration)
         shift = right - np.log(self.n_all)
         return [k + shift for k in known], new + shift
-
-    @property
-    def size(self):
-        return np.array([s.size for s in self.slots], dtype=np.int64)
-
-
-class _PlainTail(twin.Tail):
-    @property
-    def size(self):
-        return np.array([s.size for s in self.slots], dtype=np.int64)
 
 
 @contextlib.contextmanager

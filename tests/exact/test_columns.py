@@ -6,6 +6,7 @@ at most LEVEL.
 
 import contextlib
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -162,8 +163,10 @@ def test_how_often_a_split_and_its_merge_are_chosen(n_a, n_b, others):
     ways = (n - 1) * n_labels + 2 * of_others * others
     split = (n - 1) * n_labels / ways / (n * (n - 1))
     merge = n_a**2 / (n_a**2 + n_b**2) / (n_a * n_b)
-    chain = mock.Mock(process=(0.7, 0.3))
-    found = Move._log_choices(mock.Mock(chain=chain), whole, cut, n_a, n_b, ways, n_labels)
+    move = mock.Mock(chain=mock.Mock(process=(0.7, 0.3)), n_columns=np.ones(whole.sum(), int), n_links=None)
+    move._log_law = partial(Move._log_law, move)
+    of_units = (np.repeat(np.arange(len(sizes)), sizes) for sizes in (whole, cut))
+    found = Move._log_choices(move, *of_units, n_a, n_b, ways, n_labels)
     assert found == pytest.approx(log_eppf(cut, 0.7, 0.3) - log_eppf(whole, 0.7, 0.3) + np.log(merge / split))
 
 

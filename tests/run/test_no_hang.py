@@ -33,11 +33,11 @@ Mixture.cycle = faulty
 # What MPI raises here if the connection to a rank on another node is reset.
 LOST = IN_A_CYCLE.format("from mpi4py import MPI; raise MPI.Exception(MPI.ERR_OTHER)")
 WHILE_READING = """
-from mpibayes.io import table
+from mpibayes.io import piece
 def read(*ignored):
     {}
 if rank == 1:
-    table._read_rows = read
+    piece.read_rows = read
 """
 BEFORE_MPI = """
 from mpibayes.hpc.run import loop as run
@@ -211,13 +211,13 @@ def slow(*words):
 checkpoint.write_part = slow
 """
 SLOW_READ = """
-from mpibayes.io import table
-read, slept = table._read_rows, []
+from mpibayes.io import piece
+read, slept = piece.read_rows, []
 def slow(*words):
     if rank == 0 and not slept:
         slept.append(time.sleep(1.5))
     return read(*words)
-table._read_rows = slow
+piece.read_rows = slow
 """
 SLOW_MERGE = """
 from mpibayes.hpc.run import chain_run as run
