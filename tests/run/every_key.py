@@ -140,6 +140,7 @@ def each(key: str, *values: str) -> dict[str, list[Case]]:
 ALONE = {
     ("model.likelihood=false",), ("model.family=crosscat",),  # under them other keys have no effect
     ("report.image=[1, 3]",),  # it has all columns
+    ("sampler.opening=all",),  # of discount 0 alone
 }  # fmt: skip
 TOGETHER = (
     "run.seed=7", "run.shards=4", "run.cycles=6", "run.burn_in=2", "run.checkpoint_minutes=0.0001",
