@@ -1,4 +1,4 @@
-"""Missing cells that others lean on: part of a chain's state, drawn given the labels (docs/math.md 1.9).
+"""Missing cells that others lean on: part of a chain's state, drawn given the labels (docs/math.md 2.14).
 
 A cell that is missing is needed where a cell of a column that leans on it is there, or is itself needed. Needed cells
 have levels at all times; the others stay missing, and are summed out. In each cycle parameters are drawn given labels
@@ -86,10 +86,16 @@ class Gaps:
 
     def put(self, shard: int, rows: Rows, levels: np.ndarray) -> None:
         """Give the needed cells of a shard's coded rows these levels, those of one column after another."""
-        done = 0
+        for c, (at, own) in self.apart(shard, levels).items():
+            self._put(rows, c, at, own.astype(np.intp))
+
+    def apart(self, shard: int, levels: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """Rows and levels of the needed cells of each column, by its place, from those of one column after another."""
+        found, done = {}, 0
         for c, at in self.at[shard].items():
-            self._put(rows, c, at, levels[done : done + len(at)].astype(np.intp))
+            found[c] = at, levels[done : done + len(at)]
             done += len(at)
+        return found
 
     # --- draws -------------------------------------------------------------------------------------------------------
 
@@ -214,11 +220,7 @@ class Cells:
     @classmethod
     def of_draw(cls, gaps: Gaps, levels: np.ndarray) -> Cells:
         """gaps: of all training rows as one shard; levels: as a draw has them."""
-        of, done = {}, 0
-        for c, at in gaps.at[0].items():
-            of[gaps.coding.plain[c].name] = at, levels[done : done + len(at)]
-            done += len(at)
-        return cls(of)
+        return cls({gaps.coding.plain[c].name: own for c, own in gaps.apart(0, levels).items()})
 
     def filled(self, columns: Sequence[Column], rows: Rows, places: np.ndarray) -> Rows:
         """A copy of plain rows of some columns with their needed cells. places: of the rows among the training rows,
