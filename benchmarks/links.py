@@ -109,7 +109,7 @@ def measured(
             half = half or (spent, mixture.cycles - 1)
             if mixture.cycles % EVERY == 0:
                 now = time.process_time()
-                _, averaged = scorer.score(mixture.views, mixture.places, average=True, codings=mixture.codings)
+                _, averaged = scorer.score(mixture.views, mixture.places, average=True, codings=mixture.linking.codings)
                 scoring += time.process_time() - now
                 clusters.append(info.n_clusters)
     a_cycle = (time.process_time() - before - scoring - half[0]) / (mixture.cycles - half[1])

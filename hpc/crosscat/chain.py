@@ -23,21 +23,18 @@ from mpibayes.hpc.crosscat.columns.cells import Gather, Held, joined, places, re
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.cycle_info import CycleInfo
+from mpibayes.hpc.crosscat.linking import Linking
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start import seating
 from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, all_rows
 from mpibayes.hpc.crosscat.view import Settings, View
-from mpibayes.hpc.links import moves as links
-from mpibayes.hpc.links.coding import Coding, parents_of
-from mpibayes.hpc.links.contexts import contexts_of
-from mpibayes.hpc.links.forest import ROOT, log_prior
-from mpibayes.hpc.links.gaps import Gaps, masks_of
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.moves import cuts
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
-from mpibayes.io.rows import Rows
 
 MOST_KNOWN = 128  # sets of columns whose components are kept
 
@@ -87,10 +84,10 @@ class Mixture:
         self.process = self.law.start() if self.law else (1.0, 0.0)  # concentration and discount of the views
         looked_at = columns if settings.likelihood else ()
         self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
-        self.gaps = self._first_gaps()
+        self.linking = Linking(self)
         self._known: dict[tuple, Components] = {}  # of sets of columns, linked, that moves ask for again and again
         names, self.views = [[column.name for column in columns]], []
-        self.views = [self._view(names[0], [shard.rows for shard in self.shards], 0)]
+        self.views = [self.view_of_columns(names[0], [shard.rows for shard in self.shards], 0)]
         self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
         self.arrange(views or names)
 
@@ -103,136 +100,8 @@ class Mixture:
         return loaded
 
     @property
-    def coding(self) -> Coding:
-        """The columns under their links."""
-        return self.gaps.coding
-
-    def _first_gaps(self) -> Gaps:
-        """The links that the chain starts with, which are those that are given, or none; the rows are coded by them.
-        Collective."""
-        s, none = self.settings, np.full(len(self.columns), ROOT)
-        if s.links == "none" or not s.likelihood:
-            return Gaps(Coding(self.columns, none, {}), [{} for _ in self.shards])
-        contexts = s.contexts or contexts_of(self.columns, (shard.rows for shard in self.shards), self.comm)
-        masks = [masks_of(self.columns, shard.rows) for shard in self.shards]
-        if self.law is not None:  # in views a column that others lean on lacks no cells
-            contexts = {c.name: contexts[c.name] for c in self.columns if c.levels and not c.n_missing}
-            masks = [{} for _ in self.shards]
-        given = {} if isinstance(s.links, str) else s.links
-        coding = Coding(self.columns, parents_of(self.columns, given), contexts)
-        gaps = Gaps(coding, masks)
-        self.shards = list(self.shards)
-        for i, shard in enumerate(self.shards):
-            rows = shard.rows.take(slice(None)) if gaps.at[i] else shard.rows
-            gaps.start(i, rows, shard.start, self._key)
-            self.shards[i] = replace(shard, rows=coding.coded(rows))
-        return gaps
-
-    @property
-    def _key(self) -> dict[str, int]:
+    def key(self) -> dict[str, int]:
         return {"seed": self.settings.seed, "cycle": self.cycles, "chain": self.chain}
-
-    def coding_of(self, names: Collection[str]) -> Coding:
-        """The links of columns that lean on none but each other, by themselves; rows have no other columns."""
-        if len(names) == len(self.columns):
-            return self.coding
-        plain = renumbered(self.plain(names))
-        return Coding(plain, parents_of(plain, self.coding.parent_of), self.coding.contexts)
-
-    @property
-    def codings(self) -> list[Coding]:
-        """The links of each view."""
-        return [self.coding_of(view.columns) for view in self.views]
-
-    def link(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
-        """Give the columns other parents of their own views, (C,) as of `Coding`; the rest of the state stays, but for
-        the counts of the clusters of views that change. Collective.
-
-        rows: of one view alone, of each shard of this rank, without links, with levels for cells that are missing;
-        None: as they are.
-        """
-        if np.array_equal(parents, self.coding.parents):
-            return
-        other = {c.name for c, new, old in zip(self.columns, parents, self.coding.parents) if new != old}
-        before, views = self.codings, self.views
-        changed = [v for v, view in enumerate(views) if other & set(view.columns)]
-        self.gaps = Gaps(self.coding.with_parents(parents), self.gaps.masks)
-        self.views = [view for v, view in enumerate(views) if v not in changed]  # others have components of old links
-        new = {v: self._linked(views[v], before[v], v, rows) for v in changed}
-        self.views = [new.get(v, view) for v, view in enumerate(views)]
-
-    def _linked(self, view: View, before: Coding, lane: int, rows: Sequence[Rows] | None) -> View:
-        """A view under the present links, with the state that it had under those `before`. Collective."""
-        after, coded = self.coding_of(view.columns), []
-        for i, shard in enumerate(view.shards):
-            plain = before.decoded(shard.rows) if rows is None else rows[i]
-            self.gaps.start(i, plain, shard.start, self._key)
-            coded.append(after.coded(plain))
-            view.shards[i] = replace(shard, rows=shard.rows.only(()))
-        made, of_column = self._view(view.columns, coded, lane), view.components.by_column(view.hyper)
-        hyper = made.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
-        labels = {shard.index: z for shard, z in zip(view.shards, view.z)}
-        made.resume(labels.__getitem__, view.n_labels, hyper)
-        return made
-
-    def _fill_gaps(self) -> None:
-        """Draw the missing cells that others lean on, given the labels and counts of this cycle. Collective."""
-        if self.gaps.columns:
-            self.gaps.draw(self.comm, *self._of_gaps(self.view))
-
-    def gap_levels(self) -> np.ndarray | None:
-        """Levels of the missing cells that others lean on, column by column, parents first, each in row order, uint16
-        (G,) on root, None elsewhere. Collective."""
-        if not self.gaps.columns:
-            return np.zeros(0, np.uint16) if self.comm.rank == 0 else None
-        shards = self.view.shards
-        mine = [self.gaps.levels(i, shard.rows) for i, shard in enumerate(shards)]
-        order = [c for c in self.coding.order if c in self.gaps.columns]
-        parts = [[np.zeros(0, np.intp), *(own[c] for own in mine if c in own)] for c in order]
-        columns = [np.concatenate(part).astype(np.uint16) for part in parts]
-        lengths = np.array(self.comm.collect([len(column) for column in columns]))  # (ranks, columns)
-        whole = self.comm.gather_to_root(np.concatenate(columns), lengths.sum(axis=1).tolist())
-        if whole is None:
-            return None
-        pieces = np.split(whole, lengths.ravel().cumsum()[:-1])
-        return np.concatenate([piece for c in range(len(order)) for piece in pieces[c :: len(order)]])
-
-    def _of_gaps(self, view: View) -> tuple:
-        first = [shard.start for shard in view.shards]
-        counts = view.components.categorical, view.hyper.dirichlet, view.counts.levels
-        return *counts, view.labelled(), first, view.key(self.cycles)
-
-    def _draw_links(self) -> None:
-        """Draw the links of each view anew where that is due. Collective."""
-        s, parents = self.settings, self.coding.parents.copy()
-        if not s.learns_links or not links.due(s.link_moves, self.cycles):
-            return
-        place = {column.name: i for i, column in enumerate(self.columns)}
-        rows = None
-        for view, coding in zip(self.views, self.codings):
-            if coding.n_nodes > 1 and any(c.levels for c in coding.plain):
-                at = np.array([place[column.name] for column in coding.plain])
-                plain = Components(coding.plain, self.priors)
-                hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
-                rows = self._completed(view, coding)
-                of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(self.cycles)
-                drawn = links.draw_links(self.comm, coding, *of)
-                parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
-        self._link_and_count(parents, rows if self.law is None else None)
-
-    def _completed(self, view: View, coding: Coding) -> list[Rows]:
-        """The rows of a view's shards without links; columns that may be parents lack no cells there."""
-        if self.law is not None:
-            return [coding.decoded(shard.rows) for shard in view.shards]
-        return list(self.gaps.completed(*self._of_gaps(view)))
-
-    def _link_and_count(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
-        before = self.views
-        self.link(parents, rows)
-        changed = [view for view in self.views if view not in before]
-        if changed:
-            sync.count(self.comm, changed)
-            self._summarise()
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
         """Deal the columns to views, by name. New views have no state: `start` or `resume` follows. Collective."""
@@ -243,7 +112,7 @@ class Mixture:
                 raise ValueError(f"columns {', '.join(names)} have to be in one view")
         if [tuple(names) for names in views] != [view.columns for view in self.views]:
             cells = self._taken(self.views, views)
-            self.views = [self._view(*of, lane) for lane, of in enumerate(zip(views, cells))]
+            self.views = [self.view_of_columns(*of, lane) for lane, of in enumerate(zip(views, cells))]
 
     def _taken(self, views: Sequence[View], wanted: Sequence[Collection[str]]) -> list[list]:
         """Take the cells of several sets of columns from the views that have them, for this rank's shards. Shard by
@@ -273,9 +142,9 @@ class Mixture:
     def _modelled(self, names: Collection[str]) -> list:
         """Columns with these names under the links; none where the likelihood is switched off."""
         wanted = set(names)
-        return [c for c in self.coding.columns if c.name in wanted] if self.settings.likelihood else []
+        return [c for c in self.linking.coding.columns if c.name in wanted] if self.settings.likelihood else []
 
-    def _view(self, names: Sequence[str], rows: Sequence, lane: int) -> View:
+    def view_of_columns(self, names: Sequence[str], rows: Sequence, lane: int) -> View:
         own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
         of = self._components(names), own, self.n_rows, self.n_shards, self.settings, self.chain, lane
         return View(self.comm, names, *of)
@@ -285,7 +154,8 @@ class Mixture:
         for view in self.views:
             if which == set(view.columns):
                 return view.components
-        key = which, frozenset((name, parent) for name, parent in self.coding.parent_of.items() if name in which)
+        parent_of = self.linking.coding.parent_of
+        key = which, frozenset((name, parent) for name, parent in parent_of.items() if name in which)
         if key not in self._known:
             blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
             columns = renumbered(self._modelled(which))  # none where cells are not looked at
@@ -337,7 +207,7 @@ class Mixture:
     @property
     def bodies(self) -> list[tuple[str, ...]]:
         """Columns that views take as they split and merge: units, those in one that are linked."""
-        return joined(self.units, self.coding.parent_of) if self.coding.linked else self.units
+        return joined(self.units, self.linking.coding.parent_of) if self.linking.coding.linked else self.units
 
     @property
     def view(self) -> View:
@@ -371,12 +241,12 @@ class Mixture:
             raise NumericalError(f"cycle {cycle}: a row cannot be scored", [t for t in comm.collect(trouble) if t])
         self._sync(steps, news)
         self.cycles = cycle
-        self._fill_gaps()
-        self._summarise()
+        self.linking.fill_gaps()
+        self.summarise()
         tally = self._split_and_merge()
         moved = sum(int(part[-2]) for part in news) / len(self.views)
         of_views = self._move_columns() if self.law is not None else {}
-        self._draw_links()
+        self.linking.draw()
         info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally, of_views)
         info.word = [int(w) for w in word]
         return info
@@ -414,14 +284,14 @@ class Mixture:
         changes = [view.counts for view in self.views]
         sync.carry(self.comm, before, [step.kept for step in steps], changes, max(int(part[-1]) for part in news))
 
-    def _summarise(self, views: Sequence[View] | None = None) -> None:
+    def summarise(self, views: Sequence[View] | None = None) -> None:
         """Compute the summaries of the labels for the coming cycle."""
         sync.summarise(self.comm, views or self.views, self.cycles + 1)
 
     def _count(self) -> None:
         """The same afresh: where labels came by other ways than a cycle."""
         sync.count(self.comm, self.views)
-        self._summarise()
+        self.summarise()
 
     def _split_and_merge(self) -> Tally:
         tally, every = Tally(), self.settings.split_merge
@@ -431,7 +301,7 @@ class Mixture:
         changed = [view for view, (_, moved) in zip(due, done) if moved]
         if changed:
             sync.count(self.comm, changed)
-            self._summarise(changed)
+            self.summarise(changed)
         for own, _ in done:
             tally = Tally(*(getattr(tally, f.name) + getattr(own, f.name) for f in fields(Tally)))
         return tally
@@ -439,7 +309,7 @@ class Mixture:
     def _move_columns(self) -> dict[str, int]:
         """Every column draws its view anew, views split and merge, and the law of the views is learned, each where it
         is due. What came of it, by the names of `CycleInfo`."""
-        stream = generator(purpose=Purpose.VIEWS, **self._key)
+        stream = generator(purpose=Purpose.VIEWS, **self.key)
         process = np.array(self.law.draw(np.bincount(self.view_of_unit), self.process[0], stream))
         self.comm.broadcast(process)
         self.process = tuple(process.tolist())
@@ -448,11 +318,11 @@ class Mixture:
             chosen, partitions, parents = self._scan()
             moved = sum(a != b for a, b in zip(before, chosen))
             if parents is not None:  # between views nothing is linked: what moves, or gets another parent, is cut first
-                self._link_and_count(np.where(parents == self.coding.parents, parents, ROOT))
+                self.linking.link_and_count(np.where(parents == self.linking.coding.parents, parents, ROOT))
             if moved:
                 self._regroup(chosen, partitions, self.units)
             if parents is not None:
-                self._link_and_count(parents)
+                self.linking.link_and_count(parents)
             del partitions  # of all rows
         accepted, tried = 0, self.settings.view_moves if self.settings.likelihood else 0
         if not moves.due_for_views(every, self.cycles, self.n_rows * len(self.columns)):
@@ -473,7 +343,7 @@ class Mixture:
         s = self.settings
         if not s.learns_links:
             return *scan.scan(self.comm, self.views, self.units, self.process, self.cycles), None
-        return subtrees.scan(self, cut=links.cuts(s.link_moves, self.cycles))
+        return subtrees.scan(self, cut=cuts(s.link_moves, self.cycles))
 
     def _regroup(
         self, chosen: Sequence[int], partitions: Sequence[scan.Rowwise], groups: Sequence[Sequence[str]] | None = None
@@ -495,14 +365,14 @@ class Mixture:
                 views.append(self.views[p])
                 views[-1].lane = in_lane(self.chain, lane)
                 continue
-            view, of = self._view(names, cells[p], lane), partitions[p]
+            view, of = self.view_of_columns(names, cells[p], lane), partitions[p]
             cut = dict(zip((shard.index for shard in self.shards), of.z))
             view.resume(cut.__getitem__, of.n_labels, view.components.hyper(*of.process, kind_of))
             views.append(view)
         changed = [view for view in views if view not in self.views]
         self.views = views
         sync.count(self.comm, changed)
-        self._summarise()
+        self.summarise()
 
     def _info(self, moved: float, tally: Tally, of_views: Mapping[str, int] | None = None) -> CycleInfo:
         sizes = [view.sizes() for view in self.views]
@@ -514,19 +384,13 @@ class Mixture:
         if self.comm.rank == 0:
             shares = [size / self.n_active for size in sizes]
             info.entropy = -sum(float((share * np.log(share)).sum()) for share in shares)
-            info.log_joint = sum(log_joints) + self._log_prior_of_links()
+            info.log_joint = sum(log_joints) + self.linking.log_prior()
             if self.law is not None:
                 info.view_concentration, info.view_discount = self.process
                 info.log_joint += float(log_eppf(np.bincount(self.view_of_unit), *self.process))
             if len(self.views) == 1:
                 info.concentration, info.discount = self.view.hyper.concentration, self.view.hyper.discount
         return info
-
-    def _log_prior_of_links(self) -> float:
-        """Log prior probability of the links given the views, where they are learned."""
-        if not self.settings.learns_links:
-            return 0.0
-        return sum(log_prior(coding.parents, coding.n_nodes) for coding in self.codings)
 
     @property
     def n_active(self) -> int:

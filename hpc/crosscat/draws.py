@@ -91,12 +91,12 @@ def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawW
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     """Arrays of a kept draw of the chain's state, on root. several: there may be several views. Collective."""
     if not several:
-        labels, view, gaps = mixture.view.labels(), mixture.view, mixture.gap_levels()
+        labels, view, gaps = mixture.view.labels(), mixture.view, mixture.linking.gap_levels()
         if mixture.settings.links == "none" or labels is None:
             return {} if labels is None else {"labels": labels, **vars(view.hyper)}
         process, of_column = (view.hyper.concentration, view.hyper.discount), view.components.by_column(view.hyper)
         hyper = mixture.components.hyper(*process, of_column)
-        return {"labels": labels, **vars(hyper), "links": mixture.coding.parents, "gaps": gaps}
+        return {"labels": labels, **vars(hyper), "links": mixture.linking.coding.parents, "gaps": gaps}
     kind = np.min_scalar_type(max(view.n_labels - 1 for view in mixture.views))
     room, root = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0
     most, process = np.zeros((room, mixture.n_rows) if root else 0, kind), np.zeros((2, room))
@@ -110,7 +110,7 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     views = np.array([home[c.name] for c in mixture.columns if not c.part_of], np.int64)
     by_column = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
     hyper = vars(mixture.components.hyper(0.0, 0.0, by_column))
-    links = {} if mixture.settings.links == "none" else {"links": mixture.coding.parents}
+    links = {} if mixture.settings.links == "none" else {"links": mixture.linking.coding.parents}
     return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views, **links}
 
 

@@ -200,7 +200,7 @@ class ViewsChain:
         whole = not mixture.growing
         if self.heldout is not None and info.cycle % output.thin == 0:
             counts = whole and info.cycle > self.config.burn_in
-            lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, mixture.codings)
+            lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, mixture.linking.codings)
         keep = whole and info.cycle % output.labels == 0
         draw = draws.of_chain(mixture, self._several) if keep else None
         result = Info(range(info.cycle, info.cycle + 1), info.word)
@@ -224,14 +224,14 @@ class ViewsChain:
             "heldout_draws": heldout.n_draws if heldout is not None else 0,
         }
         if mixture.settings.links != "none":
-            shared["links"] = mixture.coding.parents
+            shared["links"] = mixture.linking.coding.parents
         for v, view in enumerate(mixture.views):
             labels, state = view.state()
             shared |= {f"view-{v}/{name}": value for name, value in state.items()}
             for i, z in labels.items():
                 shards[i][f"view-{v}/z"] = z
-        for i, shard in enumerate(mixture.view.shards if mixture.gaps.columns else ()):
-            levels = mixture.gaps.levels(i, shard.rows).values()
+        for i, shard in enumerate(mixture.view.shards if mixture.linking.gaps.columns else ()):
+            levels = mixture.linking.gaps.levels(i, shard.rows).values()
             shards[shard.index]["gaps"] = np.concatenate([*levels, np.zeros(0, np.intp)]).astype(np.uint16)
         if heldout is not None:
             for i in shards:
@@ -242,9 +242,9 @@ class ViewsChain:
         mixture, names = self.mixture, [f"view-{v}" for v in range(int(shared["n_views"]))]
         mixture.arrange([shared[f"{name}/columns"] for name in names])
         if "links" in shared:
-            mixture.link(shared["links"])
-        for i, shard in enumerate(mixture.view.shards if mixture.gaps.columns else ()):
-            mixture.gaps.put(i, shard.rows, shards[shard.index]["gaps"])
+            mixture.linking.link(shared["links"])
+        for i, shard in enumerate(mixture.view.shards if mixture.linking.gaps.columns else ()):
+            mixture.linking.gaps.put(i, shard.rows, shards[shard.index]["gaps"])
         for view, name in zip(mixture.views, names):
             hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)

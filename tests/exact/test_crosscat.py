@@ -225,7 +225,7 @@ def streams_of_views(cycles):
         mixture.cycle()
         right &= [v.lane for v in mixture.views] == [in_lane(0, i) for i in range(len(mixture.views))]
         now = [(v.partition.owner.tolist(), v.partition.anchor.tolist()) for v in mixture.views]
-        mixture._summarise()
+        mixture.summarise()
         right &= now == [(v.partition.owner.tolist(), v.partition.anchor.tolist()) for v in mixture.views]
         changed.add(tuple(v.columns for v in mixture.views))
     return right, len(changed) > 2

@@ -78,7 +78,7 @@ def history(
         seen, filled = [], []
         for _ in range(cycles):
             mixture.cycle()
-            labels, levels = mixture.view.labels(), mixture.gap_levels()
+            labels, levels = mixture.view.labels(), mixture.linking.gap_levels()
             if mixture.comm.rank == 0:
                 names = {}
                 z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())

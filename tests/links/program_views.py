@@ -38,9 +38,9 @@ def put(mixture: Mixture, law: ViewsPosterior, s: int, cycles: int, generator) -
     """Put the chain at a state of the law after `cycles` cycles, with pseudo-counts drawn given it."""
     views, by, parents = law.views[s].tolist(), law.by[s], law.parents[s]
     if mixture.settings.links == "forest":
-        mixture.link(np.full(len(parents), -1))
+        mixture.linking.link(np.full(len(parents), -1))
     mixture.arrange([[f"c{c}" for c, v in enumerate(views) if v == view] for view in range(max(views) + 1)])
-    mixture.link(parents)
+    mixture.linking.link(parents)
     cut, betas = shards.bounds(mixture.n_rows, mixture.n_shards), law.draw_betas(s, generator)
     for view in mixture.views:
         z = law.partitions[by[int(view.columns[0][1:])]]
@@ -58,7 +58,7 @@ def state(mixture: Mixture, law: ViewsPosterior) -> int | None:
         return None
     where = {name: v for v, view in enumerate(mixture.views) for name in view.columns}
     views = [where[f"c{c}"] for c in range(len(law.columns))]
-    return law.number(views, [labels[v].tolist() for v in views], mixture.coding.parents.tolist())
+    return law.number(views, [labels[v].tolist() for v in views], mixture.linking.coding.parents.tolist())
 
 
 def history(mixture: Mixture, law: ViewsPosterior, first: int, starts, cycles: int, seed: int) -> list | None:

@@ -103,10 +103,10 @@ def test_draws_have_the_counts_of_the_chain(n_shards):
     for _ in range(60):
         mixture.cycle()
         kept = of_chain(mixture, several=False)
-        cells = Cells.of_draw(Gaps(mixture.coding, [masks_of(mixture.columns, rows)]), kept["gaps"])
+        cells = Cells.of_draw(Gaps(mixture.linking.coding, [masks_of(mixture.columns, rows)]), kept["gaps"])
         filled += sum(len(at) for at, _ in cells.of.values())
         total = Total(mixture.view.components, kept["labels"])
-        total.add(mixture.coding.coded(cells.filled(mixture.columns, rows, np.arange(len(rows)))), 0)
+        total.add(mixture.linking.coding.coded(cells.filled(mixture.columns, rows, np.arange(len(rows)))), 0)
         assert np.array_equal(total.statistics.levels, mixture.view.counts.levels)
     assert filled
 

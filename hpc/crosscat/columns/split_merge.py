@@ -41,7 +41,8 @@ class Move:
         self.n_linkable = self.n_links = None
         if chain.settings.learns_links:
             linkable = [column.name for column in chain.columns if column.levels]
-            self.n_linkable, self.n_links = self._counted(zip(linkable)), self._counted(zip(chain.coding.parent_of))
+            parent_of = chain.linking.coding.parent_of
+            self.n_linkable, self.n_links = self._counted(zip(linkable)), self._counted(zip(parent_of))
 
     def run(self) -> tuple[list[int], list[Rowwise]] | None:
         """Return the accepted proposal: the partition of each unit, and the partitions, as `columns.scan.scan` does; or

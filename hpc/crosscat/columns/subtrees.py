@@ -69,7 +69,7 @@ class _Scan:
         self.where, self.partitions, self.present = chain.view_of_unit, of_views(chain.views), Present.of(first)
         self.kind = Components([c for c in chain.columns if c.levels], chain.priors).categorical
         names = [column.name for column in self.kind.columns]
-        place, home = {name: c for c, name in enumerate(names)}, chain.coding.parent_of
+        place, home = {name: c for c, name in enumerate(names)}, chain.linking.coding.parent_of
         self.parents = np.array([place[home[name]] if name in home else ROOT for name in names], np.int64)
         self.at_first = self.parents.copy()
         self.columns_of = [[place[name] for name in unit if name in place] for unit in chain.units]
@@ -92,8 +92,8 @@ class _Scan:
         subject = chain.subject([column.name for column in self.kind.columns])
         plain = Components(self.kind.columns, chain.priors)
         hyper = plain.hyper(1.0, 0.0, subject.components.by_column(subject.hyper))
-        rows = [chain.coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
-        return Evidence(self.comm, chain.coding.contexts, self.kind, hyper.dirichlet, rows)
+        rows = [chain.linking.coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
+        return Evidence(self.comm, chain.linking.coding.contexts, self.kind, hyper.dirichlet, rows)
 
     def _append(self, more: Sequence[Rowwise]) -> None:
         """Score all columns under more partitions."""

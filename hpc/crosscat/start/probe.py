@@ -32,7 +32,8 @@ class Probe:
     def log_density(self, chain: Searching, views: Sequence[View]) -> np.ndarray:
         """Log density of each row in some views of a chain, (n,) float64."""
         found = np.zeros(len(self.rows))
-        for view, predictive in zip(views, predictives(views, [chain.coding_of(view.columns) for view in views])):
+        codings = [chain.linking.coding_of(view.columns) for view in views]
+        for view, predictive in zip(views, predictives(views, codings)):
             found += predictive.log_density(chain.cells_of(view.columns, self.rows))
         return found
 

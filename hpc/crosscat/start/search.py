@@ -189,7 +189,7 @@ class Searching(Mixture):
         other.law, other.views = None, []  # columns stay
         for lane, (units, partition) in enumerate(new):
             names = self.names(units)
-            view = self._view(names, [self.subject(names).cells(0)], lane)
+            view = self.view_of_columns(names, [self.subject(names).cells(0)], lane)
             view.resume(partition.z.__getitem__, partition.n_labels, view.components.hyper(*partition.process, hyper))
             other.views.append(view)
         other.resume(self.cycles)

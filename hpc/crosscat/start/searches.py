@@ -86,7 +86,7 @@ def _search(
     )
     if not len(judges):
         return found_by(mixture), 0.0
-    parts = predictives(mixture.views, mixture.codings)
+    parts = predictives(mixture.views, mixture.linking.codings)
     return found_by(mixture), float(Predictive(parts, mixture.places).log_density(unseen).mean())
 
 

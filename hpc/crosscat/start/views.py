@@ -62,7 +62,7 @@ def arrange(mixture: Mixture, where: Sequence[int] | np.ndarray) -> None:
 def settings_of_search(mixture: Mixture) -> Settings:
     """Settings of searches for a chain's views: without links, unless these are named."""
     s = mixture.settings
-    return replace(s, links="none" if isinstance(s.links, str) else s.links, contexts=mixture.coding.contexts)
+    return replace(s, links="none" if isinstance(s.links, str) else s.links, contexts=mixture.linking.coding.contexts)
 
 
 def searched(

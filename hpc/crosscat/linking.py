@@ -1,0 +1,175 @@
+"""Links of a chain: the forest of its columns, the cells that parents lack, and draws of both (docs/links.md).
+
+The chain asks for them where a cycle is due to draw them (docs/math.md 2.14); which columns are in which view, and the
+views' cells and counts, stay the chain's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.columns.cells import renumbered
+from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.links import moves
+from mpibayes.hpc.links.coding import Coding, parents_of
+from mpibayes.hpc.links.contexts import contexts_of
+from mpibayes.hpc.links.forest import ROOT, log_prior
+from mpibayes.hpc.links.gaps import Gaps, masks_of
+from mpibayes.io.rows import Rows
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.chain import Mixture
+
+
+class Linking:
+    """The links of all columns of a chain, whose shards have the cells of all columns, as the table has them, when it
+    is made; they are coded then. Methods are collective unless they say otherwise.
+    """
+
+    def __init__(self, chain: Mixture):
+        self.chain = chain
+        self.gaps = self._first()
+
+    @property
+    def coding(self) -> Coding:
+        """The columns under their links. Not collective."""
+        return self.gaps.coding
+
+    def _first(self) -> Gaps:
+        """The links that the chain starts with, which are those that are given, or none; the rows are coded by them."""
+        chain, s = self.chain, self.chain.settings
+        none = np.full(len(chain.columns), ROOT)
+        if s.links == "none" or not s.likelihood:
+            return Gaps(Coding(chain.columns, none, {}), [{} for _ in chain.shards])
+        contexts = s.contexts or contexts_of(chain.columns, (shard.rows for shard in chain.shards), chain.comm)
+        masks = [masks_of(chain.columns, shard.rows) for shard in chain.shards]
+        if chain.law is not None:  # in views a column that others lean on lacks no cells
+            contexts = {c.name: contexts[c.name] for c in chain.columns if c.levels and not c.n_missing}
+            masks = [{} for _ in chain.shards]
+        given = {} if isinstance(s.links, str) else s.links
+        coding = Coding(chain.columns, parents_of(chain.columns, given), contexts)
+        gaps, shards = Gaps(coding, masks), list(chain.shards)
+        for i, shard in enumerate(shards):
+            rows = shard.rows.take(slice(None)) if gaps.at[i] else shard.rows
+            gaps.start(i, rows, shard.start, chain.key)
+            shards[i] = replace(shard, rows=coding.coded(rows))
+        chain.shards = shards
+        return gaps
+
+    def coding_of(self, names: Collection[str]) -> Coding:
+        """The links of columns that lean on none but each other, by themselves; rows have no other columns. Not
+        collective."""
+        if len(names) == len(self.chain.columns):
+            return self.coding
+        plain = renumbered(self.chain.plain(names))
+        return Coding(plain, parents_of(plain, self.coding.parent_of), self.coding.contexts)
+
+    @property
+    def codings(self) -> list[Coding]:
+        """The links of each view. Not collective."""
+        return [self.coding_of(view.columns) for view in self.chain.views]
+
+    def link(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
+        """Give the columns other parents of their own views, (C,) as of `Coding`; the rest of the state stays, but for
+        the counts of the clusters of views that change.
+
+        rows: of one view alone, of each shard of this rank, without links, with levels for cells that are missing;
+        None: as they are.
+        """
+        chain = self.chain
+        if np.array_equal(parents, self.coding.parents):
+            return
+        other = {c.name for c, new, old in zip(chain.columns, parents, self.coding.parents) if new != old}
+        before, views = self.codings, chain.views
+        changed = [v for v, view in enumerate(views) if other & set(view.columns)]
+        self.gaps = Gaps(self.coding.with_parents(parents), self.gaps.masks)
+        chain.views = [view for v, view in enumerate(views) if v not in changed]  # others have components of old links
+        new = {v: self._linked(views[v], before[v], v, rows) for v in changed}
+        chain.views = [new.get(v, view) for v, view in enumerate(views)]
+
+    def _linked(self, view: View, before: Coding, lane: int, rows: Sequence[Rows] | None) -> View:
+        """A view under the present links, with the state that it had under those `before`."""
+        after, coded = self.coding_of(view.columns), []
+        for i, shard in enumerate(view.shards):
+            plain = before.decoded(shard.rows) if rows is None else rows[i]
+            self.gaps.start(i, plain, shard.start, self.chain.key)
+            coded.append(after.coded(plain))
+            view.shards[i] = replace(shard, rows=shard.rows.only(()))
+        made, of_column = self.chain.view_of_columns(view.columns, coded, lane), view.components.by_column(view.hyper)
+        hyper = made.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
+        labels = {shard.index: z for shard, z in zip(view.shards, view.z)}
+        made.resume(labels.__getitem__, view.n_labels, hyper)
+        return made
+
+    def link_and_count(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
+        """`link`, and count the clusters of the views that change."""
+        before = self.chain.views
+        self.link(parents, rows)
+        changed = [view for view in self.chain.views if view not in before]
+        if changed:
+            sync.count(self.chain.comm, changed)
+            self.chain.summarise()
+
+    def fill_gaps(self) -> None:
+        """Draw the missing cells that others lean on, given the labels and counts of this cycle."""
+        if self.gaps.columns:
+            self.gaps.draw(self.chain.comm, *self._of_gaps(self.chain.view))
+
+    def gap_levels(self) -> np.ndarray | None:
+        """Levels of the missing cells that others lean on, column by column, parents first, each in row order, uint16
+        (G,) on root, None elsewhere."""
+        comm = self.chain.comm
+        if not self.gaps.columns:
+            return np.zeros(0, np.uint16) if comm.rank == 0 else None
+        shards = self.chain.view.shards
+        mine = [self.gaps.levels(i, shard.rows) for i, shard in enumerate(shards)]
+        order = [c for c in self.coding.order if c in self.gaps.columns]
+        parts = [[np.zeros(0, np.intp), *(levels[c] for levels in mine if c in levels)] for c in order]
+        columns = [np.concatenate(part).astype(np.uint16) for part in parts]
+        lengths = np.array(comm.collect([len(column) for column in columns]))  # (ranks, columns)
+        whole = comm.gather_to_root(np.concatenate(columns), lengths.sum(axis=1).tolist())
+        if whole is None:
+            return None
+        pieces = np.split(whole, lengths.ravel().cumsum()[:-1])
+        return np.concatenate([piece for c in range(len(order)) for piece in pieces[c :: len(order)]])
+
+    def _of_gaps(self, view: View) -> tuple:
+        first = [shard.start for shard in view.shards]
+        counts = view.components.categorical, view.hyper.dirichlet, view.counts.levels
+        return *counts, view.labelled(), first, view.key(self.chain.cycles)
+
+    def draw(self) -> None:
+        """Draw the links of each view anew where that is due."""
+        chain, s, parents = self.chain, self.chain.settings, self.coding.parents.copy()
+        if not s.learns_links or not moves.due(s.link_moves, chain.cycles):
+            return
+        place = {column.name: i for i, column in enumerate(chain.columns)}
+        rows = None
+        for view, coding in zip(chain.views, self.codings):
+            if coding.n_nodes > 1 and any(c.levels for c in coding.plain):
+                at = np.array([place[column.name] for column in coding.plain])
+                plain = Components(coding.plain, chain.priors)
+                hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
+                rows = self._completed(view, coding)
+                of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)
+                drawn = moves.draw_links(chain.comm, coding, *of)
+                parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
+        self.link_and_count(parents, rows if chain.law is None else None)
+
+    def _completed(self, view: View, coding: Coding) -> list[Rows]:
+        """The rows of a view's shards without links; columns that may be parents lack no cells there."""
+        if self.chain.law is not None:
+            return [coding.decoded(shard.rows) for shard in view.shards]
+        return list(self.gaps.completed(*self._of_gaps(view)))
+
+    def log_prior(self) -> float:
+        """Log prior probability of the links given the views, where they are learned. Not collective."""
+        if not self.chain.settings.learns_links:
+            return 0.0
+        return sum(log_prior(coding.parents, coding.n_nodes) for coding in self.codings)
