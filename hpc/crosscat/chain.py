@@ -18,7 +18,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.bases import with_bases
-from mpibayes.hpc.crosscat.columns import scan, subtrees
+from mpibayes.hpc.crosscat.columns import round as of_columns
 from mpibayes.hpc.crosscat.columns.cells import Gather, Held, joined, places, renumbered, units
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.columns.subject import Subject
@@ -30,11 +30,8 @@ from mpibayes.hpc.crosscat.pitman_yor import PitmanYor, log_eppf
 from mpibayes.hpc.crosscat.start import seating
 from mpibayes.hpc.crosscat.start.subsample import IDLE, Growth, all_rows
 from mpibayes.hpc.crosscat.view import Settings, View
-from mpibayes.hpc.links.forest import ROOT
-from mpibayes.hpc.links.moves import cuts
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
-from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 
 MOST_KNOWN = 128  # sets of columns whose components are kept
 
@@ -111,10 +108,10 @@ class Mixture:
             if not any(set(names) <= set(view) for view in views):
                 raise ValueError(f"columns {', '.join(names)} have to be in one view")
         if [tuple(names) for names in views] != [view.columns for view in self.views]:
-            cells = self._taken(self.views, views)
+            cells = self.take_cells(self.views, views)
             self.views = [self.view_of_columns(*of, lane) for lane, of in enumerate(zip(views, cells))]
 
-    def _taken(self, views: Sequence[View], wanted: Sequence[Collection[str]]) -> list[list]:
+    def take_cells(self, views: Sequence[View], wanted: Sequence[Collection[str]]) -> list[list]:
         """Take the cells of several sets of columns from the views that have them, for this rank's shards. Shard by
         shard, so that no more than one shard's cells are held twice."""
         found: list[list] = [[] for _ in wanted]
@@ -245,7 +242,7 @@ class Mixture:
         self.summarise()
         tally = self._split_and_merge()
         moved = sum(int(part[-2]) for part in news) / len(self.views)
-        of_views = self._move_columns() if self.law is not None else {}
+        of_views = of_columns.move(self) if self.law is not None else {}
         self.linking.draw()
         info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally, of_views)
         info.word = [int(w) for w in word]
@@ -305,74 +302,6 @@ class Mixture:
         for own, _ in done:
             tally = Tally(*(getattr(tally, f.name) + getattr(own, f.name) for f in fields(Tally)))
         return tally
-
-    def _move_columns(self) -> dict[str, int]:
-        """Every column draws its view anew, views split and merge, and the law of the views is learned, each where it
-        is due. What came of it, by the names of `CycleInfo`."""
-        stream = generator(purpose=Purpose.VIEWS, **self.key)
-        process = np.array(self.law.draw(np.bincount(self.view_of_unit), self.process[0], stream))
-        self.comm.broadcast(process)
-        self.process = tuple(process.tolist())
-        before, every, moved = self.view_of_unit, self.settings.column_moves, 0
-        if moves.due(every, self.cycles, often=scan.OFTEN):
-            chosen, partitions, parents = self._scan()
-            moved = sum(a != b for a, b in zip(before, chosen))
-            if parents is not None:  # between views nothing is linked: what moves, or gets another parent, is cut first
-                self.linking.link_and_count(np.where(parents == self.linking.coding.parents, parents, ROOT))
-            if moved:
-                self._regroup(chosen, partitions, self.units)
-            if parents is not None:
-                self.linking.link_and_count(parents)
-            del partitions  # of all rows
-        accepted, tried = 0, self.settings.view_moves if self.settings.likelihood else 0
-        if not moves.due_for_views(every, self.cycles, self.n_rows * len(self.columns)):
-            tried = 0
-        for number in range(tried):
-            try:
-                found = self.move_of_views(self, number).run()
-            except FloatingPointError as error:  # of root alone: `run.loop.main` ends the others
-                words = f"cycle {self.cycles}: a row cannot be scored in a move of views"
-                raise NumericalError(words, [str(error)]) from None
-            if found is not None:
-                self._regroup(*found)
-                accepted += 1
-        return {"columns_moved": moved, "view_moves_tried": tried, "view_moves": accepted}
-
-    def _scan(self) -> tuple[list[int], list[scan.Rowwise], np.ndarray | None]:
-        """A scan of single columns: what `scan.scan` returns, and with learned links the parents. Collective."""
-        s = self.settings
-        if not s.learns_links:
-            return *scan.scan(self.comm, self.views, self.units, self.process, self.cycles), None
-        return subtrees.scan(self, cut=cuts(s.link_moves, self.cycles))
-
-    def _regroup(
-        self, chosen: Sequence[int], partitions: Sequence[scan.Rowwise], groups: Sequence[Sequence[str]] | None = None
-    ) -> None:
-        """Give every group of columns, one of the `bodies` unless they are given, the view of the partition chosen for
-        it; the views come first among partitions."""
-        kind_of = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
-        wanted = {}
-        for p in sorted(set(chosen)):
-            names = {name for own, at in zip(groups or self.bodies, chosen) if at == p for name in own}
-            wanted[p] = tuple(column.name for column in self.columns if column.name in names)
-        kept = {p for p, names in wanted.items() if p < len(self.views) and names == self.views[p].columns}
-        new = {p: names for p, names in wanted.items() if p not in kept}
-        others = [view for p, view in enumerate(self.views) if p not in kept]
-        cells = dict(zip(new, self._taken(others, list(new.values()))))
-        views = []
-        for lane, (p, names) in enumerate(wanted.items()):
-            if p in kept:
-                views.append(self.views[p])
-                views[-1].lane = in_lane(self.chain, lane)
-                continue
-            view, of = self.view_of_columns(names, cells[p], lane), partitions[p]
-            cut = dict(zip((shard.index for shard in self.shards), of.z))
-            view.resume(cut.__getitem__, of.n_labels, view.components.hyper(*of.process, kind_of))
-            views.append(view)
-        changed = [view for view in views if view not in self.views]
-        self.views = views
-        sync.count(self.comm, changed)
-        self.summarise()
 
     def _info(self, moved: float, tally: Tally, of_views: Mapping[str, int] | None = None) -> CycleInfo:
         sizes = [view.sizes() for view in self.views]

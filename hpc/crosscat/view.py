@@ -50,7 +50,7 @@ class Settings:
         None  # of the columns over views, as `concentration`; None: columns stay where they are
     )
     view_discount: object = 0.0
-    column_moves: int | None = None  # cycles between moves of columns, 0: none; None: see Mixture._move_columns
+    column_moves: int | None = None  # cycles between moves of columns, 0: none; None: see columns/round.py
     view_moves: int = 2  # splits and merges of views among them
     links: str | Mapping[str, str] = "none"  # "forest": learned; or the parent of each column that has one, by name
     link_moves: int | None = None  # cycles between draws of the links, 0: none; None: see links.moves.due

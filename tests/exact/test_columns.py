@@ -15,6 +15,7 @@ import pytest
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.columns import proposal, sides
 from mpibayes.hpc.crosscat.columns import scan as program
+from mpibayes.hpc.crosscat.columns.round import regroup
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.moves.ledger import Tally
 from mpibayes.hpc.parallel.comm import serial, world
@@ -37,7 +38,7 @@ class MovesAlone(Mixture):
         for number in range(VIEW_MOVES):
             found = Move(self, number).run()
             if found is not None:
-                self._regroup(*found)
+                regroup(self, *found)
         return self._info(0.0, Tally())
 
 

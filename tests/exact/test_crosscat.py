@@ -10,8 +10,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import chain as program
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.columns import round as columns
 from mpibayes.hpc.crosscat.start import views as start
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.parallel.streams import in_lane
@@ -84,16 +84,16 @@ def test_the_whole_cycle_has_the_same_bits_on_ranks():
 
 def hypers_left_behind():
     """A column that comes into another view starts with new hyperparameters."""
-    right = Mixture._regroup
+    right = columns.regroup
 
-    def _regroup(self, *found):
-        before = list(self.views)
-        right(self, *found)
-        for view in self.views:
+    def regroup(chain, *found):
+        before = list(chain.views)
+        right(chain, *found)
+        for view in chain.views:
             if view not in before:
                 view.hyper = view.components.start(view.hyper.concentration, view.hyper.discount)
 
-    return mock.patch.object(Mixture, "_regroup", _regroup)
+    return mock.patch.object(columns, "regroup", regroup)
 
 
 @pytest.mark.thorough
@@ -236,5 +236,5 @@ def test_views_draw_from_lanes_of_their_own():
 
 
 def test_views_in_one_lane_are_found():
-    with mock.patch.object(program, "in_lane", lambda chain, lane: chain):
+    with mock.patch.object(columns, "in_lane", lambda chain, lane: chain):
         assert streams_of_views(CYCLES_OF_LANES) == (False, True)

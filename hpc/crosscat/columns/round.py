@@ -1,0 +1,91 @@
+"""The moves of columns that end a cycle: columns change views, and views split and merge (docs/math.md 2.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpibayes.errors import NumericalError
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.columns import scan, subtrees
+from mpibayes.hpc.crosscat.moves import round as moves
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.moves import cuts
+from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.chain import Mixture
+
+
+def move(chain: Mixture) -> dict[str, int]:
+    """Draw the law of the views, the view of every column, and splits and merges of views, each where it is due.
+    Return counts of accepted and tried moves by the names of `CycleInfo`. Collective."""
+    stream = generator(purpose=Purpose.VIEWS, **chain.key)
+    process = np.array(chain.law.draw(np.bincount(chain.view_of_unit), chain.process[0], stream))
+    chain.comm.broadcast(process)
+    chain.process = tuple(process.tolist())
+    before, every, moved = chain.view_of_unit, chain.settings.column_moves, 0
+    if moves.due(every, chain.cycles, often=scan.OFTEN):
+        chosen, partitions, parents = _scan(chain)
+        moved = sum(a != b for a, b in zip(before, chosen))
+        if parents is not None:  # between views nothing is linked: what moves, or gets another parent, is cut first
+            chain.linking.link_and_count(np.where(parents == chain.linking.coding.parents, parents, ROOT))
+        if moved:
+            regroup(chain, chosen, partitions, chain.units)
+        if parents is not None:
+            chain.linking.link_and_count(parents)
+        del partitions  # of all rows
+    accepted, tried = 0, chain.settings.view_moves if chain.settings.likelihood else 0
+    if not moves.due_for_views(every, chain.cycles, chain.n_rows * len(chain.columns)):
+        tried = 0
+    for number in range(tried):
+        try:
+            found = chain.move_of_views(chain, number).run()
+        except FloatingPointError as error:  # of root alone: `run.loop.main` ends the others
+            words = f"cycle {chain.cycles}: a row cannot be scored in a move of views"
+            raise NumericalError(words, [str(error)]) from None
+        if found is not None:
+            regroup(chain, *found)
+            accepted += 1
+    return {"columns_moved": moved, "view_moves_tried": tried, "view_moves": accepted}
+
+
+def _scan(chain: Mixture) -> tuple[list[int], list[scan.Rowwise], np.ndarray | None]:
+    """A scan of single columns: what `scan.scan` returns, and with learned links the parents. Collective."""
+    s = chain.settings
+    if not s.learns_links:
+        return *scan.scan(chain.comm, chain.views, chain.units, chain.process, chain.cycles), None
+    return subtrees.scan(chain, cut=cuts(s.link_moves, chain.cycles))
+
+
+def regroup(
+    chain: Mixture, chosen: Sequence[int], partitions: Sequence[scan.Rowwise],
+    groups: Sequence[Sequence[str]] | None = None,
+) -> None:  # fmt: skip
+    """Give every group of columns, one of the `bodies` unless they are given, the view of the partition chosen for
+    it; the views come first among partitions."""
+    kind_of = {name: of for view in chain.views for name, of in view.components.by_column(view.hyper).items()}
+    wanted = {}
+    for p in sorted(set(chosen)):
+        names = {name for own, at in zip(groups or chain.bodies, chosen) if at == p for name in own}
+        wanted[p] = tuple(column.name for column in chain.columns if column.name in names)
+    kept = {p for p, names in wanted.items() if p < len(chain.views) and names == chain.views[p].columns}
+    new = {p: names for p, names in wanted.items() if p not in kept}
+    others = [view for p, view in enumerate(chain.views) if p not in kept]
+    cells = dict(zip(new, chain.take_cells(others, list(new.values()))))
+    views = []
+    for lane, (p, names) in enumerate(wanted.items()):
+        if p in kept:
+            views.append(chain.views[p])
+            views[-1].lane = in_lane(chain.chain, lane)
+            continue
+        view, of = chain.view_of_columns(names, cells[p], lane), partitions[p]
+        cut = dict(zip((shard.index for shard in chain.shards), of.z))
+        view.resume(cut.__getitem__, of.n_labels, view.components.hyper(*of.process, kind_of))
+        views.append(view)
+    changed = [view for view in views if view not in chain.views]
+    chain.views = views
+    sync.count(chain.comm, changed)
+    chain.summarise()
