@@ -115,7 +115,7 @@ def estimates(table: pd.DataFrame) -> dict[str, np.ndarray]:
 
 
 def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]:
-    from mpibayes.hpc.commands.complete import complete
+    from mpibayes.hpc.results.complete import complete
     from mpibayes.terminal import Console
 
     family, links = ("mixture", LINKS[method]) if method in LINKS else (method, "none")

@@ -26,12 +26,12 @@ from crowd import Crowd, quiet_seed
 from machine import keep, kept, markdown, peak_mib
 from phases import PHASES, Stopwatch
 
-from mpibayes.hpc.commands.simulate import Shape, Truth, categorical_columns, census
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.cost_model import COMPUTE, Problem, compute_seconds, features, forecast
 from mpibayes.hpc.parallel import comm as communicators
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.collapse import private_clusters
+from mpibayes.hpc.synthetic.truth import Shape, Truth, categorical_columns, census
 from mpibayes.io.rows import summarise
 
 LATE = 1000  # the cycle from which a case goes on: moves are then as rare as they become

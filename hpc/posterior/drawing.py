@@ -4,6 +4,7 @@ with their traces, or plain arrays; matplotlib is imported when a picture is ask
 from __future__ import annotations
 
 import functools
+import importlib.util
 import io
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.scalar import Scalar
 from mpibayes.text import visible
@@ -77,6 +79,15 @@ def png(figure) -> Picture:
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     picture.svg = text.getvalue()
     return picture
+
+
+def require_extra(*modules: str) -> None:
+    """Raises ConfigError when a library of the `report` extra is not installed; else makes sure that matplotlib, which
+    all of them need, can be imported."""
+    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise ConfigError(f"the report needs {' and '.join(lacking)}: pip install '.[report]' in the program's folder")
+    load_matplotlib()
 
 
 def load_matplotlib() -> None:

@@ -113,8 +113,8 @@ def _from_ranks(run: Run, method: str, given: dict[str, Any], ranks: int) -> Rec
 
 def main(folder: str) -> int:
     """Ask the question on every rank; return the exit code of `mpibayes query`."""
-    from mpibayes.hpc.commands.query import query
     from mpibayes.hpc.parallel.launcher import launcher_rank
+    from mpibayes.hpc.query.ask import query
     from mpibayes.terminal import Console
 
     run, method, given = pickle.loads((Path(folder) / QUESTION).read_bytes())

@@ -19,7 +19,7 @@ def copies_of(
     burn_in: int | None, table: Path | None,
 ) -> tuple[list[pa.Table], list[str]]:  # fmt: skip
     """The copies, or all of them in one, and what to know of them. own: rows that are not those of the run's table."""
-    from mpibayes.hpc.commands.complete import complete
+    from mpibayes.hpc.results.complete import complete
     from mpibayes.terminal import Console
 
     given = nullcontext(None) if own is None else own.file()

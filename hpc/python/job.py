@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpibayes.errors import EXIT_STOPPED, ConfigError, MpibayesError
-from mpibayes.hpc.commands import queue
-from mpibayes.hpc.commands.job_record import log_path, read_record, record_path
-from mpibayes.hpc.commands.queue import NoAnswer, Queued
 from mpibayes.hpc.python.child import EXCEPTIONS
 from mpibayes.hpc.python.display import Display, Status, display_for, in_words, statuses
+from mpibayes.hpc.slurm import queue
+from mpibayes.hpc.slurm.job_record import log_path, read_record, record_path
+from mpibayes.hpc.slurm.queue import NoAnswer, Queued
 from mpibayes.text import counted, visible
 
 if TYPE_CHECKING:

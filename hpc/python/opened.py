@@ -201,7 +201,7 @@ class Opened:
         import pyarrow.csv
         import pyarrow.parquet
 
-        from mpibayes.hpc.commands.predict import predict
+        from mpibayes.hpc.results.predict import predict
         from mpibayes.terminal import Console
 
         given, pairs = handed(rows, self._kind), of_pairs(self.directories[0])

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpibayes.hpc.commands import compared
-from mpibayes.hpc.commands import report as written
-from mpibayes.hpc.commands.asked_report import asked_report
 from mpibayes.hpc.posterior import tables
+from mpibayes.hpc.posterior.drawing import require_extra
+from mpibayes.hpc.report import compared
+from mpibayes.hpc.report import report as written
+from mpibayes.hpc.report.asked_report import asked_report
 
 
 class Report:
@@ -49,7 +50,7 @@ class Report:
 def report(posterior: Any, directory: Path, weighted: bool | None = None) -> Report:
     """Report of an opened run. weighted: see `compared.weighed`. Raises ConfigError if the `report` extra is not
     installed."""
-    written.require_extra("matplotlib", "arviz")
+    require_extra("matplotlib", "arviz")
     with compared.weighed([posterior], weighted):
         return Report(asked_report(posterior), directory / "report")
 
@@ -58,6 +59,6 @@ def comparison(
     directories: Sequence[Sequence[Path]], posteriors: Sequence[Any], weighted: bool | None = None
 ) -> Report:
     """The report of opened runs against each other, each by its directories. Raises ConfigError, DataError."""
-    written.require_extra("matplotlib", "arviz")
+    require_extra("matplotlib", "arviz")
     with compared.weighed(posteriors, weighted):
         return Report(compared.of_opened(directories, posteriors), compared.default_folder(directories))

@@ -137,7 +137,7 @@ class Run(Synthesizer):
         where there are several, the seconds last."""
         import pyarrow.csv
 
-        from mpibayes.hpc.commands.export import export
+        from mpibayes.hpc.results.export import export
 
         with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
             place = Path(folder) / "trace.csv"
@@ -168,8 +168,8 @@ class Run(Synthesizer):
     def to_arviz(self) -> Any:
         """The draws of all chains as ArviZ takes them, burn-in in groups of its own; in memory. Raises ConfigError
         where the `report` extra is not installed."""
-        from mpibayes.hpc.commands.export import export
-        from mpibayes.hpc.commands.report import require_extra
+        from mpibayes.hpc.posterior.drawing import require_extra
+        from mpibayes.hpc.results.export import export
 
         require_extra("arviz")
         import arviz

@@ -76,10 +76,10 @@ def submit(
     Raises ConfigError and DataError for what `mpibayes submit` refuses: a job of this run in the queue, a directory
     that cannot be written, a host without sbatch, or what sbatch itself refuses, with its words.
     """
-    from mpibayes.hpc.commands.batch_script import LAUNCHERS, Request
-    from mpibayes.hpc.commands.queue import require_sbatch
-    from mpibayes.hpc.commands.submit import limit, prepared, send
     from mpibayes.hpc.python.job import Job
+    from mpibayes.hpc.slurm.batch_script import LAUNCHERS, Request
+    from mpibayes.hpc.slurm.queue import require_sbatch
+    from mpibayes.hpc.slurm.submit import limit, prepared, send
 
     settings = overrides(
         {

@@ -59,7 +59,7 @@ class Synthesizer(Opened):
         return Result(judged, self._kind)
 
     def _synthetic(self, **options: Any) -> tuple[list[pa.Table], Answer | None]:
-        from mpibayes.hpc.commands.synthesize import synthesize
+        from mpibayes.hpc.results.synthesize import synthesize
         from mpibayes.terminal import Console
 
         with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.cli import check as checking
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands import check as checking
 from mpibayes.hpc.crosscat import check as mixture_check
 from mpibayes.hpc.data.rows import Data
 from mpibayes.io.table import table_from_arrays, write_table

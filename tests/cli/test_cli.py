@@ -96,10 +96,10 @@ def test_run_passes_everything_on(stand_in):
 
 
 def test_other_commands_pass_everything_on(stand_in):
-    calls = stand_in("mpibayes.hpc.commands.check", "check")
+    calls = stand_in("mpibayes.hpc.cli.check", "check")
     assert cli.main(["check", "a.toml", "--ranks", "4", "--set", "run.seed=1"]) == 0
     assert calls[0][0][1:] == (["run.seed=1"], 4)
-    calls = stand_in("mpibayes.hpc.commands.report", "report")
+    calls = stand_in("mpibayes.hpc.report.report", "report")
     assert cli.main(["report", "a", "b", "--burn-in", "5"]) == 0
     assert [str(p) for p in calls[0][0][0]] == ["a", "b"] and calls[0][1] == {
         "out": None,
@@ -109,7 +109,7 @@ def test_other_commands_pass_everything_on(stand_in):
         "compare": False,
         "weighted": None,
     } | {"console": calls[0][1]["console"]}
-    calls = stand_in("mpibayes.hpc.commands.predict", "predict")
+    calls = stand_in("mpibayes.hpc.results.predict", "predict")
     assert cli.main(["predict", "a", "new.csv", "-o", "p.csv", "--unseen", "missing"]) == 0
     assert [str(p) for p in calls[0][0]] == ["a", "new.csv", "p.csv"]
     assert calls[0][1]["unseen"] == "missing" and calls[0][1]["impute"] is False
@@ -121,7 +121,7 @@ def test_other_commands_pass_everything_on(stand_in):
 
 
 def test_export_tells_what_it_wrote(stand_in, capsys):
-    stand_in("mpibayes.hpc.commands.export", "export", types.SimpleNamespace(paths=["x.csv"], notes=["two chains"]))
+    stand_in("mpibayes.hpc.results.export", "export", types.SimpleNamespace(paths=["x.csv"], notes=["two chains"]))
     assert cli.main(["export", "a", "--to", "csv"]) == 0
     out, err = capsys.readouterr()
     assert out == "" and "two chains" in err and "x.csv" in err
@@ -132,7 +132,7 @@ def test_export_tells_what_it_wrote(stand_in, capsys):
     [(ConfigError, 2), (DataError, 3), (CheckpointError, 4), (NumericalError, 5), (MpibayesError, 70)],
 )
 def test_errors_are_one_message(stand_in, capsys, monkeypatch, error, code):
-    stand_in("mpibayes.hpc.commands.check", "check", error("a.toml: wrong", ["this", "that"]))
+    stand_in("mpibayes.hpc.cli.check", "check", error("a.toml: wrong", ["this", "that"]))
     assert cli.main(["check", "a.toml"]) == code
     assert capsys.readouterr().err == "mpibayes: error: a.toml: wrong\n  - this\n  - that\n"
     monkeypatch.setenv("MPIBAYES_DEBUG", "1")
@@ -141,16 +141,16 @@ def test_errors_are_one_message(stand_in, capsys, monkeypatch, error, code):
 
 
 def test_faults_of_the_program(stand_in, capsys):
-    stand_in("mpibayes.hpc.commands.check", "check", ZeroDivisionError("oh"))
+    stand_in("mpibayes.hpc.cli.check", "check", ZeroDivisionError("oh"))
     assert cli.main(["check", "a.toml"]) == 70
     err = capsys.readouterr().err
     assert "internal error: ZeroDivisionError: oh" in err and "Traceback" in err
-    stand_in("mpibayes.hpc.commands.check", "check", KeyboardInterrupt())
+    stand_in("mpibayes.hpc.cli.check", "check", KeyboardInterrupt())
     assert cli.main(["check", "a.toml"]) == 130
 
 
 def test_one_voice_under_a_launcher(stand_in, capsys, monkeypatch):
-    calls = stand_in("mpibayes.hpc.commands.check", "check")
+    calls = stand_in("mpibayes.hpc.cli.check", "check")
     monkeypatch.setenv("PMI_RANK", "1")
     assert cli.main(["check", "a.toml"]) == 0 and calls == []
     assert cli.main(["run"]) == 0
@@ -164,7 +164,7 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     """`mpibayes ... | head -1`: the reader leaves first."""
     code = (
         "import sys, types; m = types.ModuleType('x'); m.check = lambda *a: [print('line', i) for i in range(10**5)]\n"
-        "sys.modules['mpibayes.hpc.commands.check'] = m\n"
+        "sys.modules['mpibayes.hpc.cli.check'] = m\n"
         "from mpibayes.hpc.cli import main; sys.exit(main(['check', 'a.toml']))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -182,7 +182,7 @@ def test_a_pipe_that_nobody_reads_is_no_error(words):
         "import sys, types; m = types.ModuleType('x')\n"
         "def check(*a):\n"
         "    from rich.console import Console; Console().print('a line')\n"
-        "m.check = check; sys.modules['mpibayes.hpc.commands.check'] = m\n"
+        "m.check = check; sys.modules['mpibayes.hpc.cli.check'] = m\n"
         "from mpibayes.hpc.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     reader, writer = os.pipe()

@@ -10,8 +10,8 @@ import pytest
 from rocrate.rocrate import ROCrate
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands.crate import METADATA
 from mpibayes.hpc.config.json_schema import NAME as SCHEMA
+from mpibayes.hpc.results.crate import METADATA
 
 GIVEN = ["config.toml", SCHEMA]
 MADE = ["config.resolved.toml", "provenance.json"]

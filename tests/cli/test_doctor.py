@@ -8,9 +8,9 @@ import time
 import numpy as np
 import pytest
 
-from mpibayes.hpc.commands.doctor import local as doctor_checks
-from mpibayes.hpc.commands.doctor import ranks as doctor_mpi
-from mpibayes.hpc.commands.doctor.doctor import OK, PROBLEM, WARNING
+from mpibayes.hpc.doctor import local as doctor_checks
+from mpibayes.hpc.doctor import ranks as doctor_mpi
+from mpibayes.hpc.doctor.doctor import OK, PROBLEM, WARNING
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.launcher import MARKS, RANK_VARIABLES
 from tests.conftest import FOR_RANKS, launch
@@ -136,7 +136,7 @@ def test_a_file_is_no_directory(tmp_path):
 
 FAULTY = """
 import os, sys, time
-from mpibayes.hpc.commands.doctor.doctor import Check, Finding, examine
+from mpibayes.hpc.doctor.doctor import Check, Finding, examine
 def hang(): time.sleep(600)
 def die(): os.kill(os.getpid(), 9)
 def fail(): raise KeyError("x")

@@ -10,9 +10,9 @@ from importlib import resources
 import pytest
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands import batch_script
-from mpibayes.hpc.commands.batch_script import Request, clock
-from mpibayes.hpc.commands.submit import limit
+from mpibayes.hpc.slurm import batch_script
+from mpibayes.hpc.slurm.batch_script import Request, clock
+from mpibayes.hpc.slurm.submit import limit
 from tests.run.conftest import mixed_table
 
 CONFIG = '[data]\ntable = "table.h5"\n[model]\nfamily = "mixture"\n[run]\nshards = 7\ncycles = 6\nburn_in = 2\n'

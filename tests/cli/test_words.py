@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from mpibayes.hpc.commands.simulate import parse_levels
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.run.clock import job_time_left
 from mpibayes.hpc.run.lock import restarts
+from mpibayes.hpc.synthetic.truth import parse_levels
 from mpibayes.text import counted, every, factor, import_again, whole_number
 
 

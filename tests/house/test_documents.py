@@ -116,7 +116,7 @@ def test_what_is_wrong_is_found():
         "docs/no.md",
         "README.md#no-such-part",
     ]
-    assert list(missing_files("`hpc/no.py` and `python benchmarks/no.py`, `hpc/cli.py`")) == [
+    assert list(missing_files("`hpc/no.py` and `python benchmarks/no.py`, `hpc/family.py`")) == [
         "hpc/no.py",
         "benchmarks/no.py",
     ]

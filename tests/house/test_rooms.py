@@ -44,14 +44,17 @@ ROOMS = {
     "hpc.query": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.parallel", "hpc.posterior", "hpc.registry"},
     "hpc.synthetic": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.parallel", "hpc.query"},
     "hpc.comparison": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.posterior", "hpc.run"},
-    "hpc.commands": {*BELOW, "io", "kernels", "hpc.comparison", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.page", "hpc.posterior", "hpc.query", "hpc.registry", "hpc.run", "hpc.synthetic"},
-    "hpc.python": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query"}
-    | {"hpc.registry", "hpc.run", "hpc.synthetic"},
+    "hpc.report": {*BELOW, "io", "hpc.comparison", "hpc.data", "hpc.page", "hpc.posterior", "hpc.query"}
+    | {"hpc.registry", "hpc.synthetic"},
+    "hpc.results": {*BELOW, "io", "hpc.config", "hpc.family", "hpc.parallel", "hpc.posterior", "hpc.query"}
+    | {"hpc.registry", "hpc.report", "hpc.run", "hpc.synthetic"},
+    "hpc.slurm": {*BELOW, "io", "hpc.config", "hpc.registry", "hpc.run"},
+    "hpc.doctor": {*BELOW, "io", "kernels", "hpc.parallel", "hpc.run"},
+    "hpc.python": {*BELOW, "io", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query", "hpc.registry"}
+    | {"hpc.report", "hpc.results", "hpc.run", "hpc.slurm", "hpc.synthetic"},
     "sklearn": {"hpc.python"},
-    "hpc.verbs": {*BELOW, "io", "hpc.commands", "hpc.config", "hpc.parallel", "hpc.query", "hpc.run"}
-    | {"hpc.synthetic"},
-    "hpc.cli": {*BELOW, "io", "hpc.parallel", "hpc.run", "hpc.verbs"},
+    "hpc.cli": {*BELOW, "io", "hpc.config", "hpc.doctor", "hpc.parallel", "hpc.posterior", "hpc.query"}
+    | {"hpc.registry", "hpc.report", "hpc.results", "hpc.run", "hpc.slurm", "hpc.synthetic"},
 }
 # Besides these a kernel's Python files import nothing but the standard library.
 NUMERIC = {"numpy", "__future__", "mpibayes"}
@@ -127,7 +130,7 @@ def test_the_parser_sees_what_it_should():
         "from mpibayes.hpc.run import loop\nfrom mpibayes import errors\nimport mpi4py.MPI\n"
         "def f():\n    from .check import check\n    import mpibayes.io.table\n"
     )
-    path = ROOT / "hpc" / "commands" / "example.py"
+    path = ROOT / "hpc" / "report" / "example.py"
 
     class Fake(type(path)):
         def read_text(self, *args, **kwargs):
@@ -137,11 +140,11 @@ def test_the_parser_sees_what_it_should():
     assert found == [
         "mpi4py.MPI",
         "mpibayes.errors",
-        "mpibayes.hpc.commands.check.check",
+        "mpibayes.hpc.report.check.check",
         "mpibayes.hpc.run.loop",
         "mpibayes.io.table",
     ]
-    assert [room(name) for name in found] == [None, "errors", "hpc.commands", "hpc.run", "io"]
+    assert [room(name) for name in found] == [None, "errors", "hpc.report", "hpc.run", "io"]
 
 
 def loaded_after(code):
@@ -155,7 +158,7 @@ def loaded_after(code):
 HEAVY = {"pyarrow", "matplotlib", "arviz", "scipy.stats", "pandas", "xarray"}
 
 
-@pytest.mark.parametrize("module", ["run.loop", "cli", "commands.check", "run.status", "config.load"])
+@pytest.mark.parametrize("module", ["run.loop", "cli", "cli.check", "run.status", "config.load"])
 def test_light_imports(module):
     loaded = loaded_after(f"import mpibayes.hpc.{module}")
     assert not loaded & HEAVY, sorted(loaded & HEAVY)

@@ -10,7 +10,7 @@ from mpibayes.hpc.scalar import ACTIVE_ROWS, kinds, named, shown
 from mpibayes.io.trace import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARED = ("io", "hpc/run", "hpc/posterior", "hpc/commands")
+SHARED = ("io", "hpc/run", "hpc/posterior", "hpc/cli", "hpc/report", "hpc/results")
 OF_EVERY_TRACE = {"seconds", ACTIVE_ROWS}
 FAMILIES = sorted(set(ROOMS) - {AUTO})  # which is one of two of them
 families = pytest.mark.parametrize("family", FAMILIES)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands.simulate import CENSUS, Shape, Truth, census
+from mpibayes.hpc.synthetic.truth import CENSUS, Shape, Truth, census
 from mpibayes.io.table import Table
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "census1990"

@@ -6,8 +6,8 @@ from scipy.stats import chi2, norm
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands import simulate as simulating
-from mpibayes.hpc.commands.simulate import (
+from mpibayes.hpc.synthetic import truth as simulating
+from mpibayes.hpc.synthetic.truth import (
     BLOCK,
     CENSUS,
     Shape,

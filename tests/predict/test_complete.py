@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from mpibayes.errors import CheckpointError, ConfigError, DataError
-from mpibayes.hpc.commands.predict import predict
+from mpibayes.hpc.results.predict import predict
 from mpibayes.io import complete
 from mpibayes.io.forms import Form, form_of
 from mpibayes.io.recode import read_like

@@ -9,12 +9,12 @@ import pytest
 import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands.export import export
 from mpibayes.hpc.crosscat import predict as predict_module
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.row_clusters import row_clusters
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.results.export import export
 from mpibayes.io.ingest import import_table
 from mpibayes.io.row_names import identifier_of
 from mpibayes.io.table import Table, table_from_arrays, write_table
@@ -70,7 +70,7 @@ def test_probabilities_of_clusters_are_the_definition(two_chains, tmp_path):
 
 def test_slices_do_not_matter(two_chains, tmp_path, monkeypatch):
     export(two_chains, "clusters", tmp_path / "a.csv")
-    monkeypatch.setattr("mpibayes.hpc.commands.export.SLICE_ROWS", 7)
+    monkeypatch.setattr("mpibayes.hpc.results.export.SLICE_ROWS", 7)
     export(two_chains, "clusters", tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
 

@@ -12,11 +12,11 @@ from scipy.special import logsumexp
 from scipy.stats import nbinom, t
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws, writer
 from mpibayes.hpc.crosscat.predict import Predictor
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.results.predict import predict
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace
 from tests.crosscat.report.runs import make_run, planted

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import mpibayes as mb
-from mpibayes.hpc.commands import batch_script
 from mpibayes.hpc.python import job as handles
+from mpibayes.hpc.slurm import batch_script
 from tests.query.runs import people, write_csv
 
 FEW = {"cycles": 4, "chains": 1, "burn_in": 1, "until_settled": False, "family": "mixture"}

@@ -6,10 +6,10 @@ import pytest
 
 import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.commands.query import compared
 from mpibayes.hpc.data.events import everyone
 from mpibayes.hpc.posterior.drawing import png
 from mpibayes.hpc.query import predictors
+from mpibayes.hpc.query.ask import compared
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.compare import CELLS, _described, compare, compare_rows, compare_runs, divergence
 from mpibayes.hpc.query.dependence import information

@@ -16,7 +16,7 @@ from rich.console import Console
 import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands.complete import complete
+from mpibayes.hpc.results.complete import complete
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run

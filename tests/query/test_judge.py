@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mpibayes.hpc.commands.synthesize import synthesize
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.results.synthesize import synthesize
 from mpibayes.hpc.synthetic import risk, utility
 from mpibayes.hpc.synthetic.bins import Bins
 from mpibayes.hpc.synthetic.judge import Judge, roles
@@ -161,8 +161,8 @@ def test_the_words_that_promise_too_much_are_nowhere():
 
     root = Path(__file__).resolve().parents[2]
     files = [
-        *(root / "hpc" / "synthetic").glob("*.py"), root / "hpc/verbs/synthesize.py", root / "hpc/python/synthetic.py",
-        root / "hpc/commands/synthesize.py", root / "hpc/crosscat/synthesis.py", root / "io/synthetic.py",
+        *(root / "hpc" / "synthetic").glob("*.py"), root / "hpc/cli/synthesize.py", root / "hpc/python/synthetic.py",
+        root / "hpc/results/synthesize.py", root / "hpc/crosscat/synthesis.py", root / "io/synthetic.py",
         root / "docs/synthesis.md", root / "benchmarks/synthesis.py",
     ]  # fmt: skip
     for path in files:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.regression.query import ResponseLaw
+from mpibayes.hpc.results.predict import predict
 from mpibayes.terminal import Console
 from tests.regression.report.conftest import runs, table  # noqa: F401
 from tests.regression.report.runs import customers, write_csv

@@ -12,8 +12,8 @@ from rich.console import Console
 
 import mpibayes as mb
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands.synthesize import synthesize
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.results.synthesize import synthesize
 from mpibayes.hpc.synthetic import rows as synthetic_rows
 from mpibayes.hpc.synthetic.rare import merging
 from mpibayes.hpc.synthetic.training import look

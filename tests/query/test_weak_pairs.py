@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from mpibayes.hpc.commands.asked_report import asked_report
-from mpibayes.hpc.commands.complete import complete
-from mpibayes.hpc.commands.linked_tables import table
-from mpibayes.hpc.commands.report import text_of
-from mpibayes.hpc.commands.weak_pairs import forest, look
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.report.asked_report import asked_report
+from mpibayes.hpc.report.linked_tables import table
+from mpibayes.hpc.report.report import text_of
+from mpibayes.hpc.report.weak_pairs import forest, look
+from mpibayes.hpc.results.complete import complete
 from mpibayes.hpc.synthetic.pairs import check
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.results.predict import predict
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import exported, mpibayes, run
 

@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.commands.export import export
-from mpibayes.hpc.commands.predict import predict
-from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels import of_run
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
@@ -23,6 +20,9 @@ from mpibayes.hpc.posterior.sections import BAD, DOUBT, Stops
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.report.report import report
+from mpibayes.hpc.results.export import export
+from mpibayes.hpc.results.predict import predict
 from mpibayes.hpc.settled import Judgement
 from tests.crosscat.report.runs import make_run, planted, write_planted
 

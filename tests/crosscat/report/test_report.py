@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.commands.report import report, text_of
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
@@ -22,6 +21,7 @@ from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.report.report import report, text_of
 from mpibayes.hpc.run.status import write_status
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace

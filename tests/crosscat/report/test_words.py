@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.crosscat.report import heat_map
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, Trait, trait
+from mpibayes.hpc.report.report import report
 from mpibayes.io.files import chain_directories
 from mpibayes.text import percent
 from tests.crosscat.report.runs import make_run, write_planted

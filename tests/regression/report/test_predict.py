@@ -12,9 +12,9 @@ from scipy import stats
 from scipy.special import expit
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.commands.export import export
-from mpibayes.hpc.commands.predict import predict
 from mpibayes.hpc.regression.draws import Posterior
+from mpibayes.hpc.results.export import export
+from mpibayes.hpc.results.predict import predict
 from mpibayes.io.trace import read_trace
 from tests.regression.report.runs import BIRDS, JOBS, customers, make_run, write_csv, write_customers
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.verbs.shared import PATH, TABLE
+from mpibayes.hpc.cli.shared import PATH, TABLE
 
 
 @click.command(short_help="Synthetic tables of the posterior, with their utility and risk.")
@@ -82,7 +82,7 @@ def synthesize(
     """
     if (target or key) and not judge:
         raise click.UsageError("--target and --key are for --judge: name it, too")
-    from mpibayes.hpc.commands.synthesize import synthesize as write
+    from mpibayes.hpc.results.synthesize import synthesize as write
 
     write(
         run_dir, out, rows=rows, copies=copies, missing=missing, rare=rare, form=form, seed=seed, burn_in=burn_in,

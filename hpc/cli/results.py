@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.verbs.shared import PATH, TABLE, standard_output
+from mpibayes.hpc.cli.shared import PATH, TABLE, standard_output
 from mpibayes.text import visible
 
 
@@ -36,7 +36,7 @@ def report(run_dirs, out, burn_in, full, compare, weighted, table):
       mpibayes report runs/mixture runs/crosscat               which predicts better?
       mpibayes report runs/seed-1 runs/seed-2 --compare        the same of two runs of one model
     """
-    from mpibayes.hpc.commands.report import report as write
+    from mpibayes.hpc.report.report import report as write
 
     write(
         list(run_dirs), out=out, burn_in=burn_in, table=table, console=standard_output(), full=full, compare=compare,
@@ -113,7 +113,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, weighted, 
       mpibayes export runs/a runs/b --to arviz -o both.h5
       mpibayes export runs/a --to crate -o run-a.zip
     """
-    from mpibayes.hpc.commands.export import export as write
+    from mpibayes.hpc.results.export import export as write
 
     done = write(
         list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, overwrite=force, ids=ids,
@@ -174,7 +174,7 @@ def predict(
       mpibayes predict runs/films pairs.csv -o ratings.csv               ratings of (user, item) pairs
       mpibayes predict runs/films --top 10 --user 17 -o for_17.csv       what a user would rate highest
     """
-    from mpibayes.hpc.commands.predict import predict as score
+    from mpibayes.hpc.results.predict import predict as score
 
     score(
         run_dir,
@@ -243,7 +243,7 @@ def complete(run_dir, source, copies, out, long, form, seed, sources, unseen, bu
       mpibayes complete runs/a --copies 50 --long -o long.csv       one file, for mice::as.mids
       mpibayes complete runs/a new.parquet -o copies                other rows, with the table's columns
     """
-    from mpibayes.hpc.commands.complete import complete as write
+    from mpibayes.hpc.results.complete import complete as write
 
     write(
         run_dir, source, out, copies=copies, long=long, form=form, seed=seed, unseen=unseen, burn_in=burn_in,

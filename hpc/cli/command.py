@@ -1,4 +1,4 @@
-"""The command `mpibayes`: its verbs (hpc/verbs), messages and the exit code.
+"""The command `mpibayes`: its verbs, messages and the exit code.
 
 `run`, `query`, `complete` and `synthesize` use MPI. Each verb imports what it needs when it is called, so that
 `mpibayes --help` is fast and works on a login node without an MPI library.
@@ -16,16 +16,16 @@ import click
 
 from mpibayes import __version__
 from mpibayes.errors import EXIT_INTERNAL, CheckpointError, MpibayesError
+from mpibayes.hpc.cli.group import Commands, ReaderLeft
+from mpibayes.hpc.cli.import_ import import_
+from mpibayes.hpc.cli.query import query
+from mpibayes.hpc.cli.results import complete, export, predict, report
+from mpibayes.hpc.cli.run import check, doctor, run, status, submit
+from mpibayes.hpc.cli.schema import schema
+from mpibayes.hpc.cli.simulate import simulate
+from mpibayes.hpc.cli.synthesize import synthesize
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size, ranks_missing_here
 from mpibayes.hpc.run import signals
-from mpibayes.hpc.verbs.group import Commands, ReaderLeft
-from mpibayes.hpc.verbs.import_ import import_
-from mpibayes.hpc.verbs.query import query
-from mpibayes.hpc.verbs.results import complete, export, predict, report
-from mpibayes.hpc.verbs.run import check, doctor, run, status, submit
-from mpibayes.hpc.verbs.schema import schema
-from mpibayes.hpc.verbs.simulate import simulate
-from mpibayes.hpc.verbs.synthesize import synthesize
 from mpibayes.io.files import DISK, cannot_write
 from mpibayes.memory import lack_of_memory, limit_too_low
 from mpibayes.text import visible, visible_lines

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mpibayes.errors import ConfigError, MpibayesError
-from mpibayes.hpc.commands import check as checking
-from mpibayes.hpc.commands.batch_script import Request, clock, filled, folder_of_python
-from mpibayes.hpc.commands.job_record import Record, read_record, write_record
-from mpibayes.hpc.commands.queue import require_sbatch, sbatch, waiting_or_running
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, continued, difference
 from mpibayes.hpc.config.section import parse_duration
+from mpibayes.hpc.registry import check_of
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run.examine import MIB, examine
 from mpibayes.hpc.run.plan import idle_in_words
+from mpibayes.hpc.slurm.batch_script import Request, clock, filled, folder_of_python
+from mpibayes.hpc.slurm.job_record import Record, read_record, write_record
+from mpibayes.hpc.slurm.queue import require_sbatch, sbatch, waiting_or_running
 from mpibayes.io.files import make_directory, read_regular, set_aside, write_text, writing
 from mpibayes.text import counted, visible, whole_number
 
@@ -95,7 +95,7 @@ def prepared(config_path: Path, folder: Path, overrides: Sequence[str], request:
     job = Prepared(
         request, folder, "", ranks,
         idle.replace("(run.shards)", "(run.shards, --nodes, --ntasks-per-node)"),
-        int(sum(checking.memory(examined, ranks).values())),
+        int(sum(check_of(examined.config.kind).memory(examined, ranks).values())),
     )  # fmt: skip
     arguments = [str(config_path.absolute()), str(folder), *_sets(overrides)]
     return replace(job, text=filled(request, tasks, job.script, arguments))

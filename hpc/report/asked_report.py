@@ -8,19 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.commands.linked_tables import linked_tables
-from mpibayes.hpc.commands.weak_pairs import WeakPairs, look
 from mpibayes.hpc.posterior.sections import Section
 from mpibayes.hpc.posterior.tables import Report
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.registry import report_of
+from mpibayes.hpc.report.linked_tables import linked_tables
+from mpibayes.hpc.report.weak_pairs import WeakPairs, look
 
 DRAWS = 20  # that are asked
 BEFORE = "columns", "sizes", "chains", "about"  # sections that new ones come before
 
 
 def asked_report(run: Any) -> Report:
-    """Make the report of an opened run. Raises what `hpc.commands.report.report` does."""
+    """Make the report of an opened run. Raises what `hpc.report.report.report` does."""
     made = report_of(run.chains[0].config.kind)(run)
     try:
         asking = Asking.of_run(run, DRAWS)

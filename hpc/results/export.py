@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError, MpibayesError
-from mpibayes.hpc.commands.crate import write_crate
 from mpibayes.hpc.family import Clusters
 from mpibayes.hpc.posterior.chains import burn_in_of, family_in, files_of
 from mpibayes.hpc.registry import exports_of, posterior_of
+from mpibayes.hpc.results.crate import write_crate
 from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.io import export as forms
 from mpibayes.io.export import STDOUT, Exported, write_csv_lines

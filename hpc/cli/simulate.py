@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.verbs.group import Commands
-from mpibayes.hpc.verbs.shared import PATH, on_terminal, standard_output
+from mpibayes.hpc.cli.group import Commands
+from mpibayes.hpc.cli.shared import PATH, on_terminal, standard_output
 from mpibayes.text import counted, visible
 
 
@@ -15,7 +15,7 @@ class LevelRange(click.ParamType):
     name = "levels"
 
     def convert(self, value, param, ctx):
-        from mpibayes.hpc.commands.simulate import parse_levels
+        from mpibayes.hpc.synthetic.truth import parse_levels
 
         try:
             return value if isinstance(value, tuple) else parse_levels(value)
@@ -88,7 +88,7 @@ def census1990(rows, **asked):
       mpibayes simulate census1990 census.h5
       mpibayes simulate census1990 small.h5 --rows 100000 --seed 2 --labels small.npy
     """
-    from mpibayes.hpc.commands.simulate import census
+    from mpibayes.hpc.synthetic.truth import census
 
     _simulate(census(), 0, 0, rows, **asked)
 
@@ -112,7 +112,7 @@ def mixture(rows, categorical, levels, real, count, seed, **asked):
       mpibayes simulate mixture wide.h5 --categorical 500 --levels 5 --clusters 100
       mpibayes simulate mixture names.h5 --categorical 2 --levels 65535 --rows 200000 --labels truth.txt
     """
-    from mpibayes.hpc.commands.simulate import categorical_columns
+    from mpibayes.hpc.synthetic.truth import categorical_columns
 
     if categorical + real + count == 0:
         raise click.UsageError("a table needs a column: --categorical, --real or --count")
@@ -120,8 +120,8 @@ def mixture(rows, categorical, levels, real, count, seed, **asked):
 
 
 def _simulate(categorical, real, count, rows, table, clusters, seed, separation, missing, labels, force):
-    from mpibayes.hpc.commands.simulate import Shape, Truth
-    from mpibayes.hpc.commands.simulate import simulate as draw
+    from mpibayes.hpc.synthetic.truth import Shape, Truth
+    from mpibayes.hpc.synthetic.truth import simulate as draw
 
     truth = Truth(Shape(categorical, real, count, clusters, missing, separation), seed)
     with on_terminal(standard_output(), "drawing", lambda done: f"{done:,} of {rows:,} rows") as progress:

@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from mpibayes.hpc.verbs.shared import PATH, on_terminal, standard_output
+from mpibayes.hpc.cli.shared import PATH, on_terminal, standard_output
 
 KINDS = ("categorical", "boolean", "real", "count")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from mpibayes.errors import EXIT_INTERNAL
+from mpibayes.hpc.cli.shared import PATH, SET, Duration
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
-from mpibayes.hpc.verbs.shared import PATH, SET, Duration
 from mpibayes.text import visible
 
 
@@ -107,7 +107,7 @@ def check(config, overrides, ranks):
       mpibayes check run.toml --ranks 16 --set run.cycles=5000
       mpibayes check run.toml --set sampler.strategy=anneal --set anneal.passes=20
     """
-    from mpibayes.hpc.commands.check import check as look
+    from mpibayes.hpc.cli.check import check as look
 
     look(config, list(overrides), ranks)
 
@@ -116,7 +116,7 @@ class TimeLimit(Duration):
     """A time limit as sbatch takes it, or such as 3h50m."""
 
     def parse(self, text):
-        from mpibayes.hpc.commands.submit import limit
+        from mpibayes.hpc.slurm.submit import limit
 
         return limit(text)
 
@@ -152,8 +152,8 @@ def submit(config, out, overrides, dry_run, **asked):
       mpibayes submit run.toml -o runs/b --nodes 2 --ntasks-per-node 16 --sbatch=--mem-per-cpu=2G --dry-run
       mpibayes submit run.toml -o runs/c --array 4 --account physics
     """
-    from mpibayes.hpc.commands.batch_script import Request
-    from mpibayes.hpc.commands.submit import submit as send
+    from mpibayes.hpc.slurm.batch_script import Request
+    from mpibayes.hpc.slurm.submit import submit as send
 
     send(config, Path("runs") / config.stem if out is None else out, list(overrides), Request(**asked), dry_run)
 
@@ -183,7 +183,7 @@ def doctor(directory, as_json, seconds):
       mpirun -n 8 mpibayes doctor runs
       srun --mpi=pmix mpibayes doctor /scratch/me/runs --json
     """
-    from mpibayes.hpc.commands.doctor.doctor import doctor as examine
+    from mpibayes.hpc.doctor.doctor import doctor as examine
 
     return examine(directory, as_json, seconds)
 

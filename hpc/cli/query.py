@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from mpibayes.hpc.verbs.group import Commands
-from mpibayes.hpc.verbs.shared import PATH, TABLE
+from mpibayes.hpc.cli.group import Commands
+from mpibayes.hpc.cli.shared import PATH, TABLE
 
 GIVEN = click.option(
     "--given",
@@ -52,7 +52,7 @@ def shared(command: Callable) -> Callable:
 
 
 def _ask(run_dir: Path, verb: Callable, **options) -> None:
-    from mpibayes.hpc.commands.query import query as answer
+    from mpibayes.hpc.query.ask import query as answer
 
     answer(run_dir, verb, **options)
 
@@ -328,7 +328,7 @@ def compare(
       mpibayes query runs/a compare --cluster-group 3 --groups 8
       mpibayes query runs/a compare --run runs/b
     """
-    from mpibayes.hpc.commands.query import compared
+    from mpibayes.hpc.query.ask import compared
 
     ways = [bool(group or against), bool(rows or against_rows), other is not None, cluster_group is not None]
     if sum(ways) != 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from collections.abc import Sequence
@@ -12,28 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
-from mpibayes.hpc.commands.asked_report import asked_report
-from mpibayes.hpc.commands.compared import compared, default_folder, weighed
 from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import by_model, family_in
-from mpibayes.hpc.posterior.drawing import load_matplotlib
+from mpibayes.hpc.posterior.drawing import require_extra
 from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
 from mpibayes.hpc.posterior.tables import Report, commands_in_words
 from mpibayes.hpc.registry import posterior_of
+from mpibayes.hpc.report.asked_report import asked_report
+from mpibayes.hpc.report.compared import compared, default_folder, weighed
 from mpibayes.io.files import make_directory, reading, replacing, writing
 from mpibayes.io.target import REPORT, protect
 
 WIDTH = 118  # of report.txt
 PAGE, TEXT, NUMBERS = "report.html", "report.txt", "summary.json"
-
-
-def require_extra(*modules: str) -> None:
-    """Raises ConfigError when a library of the `report` extra is not installed; else makes sure that matplotlib, which
-    all of them need, can be imported."""
-    lacking = [name for name in modules if importlib.util.find_spec(name) is None]
-    if lacking:
-        raise ConfigError(f"the report needs {' and '.join(lacking)}: pip install '.[report]' in the program's folder")
-    load_matplotlib()
 
 
 def report(

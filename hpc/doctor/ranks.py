@@ -15,8 +15,8 @@ import numpy as np
 
 import mpibayes
 from mpibayes.errors import MpibayesError
-from mpibayes.hpc.commands.doctor.doctor import DIRECTORY, OK, PROBLEM, SETUP, WARNING, Check, Finding
-from mpibayes.hpc.commands.doctor.local import existing, scratch, unusable
+from mpibayes.hpc.doctor.doctor import DIRECTORY, OK, PROBLEM, SETUP, WARNING, Check, Finding
+from mpibayes.hpc.doctor.local import existing, scratch, unusable
 from mpibayes.hpc.parallel import comm as mpi
 from mpibayes.hpc.parallel.cores import quota, usable_cores
 from mpibayes.hpc.parallel.launcher import launched, launcher_size

@@ -53,8 +53,8 @@ class Check:
 
 def doctor(directory: Path, as_json: bool = False, seconds: float = 5.0) -> int:
     """Examine, and print on the launcher's rank 0. Returns the exit code: of the worst finding there, 0 elsewhere."""
-    from mpibayes.hpc.commands.doctor import local as doctor_checks
-    from mpibayes.hpc.commands.doctor import ranks as doctor_mpi
+    from mpibayes.hpc.doctor import local as doctor_checks
+    from mpibayes.hpc.doctor import ranks as doctor_mpi
 
     alone = doctor_checks.checks(directory)
     patience = 0.0 if launcher_rank() == 0 else sum(check.limit for check in alone)

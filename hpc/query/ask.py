@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.commands.together import together
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
+from mpibayes.hpc.parallel.together import together
 from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.query import answer as answers
@@ -85,7 +85,7 @@ def _asked(
         given = [run_dir] if isinstance(run_dir, Path) else run_dir
         check_target(out, force, ANSWER, [rows, *reads, *files_of(given)])
         if out.suffix == ".png":
-            from mpibayes.hpc.commands.report import require_extra
+            from mpibayes.hpc.posterior.drawing import require_extra
 
             require_extra("matplotlib")
 

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import mpibayes
-from mpibayes.hpc.commands.doctor.doctor import DIRECTORY, OK, PROBLEM, SETUP, WARNING, Check, Finding
+from mpibayes.hpc.doctor.doctor import DIRECTORY, OK, PROBLEM, SETUP, WARNING, Check, Finding
 from mpibayes.hpc.parallel.launcher import launched, launcher_name, launcher_size
 from mpibayes.hpc.run.clock import job_time_left
 from mpibayes.text import duration
