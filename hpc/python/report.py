@@ -12,7 +12,7 @@ from typing import Any
 from mpibayes.hpc.commands import compared
 from mpibayes.hpc.commands import report as written
 from mpibayes.hpc.commands.asked_report import asked_report
-from mpibayes.hpc.posterior import tables
+from mpibayes.hpc.report import tables
 
 
 class Report:

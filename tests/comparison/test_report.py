@@ -18,7 +18,7 @@ from mpibayes.hpc.commands.report import report
 from mpibayes.hpc.comparison.groupings import compared
 from mpibayes.hpc.comparison.paired import mean_of
 from mpibayes.hpc.posterior.chains import by_model
-from mpibayes.hpc.posterior.findings import Findings, Grouping, GroupLevel
+from mpibayes.hpc.report.findings import Findings, Grouping, GroupLevel
 from tests.crosscat.report.runs import make_run, write_planted
 from tests.page.checks import parts_of, problems
 

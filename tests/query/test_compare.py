@@ -8,13 +8,13 @@ import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.commands.query import compared
 from mpibayes.hpc.data.events import everyone
-from mpibayes.hpc.posterior.drawing import png
 from mpibayes.hpc.query import predictors
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.compare import CELLS, _described, compare, compare_rows, compare_runs, divergence
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.new_rows import read
 from mpibayes.hpc.query.predictors import best_set
+from mpibayes.hpc.report.drawing import png
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.text import Text
 
 from mpibayes.hpc.commands.report import report
-from mpibayes.hpc.posterior import drawing
-from mpibayes.hpc.posterior.wide_table import Group, WideTable
 from mpibayes.hpc.regression.report import figures
 from mpibayes.hpc.regression.report.coefficients import Summary
+from mpibayes.hpc.report import drawing
+from mpibayes.hpc.report.wide_table import Group, WideTable
 from mpibayes.terminal import Console
 
 LONG = "highest level of education completed by 2020[doctorate or professional degree, abroad]"
