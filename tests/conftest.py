@@ -318,6 +318,6 @@ def mpirun():
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pictures of reports are made and not drawn, which takes most of a small report: for tests of the rest."""
-    from mpibayes.hpc.posterior.drawing import Picture
+    from mpibayes.hpc.report.drawing import Picture
 
-    monkeypatch.setattr("mpibayes.hpc.posterior.drawing.png", lambda figure: Picture(b"\x89PNG\r\n\x1a\n"))
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.png", lambda figure: Picture(b"\x89PNG\r\n\x1a\n"))

@@ -36,7 +36,7 @@ def report(run_dirs, out, burn_in, full, compare, weighted, table):
       mpibayes report runs/mixture runs/crosscat               which predicts better?
       mpibayes report runs/seed-1 runs/seed-2 --compare        the same of two runs of one model
     """
-    from mpibayes.hpc.report.report import report as write
+    from mpibayes.hpc.results.report import report as write
 
     write(
         list(run_dirs), out=out, burn_in=burn_in, table=table, console=standard_output(), full=full, compare=compare,

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior import advice
-from mpibayes.hpc.posterior.advice import Command
+from mpibayes.hpc.report import advice
+from mpibayes.hpc.report.advice import Command
 from mpibayes.text import counted, enumerated
 
 HELD_OUT = 0.1  # share of the rows that advice holds out

@@ -14,8 +14,8 @@ from mpibayes.hpc.comparison.groupings import Pair, compared
 from mpibayes.hpc.comparison.paired import Difference, difference
 from mpibayes.hpc.comparison.scores import log_scores
 from mpibayes.hpc.config.resolved import as_dict, changed
-from mpibayes.hpc.posterior.findings import Findings
-from mpibayes.hpc.posterior.tables import Report
+from mpibayes.hpc.report.findings import Findings
+from mpibayes.hpc.report.tables import Report
 from mpibayes.hpc.run.identity import read_provenance
 
 

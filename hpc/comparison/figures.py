@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpibayes.hpc.comparison.paired import ERRORS, Difference
-from mpibayes.hpc.posterior.drawing import FAINT, INK, chain_colour, cut, plot, styled
+from mpibayes.hpc.report.drawing import FAINT, INK, chain_colour, cut, plot, styled
 from mpibayes.text import visible
 
 TAIL = 0.01  # share of the rows on each side beyond the axis

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.findings import Findings, Grouping
 from mpibayes.hpc.posterior.similarity import similarity
+from mpibayes.hpc.report.findings import Findings, Grouping
 
 SAMPLED = 20_000  # rows on which partitions are compared
 APART = 0.5  # difference of two shares of draws from which on two columns are together in one run alone

@@ -11,9 +11,9 @@ from mpibayes.hpc.comparison import words
 from mpibayes.hpc.comparison.comparison import Comparison, Side
 from mpibayes.hpc.comparison.paired import Difference
 from mpibayes.hpc.config.resolved import or_unset
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import DOUBT, GOOD, Browse, Field, Link, Section, Shown, Verdict
-from mpibayes.hpc.posterior.tables import Facts, Report, commands_in_words, finite, fixed, plain_table
+from mpibayes.hpc.report.document import DOUBT, GOOD, Browse, Field, Link, Section, Shown, Verdict
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import Facts, Report, commands_in_words, finite, fixed, plain_table
 from mpibayes.text import counted, enumerated, percent
 
 PICTURE = "differences.png"

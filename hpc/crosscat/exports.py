@@ -12,7 +12,7 @@ from mpibayes.hpc.crosscat.row_clusters import clusters_of, row_clusters
 from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.family import Clusters
 from mpibayes.hpc.posterior.chains import config_in, evenly
-from mpibayes.hpc.posterior.drawing import cut
+from mpibayes.hpc.report.drawing import cut
 from mpibayes.io.trace import Axes
 from mpibayes.text import counted, percent
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mpibayes.errors import ChainsDisagree, ConfigError, MpibayesWarning
-from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in, of_pairs
 from mpibayes.hpc.python.ask import Asks, Received
 from mpibayes.hpc.python.frames import as_kind, from_arrow
@@ -21,6 +20,7 @@ from mpibayes.hpc.python.index import kept_index
 from mpibayes.hpc.python.result import Result
 from mpibayes.hpc.python.rows import Handed, handed, in_words_of_python
 from mpibayes.hpc.query.average import FEW
+from mpibayes.hpc.report.advice import disagreement
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.files import chain_directories
 from mpibayes.text import counted

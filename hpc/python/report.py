@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpibayes.hpc.posterior import tables
-from mpibayes.hpc.posterior.drawing import require_extra
-from mpibayes.hpc.report import compared
-from mpibayes.hpc.report import report as written
-from mpibayes.hpc.report.asked_report import asked_report
+from mpibayes.hpc.report import tables
+from mpibayes.hpc.report.drawing import require_extra
+from mpibayes.hpc.results import compared
+from mpibayes.hpc.results import report as written
+from mpibayes.hpc.results.asked_report import asked_report
 
 
 class Report:

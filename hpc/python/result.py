@@ -86,7 +86,7 @@ class Result:
 
     def plot(self) -> Figure:
         """The answer as a figure of matplotlib. Raises ConfigError where it has none, or that is not installed."""
-        from mpibayes.hpc.posterior.drawing import require_extra
+        from mpibayes.hpc.report.drawing import require_extra
 
         if self._answer.picture is None:
             raise ConfigError(f"{self.title}: has no picture; .frame has its numbers")

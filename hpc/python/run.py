@@ -168,7 +168,7 @@ class Run(Synthesizer):
     def to_arviz(self) -> Any:
         """The draws of all chains as ArviZ takes them, burn-in in groups of its own; in memory. Raises ConfigError
         where the `report` extra is not installed."""
-        from mpibayes.hpc.posterior.drawing import require_extra
+        from mpibayes.hpc.report.drawing import require_extra
         from mpibayes.hpc.results.export import export
 
         require_extra("arviz")

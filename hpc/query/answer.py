@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.hpc.report.tables import plain_table
 from mpibayes.io.files import write_bytes, write_text
 from mpibayes.text import counted, number, visible
 
@@ -117,7 +117,7 @@ def check_name(out: Path, picture: bool) -> None:
 def write(answer: Answer, out: Path) -> None:
     """All lines, or the picture."""
     if out.suffix == ".png":
-        from mpibayes.hpc.posterior.drawing import png
+        from mpibayes.hpc.report.drawing import png
 
         write_bytes(out, png(answer.picture()))
     elif out.suffix == ".json":

@@ -11,13 +11,13 @@ from typing import Any
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.parallel.together import together
-from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.query import answer as answers
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import NewRows, stream
+from mpibayes.hpc.report.advice import disagreement
 from mpibayes.io.files import writing
 from mpibayes.io.target import ANSWER, check_target
 from mpibayes.text import visible
@@ -85,7 +85,7 @@ def _asked(
         given = [run_dir] if isinstance(run_dir, Path) else run_dir
         check_target(out, force, ANSWER, [rows, *reads, *files_of(given)])
         if out.suffix == ".png":
-            from mpibayes.hpc.posterior.drawing import require_extra
+            from mpibayes.hpc.report.drawing import require_extra
 
             require_extra("matplotlib")
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import CHAINS, FAINT, plot, shortened
-from mpibayes.hpc.posterior.drawing import styled_figure as styled
 from mpibayes.hpc.query.asking import Distributions
+from mpibayes.hpc.report.drawing import CHAINS, FAINT, plot, shortened
+from mpibayes.hpc.report.drawing import styled_figure as styled
 from mpibayes.io.order import order_of
 from mpibayes.text import counted
 

@@ -17,13 +17,13 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Completion
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.parallel.together import together
-from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import Filling, of_file, of_table
 from mpibayes.hpc.query.support import tails
-from mpibayes.hpc.report.asked_report import DRAWS
-from mpibayes.hpc.report.weak_pairs import weakened
+from mpibayes.hpc.report.advice import disagreement
+from mpibayes.hpc.results.asked_report import DRAWS
+from mpibayes.hpc.results.weak_pairs import weakened
 from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of, passes_over
 from mpibayes.io.files import make_directory, writing
 from mpibayes.io.target import COMPLETED, check_target

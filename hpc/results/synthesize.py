@@ -16,12 +16,12 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Synthesis
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.parallel.together import together
-from mpibayes.hpc.posterior.advice import disagreement
 from mpibayes.hpc.posterior.chains import evenly, family_in, files_of
 from mpibayes.hpc.query.answer import Answer, show, write
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import written_like
 from mpibayes.hpc.query.support import never_negative, tails
+from mpibayes.hpc.report.advice import disagreement
 from mpibayes.hpc.results.complete import FORMS, in_folder
 from mpibayes.hpc.synthetic import judge as judging
 from mpibayes.hpc.synthetic.gaps import Gaps

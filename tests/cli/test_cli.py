@@ -99,7 +99,7 @@ def test_other_commands_pass_everything_on(stand_in):
     calls = stand_in("mpibayes.hpc.cli.check", "check")
     assert cli.main(["check", "a.toml", "--ranks", "4", "--set", "run.seed=1"]) == 0
     assert calls[0][0][1:] == (["run.seed=1"], 4)
-    calls = stand_in("mpibayes.hpc.report.report", "report")
+    calls = stand_in("mpibayes.hpc.results.report", "report")
     assert cli.main(["report", "a", "b", "--burn-in", "5"]) == 0
     assert [str(p) for p in calls[0][0][0]] == ["a", "b"] and calls[0][1] == {
         "out": None,

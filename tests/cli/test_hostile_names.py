@@ -122,7 +122,7 @@ def test_toml_reads_back():
 
 
 def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch):
-    monkeypatch.setattr("mpibayes.hpc.posterior.drawing.DPI", 50)
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)
     write("a.csv", rows())
     for name, chains in (("a.toml", 2), ("one.toml", 1)):
         (tmp_path / name).write_text(CONFIG.format(chains=chains))
@@ -235,7 +235,7 @@ def test_pictures_show_names_as_they_are(monkeypatch):
     from matplotlib.text import Text as Letters
 
     from mpibayes.hpc.crosscat.report import figures
-    from mpibayes.hpc.posterior import drawing
+    from mpibayes.hpc.report import drawing
 
     seen = []
 

@@ -16,9 +16,9 @@ from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.comparison.groupings import compared
 from mpibayes.hpc.comparison.paired import mean_of
 from mpibayes.hpc.posterior.chains import by_model
-from mpibayes.hpc.posterior.findings import Findings, Grouping, GroupLevel
-from mpibayes.hpc.report.compared import default_folder
-from mpibayes.hpc.report.report import report
+from mpibayes.hpc.report.findings import Findings, Grouping, GroupLevel
+from mpibayes.hpc.results.compared import default_folder
+from mpibayes.hpc.results.report import report
 from tests.crosscat.report.runs import make_run, write_planted
 from tests.page.checks import parts_of, problems
 

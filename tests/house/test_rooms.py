@@ -33,21 +33,28 @@ ROOMS = {
     "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.convergence", "hpc.data", "hpc.run", "hpc.scalar"},
     "hpc.links": {*BELOW, "io", "kernels", "hpc.components", "hpc.data", "hpc.parallel"},
     "hpc.crosscat": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.links", "hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
+    | {"hpc.links", "hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.regression": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
+    | {"hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar"},
     "hpc.ibp": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
+    | {"hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.svi": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.posterior", "hpc.run", "hpc.scalar"},
-    "hpc.page": {*BELOW, "io", "hpc.posterior", "hpc.run", "hpc.scalar"},
-    "hpc.query": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.parallel", "hpc.posterior", "hpc.registry"},
+    | {"hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar"},
+    "hpc.report": {*BELOW, "io", "hpc.config", "hpc.posterior", "hpc.run", "hpc.scalar"},
+    "hpc.query": {
+        *BELOW,
+        "io",
+        "hpc.data",
+        "hpc.family",
+        "hpc.parallel",
+        "hpc.posterior",
+        "hpc.registry",
+        "hpc.report",
+    },
     "hpc.synthetic": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.parallel", "hpc.query"},
-    "hpc.comparison": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.posterior", "hpc.run"},
-    "hpc.report": {*BELOW, "io", "hpc.comparison", "hpc.data", "hpc.page", "hpc.posterior", "hpc.query"}
-    | {"hpc.registry", "hpc.synthetic"},
-    "hpc.results": {*BELOW, "io", "hpc.config", "hpc.family", "hpc.parallel", "hpc.posterior", "hpc.query"}
-    | {"hpc.registry", "hpc.report", "hpc.run", "hpc.synthetic"},
+    "hpc.comparison": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.posterior", "hpc.report", "hpc.run"},
+    "hpc.results": {*BELOW, "io", "hpc.comparison", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel"}
+    | {"hpc.posterior", "hpc.query", "hpc.registry", "hpc.report", "hpc.run", "hpc.synthetic"},
     "hpc.slurm": {*BELOW, "io", "hpc.config", "hpc.registry", "hpc.run"},
     "hpc.doctor": {*BELOW, "io", "kernels", "hpc.parallel", "hpc.run"},
     "hpc.python": {*BELOW, "io", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query", "hpc.registry"}

@@ -3,7 +3,7 @@
 import numpy as np
 from rich.table import Table
 
-from mpibayes.hpc.posterior.sections import (
+from mpibayes.hpc.report.document import (
     BAD,
     Browse,
     Details,
@@ -15,8 +15,8 @@ from mpibayes.hpc.posterior.sections import (
     Stops,
     Verdict,
 )
-from mpibayes.hpc.posterior.tables import Facts, Report
-from mpibayes.hpc.posterior.wide_table import Group, WideTable
+from mpibayes.hpc.report.tables import Facts, Report
+from mpibayes.hpc.report.wide_table import Group, WideTable
 from mpibayes.terminal import Text
 
 HOSTILE = [

@@ -8,9 +8,9 @@ import pytest
 
 from mpibayes.hpc.crosscat.report.heat_map import heat_map
 from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, MANY_COLUMNS, ColumnProfile
-from mpibayes.hpc.page import page as module
-from mpibayes.hpc.page.page import page
-from mpibayes.hpc.posterior.sections import Section, Shown
+from mpibayes.hpc.report.document import Section, Shown
+from mpibayes.hpc.report.page import page as module
+from mpibayes.hpc.report.page.page import page
 from mpibayes.text import visible
 from tests.page.browser import PROGRAM, Browser
 from tests.page.made import HOSTILE, report
@@ -142,7 +142,7 @@ def test_hostile_names_do_nothing(browser, hostile):
 
 def test_a_page_that_does_not_escape_is_seen(browser, folder, monkeypatch):
     """The policy of the page stops what its texts would have run; the same checks see it."""
-    monkeypatch.setattr("mpibayes.hpc.page.markup.escaped", str)
+    monkeypatch.setattr("mpibayes.hpc.report.page.markup.escaped", str)
     path = written(folder / "raw.html", report(names=["<img src=x onerror=window.owned=1>"]))
     browser.open(path)
     assert count(browser, "main img") > 0

@@ -7,12 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from mpibayes.hpc.page import page as module
-from mpibayes.hpc.page.markup import markup
-from mpibayes.hpc.page.pack import MOST_PAIRS, packed
-from mpibayes.hpc.page.page import as_json, page
-from mpibayes.hpc.posterior.sections import Browse, Details, Field, Levels, Matrix, Numbers, Section
-from mpibayes.hpc.posterior.tables import Report
+from mpibayes.hpc.report.document import Browse, Details, Field, Levels, Matrix, Numbers, Section
+from mpibayes.hpc.report.page import page as module
+from mpibayes.hpc.report.page.markup import markup
+from mpibayes.hpc.report.page.pack import MOST_PAIRS, packed
+from mpibayes.hpc.report.page.page import as_json, page
+from mpibayes.hpc.report.tables import Report
 from mpibayes.text import visible
 from tests.page.checks import Page, parts_of, problems, strings
 from tests.page.made import HOSTILE, report
@@ -39,7 +39,7 @@ def test_what_is_not_escaped_is_seen(name, monkeypatch):
         patched.setattr(module, "as_json", lambda data: json.dumps(data, ensure_ascii=False))
         assert problems(page(report(names=[name])))
     if name[1] != "!":
-        monkeypatch.setattr("mpibayes.hpc.page.markup.escaped", str)
+        monkeypatch.setattr("mpibayes.hpc.report.page.markup.escaped", str)
         assert problems(page(report(names=[name])))
 
 
@@ -112,8 +112,8 @@ def test_a_family_without_sections_has_its_text():
 
 def test_a_picture_is_part_of_the_file(tmp_path):
     """Names in two pictures do not meet; one that is too large is an image."""
-    from mpibayes.hpc.posterior.drawing import plot, styled
-    from mpibayes.hpc.posterior.sections import Shown
+    from mpibayes.hpc.report.document import Shown
+    from mpibayes.hpc.report.drawing import plot, styled
 
     @styled
     def draw(n):

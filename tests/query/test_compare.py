@@ -7,7 +7,6 @@ import pytest
 import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.data.events import everyone
-from mpibayes.hpc.posterior.drawing import png
 from mpibayes.hpc.query import predictors
 from mpibayes.hpc.query.ask import compared
 from mpibayes.hpc.query.asking import Asking
@@ -15,6 +14,7 @@ from mpibayes.hpc.query.compare import CELLS, _described, compare, compare_rows,
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.new_rows import read
 from mpibayes.hpc.query.predictors import best_set
+from mpibayes.hpc.report.drawing import png
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run

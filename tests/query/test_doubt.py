@@ -9,7 +9,7 @@ from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report.sections import verdict
 from mpibayes.hpc.crosscat.report.summarise import summarise
-from mpibayes.hpc.posterior.sections import BAD
+from mpibayes.hpc.report.document import BAD
 from tests.crosscat.report.runs import make_run, planted, write_planted
 
 FEW = "[model]\nconcentration = 1e-30\n"  # a new cluster costs 69 nats: a chain in one cluster stays there

@@ -5,11 +5,11 @@ import pytest
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.report.asked_report import asked_report
-from mpibayes.hpc.report.linked_tables import table
-from mpibayes.hpc.report.report import text_of
-from mpibayes.hpc.report.weak_pairs import forest, look
+from mpibayes.hpc.results.asked_report import asked_report
 from mpibayes.hpc.results.complete import complete
+from mpibayes.hpc.results.linked_tables import table
+from mpibayes.hpc.results.report import text_of
+from mpibayes.hpc.results.weak_pairs import forest, look
 from mpibayes.hpc.synthetic.pairs import check
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run

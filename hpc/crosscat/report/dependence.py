@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import FAINT, INK, plot, shortened, styled
+from mpibayes.hpc.report.drawing import FAINT, INK, plot, shortened, styled
 from mpibayes.text import counted
 
 SURE = 0.9  # pairs that are together in a larger share of the draws, or apart in one, are certain enough

@@ -13,7 +13,7 @@ from mpibayes.hpc.crosscat.report.agreement import ChainSummary
 from mpibayes.hpc.crosscat.report.heat_map import EMPTY, brightness, rectangle
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.drawing import (
+from mpibayes.hpc.report.drawing import (
     FAINT,
     INK,
     chain_colour,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpibayes.hpc.crosscat.report import groups
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
-from mpibayes.hpc.posterior.findings import Findings, Grouping, GroupLevel
+from mpibayes.hpc.report.findings import Findings, Grouping, GroupLevel
 
 
 def findings(p: RunSummary) -> Findings | None:

@@ -8,8 +8,8 @@ from typing import Any
 from mpibayes.hpc.crosscat.report import groups, population
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
-from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD, Browse, Details, Field, Section, Stops
-from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Browse, Details, Field, Section, Stops
+from mpibayes.hpc.report.tables import plain_table
 from mpibayes.text import counted, percent
 
 VIEWS_SAID = 3  # views of which the verdict says the levels

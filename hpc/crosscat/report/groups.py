@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, 
 from mpibayes.hpc.crosscat.report.profiles import Trait
 from mpibayes.hpc.crosscat.report.telling import Shared
 from mpibayes.hpc.crosscat.shares import PopulationShares
-from mpibayes.hpc.posterior.sections import Levels, Numbers
+from mpibayes.hpc.report.document import Levels, Numbers
 from mpibayes.text import counted, enumerated
 
 COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile
-from mpibayes.hpc.posterior.drawing import FAINT, INK, MOST_LETTERS, cut, plot, shortened, styled
+from mpibayes.hpc.report.drawing import FAINT, INK, MOST_LETTERS, cut, plot, shortened, styled
 from mpibayes.text import percent, visible
 
 EMPTY = "#f4f5f7"

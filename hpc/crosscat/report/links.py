@@ -15,7 +15,7 @@ from mpibayes.hpc.links.bins import bounds
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.drawing import INK, cut, plot, shortened, styled
+from mpibayes.hpc.report.drawing import INK, cut, plot, shortened, styled
 from mpibayes.io import checkpoint
 from mpibayes.io.draws import FOLDER
 from mpibayes.io.recording import levels

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from mpibayes.hpc.crosscat.report.profiles import TELLING, ColumnProfile, Trait, trait
-from mpibayes.hpc.posterior.sections import Levels, Numbers
+from mpibayes.hpc.report.document import Levels, Numbers
 
 MOST_LEVELS = 24  # of a column that are kept
 FEW_TRAITS = 3  # of a cluster beyond those that are compared with each other

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import KeptChains
-from mpibayes.hpc.posterior.sections import Field
-from mpibayes.hpc.posterior.tables import finite
+from mpibayes.hpc.report.document import Field
+from mpibayes.hpc.report.tables import finite
 from mpibayes.text import percent
 
 HEADING = "population"

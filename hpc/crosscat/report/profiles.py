@@ -16,7 +16,7 @@ from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.report import ordered
 from mpibayes.hpc.crosscat.report.telling import Shared, choose, likeness, nothing_shared
-from mpibayes.hpc.posterior.drawing import cut, shortened
+from mpibayes.hpc.report.drawing import cut, shortened
 from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
 from mpibayes.text import factor, percent, spread

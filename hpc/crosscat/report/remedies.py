@@ -17,10 +17,10 @@ import numpy as np
 from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary, moves_in, moves_together, ranked, worst
 from mpibayes.hpc.crosscat.start import strategy
-from mpibayes.hpc.posterior import advice
-from mpibayes.hpc.posterior.advice import Command
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.tables import sentence
+from mpibayes.hpc.report import advice
+from mpibayes.hpc.report.advice import Command
+from mpibayes.hpc.report.tables import sentence
 from mpibayes.hpc.scalar import SCORES
 from mpibayes.hpc.settled import LEAST_ESS, Judgement
 from mpibayes.text import counted

@@ -20,8 +20,8 @@ from mpibayes.hpc.crosscat.report.summarise import ClusterLine, RunSummary, View
 from mpibayes.hpc.crosscat.report.tables import first_exact, parts
 from mpibayes.hpc.crosscat.report.views import which_draw
 from mpibayes.hpc.crosscat.scalars import CLUSTERS
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import Report, finite, machine_scalars
 from mpibayes.text import counted, visible
 
 PICTURED = 6  # views with pictures of their own

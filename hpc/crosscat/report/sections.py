@@ -13,8 +13,7 @@ from mpibayes.hpc.crosscat.report.profiles import ColumnProfile
 from mpibayes.hpc.crosscat.report.remedies import PREDICTIONS
 from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.hpc.crosscat.report.views import which_draw
-from mpibayes.hpc.posterior.drawing import Picture, cut
-from mpibayes.hpc.posterior.sections import (
+from mpibayes.hpc.report.document import (
     BAD,
     DOUBT,
     GOOD,
@@ -28,7 +27,8 @@ from mpibayes.hpc.posterior.sections import (
     Verdict,
     pictured,
 )
-from mpibayes.hpc.posterior.tables import head, plain_table, sentence, span, use_it, warned
+from mpibayes.hpc.report.drawing import Picture, cut
+from mpibayes.hpc.report.tables import head, plain_table, sentence, span, use_it, warned
 from mpibayes.hpc.settled import APART
 from mpibayes.text import counted, percent
 

@@ -40,8 +40,8 @@ from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.chains import Chain, evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
-from mpibayes.hpc.posterior.sections import Levels, Numbers
-from mpibayes.hpc.posterior.tables import not_started, span
+from mpibayes.hpc.report.document import Levels, Numbers
+from mpibayes.hpc.report.tables import not_started, span
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows

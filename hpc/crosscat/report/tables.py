@@ -12,8 +12,8 @@ from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
 from mpibayes.hpc.crosscat.report.views import of_views
 from mpibayes.hpc.crosscat.start import searches
-from mpibayes.hpc.posterior.drawing import cut
-from mpibayes.hpc.posterior.tables import (
+from mpibayes.hpc.report.drawing import cut
+from mpibayes.hpc.report.tables import (
     commands_in_words,
     fixed,
     head,
@@ -27,7 +27,7 @@ from mpibayes.hpc.posterior.tables import (
     states,
     warnings_in_words,
 )
-from mpibayes.hpc.posterior.wide_table import chain_table
+from mpibayes.hpc.report.wide_table import chain_table
 from mpibayes.hpc.run.directory import read_start
 from mpibayes.hpc.scalar import named
 from mpibayes.io.absent import Absence, notes

@@ -11,8 +11,8 @@ from mpibayes.hpc.crosscat.report.groups import GroupLine, ShownLevel
 from mpibayes.hpc.crosscat.report.profiles import TRAITS, BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.summarise import LISTED, ClusterLine, RunSummary, ViewSummary
 from mpibayes.hpc.posterior.chains import KeptChains
-from mpibayes.hpc.posterior.drawing import cut
-from mpibayes.hpc.posterior.tables import plain_table, span
+from mpibayes.hpc.report.drawing import cut
+from mpibayes.hpc.report.tables import plain_table, span
 from mpibayes.text import counted, number, percent, visible
 
 MEANS_SHOWN = 10  # columns of a block whose means the table has

@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.hpc.ibp.report.summarise import FeatureLine
 from mpibayes.hpc.ibp.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.drawing import legend, phases, plot, shortened, styled, trace_panels
+from mpibayes.hpc.report.drawing import legend, phases, plot, shortened, styled, trace_panels
 from mpibayes.hpc.scalar import named
 from mpibayes.text import percent
 

@@ -11,8 +11,8 @@ from mpibayes.hpc.ibp.keys import Report as ReportKeys
 from mpibayes.hpc.ibp.report.sections import sections, top, verdict
 from mpibayes.hpc.ibp.report.summarise import AVERAGED, RunSummary, summarise
 from mpibayes.hpc.ibp.report.tables import parts
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import Report, finite, machine_scalars
 from mpibayes.io.export import csv_line
 
 EXAMPLES = 8  # rows that are rebuilt

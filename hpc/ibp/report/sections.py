@@ -12,9 +12,8 @@ from mpibayes.hpc.ibp.keys import Report as ReportKeys
 from mpibayes.hpc.ibp.report import tables
 from mpibayes.hpc.ibp.report.summarise import FeatureLine, RunSummary
 from mpibayes.hpc.ibp.scalars import SCALARS
-from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.scalars import r_hat_in_words
-from mpibayes.hpc.posterior.sections import (
+from mpibayes.hpc.report.document import (
     BAD,
     DOUBT,
     GOOD,
@@ -27,7 +26,8 @@ from mpibayes.hpc.posterior.sections import (
     Verdict,
     pictured,
 )
-from mpibayes.hpc.posterior.tables import head, plain_table, sentence, use_it, warned
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import head, plain_table, sentence, use_it, warned
 from mpibayes.text import counted, percent
 
 TOP = 12  # features on the terminal

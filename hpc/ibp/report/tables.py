@@ -9,7 +9,7 @@ import numpy as np
 from mpibayes.hpc.ibp.keys import Data, Report, Sampler
 from mpibayes.hpc.ibp.report.summarise import RunSummary
 from mpibayes.hpc.ibp.scalars import COMMON, SCALARS
-from mpibayes.hpc.posterior.tables import (
+from mpibayes.hpc.report.tables import (
     fixed,
     head,
     means,
@@ -22,7 +22,7 @@ from mpibayes.hpc.posterior.tables import (
     states,
     warnings_in_words,
 )
-from mpibayes.hpc.posterior.wide_table import Group, WideTable, chain_table
+from mpibayes.hpc.report.wide_table import Group, WideTable, chain_table
 from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, number, percent, took, visible
 

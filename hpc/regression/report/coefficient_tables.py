@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.scalars import r_hat_in_words
-from mpibayes.hpc.posterior.tables import fixed
-from mpibayes.hpc.posterior.wide_table import Group, WideTable
 from mpibayes.hpc.regression.likelihoods.classes import quoted
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
 from mpibayes.hpc.regression.report.summarise import RunSummary
+from mpibayes.hpc.report.tables import fixed
+from mpibayes.hpc.report.wide_table import Group, WideTable
 from mpibayes.text import number
 
 LISTED = 30  # coefficients in the table, at most; coefficients.csv has them all

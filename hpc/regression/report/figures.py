@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.drawing import (
+from mpibayes.hpc.regression.report.coefficients import Summary
+from mpibayes.hpc.regression.report.scoring import BINS, ClassScores, NumberScores
+from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.report.drawing import (
     FAINT,
     INK,
     chain_colour,
@@ -20,9 +23,6 @@ from mpibayes.hpc.posterior.drawing import (
     thousands,
     trace_panels,
 )  # fmt: skip
-from mpibayes.hpc.regression.report.coefficients import Summary
-from mpibayes.hpc.regression.report.scoring import BINS, ClassScores, NumberScores
-from mpibayes.hpc.regression.scalars import SCALARS
 from mpibayes.hpc.scalar import named
 
 FEWEST = 20  # looks at the log posterior that make a curve; else log p(theta, z) is shown

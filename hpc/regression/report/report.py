@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.tables import Report, finite, machine_scalars
 from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.hpc.regression.keys import Firefly
 from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
@@ -17,6 +15,8 @@ from mpibayes.hpc.regression.report.scoring import ClassScores, NumberScores, Sc
 from mpibayes.hpc.regression.report.sections import sections, top, verdict
 from mpibayes.hpc.regression.report.summarise import RunSummary, summarise_run
 from mpibayes.hpc.regression.report.tables import parts
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import Report, finite, machine_scalars
 from mpibayes.io.export import csv_line
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import Picture
 from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, r_hat_in_words
-from mpibayes.hpc.posterior.sections import BAD, DOUBT, GOOD, Browse, Field, Section, Traces, Verdict, pictured
-from mpibayes.hpc.posterior.tables import fixed, head, plain_table, sentence, use_it, warned
 from mpibayes.hpc.regression.report import mixing, tables
 from mpibayes.hpc.regression.report.coefficient_tables import near
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
 from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import RunSummary
 from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Browse, Field, Section, Traces, Verdict, pictured
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import fixed, head, plain_table, sentence, use_it, warned
 from mpibayes.text import counted, percent
 
 TOP = 12  # coefficients on the terminal

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.posterior.tables import (
+from mpibayes.hpc.regression.keys import Firefly
+from mpibayes.hpc.regression.report.coefficient_tables import coefficients, in_the_tables_units, near
+from mpibayes.hpc.regression.report.scoring import ClassScores
+from mpibayes.hpc.regression.report.summarise import RunSummary
+from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.report.tables import (
     fixed,
     head,
     means,
@@ -20,12 +25,7 @@ from mpibayes.hpc.posterior.tables import (
     states,
     warnings_in_words,
 )
-from mpibayes.hpc.posterior.wide_table import chain_table
-from mpibayes.hpc.regression.keys import Firefly
-from mpibayes.hpc.regression.report.coefficient_tables import coefficients, in_the_tables_units, near
-from mpibayes.hpc.regression.report.scoring import ClassScores
-from mpibayes.hpc.regression.report.summarise import RunSummary
-from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.report.wide_table import chain_table
 from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, every, number, percent, took
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.tables import Report, finite
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import Report, finite
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.draws import Posterior
 from mpibayes.hpc.svi.report import shared

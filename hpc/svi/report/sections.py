@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import Browse, Details, Field, Numbers, Section, Verdict, pictured
-from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.hpc.report.document import Browse, Details, Field, Numbers, Section, Verdict, pictured
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import plain_table
 from mpibayes.hpc.svi.report import shared, tables
 from mpibayes.hpc.svi.report.summarise import ComponentLine, RunSummary
 from mpibayes.hpc.svi.scalars import SCALARS

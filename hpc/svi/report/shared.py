@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mpibayes.hpc.posterior.sections import DOUBT, GOOD, Section, Traces, Verdict
-from mpibayes.hpc.posterior.tables import (
+from mpibayes.hpc.report.document import DOUBT, GOOD, Section, Traces, Verdict
+from mpibayes.hpc.report.tables import (
     finite,
     fixed,
     head,
@@ -19,7 +19,7 @@ from mpibayes.hpc.posterior.tables import (
     warned,
     warnings_in_words,
 )  # fmt: skip
-from mpibayes.hpc.posterior.wide_table import chain_table
+from mpibayes.hpc.report.wide_table import chain_table
 from mpibayes.hpc.scalar import Scalar
 from mpibayes.text import percent, took
 

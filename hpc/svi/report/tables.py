@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.tables import fixed, plain_table
-from mpibayes.hpc.posterior.wide_table import Group, WideTable
+from mpibayes.hpc.report.tables import fixed, plain_table
+from mpibayes.hpc.report.wide_table import Group, WideTable
 from mpibayes.hpc.svi.family import model_in_words, step_in_words
 from mpibayes.hpc.svi.report import shared
 from mpibayes.hpc.svi.report.summarise import ComponentLine, RunSummary

@@ -16,13 +16,13 @@ from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.sections import verdict
 from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.crosscat.representative import representatives
-from mpibayes.hpc.posterior.sections import BAD, DOUBT, Stops
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.report.report import report
+from mpibayes.hpc.report.document import BAD, DOUBT, Stops
 from mpibayes.hpc.results.export import export
 from mpibayes.hpc.results.predict import predict
+from mpibayes.hpc.results.report import report
 from mpibayes.hpc.settled import Judgement
 from tests.crosscat.report.runs import make_run, planted, write_planted
 

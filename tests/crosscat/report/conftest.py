@@ -1,6 +1,6 @@
 import pytest
 
-from mpibayes.hpc.posterior import drawing
+from mpibayes.hpc.report import drawing
 from tests.crosscat.report.runs import make_run, write_planted
 
 png = drawing.png

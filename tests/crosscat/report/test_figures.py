@@ -7,7 +7,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.report import figures, heat_map
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, picture, trait
-from mpibayes.hpc.posterior import drawing
+from mpibayes.hpc.report import drawing
 from tests.crosscat.report.test_chains import make_chain
 
 

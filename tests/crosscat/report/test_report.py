@@ -19,9 +19,9 @@ from mpibayes.hpc.crosscat.report.summarise import ClusterLine, summarise
 from mpibayes.hpc.crosscat.report.views import block_tables
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
-from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.hpc.report.report import report, text_of
+from mpibayes.hpc.report.page.page import page
+from mpibayes.hpc.results.report import report, text_of
 from mpibayes.hpc.run.status import write_status
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace

@@ -14,8 +14,8 @@ from mpibayes.hpc.crosscat.partitions import by_size, variations
 from mpibayes.hpc.crosscat.report import agreement, dependence, figures, report, sections, tables
 from mpibayes.hpc.crosscat.report.answers import answer
 from mpibayes.hpc.crosscat.report.summarise import summarise
-from mpibayes.hpc.posterior.sections import Browse
 from mpibayes.hpc.posterior.similarity import similarity
+from mpibayes.hpc.report.document import Browse
 from mpibayes.hpc.run.directory import write_start
 from mpibayes.io.files import unguarded
 from mpibayes.io.table import table_from_arrays, write_table

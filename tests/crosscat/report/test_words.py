@@ -17,7 +17,7 @@ from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.report import heat_map
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import ColumnProfile, Trait, trait
-from mpibayes.hpc.report.report import report
+from mpibayes.hpc.results.report import report
 from mpibayes.io.files import chain_directories
 from mpibayes.text import percent
 from tests.crosscat.report.runs import make_run, write_planted
@@ -153,7 +153,7 @@ def test_variables_of_other_programs_do_not_end_this_one(words):
     code = (
         "import sys; sys.argv = ['mpibayes', '--version']\n"
         "from mpibayes.__main__ import main; main()\n"
-        f"from mpibayes.hpc.posterior.drawing import load_matplotlib; {words}\n"
+        f"from mpibayes.hpc.report.drawing import load_matplotlib; {words}\n"
     )
     more = {"MPLBACKEND": "nonsense", "SOURCE_DATE_EPOCH": "x"}
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **more}, capture_output=True, text=True)
@@ -162,7 +162,7 @@ def test_variables_of_other_programs_do_not_end_this_one(words):
 
 def test_a_backend_that_exists_is_kept():
     code = (
-        "from mpibayes.hpc.posterior.drawing import load_matplotlib; load_matplotlib()\n"
+        "from mpibayes.hpc.report.drawing import load_matplotlib; load_matplotlib()\n"
         "import matplotlib, os; assert matplotlib.rcParams['backend'].lower() == 'svg' == os.environ['MPLBACKEND']\n"
     )
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "MPLBACKEND": "svg"}, capture_output=True)

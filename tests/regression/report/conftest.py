@@ -35,4 +35,4 @@ def few_pictures(monkeypatch, request):
     """None where no test looks, and a third of the resolution elsewhere."""
     if "pictures" not in request.fixturenames:
         monkeypatch.setattr("mpibayes.hpc.regression.report.report._pictures", lambda posterior: {})
-    monkeypatch.setattr("mpibayes.hpc.posterior.drawing.DPI", 50)
+    monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from matplotlib.text import Text
 
-from mpibayes.hpc.posterior import drawing
-from mpibayes.hpc.posterior.wide_table import Group, WideTable
 from mpibayes.hpc.regression.report import figures
 from mpibayes.hpc.regression.report.coefficients import Summary
-from mpibayes.hpc.report.report import report
+from mpibayes.hpc.report import drawing
+from mpibayes.hpc.report.wide_table import Group, WideTable
+from mpibayes.hpc.results.report import report
 from mpibayes.terminal import Console
 
 LONG = "highest level of education completed by 2020[doctorate or professional degree, abroad]"

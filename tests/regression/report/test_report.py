@@ -11,7 +11,7 @@ from rich.console import Console
 
 from mpibayes.errors import CheckpointError, ConfigError
 from mpibayes.hpc.regression.draws import Posterior
-from mpibayes.hpc.report.report import report
+from mpibayes.hpc.results.report import report
 from mpibayes.io.trace import read_trace
 from tests.crosscat.report.test_report import assert_picture
 from tests.page.checks import parts_of, problems

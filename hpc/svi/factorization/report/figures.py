@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.drawing import (
+from mpibayes.hpc.report.drawing import (
     chain_colour,
     legend,
     note,

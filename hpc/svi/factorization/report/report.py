@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.tables import Report, finite
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import Report, finite
 from mpibayes.hpc.svi.factorization import keys
 from mpibayes.hpc.svi.factorization.draws import Posterior
 from mpibayes.hpc.svi.factorization.report.sections import sections, top, verdict

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import Browse, Field, Section, Verdict, pictured
+from mpibayes.hpc.report.document import Browse, Field, Section, Verdict, pictured
+from mpibayes.hpc.report.drawing import Picture
 from mpibayes.hpc.svi.factorization.report import tables
 from mpibayes.hpc.svi.factorization.report.summarise import RunSummary
 from mpibayes.hpc.svi.factorization.scalars import SCALARS

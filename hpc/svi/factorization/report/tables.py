@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.tables import fixed, plain_table
+from mpibayes.hpc.report.tables import fixed, plain_table
 from mpibayes.hpc.svi.factorization.family import model_in_words, step_in_words
 from mpibayes.hpc.svi.factorization.report.summarise import RunSummary, extremes
 from mpibayes.hpc.svi.report import shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import CHAINS, plot, shortened, styled
+from mpibayes.hpc.report.drawing import CHAINS, plot, shortened, styled
 from mpibayes.hpc.svi.lda.report.summarise import RunSummary
 
 SHOWN, ACROSS = 12, 4  # topics, the largest

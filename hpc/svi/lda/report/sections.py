@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.sections import Browse, Field, Section, Verdict, pictured
-from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.hpc.report.document import Browse, Field, Section, Verdict, pictured
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.tables import plain_table
 from mpibayes.hpc.svi.lda.report import tables
 from mpibayes.hpc.svi.lda.report.summarise import RELEVANCE, TOP, RunSummary, TopicLine
 from mpibayes.hpc.svi.lda.scalars import SCALARS

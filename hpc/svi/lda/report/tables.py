@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.tables import fixed
+from mpibayes.hpc.report.tables import fixed
 from mpibayes.hpc.svi.lda.family import local_of, model_in_words, step_in_words
 from mpibayes.hpc.svi.lda.report.summarise import RELEVANCE, TOP, RunSummary
 from mpibayes.hpc.svi.report import shared

@@ -11,9 +11,9 @@ from typing import Any
 from mpibayes.hpc.comparison.comparison import Side, compare, same_table
 from mpibayes.hpc.comparison.report import make
 from mpibayes.hpc.posterior.chains import family_in, home_of
-from mpibayes.hpc.posterior.tables import Report
 from mpibayes.hpc.registry import posterior_of
-from mpibayes.hpc.report.asked_report import asked_report
+from mpibayes.hpc.report.tables import Report
+from mpibayes.hpc.results.asked_report import asked_report
 from mpibayes.text import visible
 
 LETTERS = 60  # of a folder's name, which may have 255 bytes, and letters 4

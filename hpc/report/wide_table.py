@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpibayes.hpc.posterior.tables import plain_table
+from mpibayes.hpc.report.tables import plain_table
 from mpibayes.text import visible
 
 LEAST_NAME = 24  # letters that a longer name has in a line

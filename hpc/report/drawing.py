@@ -73,10 +73,21 @@ class Picture(bytes):
 
 
 def png(figure) -> Picture:
-    image, text = io.BytesIO(), io.StringIO()
-    figure.savefig(image, format="png", dpi=DPI)
+    """The figure, laid out once, as PNG and as SVG. savefig would lay it out, and draw it, twice for each."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    image, text, engine, dpi = io.BytesIO(), io.StringIO(), figure.get_layout_engine(), figure.dpi
+    try:
+        figure.dpi = DPI
+        FigureCanvasAgg(figure).print_png(image)
+        figure.set_layout_engine("none")  # axes stay where they are
+        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": None})
+    finally:
+        figure.dpi = dpi
+        figure.set_layout_engine(engine)
+        FigureCanvasAgg(figure)
     picture = Picture(image.getvalue())
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     picture.svg = text.getvalue()
     return picture
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mpibayes.hpc.posterior.drawing import cut
-from mpibayes.hpc.posterior.sections import Browse, Field
-from mpibayes.hpc.posterior.tables import Facts, plain_table
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.report.document import Browse, Field
+from mpibayes.hpc.report.drawing import cut
+from mpibayes.hpc.report.tables import Facts, plain_table
 from mpibayes.hpc.synthetic import pairs
 from mpibayes.hpc.synthetic.pairs import STRONG, PairCheck
 from mpibayes.text import counted, toml_string

@@ -1,7 +1,7 @@
 """A report besides its tables on paper: a verdict, and sections whose long tables a reader sorts and searches.
 
 A family makes them of what it has computed for its text. Their parts are those of the text (rich's texts and tables,
-`tables.Facts`, `wide_table.WideTable`), and these, which have no place on paper. The page (`hpc/page`) knows no family.
+`tables.Facts`, `wide_table.WideTable`), and these, which have no place on paper. The page knows no family.
 Numbers are as they are, NaN where there is none; texts are as the table has them.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.drawing import Picture
+from mpibayes.hpc.report.drawing import Picture
 from mpibayes.hpc.scalar import Scalar
 
 GOOD, DOUBT, BAD = "good", "doubt", "bad"

@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.posterior.sections import Section
-from mpibayes.hpc.posterior.tables import Report
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.registry import report_of
-from mpibayes.hpc.report.linked_tables import linked_tables
-from mpibayes.hpc.report.weak_pairs import WeakPairs, look
+from mpibayes.hpc.report.document import Section
+from mpibayes.hpc.report.tables import Report
+from mpibayes.hpc.results.linked_tables import linked_tables
+from mpibayes.hpc.results.weak_pairs import WeakPairs, look
 
 DRAWS = 20  # that are asked
 BEFORE = "columns", "sizes", "chains", "about"  # sections that new ones come before

@@ -14,8 +14,8 @@ from rich.columns import Columns
 from rich.table import Table
 from rich.text import Text
 
-from mpibayes.hpc.posterior.tables import Facts
-from mpibayes.hpc.posterior.wide_table import WideTable
+from mpibayes.hpc.report.tables import Facts
+from mpibayes.hpc.report.wide_table import WideTable
 from mpibayes.text import visible
 
 CLASSES = {"dim": "dim", "cyan": "name", "yellow": "warn"}

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
-from mpibayes.hpc.page.page import page
 from mpibayes.hpc.posterior.chains import by_model, family_in
-from mpibayes.hpc.posterior.drawing import require_extra
-from mpibayes.hpc.posterior.sections import ASKED, BAD, DOUBT, GOOD
-from mpibayes.hpc.posterior.tables import Report, commands_in_words
 from mpibayes.hpc.registry import posterior_of
-from mpibayes.hpc.report.asked_report import asked_report
-from mpibayes.hpc.report.compared import compared, default_folder, weighed
+from mpibayes.hpc.report.document import ASKED, BAD, DOUBT, GOOD
+from mpibayes.hpc.report.drawing import require_extra
+from mpibayes.hpc.report.page.page import page
+from mpibayes.hpc.report.tables import Report, commands_in_words
+from mpibayes.hpc.results.asked_report import asked_report
+from mpibayes.hpc.results.compared import compared, default_folder, weighed
 from mpibayes.io.files import make_directory, reading, replacing, writing
 from mpibayes.io.target import REPORT, protect
 

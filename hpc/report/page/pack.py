@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.posterior.sections import Browse, Details, Levels, Matrix, Numbers, Stops, Traces
+from mpibayes.hpc.report.document import Browse, Details, Levels, Matrix, Numbers, Stops, Traces
 from mpibayes.hpc.scalar import shown
 from mpibayes.io.clock import around
 from mpibayes.text import visible

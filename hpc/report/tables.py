@@ -11,10 +11,10 @@ import numpy as np
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.chains import Chain, begun
-from mpibayes.hpc.posterior.drawing import Picture
-from mpibayes.hpc.posterior.findings import Findings
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
-from mpibayes.hpc.posterior.sections import GOOD, Section, Verdict
+from mpibayes.hpc.report.document import GOOD, Section, Verdict
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.findings import Findings
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.scalar import Scalar, shown
 from mpibayes.io.files import chain_directories

@@ -20,10 +20,8 @@ from urllib.parse import quote
 
 from mpibayes import __version__
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.page.markup import escaped, markup, table
-from mpibayes.hpc.page.pack import packed
 from mpibayes.hpc.posterior.chains import Chain
-from mpibayes.hpc.posterior.sections import (
+from mpibayes.hpc.report.document import (
     ASKED,
     BAD,
     DOUBT,
@@ -37,7 +35,9 @@ from mpibayes.hpc.posterior.sections import (
     Traces,
     Verdict,
 )
-from mpibayes.hpc.posterior.tables import Report
+from mpibayes.hpc.report.page.markup import escaped, markup, table
+from mpibayes.hpc.report.page.pack import packed
+from mpibayes.hpc.report.tables import Report
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance
 from mpibayes.io.files import read_regular, reading
 from mpibayes.text import visible, visible_lines

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.data.events import Known
-from mpibayes.hpc.posterior.drawing import cut
-from mpibayes.hpc.posterior.tables import plain_table
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.support import Support
+from mpibayes.hpc.report.drawing import cut
+from mpibayes.hpc.report.tables import plain_table
 from mpibayes.text import counted, percent, visible
 
 PAIRS = 6  # that have a table
