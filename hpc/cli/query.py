@@ -1,14 +1,21 @@
-"""`mpibayes query`: its verbs and options. What each does is imported when it is called."""
+"""`mpibayes query`: its verbs and options, each of which makes a question (hpc/query), and where the answer goes."""
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mpibayes.hpc.cli.group import Commands
 from mpibayes.hpc.cli.shared import PATH, TABLE
+from mpibayes.text import visible
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.query.question import Question
 
 GIVEN = click.option(
     "--given",
@@ -36,8 +43,13 @@ WEIGHTED = click.option(
 )
 
 
-def shared(command: Callable) -> Callable:
-    """The options of every verb."""
+def asks(made: Callable[..., Question]) -> Callable:
+    """A verb with the options of every verb: it asks the question that is made of its other ones."""
+
+    @functools.wraps(made)
+    def command(run_dir: Path, out: Path | None, draws, burn_in, table, force: bool, **options):
+        _answered(made(**options), {"draws": draws, "burn_in": burn_in, "table": table}, run_dir, out, force)
+
     for option in (
         click.option(
             "-o", "--out", type=PATH, metavar="FILE", help="Write the answer: .csv, .parquet, .json, or .png."
@@ -51,10 +63,47 @@ def shared(command: Callable) -> Callable:
     return click.pass_obj(command)
 
 
-def _ask(run_dir: Path, verb: Callable, **options) -> None:
-    from mpibayes.hpc.query.ask import query as answer
+def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: Path | None, force: bool) -> None:
+    """Ask on all ranks that a launcher started, print the answer and write it to `out`. Mistakes are raised on root
+    alone."""
+    from mpibayes.hpc.parallel.comm import on_root
+    from mpibayes.hpc.parallel.together import together
+    from mpibayes.hpc.posterior.chains import files_of
+    from mpibayes.hpc.query import answer as answers
+    from mpibayes.hpc.query.ask import ask
+    from mpibayes.hpc.query.asking import Asking
+    from mpibayes.hpc.report.advice import disagreement
+    from mpibayes.hpc.report.drawing import require_extra
+    from mpibayes.io.files import writing
+    from mpibayes.io.target import ANSWER, check_target
+    from mpibayes.terminal import Text, output
 
-    answer(run_dir, verb, **options)
+    def check_out() -> None:
+        if out is None:
+            return
+        answers.check_name(out, question.pictured)
+        check_target(out, force, ANSWER, [*question.reads, *files_of([run_dir])])
+        if out.suffix == ".png":
+            require_extra("matplotlib")
+
+    def work(comm) -> None:
+        on_root(comm, check_out)
+        asking = Asking(run_dir, **options, comm=comm)
+        answer = ask(question, asking)
+
+        def show() -> None:
+            console = output()
+            answers.show(answer, console)
+            if out is not None:
+                with writing(out):
+                    answers.write(answer, out)
+                console.print(Text(f"written to {out}"), soft_wrap=True)
+            if asking.run.contradicted():
+                print(visible(f"mpibayes: warning: {disagreement(asking.run.chains)}"), file=sys.stderr, flush=True)
+
+        on_root(comm, show, share=False, what="write the answer")
+
+    together(work)
 
 
 @click.group(
@@ -84,8 +133,8 @@ def query(ctx, run_dir):
 @ROWS
 @UNSEEN
 @WEIGHTED
-@shared
-def logp(run_dir, of, given, **options):
+@asks
+def logp(**options):
     """Probability of values given others: log p(of | given), of one described row, or of each row of a file.
 
     With rows from a file, all columns are asked for if --of names none; if it does, the others are given, unless
@@ -97,9 +146,9 @@ def logp(run_dir, of, given, **options):
       mpibayes query runs/a logp --rows new.csv -o scored.csv
       mpibayes query runs/a logp --rows new.csv --of income --given age,education
     """
-    from mpibayes.hpc.query.logp import logp as verb
+    from mpibayes.hpc.query.logp import Logp
 
-    _ask(run_dir, lambda asking, rows: verb(asking, of, given, rows), **options)
+    return Logp(**options)
 
 
 @query.command(short_help="The distribution of a column, given others.")
@@ -108,8 +157,8 @@ def logp(run_dir, of, given, **options):
 @ROWS
 @UNSEEN
 @WEIGHTED
-@shared
-def conditional(run_dir, column, given, **options):
+@asks
+def conditional(**options):
     """The distribution of COLUMN given others: a table and, as FILE.png, a picture; or a line for each row of a file.
 
     \b
@@ -118,10 +167,9 @@ def conditional(run_dir, column, given, **options):
       mpibayes query runs/a conditional age --given income=high -o age.png
       mpibayes query runs/a conditional income --rows new.csv --given age,education -o income.csv
     """
-    from mpibayes.hpc.query.conditional import conditional as verb
+    from mpibayes.hpc.query.conditional import Conditional
 
-    picture = options["rows"] is None
-    _ask(run_dir, lambda asking, rows: verb(asking, column, given, rows), picture=picture, **options)
+    return Conditional(**options)
 
 
 @query.command(short_help="Draw rows, given values.")
@@ -132,8 +180,8 @@ def conditional(run_dir, column, given, **options):
 @COLUMNS
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
 @WEIGHTED
-@shared
-def simulate(run_dir, n, given, columns, seed, **options):
+@asks
+def simulate(**options):
     """Draw rows that have what is given; with --rows the missing cells of its rows, given the others.
 
     The same seed gives the same rows; fewer rows are the first of more.
@@ -143,9 +191,9 @@ def simulate(run_dir, n, given, columns, seed, **options):
       mpibayes query runs/a simulate -n 1000 --given income=high --given age=20..30 -o rows.csv
       mpibayes query runs/a simulate --rows new.csv --seed 7 -o completed.csv
     """
-    from mpibayes.hpc.query.simulate import simulate as verb
+    from mpibayes.hpc.query.simulate import Simulate
 
-    _ask(run_dir, lambda asking, rows: verb(asking, n, given, columns, seed, rows), **options)
+    return Simulate(**options)
 
 
 @query.command(short_help="Missing cells, with how sure each is.")
@@ -154,8 +202,8 @@ def simulate(run_dir, n, given, columns, seed, **options):
     "--of", multiple=True, metavar="NAME,NAME", help="Columns whose missing cells are wanted.  [default: all]"
 )
 @UNSEEN
-@shared
-def impute(run_dir, of, **options):
+@asks
+def impute(**options):
     """The missing cells of a file's rows, each given the other cells of its row: a line a cell, with the most probable
     level and its probability, or the median and the interval from 10 to 90 %.
 
@@ -165,9 +213,9 @@ def impute(run_dir, of, **options):
     Examples:
       mpibayes query runs/a impute --rows new.csv --of income -o income.csv
     """
-    from mpibayes.hpc.query.conditional import impute as verb
+    from mpibayes.hpc.query.conditional import Impute
 
-    _ask(run_dir, lambda asking, rows: verb(asking, of, rows), **options)
+    return Impute(**options)
 
 
 @query.command(short_help="Odd cells and rows, of the table or of a file.")
@@ -177,8 +225,8 @@ def impute(run_dir, of, **options):
 @click.option("--by", type=click.Choice(["cells", "rows"]), default="cells", show_default=True)
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="So many of the oddest.")
 @click.option("--most", type=click.IntRange(min=1), default=20_000, show_default=True, help="Training rows looked at.")
-@shared
-def surprisal(run_dir, columns, by, top, most, **options):
+@asks
+def surprisal(**options):
     """The most surprising cells given the rest of their row, or the most surprising rows, in nats: of the training
     table, each row left out of what is known, or of a file.
 
@@ -187,9 +235,9 @@ def surprisal(run_dir, columns, by, top, most, **options):
       mpibayes query runs/a surprisal --top 50 -o odd.csv
       mpibayes query runs/a surprisal --rows new.csv --by rows
     """
-    from mpibayes.hpc.query.surprisal import surprisal as verb
+    from mpibayes.hpc.query.surprisal import Surprisal
 
-    _ask(run_dir, lambda asking, rows: verb(asking, columns, by, top, rows, most), **options)
+    return Surprisal(**options)
 
 
 @query.command(short_help="Novelty of new rows.")
@@ -197,8 +245,8 @@ def surprisal(run_dir, columns, by, top, most, **options):
 @UNSEEN
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
-@shared
-def novelty(run_dir, columns, top, **options):
+@asks
+def novelty(**options):
     """Novelty of the rows of a file compared to the training rows, the most novel first: the share of training rows
     that are less surprising, and the probability of a new cluster.
 
@@ -206,9 +254,9 @@ def novelty(run_dir, columns, top, **options):
     Examples:
       mpibayes query runs/a novelty --rows new.csv -o novelty.csv
     """
-    from mpibayes.hpc.query.surprisal import novelty as verb
+    from mpibayes.hpc.query.surprisal import Novelty
 
-    _ask(run_dir, lambda asking, rows: verb(asking, columns, top, rows), **options)
+    return Novelty(**options)
 
 
 @query.command(short_help="Rows that belong with a row.")
@@ -217,8 +265,8 @@ def novelty(run_dir, columns, top, **options):
 @click.option("--to", type=click.IntRange(min=1), multiple=True, help="A row to compare with, not the nearest ones.")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="So many of the nearest.")
-@shared
-def similarity(run_dir, row, like, to, columns, top, **options):
+@asks
+def similarity(**options):
     """The training rows that most probably share a cluster with a row of the table, or with a described one.
 
     \b
@@ -226,17 +274,17 @@ def similarity(run_dir, row, like, to, columns, top, **options):
       mpibayes query runs/a similarity --row 17
       mpibayes query runs/a similarity --like age=40 --like income=high --columns job,education
     """
-    from mpibayes.hpc.query.similarity import similarity as verb
+    from mpibayes.hpc.query.similarity import Similarity
 
-    _ask(run_dir, lambda asking, rows: verb(asking, row, like, columns, top, to), **options)
+    return Similarity(**options)
 
 
 @query.command(short_help="Which columns depend on each other.")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @WEIGHTED
-@shared
-def dependence(run_dir, columns, top, **options):
+@asks
+def dependence(**options):
     """Dependence between columns: the mutual information of each pair, in nats, and the share of the draws in which the
     two are in one view.
 
@@ -245,16 +293,16 @@ def dependence(run_dir, columns, top, **options):
       mpibayes query runs/a dependence -o dependence.csv
       mpibayes query runs/a dependence --columns income,age,education -o dependence.png
     """
-    from mpibayes.hpc.query.dependence import dependence as verb
+    from mpibayes.hpc.query.dependence import Dependence
 
-    _ask(run_dir, lambda asking, rows: verb(asking, columns, top), picture=True, **options)
+    return Dependence(**options)
 
 
 @query.command(short_help="Which pairs of columns the run does not carry.")
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
-@shared
-def pairs(run_dir, columns, top, **options):
+@asks
+def pairs(**options):
     """Pairs of columns that depend on each other more in the table than in rows that the run draws, the weakest first.
     They come out weaker in filled-in cells, synthetic rows and answers: put them in a block if they are numbers, or let
     the run go on if it has not settled.
@@ -264,9 +312,9 @@ def pairs(run_dir, columns, top, **options):
       mpibayes query runs/a pairs
       mpibayes query runs/a pairs --columns income,age,education -o pairs.csv
     """
-    from mpibayes.hpc.synthetic.pairs import weaker_pairs
+    from mpibayes.hpc.synthetic.pairs import Pairs
 
-    _ask(run_dir, lambda asking, rows: weaker_pairs(asking, columns, top), **options)
+    return Pairs(**options)
 
 
 @query.command(short_help="Best predictors of a column.")
@@ -275,8 +323,8 @@ def pairs(run_dir, columns, top, **options):
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @click.option("--set", "size", type=click.IntRange(min=2), help="A set of up to so many columns, not single ones.")
 @WEIGHTED
-@shared
-def predictors(run_dir, column, columns, top, size, **options):
+@asks
+def predictors(**options):
     """The columns that tell COLUMN best, each by itself: mutual information, and its share of what there is to know;
     or, with --set, those that tell it best together, one added after the other.
 
@@ -285,13 +333,9 @@ def predictors(run_dir, column, columns, top, size, **options):
       mpibayes query runs/a predictors income
       mpibayes query runs/a predictors income --set 4
     """
-    from mpibayes.hpc.query.dependence import predictors as verb
-    from mpibayes.hpc.query.predictors import best_set
+    from mpibayes.hpc.query.predictors import Predictors
 
-    if size is not None:
-        _ask(run_dir, lambda asking, rows: best_set(asking, column, columns, size), **options)
-        return
-    _ask(run_dir, lambda asking, rows: verb(asking, column, columns, top), **options)
+    return Predictors(**options)
 
 
 @query.command(short_help="Where two groups of rows, or two runs, differ most.")
@@ -309,10 +353,8 @@ def predictors(run_dir, column, columns, top, size, **options):
 @COLUMNS
 @click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
 @WEIGHTED
-@shared
-def compare(
-    run_dir, group, against, rows, against_rows, cluster_group, groups, view, other, columns, top, **options
-):  # fmt: skip
+@asks
+def compare(group, against, rows, against_rows, cluster_group, groups, view, other, **options):
     """Where two groups of rows differ most: columns by the divergence of their distributions, in nats, where most of it
     is, and the clusters that hold it. The groups are described, or are the rows of two files, or rows of the table by
     their numbers from 1, or two runs; or a group of clusters is compared with all other rows. A file of numbers is
@@ -328,7 +370,7 @@ def compare(
       mpibayes query runs/a compare --cluster-group 3 --groups 8
       mpibayes query runs/a compare --run runs/b
     """
-    from mpibayes.hpc.query.ask import compared
+    from mpibayes.hpc.query.compare import Compare
 
     ways = [bool(group or against), bool(rows or against_rows), other is not None, cluster_group is not None]
     if sum(ways) != 1:
@@ -340,7 +382,4 @@ def compare(
         raise click.UsageError("--groups and --view are for --cluster-group: name the group")
     if ways[1] and not rows:
         raise click.UsageError("name the first group of rows, too: --rows")
-    which = None if cluster_group is None else (cluster_group, groups, view or 1)
-    verb = compared(group, against, rows, against_rows, other, columns, top, options, which)
-    files = [text.removeprefix("@") for text in (rows, against_rows) if text]
-    _ask(run_dir, verb, picture=True, reads=files, **options)
+    return Compare(group, against, against_rows, cluster_group, groups, view or 1, other, rows=rows, **options)

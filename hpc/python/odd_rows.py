@@ -62,10 +62,11 @@ class OddRows(InProcess):
     def of(self, table: pa.Table) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Surprisal of each row, (n,), and by column the excess surprisal of its cells, (n,); see `Oddness`. A warning
         names levels that the run's table does not have. Raises DataError."""
+        from mpibayes.hpc.query.new_rows import Named, rows_of
+
         oddness = self.oddness
-        given = handed(table, "pyarrow")
-        with in_words_of_python():
-            rows = given.read(self._asking, "missing")
+        with in_words_of_python(), handed(table, "pyarrow").file() as place:
+            rows = rows_of(self._asking, Named(place, frames.NAME)).whole(self._asking)
         for note in rows.notes:
             warn(note.replace("read as missing", "counted as never seen"))
         new_levels = np.zeros((len(rows.rows), len(oddness.names)), bool)

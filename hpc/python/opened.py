@@ -6,19 +6,20 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from mpibayes.errors import ChainsDisagree, ConfigError, MpibayesWarning
 from mpibayes.hpc.posterior.chains import family_in, of_pairs
-from mpibayes.hpc.python.ask import Asks, Received
+from mpibayes.hpc.python.ask import ask_ranks
 from mpibayes.hpc.python.frames import as_kind, from_arrow
 from mpibayes.hpc.python.index import kept_index
 from mpibayes.hpc.python.result import Result
-from mpibayes.hpc.python.rows import Handed, handed, in_words_of_python
+from mpibayes.hpc.python.rows import Handed, handed, in_words_of_python, placed
+from mpibayes.hpc.query.ask import ask
+from mpibayes.hpc.query.asking import RunAt
 from mpibayes.hpc.query.average import FEW
 from mpibayes.hpc.report.advice import disagreement
 from mpibayes.hpc.run.status import read_status
@@ -28,6 +29,7 @@ from mpibayes.text import counted
 if TYPE_CHECKING:
     from mpibayes.hpc.query.answer import Answer
     from mpibayes.hpc.query.asking import Asking
+    from mpibayes.hpc.query.question import Question
 
 Place = str | os.PathLike[str]
 
@@ -51,24 +53,16 @@ class Opened:
         self._draws, self._burn_in = draws, burn_in
         self._table = None if table is None else Path(table).expanduser()
         self._kind, self._said = as_kind(frames), False
-        self._for_ranks = False
-        self.received: Received | None = None  # from ranks, while a question is asked
         with in_words_of_python():
             self.family = family_in(self.directories[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(type(self), frames=self._kind, **self.options), (self.directories,)
+        options: dict[str, Any] = {"draws": self._draws, "burn_in": self._burn_in, "table": self._table}
+        return partial(type(self), frames=self._kind, **options), (self.directories,)
 
     @property
-    def options(self) -> dict[str, Any]:
-        """Options it was opened with: draws, burn_in, table."""
-        return {"draws": self._draws, "burn_in": self._burn_in, "table": self._table}
-
-    def for_ranks(self) -> Self:
-        """A copy whose questions are raised as `ask.Asks`, for ranks to ask them."""
-        opened = type(self)(self.directories, frames=self._kind, **self.options)
-        opened._for_ranks = True
-        return opened
+    def _at(self) -> RunAt:
+        return RunAt(tuple(self.directories), self._draws, self._burn_in, self._table)
 
     @property
     def directory(self) -> Path:
@@ -109,10 +103,8 @@ class Opened:
 
     @cached_property
     def _asking(self) -> Asking:
-        from mpibayes.hpc.query.asking import Asking
-
         with in_words_of_python():
-            return Asking(self.directories, self._draws, self._burn_in, self._table)
+            return self._at.open()
 
     @cached_property
     def _index(self) -> Any:
@@ -128,20 +120,19 @@ class Opened:
     def _handed(self, rows: Any) -> Handed | None:
         return None if rows is None else handed(rows, self._kind)
 
-    def _answer(
-        self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str, weighted: bool | None = False
-    ) -> Answer:
-        """An answer of `hpc/query`, and warnings for what should be known of it. weighted: see `commands.query`."""
-        if self._for_ranks:
-            raise Asks(verb, rows, unseen, weighted)
-        asking = self._asking
-        if self.received is None:
-            answer, notes = self._here(verb, rows, unseen, weighted)
-        else:
-            answer, notes = self.received.answer, list(self.received.notes)
-            if self.received.drawn:
-                answer.picture = lambda: self._picture(verb, rows, unseen, weighted)
-        effective = answer.columns.get("draws")
+    def _answer(self, question: Question, ranks: int = 1) -> Answer:
+        """The answer, of this process or of ranks, and warnings for what should be known of it."""
+        if not isinstance(ranks, int) or ranks < 1:
+            raise ConfigError(f"ranks = {ranks!r}: expected a whole number, 1 or more")
+        asking, pictured = self._asking, False
+        with in_words_of_python(), placed(question) as asked:
+            if ranks == 1:
+                answer = ask(asked, asking)
+            else:
+                answer, pictured = ask_ranks(asked, self._at, ranks)
+        if pictured:
+            answer.picture = lambda: self._drawn_here(question)
+        notes, effective = list(answer.about_rows), answer.columns.get("draws")
         if effective is not None and asking.averages.n_draws > FEW and (effective < FEW).any():
             rows_of = "" if len(effective) == 1 else f" in {counted(int((effective < FEW).sum()), 'row')}"
             notes.append(f"what is given fits fewer than {FEW:.0f} draws{rows_of}: errors are too small there")
@@ -150,20 +141,10 @@ class Opened:
         self._say_once()
         return answer
 
-    def _here(
-        self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str, weighted: bool | None
-    ) -> tuple[Answer, list[str]]:
-        """An answer of this process, and what is to know of the rows."""
-        given, asking = self._handed(rows), self._asking
-        with in_words_of_python():
-            asking.weigh(False if weighted is None and given is not None else weighted)
-            new = None if given is None else given.read(asking, unseen)
-            answer = replace(verb(asking, new), of_whom=asking.of_whom)
-            return answer, list(new.notes) if new is not None else []
-
-    def _picture(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str, weighted: bool | None) -> Any:
+    def _drawn_here(self, question: Question) -> Any:
         """Picture of a question that ranks have answered: it is asked here once more."""
-        answer, _ = self._here(verb, rows, unseen, weighted)
+        with in_words_of_python(), placed(question) as asked:
+            answer = ask(asked, self._asking)
         return answer.picture and answer.picture()
 
     def _say_once(self) -> None:
@@ -173,11 +154,11 @@ class Opened:
             if self._posterior.contradicted():
                 warn(disagreement(self._posterior.chains), ChainsDisagree)
 
-    def _ask(self, verb: Callable[[Asking, Any], Answer], rows: Any, unseen: str, weighted: bool | None = False) -> Any:
+    def _ask(self, question: Question, ranks: int = 1) -> Any:
         """A Result, or for rows that were handed in a DataFrame of their kind."""
         from mpibayes.hpc.query.answer import as_table
 
-        answer, given = self._answer(verb, rows, unseen, weighted), self._handed(rows)
+        answer, given = self._answer(question, ranks), self._handed(question.rows)
         if given is None:
             return self._result(answer)
         numbers = answer.columns.get("row")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,11 @@ import numpy as np
 from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.python import frames
 from mpibayes.hpc.python.child import in_python
-from mpibayes.hpc.query import new_rows
-from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditions import Item, Said
-from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.new_rows import Named
 
 if TYPE_CHECKING:
+    from mpibayes.hpc.query.question import Question
     from mpibayes.io.rows import Rows
 
 Given = Mapping[str, Any] | Sequence[str] | str | None
@@ -58,15 +57,6 @@ class Handed:
             except MpibayesError as error:
                 raise frames.retold(error, place) from None
 
-    def read(self, asking: Asking, unseen: str) -> NewRows:
-        """Read the rows in the form of the run's table."""
-        with self.file() as place:
-            rows = new_rows.read(asking, place, unseen)
-        if frames.is_path(self.data):
-            return rows
-        notes = [note.replace(str(place), frames.NAME) for note in rows.notes]
-        return replace(rows, path=Path(frames.NAME), notes=notes)
-
 
 def handed(data: Any, kind: frames.Kind) -> Handed:
     """Rows of a DataFrame or of a file; `kind` is that of the answers about a file."""
@@ -74,6 +64,22 @@ def handed(data: Any, kind: frames.Kind) -> Handed:
         return Handed(data, kind, None)
     kind_of_rows = frames.kind_of(data)
     return Handed(data, kind_of_rows, data.index if kind_of_rows == "pandas" and hasattr(data, "columns") else None)
+
+
+@contextmanager
+def placed(question: Question) -> Iterator[Question]:
+    """The question with its rows in files, or as numbers of rows of the table. A file made of a DataFrame is there
+    meanwhile, and errors about it are about the DataFrame."""
+    with ExitStack() as files:
+
+        def source(rows: Any) -> Any:
+            numbers = numbers_of(rows) if question.NUMBERED else None
+            if rows is None or numbers is not None:
+                return numbers
+            place = files.enter_context(handed(rows, "pyarrow").file())
+            return place if frames.is_path(rows) else Named(place, frames.NAME)
+
+        yield replace(question, **{name: source(getattr(question, name)) for name in question.FROM})
 
 
 def conditions(given: Given) -> list[Item]:

@@ -12,17 +12,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.python.ask import shared
 from mpibayes.hpc.python.frames import from_arrow
 from mpibayes.hpc.python.opened import Place, warn
 from mpibayes.hpc.python.result import Result
 from mpibayes.hpc.python.rows import Given, as_recorded, conditions, handed, in_words_of_python, names, numbers_of
 from mpibayes.hpc.python.synthetic import Synthesizer
+from mpibayes.hpc.query.compare import Compare
+from mpibayes.hpc.query.conditional import Conditional, Impute
+from mpibayes.hpc.query.dependence import Dependence
+from mpibayes.hpc.query.logp import Logp
+from mpibayes.hpc.query.predictors import Predictors
+from mpibayes.hpc.query.similarity import Similarity
+from mpibayes.hpc.query.simulate import Simulate
+from mpibayes.hpc.query.surprisal import Novelty, Surprisal
+from mpibayes.hpc.synthetic.pairs import Pairs
 
 if TYPE_CHECKING:
     from mpibayes.hpc.python.report import Report
-    from mpibayes.hpc.query.answer import Answer
-    from mpibayes.hpc.query.asking import Asking
 
 Names = Sequence[str] | str | None
 
@@ -186,7 +192,6 @@ class Run(Synthesizer):
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
-    @shared
     def logp(
         self, rows: Any = None, *, of: Given = None, given: Given = None, unseen: str = "missing",
         weighted: bool | None = None, ranks: int = 1,
@@ -197,28 +202,17 @@ class Run(Synthesizer):
         which. Columns: log_p, log_p_error, p, p_error (not of densities), draws: the effective number. A density is per
         unit of its column. A DataFrame (n, ...) for rows, else a Result of one line.
         """
-        from mpibayes.hpc.query.logp import logp
+        question = Logp(conditions(of), conditions(given), rows=rows, unseen=unseen, weighted=weighted)
+        return self._ask(question, ranks)
 
-        def verb(asking: Asking, new: Any) -> Answer:
-            return logp(asking, conditions(of), conditions(given), new)
-
-        return self._ask(verb, rows, unseen, weighted)
-
-    @shared
     def conditional(
         self, column: str, rows: Any = None, *, given: Given = None, unseen: str = "missing",
         weighted: bool | None = None, ranks: int = 1,
     ) -> Any:  # fmt: skip
         """The distribution of a column given others: a Result with .plot(), or of `rows` a DataFrame: the most probable
         level, its probability and those of all, or quantiles of a number."""
-        from mpibayes.hpc.query.conditional import conditional
+        return self._ask(Conditional(column, conditions(given), rows=rows, unseen=unseen, weighted=weighted), ranks)
 
-        def verb(asking: Asking, new: Any) -> Answer:
-            return conditional(asking, column, conditions(given), new)
-
-        return self._ask(verb, rows, unseen, weighted)
-
-    @shared
     def simulate(
         self,
         n: int = 10,
@@ -235,30 +229,19 @@ class Run(Synthesizer):
         with their missing cells drawn, given the others. The same seed gives the same rows; fewer are the first of
         more."""
         from mpibayes.hpc.python.typed import typed
-        from mpibayes.hpc.query.simulate import simulate
 
-        answer = self._answer(
-            lambda asking, new: simulate(asking, n, conditions(given), names(columns), seed, new),
-            rows,
-            unseen,
-            weighted,
-        )
-        given_rows = self._handed(rows)
-        table = typed(answer.columns, self._asking.columns)
-        return from_arrow(
-            table, given_rows.kind if given_rows else self._kind, given_rows.index if given_rows else None
-        )
+        question = Simulate(n, conditions(given), names(columns), seed, rows=rows, unseen=unseen, weighted=weighted)
+        table = typed(self._answer(question, ranks).columns, self._asking.columns)
+        new = self._handed(rows)
+        return from_arrow(table, self._kind) if new is None else from_arrow(table, new.kind, new.index)
 
-    @shared
     def impute(self, rows: Any, *, of: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
         """The missing cells of `rows`, each given the other cells of its row: a DataFrame with a line for each cell.
 
         Columns: row, column, value (text), p and p_error (of a level, or an atom), low and high (10 and 90 % of a
         number, whose value is the median), draws. `of`: the columns whose cells are wanted. To analyse: `complete`.
         """
-        from mpibayes.hpc.query.conditional import impute
-
-        return self._ask(lambda asking, new: impute(asking, names(of), new), rows, unseen)
+        return self._ask(Impute(names(of), rows=rows, unseen=unseen), ranks)
 
     def complete(
         self, rows: Any = None, *, copies: int | None = None, long: bool = False, seed: int = 1, unseen: str = "missing"
@@ -288,7 +271,6 @@ class Run(Synthesizer):
         """
         return self._predicted(rows, unseen, probabilities=probabilities, impute=impute, groups=groups)
 
-    @shared
     def surprisal(
         self,
         rows: Any = None,
@@ -302,20 +284,13 @@ class Run(Synthesizer):
     ) -> Any:
         """The `top` most surprising cells, given the rest of their row, or rows, in nats: of the training table, each
         row left out of what is known (a Result; at most about `most` rows are looked at), or of `rows`."""
-        from mpibayes.hpc.query.surprisal import surprisal
+        return self._ask(Surprisal(names(columns), by, top, most, rows=rows, unseen=unseen), ranks)
 
-        if by not in ("cells", "rows"):
-            raise ConfigError(f"by = {by!r}: expected 'cells' or 'rows'")
-        return self._ask(lambda asking, new: surprisal(asking, names(columns), by, top, new, most), rows, unseen)
-
-    @shared
     def novelty(self, rows: Any, *, columns: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
         """Novelty of each of `rows` compared to the training rows, the most novel first: `novelty`, the share of
         training rows that are less surprising; surprisal in nats; p_new, the probability of a new cluster in some
         view."""
-        from mpibayes.hpc.query.surprisal import novelty
-
-        return self._ask(lambda asking, new: novelty(asking, names(columns), 20, _there(new)), rows, unseen)
+        return self._ask(Novelty(names(columns), rows=rows, unseen=unseen), ranks)
 
     def similarity(
         self,
@@ -328,50 +303,26 @@ class Run(Synthesizer):
     ) -> Result:
         """The training rows that most probably share a cluster with a row of the table, by its number from 1, or with
         one that is described by `like`; or those of the rows `to`. columns: those whose views count."""
-        from mpibayes.hpc.query.similarity import similarity
+        return self._result(self._answer(Similarity(row, conditions(like), names(columns), top, list(to))))
 
-        answer = self._answer(
-            lambda asking, _: similarity(asking, row, conditions(like), names(columns), top, list(to)), None, "missing"
-        )
-        return self._result(answer)
-
-    @shared
     def dependence(self, columns: Names = None, *, weighted: bool | None = None, ranks: int = 1) -> Result:
         """Dependence between columns: mutual information of each pair in nats, and the share of draws in which the two
         share a view. Its .plot() is a heat map."""
-        from mpibayes.hpc.query.dependence import dependence
+        return Result(self._answer(Dependence(names(columns), weighted=weighted), ranks), self._kind)
 
-        listed = names(columns)
-        return Result(self._answer(lambda asking, _: dependence(asking, listed, 20), None, "", weighted), self._kind)
-
-    @shared
     def pairs(self, columns: Names = None, *, ranks: int = 1) -> Result:
         """Pairs of columns by how much less they depend on each other in rows that the run draws than in the table:
         mutual information in both, in nats, and the share of draws that have as much (`synthetic/pairs.py`)."""
-        from mpibayes.hpc.synthetic.pairs import weaker_pairs
+        return Result(self._answer(Pairs(names(columns)), ranks), self._kind)
 
-        return Result(self._answer(lambda asking, _: weaker_pairs(asking, names(columns), 20), None, ""), self._kind)
-
-    @shared
     def predictors(
         self, column: str, columns: Names = None, *, size: int | None = None, weighted: bool | None = None,
         ranks: int = 1,
     ) -> Result:  # fmt: skip
         """The columns that tell one best, each by itself: mutual information in nats, its error, and its share of what
         there is to know. size: a set of up to so many columns that tell it best together."""
-        from mpibayes.hpc.query.dependence import predictors
-        from mpibayes.hpc.query.predictors import best_set
+        return Result(self._answer(Predictors(column, names(columns), size=size, weighted=weighted), ranks), self._kind)
 
-        if size is not None and size < 2:
-            raise ConfigError(f"size = {size}: expected 2 or more columns")
-        listed = names(columns)
-
-        def verb(asking: Asking, _: Any) -> Answer:
-            return predictors(asking, column, listed, 20) if size is None else best_set(asking, column, listed, size)
-
-        return Result(self._answer(verb, None, "", weighted), self._kind)
-
-    @shared
     def compare(
         self,
         group: Given = None,
@@ -394,44 +345,19 @@ class Run(Synthesizer):
         DataFrames or files, or rows of the table by their numbers from 1, [1, 5, *range(7, 21)], against all others if
         `against_rows` is not given; or a group of clusters, numbered as in the report, of `groups` (those shown first,
         by default) in a view, against all others; or the tables of this run and of another one."""
-        from mpibayes.hpc.query import compare, new_rows
-
-        ways = [group is not None or against is not None, rows is not None or against_rows is not None]
-        ways.append(cluster_group is not None)
         listed = numbers_of(rows)
-        if sum(ways) + (other is not None) != 1 or (
+        ways = [group is not None or against is not None, rows is not None or against_rows is not None]
+        if sum([*ways, cluster_group is not None, other is not None]) != 1 or (
             ways[1] and (rows is None or (against_rows is None and listed is None))
         ):
             raise ConfigError(
                 "say what is compared, in one way: group and against, or rows and against_rows, or cluster_group, or "
                 "another run"
             )
-        chosen = names(columns)
-
-        def of(asking: Asking, given: Any) -> Any:
-            numbers = numbers_of(given)
-            if numbers is None:
-                return handed(given, self._kind).read(asking, unseen)
-            return new_rows.of_table(asking, numbers, new_rows.called(numbers))
-
-        def verb(asking: Asking, new: Any) -> Answer:
-            if other is not None:
-                other._asking.weigh(weighted)
-                return compare.compare_runs(asking, other._asking, chosen, top)
-            if cluster_group is not None:
-                here, others = new_rows.of_group(asking, cluster_group, groups, view)
-                return compare.compare_rows(asking, here, others, chosen, top)
-            if rows is None:
-                return compare.compare(asking, conditions(group), conditions(against), chosen, top)
-            first = of(asking, rows) if new is None else new
-            if against_rows is None and listed is not None:
-                return compare.compare_rows(asking, first, new_rows.others(asking, listed), chosen, top)
-            return compare.compare_rows(asking, first, of(asking, against_rows), chosen, top)
-
-        return Result(self._answer(verb, rows if listed is None else None, unseen, weighted), self._kind)
-
-
-def _there(new: Any) -> Any:
-    if new is None:
-        raise ConfigError("rows: name those that the question is about")
-    return new
+        if weighted is None and rows is not None and listed is None:
+            weighted = False
+        question = Compare(
+            conditions(group), conditions(against), against_rows, cluster_group, groups, view,
+            None if other is None else other._at, names(columns), top, rows=rows, unseen=unseen, weighted=weighted,
+        )  # fmt: skip
+        return Result(self._answer(question, ranks), self._kind)

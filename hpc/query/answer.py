@@ -25,7 +25,8 @@ class Answer:
     """title, remarks: for people. columns: arrays of one length, numbers or texts (object); NaN and None are nothing.
     short: names of the columns that the terminal has, all by default; brief: other columns that it has instead. bars:
     of which column a bar is drawn there. picture: draws a matplotlib Figure, where there is one. facts: a few numbers
-    in words. of_whom: of the population or of the rows, where the table has weights.
+    in words. of_whom: of the population or of the rows, where the table has weights. about_rows: remarks on the rows
+    that the question named, which are in `remarks`, too.
     """
 
     title: str
@@ -38,6 +39,7 @@ class Answer:
     picture: Callable[[], Any] | None = None
     facts: Sequence[tuple[str, str]] = field(default_factory=tuple)
     of_whom: str = ""
+    about_rows: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))

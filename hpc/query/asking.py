@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.family import Asked, DrawLaw, Posterior
-from mpibayes.hpc.parallel.comm import Communicator, agree, serial
+from mpibayes.hpc.parallel.comm import Communicator, agree, on_root, serial
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.query import average, population
 from mpibayes.hpc.query.average import Averages
@@ -62,9 +62,10 @@ class Asking:
             raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
         run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
         self.comm = comm or serial()
+        self._options = draws, burn_in
+        family = on_root(self.comm, lambda: family_in(run_dirs[0]))
 
         def opened() -> tuple[Posterior, Asked]:
-            family = family_in(run_dirs[0])
             run = posterior_of(family)(run_dirs, burn_in, table)
             return run, queries_of(family).ask(run, draws)
 
@@ -74,7 +75,7 @@ class Asking:
     def of_run(cls, run: Posterior, draws: int | None = None, comm: Communicator | None = None) -> Asking:
         """Ask a run that is open already. Raises ConfigError."""
         self = cls.__new__(cls)
-        self.comm = comm or serial()
+        self.comm, self._options = comm or serial(), (draws, None)
         kind = run.chains[0].config.kind
         self._begin(run, agree(self.comm, lambda: queries_of(kind).ask(run, draws), "look for its draws"))
         return self
@@ -86,8 +87,17 @@ class Asking:
         self._supports: dict[tuple[str, int], Support] = {}
         self._draws: tuple[frozenset[str], Sequence[DrawLaw]] = frozenset(), ()
         self._masses: dict[tuple[str, int], list[np.ndarray]] = {}  # of these draws
+        self._beside: dict[RunAt, Asking] = {}
         # of whom answers speak; "" where the table has no weights
         self.of_whom = population.in_words(self.run.table, False)
+
+    def beside(self, run: RunAt | Path) -> Asking:
+        """Another run, which is opened once; the directory of one with this run's options. Collective. Raises what
+        opening it does."""
+        run = run if isinstance(run, RunAt) else RunAt((run,), *self._options)
+        if run not in self._beside:
+            self._beside[run] = run.open(self.comm)
+        return self._beside[run]
 
     def weigh(self, weighted: bool | None) -> None:
         """Ask about the population that the table's survey weights stand for, or with False about the rows as they are;
@@ -218,6 +228,20 @@ class Asking:
         """Rows of a block, with so many bytes a row and draw, and the states of one draw."""
         state = 16 * max(draw.width for draw in draws)
         return max(16, min(BLOCK, int(BYTES / (width * len(draws))), BYTES // state))
+
+
+@dataclass(frozen=True)
+class RunAt:
+    """A run to be opened: its directory, or several of one posterior, and the options of `Asking`."""
+
+    directories: tuple[Path, ...]
+    draws: int | None = None
+    burn_in: int | None = None
+    table: Path | None = None
+
+    def open(self, comm: Communicator | None = None) -> Asking:
+        """Open it for questions. Collective. Raises ConfigError, DataError, CheckpointError."""
+        return Asking(self.directories, self.draws, self.burn_in, self.table, comm)
 
 
 class Sums:

@@ -10,20 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, everyone
-from mpibayes.hpc.parallel.comm import on_root
-from mpibayes.hpc.query import average
+from mpibayes.hpc.parallel.comm import agree, on_root
+from mpibayes.hpc.query import average, new_rows
 from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
-from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.asking import Asking, RunAt
 from mpibayes.hpc.query.average import FEW
 from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import words
 from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
 from mpibayes.hpc.query.training import having
@@ -44,6 +47,52 @@ class Group:
     p: dict[str, np.ndarray]
     without: dict[str, np.ndarray]
     effective: float
+
+
+@dataclass(frozen=True, eq=False)
+class Compare(Question):
+    """Two groups of rows compared, in one way: described by `group` and `against`; `rows` and `against_rows`, by
+    default all other rows of the table; a group of clusters of the report, one of `groups` in a view, and all other
+    rows; or this run and an `other`."""
+
+    group: Sequence[Item] = ()
+    against: Sequence[Item] = ()
+    against_rows: Any = None
+    cluster_group: int | None = None
+    groups: int | None = None
+    view: int = 1
+    other: RunAt | Path | None = None
+    columns: Sequence[str] = ()
+    top: int = 20
+    FROM: ClassVar[tuple[str, ...]] = ("rows", "against_rows")
+    NUMBERED: ClassVar[bool] = True
+
+    @property
+    def pictured(self) -> bool:
+        return True
+
+    @property
+    def weigh(self) -> bool | None:
+        return self.weighted
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        if self.other is not None:
+            other = asking.beside(self.other)
+            other.weigh(self.weighted)
+            return compare_runs(asking, other, self.columns, self.top)
+        if self.cluster_group is not None:
+            which = self.cluster_group, self.groups, self.view
+            here, others = agree(asking.comm, lambda: new_rows.of_group(asking, *which), "find the group of clusters")
+            return compare_rows(asking, here, others, self.columns, self.top)
+        if rows is None:
+            return compare(asking, self.group, self.against, self.columns, self.top)
+        if self.against_rows is not None:
+            against = new_rows.rows_of(asking, self.against_rows, self.unseen)
+        elif rows.numbers is not None:
+            against = new_rows.others(asking, rows.numbers)
+        else:
+            raise ConfigError("name the other group, too: two files of rows, --rows and --against-rows")
+        return compare_rows(asking, rows, against, self.columns, self.top)
 
 
 def compare(

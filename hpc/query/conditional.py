@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mpibayes.hpc.query.asking import Asking, Distributions
 from mpibayes.hpc.query.conditions import Item, rounded, written
 from mpibayes.hpc.query.logp import apart, described, few, words
 from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 from mpibayes.hpc.query.support import CELLS, Support, never_negative, tails
 from mpibayes.hpc.query.training import weighted_apart
 from mpibayes.io.clock import around
@@ -30,42 +31,52 @@ SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LOW, HIGH = 0.1, 0.9  # of an imputed number
 
 
-def conditional(asking: Asking, name: str, given: Sequence[Item], rows: NewRows | None) -> Answer:
+@dataclass(frozen=True, eq=False)
+class Conditional(Question):
     """The distribution of a column: one table for a described row, a line a row for those of a file."""
-    column = asking.conditions.column(name)
-    if rows is not None:
-        return _of_rows(asking, column, given, rows)
-    known = described(asking, given, "--given", None)
-    apart(Known(1, {name: ()}), known)
-    asking.draws({name, *known.of})
-    (fine,) = (d for _, d in asking.distributions(name, known, CELLS))
-    (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
-    columns = _lines_of(name, coarse.support.words, coarse.p[0], coarse.error[0])
-    order, shown = order_of(column), BRIEF
-    if order:
-        shown = max(BRIEF, min(len(order), LEVELS))
-    elif column.levels:
-        order = np.argsort(-coarse.p[0], kind="stable")
-    if column.levels:
-        columns = {key: values[np.array(order)] for key, values in columns.items()}
-    facts, brief = ([], None) if column.levels else (_facts(fine), histogram.brief(name, fine, BRIEF))
-    title = f"{name} given {words(known) or 'nothing'}"
 
-    def picture():
-        from mpibayes.hpc.query.figures import distribution
+    column: str
+    given: Sequence[Item] = ()
 
-        return distribution(title, coarse if column.levels else fine, asking.averages.n_draws, facts)
+    @property
+    def pictured(self) -> bool:
+        return self.rows is None
 
-    remarks = few(coarse.effective, asking)
-    below = {} if column.levels else {"the distribution": fine.support.below_zero(fine.p[0])}
-    never = NeverThere(asking)
-    never.look([name], known)
-    remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values"), *never.remarks()]
-    remarks += on_root(asking.comm, lambda: weighted_apart(asking, column, known, coarse.p[0]))
-    return Answer(
-        title, columns, remarks, bars="p", shown=shown, brief=brief and _lines_of(name, *brief), picture=picture,
-        facts=facts,
-    )  # fmt: skip
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        column, name = asking.conditions.column(self.column), self.column
+        if rows is not None:
+            return _of_rows(asking, column, self.given, rows)
+        known = described(asking, self.given, "--given", None)
+        apart(Known(1, {name: ()}), known)
+        asking.draws({name, *known.of})
+        (fine,) = (d for _, d in asking.distributions(name, known, CELLS))
+        (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
+        columns = _lines_of(name, coarse.support.words, coarse.p[0], coarse.error[0])
+        order, shown = order_of(column), BRIEF
+        if order:
+            shown = max(BRIEF, min(len(order), LEVELS))
+        elif column.levels:
+            order = np.argsort(-coarse.p[0], kind="stable")
+        if column.levels:
+            columns = {key: values[np.array(order)] for key, values in columns.items()}
+        facts, brief = ([], None) if column.levels else (_facts(fine), histogram.brief(name, fine, BRIEF))
+        title = f"{name} given {words(known) or 'nothing'}"
+
+        def picture():
+            from mpibayes.hpc.query.figures import distribution
+
+            return distribution(title, coarse if column.levels else fine, asking.averages.n_draws, facts)
+
+        remarks = few(coarse.effective, asking)
+        below = {} if column.levels else {"the distribution": fine.support.below_zero(fine.p[0])}
+        never = NeverThere(asking)
+        never.look([name], known)
+        remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values"), *never.remarks()]
+        remarks += on_root(asking.comm, lambda: weighted_apart(asking, column, known, coarse.p[0]))
+        return Answer(
+            title, columns, remarks, bars="p", shown=shown, brief=brief and _lines_of(name, *brief), picture=picture,
+            facts=facts,
+        )  # fmt: skip
 
 
 def _lines_of(name: str, words: Sequence[str], p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
@@ -150,39 +161,44 @@ def values(column: Column, x: np.ndarray) -> np.ndarray:
 # --- missing cells ----------------------------------------------------------------------------------------------------
 
 
-def impute(asking: Asking, of: Sequence[str], rows: NewRows) -> Answer:
+@dataclass(frozen=True, eq=False)
+class Impute(Question):
     """Each missing cell of the columns `of`, of all by default, given the other cells of its row."""
-    names, parts, n = asking.conditions.names(of) or asking.answerable, [], 0
-    never = NeverThere(asking)
-    for batch in rows.batches():
-        known = asking.known(batch.rows)
-        asking.draws(known.of)
-        for column in asking.named(names):
-            blank = np.flatnonzero(column.is_missing(getattr(batch.rows, column.block)[:, column.index]))
-            never.look([column.name], known, blank)
-            given = known.without([column.name]).take(blank)
-            parts += asking.of_distributions(
-                column.name, given, CELLS, lambda at, d, c=column, blank=blank, n=n: _cells(c, n + blank[at], d)
-            )
-        n += len(batch.rows)
-    title = f"Missing cells of {rows.path.name}"
-    if not parts:
-        nothing = _cells(asking.named(names)[0], np.zeros(0, np.intp), None)
-        remark = f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"
-        return Answer(title, nothing, [*rows.notes, remark])
-    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    order = np.lexsort((np.arange(len(columns["row"])), columns["row"]))
-    columns = {key: a[order] for key, a in columns.items()}
-    remarks = [
-        f"{counted(len(order), 'cell')} of {counted(n, 'row')}; p: of the level, or of a value that is an atom; low, "
-        f"high: {LOW:.0%} and {HIGH:.0%} of a number, whose value is the median",
-        "averages over draws are predictions; to analyse a table with gaps, draw copies: mpibayes complete",
-        *rows.notes,
-        *few(columns["draws"], asking),
-        *tails(_low(asking, columns), "intervals that begin"),
-        *never.remarks(n),
-    ]
-    return Answer(title, columns, remarks)
+
+    of: Sequence[str] = ()
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        names, parts, n = asking.conditions.names(self.of) or asking.answerable, [], 0
+        never = NeverThere(asking)
+        for batch in rows.batches():
+            known = asking.known(batch.rows)
+            asking.draws(known.of)
+            for column in asking.named(names):
+                blank = np.flatnonzero(column.is_missing(getattr(batch.rows, column.block)[:, column.index]))
+                never.look([column.name], known, blank)
+                given = known.without([column.name]).take(blank)
+                parts += asking.of_distributions(
+                    column.name, given, CELLS, lambda at, d, c=column, blank=blank, n=n: _cells(c, n + blank[at], d)
+                )
+            n += len(batch.rows)
+        title = f"Missing cells of {rows.path.name}"
+        if not parts:
+            nothing = _cells(asking.named(names)[0], np.zeros(0, np.intp), None)
+            remark = f"none of {counted(n, 'row')} lacks a cell of {', '.join(names[:6])}"
+            return Answer(title, nothing, [*rows.notes, remark])
+        columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        order = np.lexsort((np.arange(len(columns["row"])), columns["row"]))
+        columns = {key: a[order] for key, a in columns.items()}
+        remarks = [
+            f"{counted(len(order), 'cell')} of {counted(n, 'row')}; p: of the level, or of a value that is an atom; "
+            f"low, high: {LOW:.0%} and {HIGH:.0%} of a number, whose value is the median",
+            "averages over draws are predictions; to analyse a table with gaps, draw copies: mpibayes complete",
+            *rows.notes,
+            *few(columns["draws"], asking),
+            *tails(_low(asking, columns), "intervals that begin"),
+            *never.remarks(n),
+        ]
+        return Answer(title, columns, remarks)
 
 
 def _low(asking: Asking, columns: Mapping[str, np.ndarray]) -> dict[str, float]:

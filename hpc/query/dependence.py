@@ -20,6 +20,8 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import HELD, Asking
+from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
 
@@ -46,62 +48,49 @@ class Information:
     inside: np.ndarray
 
 
-def dependence(asking: Asking, columns: Sequence[str], top: int) -> Answer:
+@dataclass(frozen=True, eq=False)
+class Dependence(Question):
     """Mutual information of every pair of columns, the most dependent pairs first."""
-    asking.require("dependence")
-    names = asking.conditions.names(columns) or [c.name for c in asking.columns]
-    if len(names) < 2:
-        raise ConfigError("dependence is between columns; name two or more with --columns")
-    mutual = information(asking, names, names)
-    i, j = np.triu_indices(len(names), 1)
-    order = np.argsort(-mutual.information[i, j], kind="stable")
-    i, j = i[order], j[order]
-    lines = {
-        "column": np.array([names[a] for a in i], object),
-        "with": np.array([names[b] for b in j], object),
-        "information": mutual.information[i, j],
-        "information_error": mutual.error[i, j],
-        "one_view": mutual.together[i, j],
-    }
-    if asking.asked.linked:
-        lines |= {"groups": mutual.groups[i, j], "inside": mutual.inside[i, j]}
 
-    def picture():
-        from mpibayes.hpc.query.figures import pairs
+    columns: Sequence[str] = ()
+    top: int = 20
 
-        return pairs(names, mutual.information, asking.averages.n_draws)
+    @property
+    def pictured(self) -> bool:
+        return True
 
-    linked = [OF_LINKS] * asking.asked.linked
-    return Answer("Columns that depend on each other", lines, [*linked, *_remarks(asking)], shown=top, picture=picture)
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        asking.require("dependence")
+        names = asking.conditions.names(self.columns) or [c.name for c in asking.columns]
+        if len(names) < 2:
+            raise ConfigError("dependence is between columns; name two or more with --columns")
+        mutual = information(asking, names, names)
+        i, j = np.triu_indices(len(names), 1)
+        order = np.argsort(-mutual.information[i, j], kind="stable")
+        i, j = i[order], j[order]
+        lines = {
+            "column": np.array([names[a] for a in i], object),
+            "with": np.array([names[b] for b in j], object),
+            "information": mutual.information[i, j],
+            "information_error": mutual.error[i, j],
+            "one_view": mutual.together[i, j],
+        }
+        if asking.asked.linked:
+            lines |= {"groups": mutual.groups[i, j], "inside": mutual.inside[i, j]}
 
+        def picture():
+            from mpibayes.hpc.query.figures import pairs
 
-def predictors(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
-    """The columns that tell one best, each by itself."""
-    names = others_than(asking, name, columns)
-    mutual = information(asking, [name], names)
-    order = np.argsort(-mutual.information[0], kind="stable")
-    lines = {
-        "column": np.array([names[a] for a in order], object),
-        "information": mutual.information[0, order],
-        "information_error": mutual.error[0, order],
-        "share": mutual.information[0, order] / max(float(mutual.entropy[0]), TINY),
-        "one_view": mutual.together[0, order],
-    }
-    remarks = [f"share: of the {mutual.entropy[0]:.3f} nats that there are to know of '{name}'", *_remarks(asking)]
-    return Answer(f"Best predictors of {name}, each column by itself", lines, remarks, shown=top, bars="information")
+            return pairs(names, mutual.information, asking.averages.n_draws)
+
+        linked = [OF_LINKS] * asking.asked.linked
+        return Answer(
+            "Columns that depend on each other", lines, [*linked, *remarks(asking)], shown=self.top, picture=picture
+        )
 
 
-def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
-    """The columns that count, or all, but one. Raises ConfigError where none is left."""
-    asking.require("predictors")
-    asking.conditions.column(name)
-    names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
-    if not names:
-        raise ConfigError(f"there is no other column than '{name}' to tell it by")
-    return names
-
-
-def _remarks(asking: Asking) -> list[str]:
+def remarks(asking: Asking) -> list[str]:
+    """Notes on what is called information."""
     blocks = ["two columns of a block have no information here"] if asking.asked.joint else []
     return [
         *blocks,

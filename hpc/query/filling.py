@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.errors import DataError, MpibayesError
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.family import Completion
-from mpibayes.hpc.parallel.comm import agree, on_root
+from mpibayes.hpc.parallel.comm import on_root
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import BATCH
@@ -104,9 +104,8 @@ def of_file(asking: Asking, source: Path, unseen: str, form: str | None = None) 
     near = sources_near(table.path, table.source) or []
     if len(near) == 1 and same_file(source, near[0]) and not table.source.get("count"):
         return of_table(asking, [source], form)
-    notes = on_root(asking.comm, lambda: new_rows.stream(asking, source, unseen).notes, what=f"read {source}")
-    new = agree(asking.comm, lambda: new_rows.stream(asking, source, unseen, notes), f"read {source}")
-    return Filling(asking, source, new.lacking, list(new.notes), new.parts)
+    new = new_rows.rows_of(asking, source, unseen)
+    return Filling(asking, source, new.lacking, list(new.notes), lambda: (batch.rows for batch in new.batches()))
 
 
 WITHOUT = "; rows are written from the table, without the columns that the import left out"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.average import FEW
 from mpibayes.hpc.query.conditions import Item, in_words
 from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 from mpibayes.io.rows import Column
 from mpibayes.text import counted
 
@@ -64,31 +66,40 @@ def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRo
     return asked, on_them
 
 
-def logp(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> Answer:
-    """log p(of | given), with the error of averaging over draws. See `sides`."""
-    if not of and rows is None:
-        raise ConfigError("nothing is asked for: say of what with --of, as in --of 'income=high', or name --rows FILE")
-    parts, with_density, never = [], {}, NeverThere(asking)
-    for batch in rows.batches() if rows is not None else [None]:
-        asked, on_them = sides(asking, of, given, batch)
-        title = f"log p({words(asked)} | {words(on_them) or 'nothing'})"
-        parts.append(asking.log_p(asked, on_them))
-        never.look(list(asked.of), on_them)
-        with_density |= {c.name: c for c in densities(asked)}
-    log, error, effective = (np.concatenate(a) for a in zip(*parts))
-    columns: dict[str, np.ndarray] = {}
-    if rows is not None:
-        columns["row"] = np.arange(1, len(log) + 1)
-    columns |= {"log_p": log, "log_p_error": error}
-    if not with_density:
-        columns |= {"p": np.exp(log), "p_error": np.exp(log) * error}
-    columns["draws"] = effective
-    remarks = [*(rows.notes if rows else ()), *about(with_density), *few(effective, asking)]
-    remarks += never.remarks(None if rows is None else len(log))
-    if rows is not None:
-        finite = np.isfinite(log)
-        remarks.insert(0, f"mean over {counted(int(finite.sum()), 'row')}: {log[finite].mean():.4f} nats a row")
-    return Answer(title, columns, remarks)
+@dataclass(frozen=True, eq=False)
+class Logp(Question):
+    """log p(of | given), with the error of averaging over draws, of one described row or of each of `rows`. See
+    `sides`."""
+
+    of: Sequence[Item] = ()
+    given: Sequence[Item] = ()
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        if not self.of and rows is None:
+            raise ConfigError(
+                "nothing is asked for: say of what with --of, as in --of 'income=high', or name --rows FILE"
+            )
+        parts, with_density, never = [], {}, NeverThere(asking)
+        for batch in rows.batches() if rows is not None else [None]:
+            asked, on_them = sides(asking, self.of, self.given, batch)
+            title = f"log p({words(asked)} | {words(on_them) or 'nothing'})"
+            parts.append(asking.log_p(asked, on_them))
+            never.look(list(asked.of), on_them)
+            with_density |= {c.name: c for c in densities(asked)}
+        log, error, effective = (np.concatenate(a) for a in zip(*parts))
+        columns: dict[str, np.ndarray] = {}
+        if rows is not None:
+            columns["row"] = np.arange(1, len(log) + 1)
+        columns |= {"log_p": log, "log_p_error": error}
+        if not with_density:
+            columns |= {"p": np.exp(log), "p_error": np.exp(log) * error}
+        columns["draws"] = effective
+        remarks = [*(rows.notes if rows else ()), *about(with_density), *few(effective, asking)]
+        remarks += never.remarks(None if rows is None else len(log))
+        if rows is not None:
+            finite = np.isfinite(log)
+            remarks.insert(0, f"mean over {counted(int(finite.sum()), 'row')}: {log[finite].mean():.4f} nats a row")
+        return Answer(title, columns, remarks)
 
 
 def densities(known: Known) -> list[Column]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.parallel.comm import agree, on_root
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.io.files import read_regular, reason
 from mpibayes.io.rows import Rows
@@ -23,10 +24,22 @@ NUMBERS = re.compile(rf"\s*+{_RANGE}(?:[\s,]++{_RANGE})*+[\s,]*+")  # possessive
 
 
 @dataclass(frozen=True)
+class Named:
+    """A file of rows, and what messages call it."""
+
+    path: Path
+    name: str
+
+
+Source = Path | Named | str | np.ndarray  # a file, or rows of the table by numbers, which a text may name, too
+
+
+@dataclass(frozen=True)
 class NewRows:
     """path, or what the rows are called; rows of the table's used columns, as they are recorded; lacking: the columns
     that the file does not have; notes: what was read as missing, for people. parts: where rows are not held, reads them
-    from the file; `rows` is then none of them. weights (n,): of all rows, in order, where they count by them."""
+    from the file; `rows` is then none of them. weights (n,): of all rows, in order, where they count by them. numbers:
+    of rows of the table."""
 
     path: Path
     rows: Rows
@@ -34,6 +47,7 @@ class NewRows:
     notes: Sequence[str]
     parts: Callable[[], Iterator[Rows]] | None = None
     weights: np.ndarray | None = None
+    numbers: np.ndarray | None = None
 
     def there(self, asking: Asking) -> list[str]:
         """The columns that can be asked about and that the file has."""
@@ -53,6 +67,27 @@ class NewRows:
         return replace(self, rows=rows, parts=None)
 
 
+def rows_of(asking: Asking, source: Source, unseen: str = "missing") -> NewRows:
+    """The rows that a source names, read some at a time where there are many. Collective. Raises ConfigError,
+    DataError."""
+    comm, numbers, name = asking.comm, source, None
+    if isinstance(source, str):
+        numbers = agree(comm, lambda: numbers_in(source, asking.asked.like.n_rows), f"read {source}")
+    if isinstance(numbers, np.ndarray):
+        return of_table(asking, numbers, called(numbers))
+    if isinstance(source, Named):
+        source, name = source.path, source.name
+    what = f"read {source}"
+    if comm.size == 1:
+        rows = agree(comm, lambda: stream(asking, source, unseen), what)
+    else:
+        notes = on_root(comm, lambda: stream(asking, source, unseen).notes, what=what)
+        rows = agree(comm, lambda: stream(asking, source, unseen, notes), what)
+    if name is None:
+        return rows
+    return replace(rows, path=Path(name), notes=[note.replace(str(source), name) for note in rows.notes])
+
+
 def read(asking: Asking, source: str | Path, unseen: str = "missing") -> NewRows:
     """A file that can be imported, or a typed table; it need not have all columns. unseen: what a level that the table
     does not have is, "missing" or an "error". Raises DataError."""
@@ -64,17 +99,16 @@ def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: S
     rank has made. Raises DataError."""
     from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
 
-    like, record = asking.asked.like, {}
+    like, record, first = asking.asked.like, {}, []
     lacking = lacking_columns(like, source, {c.name for c in like.columns})
     options = {"unseen": unseen, "may_lack": lacking, "batch_rows": BATCH, "check_first": False}
     if notes is None:
-        for _ in stream_like(like, source, record=record, **options):
-            pass
+        for rows in stream_like(like, source, record=record, **options):
+            first = [*first, rows][:2]
         notes = [lacking_message(lacking, like, source), unseen_message(record, source)]
-    blank = Rows.concatenate(like.columns, [])
-    return NewRows(
-        Path(source), blank, frozenset(lacking), [n for n in notes if n], lambda: stream_like(like, source, **options)
-    )
+    held = first if len(first) == 1 else []  # the only batch need not be read again
+    rows, parts = Rows.concatenate(like.columns, held), None if held else lambda: stream_like(like, source, **options)
+    return NewRows(Path(source), rows, frozenset(lacking), [n for n in notes if n], parts)
 
 
 def numbers_in(text: str, n_rows: int) -> np.ndarray | None:
@@ -125,7 +159,7 @@ def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:
         if not weights.any():
             raise ConfigError(f"{name}: all of its rows have weight 0; compare with --unweighted")
     return NewRows(
-        Path(name), blank, frozenset(), (), lambda: (asking.asked.recorded(block) for block in blocks), weights
+        Path(name), blank, frozenset(), (), lambda: (asking.asked.recorded(block) for block in blocks), weights, numbers
     )
 
 

@@ -1,10 +1,10 @@
-"""A set of columns that together tell one best, found greedily: the best by itself, then the one that adds most to it.
+"""Predictors of a column: each by itself, or a set of columns that together tell it best.
 
-Columns of numbers are in cells, so that the first's information is a sum (`dependence.py`). What more columns add is
-the mean, over rows simulated from the posterior predictive distribution, of how much the entropy of the column asked
-about falls given their cells: of each row that entropy is a sum, not a simulation, and the rows are the same for all
-sets, so that differences between sets have small errors. The error is of the simulation and, by a jackknife, of the
-draws.
+A set is found greedily: the best by itself, then the one that adds most to it. Columns of numbers are in cells, so that
+the first's information is a sum (`dependence.py`). What more columns add is the mean, over rows simulated from the
+posterior predictive distribution, of how much the entropy of the column asked about falls given their cells: of each
+row that entropy is a sum, not a simulation, and the rows are the same for all sets, so that differences between sets
+have small errors. The error is of the simulation and, by a jackknife, of the draws.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.query.dependence import CELLS, TINY, information, others_than
+from mpibayes.hpc.query.dependence import CELLS, TINY, information, remarks
+from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.text import counted
@@ -36,6 +38,51 @@ class Entropies:
 
     rows: np.ndarray
     without: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Predictors(Question):
+    """The columns that tell one best, each by itself; or, of `size`, a set of up to so many that tell it best."""
+
+    column: str
+    columns: Sequence[str] = ()
+    top: int = 20
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 2:
+            raise ConfigError(f"size = {self.size}: expected 2 or more columns")
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        if self.size is not None:
+            return best_set(asking, self.column, self.columns, self.size)
+        return single(asking, self.column, self.columns, self.top)
+
+
+def single(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
+    """The columns that tell one best, each by itself."""
+    names = others_than(asking, name, columns)
+    mutual = information(asking, [name], names)
+    order = np.argsort(-mutual.information[0], kind="stable")
+    lines = {
+        "column": np.array([names[a] for a in order], object),
+        "information": mutual.information[0, order],
+        "information_error": mutual.error[0, order],
+        "share": mutual.information[0, order] / max(float(mutual.entropy[0]), TINY),
+        "one_view": mutual.together[0, order],
+    }
+    notes = [f"share: of the {mutual.entropy[0]:.3f} nats that there are to know of '{name}'", *remarks(asking)]
+    return Answer(f"Best predictors of {name}, each column by itself", lines, notes, shown=top, bars="information")
+
+
+def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
+    """The columns that count, or all, but one. Raises ConfigError where none is left."""
+    asking.require("predictors")
+    asking.conditions.column(name)
+    names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
+    if not names:
+        raise ConfigError(f"there is no other column than '{name}' to tell it by")
+    return names
 
 
 def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_rows: int = ROWS) -> Answer:
@@ -79,15 +126,15 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
         "adds": np.array(gain),
         "adds_error": np.array(gain_error),
     }
-    remarks = [
+    notes = [
         f"information: of the columns so far together, in nats, of the {entropy:.3f} that there are to know of "
         f"'{name}'; adds: what the column adds to those before it. By {counted(n_rows, 'simulated row')} and "
         f"{counted(asking.averages.n_draws, 'draw')} of {asking.asked.n_kept:,} kept; numbers in about {CELLS} "
         "intervals"
     ]
     if len(lines) < size and tried:
-        remarks.append(f"no other column adds more than {LEAST:.0f} errors")
-    return Answer(f"Best set of predictors of {name}, found one by one", table, remarks, bars="information")
+        notes.append(f"no other column adds more than {LEAST:.0f} errors")
+    return Answer(f"Best set of predictors of {name}, found one by one", table, notes, bars="information")
 
 
 def _entropies(asking: Asking, name: str, known: Known) -> Entropies:

@@ -4,6 +4,7 @@ among those that count. Row by row against one: nothing is kept of pairs."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,40 +16,49 @@ from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.conditional import values
 from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import few, words
+from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 
 SHOWN = 4  # columns whose cells stand beside a row
 
 
-def similarity(
-    asking: Asking, row: int | None, like: Sequence[Item], columns: Sequence[str], top: int, to: Sequence[int] = ()
-) -> Answer:
+@dataclass(frozen=True, eq=False)
+class Similarity(Question):
     """Training rows by their similarity to a row of the table, by its number from 1, or to a described one.
 
     columns: those whose views count, all by default. top: so many of the most similar; or the rows `to` alone.
     """
-    asking.require("similarity")
-    if (row is None) == (not like):
-        raise ConfigError("name one row: --row NUMBER of the table, or conditions with --like COLUMN=VALUE")
-    names = asking.conditions.names(columns) or [c.name for c in asking.columns]
-    numbers = asking.asked.training_numbers()
-    place, known, title = _target(asking, row, like, numbers)
-    share, sums, effective = _shared(asking, names, place, known)
-    if to:
-        order = np.array([_place(numbers, number, "--to") for number in to])
-    else:
-        others = np.arange(len(share)) if place is None else np.delete(np.arange(len(share)), place)
-        order = others[np.argsort(-share[others], kind="stable")[:top]]
-    error = average.Averages.error_of_sums(*(s[:, order] for s in sums))
-    lines = {"row": numbers[order] + 1, "similarity": share[order], "similarity_error": error}
-    beside = list(known.of) if place is None else names
-    rows = asking.asked.recorded(np.sort(numbers[order]))
-    back = np.argsort(np.argsort(numbers[order]))
-    for column in asking.named(beside):
-        lines[column.name] = values(column, _cells(rows, column)[back])
-    short = ["row", "similarity", "similarity_error", *beside[:SHOWN]]
-    of = "" if not columns else f", by the views of {', '.join(names)}"
-    remarks = [asking.asked.shares + of, *few(effective, asking)]
-    return Answer(f"Rows like {title}", lines, remarks, short=short, shown=max(top, len(to)))
+
+    row: int | None = None
+    like: Sequence[Item] = ()
+    columns: Sequence[str] = ()
+    top: int = 10
+    to: Sequence[int] = ()
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        asking.require("similarity")
+        if (self.row is None) == (not self.like):
+            raise ConfigError("name one row: --row NUMBER of the table, or conditions with --like COLUMN=VALUE")
+        names = asking.conditions.names(self.columns) or [c.name for c in asking.columns]
+        numbers = asking.asked.training_numbers()
+        place, known, title = _target(asking, self.row, self.like, numbers)
+        share, sums, effective = _shared(asking, names, place, known)
+        if self.to:
+            order = np.array([_place(numbers, number, "--to") for number in self.to])
+        else:
+            others = np.arange(len(share)) if place is None else np.delete(np.arange(len(share)), place)
+            order = others[np.argsort(-share[others], kind="stable")[: self.top]]
+        error = average.Averages.error_of_sums(*(s[:, order] for s in sums))
+        lines = {"row": numbers[order] + 1, "similarity": share[order], "similarity_error": error}
+        beside = list(known.of) if place is None else names
+        recorded = asking.asked.recorded(np.sort(numbers[order]))
+        back = np.argsort(np.argsort(numbers[order]))
+        for column in asking.named(beside):
+            lines[column.name] = values(column, _cells(recorded, column)[back])
+        short = ["row", "similarity", "similarity_error", *beside[:SHOWN]]
+        of = "" if not self.columns else f", by the views of {', '.join(names)}"
+        remarks = [asking.asked.shares + of, *few(effective, asking)]
+        return Answer(f"Rows like {title}", lines, remarks, short=short, shown=max(self.top, len(self.to)))
 
 
 def _cells(rows, column) -> np.ndarray:

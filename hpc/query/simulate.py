@@ -7,6 +7,7 @@ cells. Row i depends on the seed, the question and its number alone, so that few
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,39 +22,44 @@ from mpibayes.hpc.query.conditional import values
 from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import described, words
 from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import never_negative, tails
 from mpibayes.text import counted
 
 
-def simulate(
-    asking: Asking, n: int, given: Sequence[Item], names: Sequence[str], seed: int, rows: NewRows | None
-) -> Answer:
-    """n rows that have what is given; or the rows of a file, their missing cells drawn given the others.
+@dataclass(frozen=True, eq=False)
+class Simulate(Question):
+    """n rows that have what is given; or `rows`, their missing cells drawn given the others. columns: those drawn, all
+    by default."""
 
-    names: the columns drawn, all by default.
-    """
-    drawn_names = asking.conditions.names(names) or [c.name for c in asking.columns]
-    never = NeverThere(asking)
-    if rows is None:
-        known = described(asking, given, "--given", None)
-        parts, first = [simulated(asking, known, drawn_names, n, seed)], n
-    else:
-        parts, first = [], 0
-        for batch in rows.batches():
-            known = described(asking, given, "--given", batch)
-            known = asking.known(batch.rows, [m for m in batch.there(asking) if m not in known.of]).join(known)
-            parts.append(simulated(asking, known, drawn_names, len(batch.rows), seed, first))
-            first += len(batch.rows)
-    drawn = {name: np.concatenate([part[name] for part in parts]) for name in drawn_names}
-    never.look(drawn_names, drawn_known(asking, drawn))
-    columns = {c.name: values(c, drawn[c.name]) for c in asking.columns if c.name in drawn}
-    title = f"{counted(first, 'row')} given {words(known) or 'nothing'}, seed {seed}"
-    below = {
-        c.name: float((drawn[c.name] < 0.0).mean()) for c in asking.columns if c.name in drawn and never_negative(c)
-    }
-    remarks = [*(rows.notes if rows else ()), *tails(below, "values"), *never.remarks(first)]
-    return Answer(title, columns, remarks, short=list(columns)[:10], shown=10)
+    n: int = 10
+    given: Sequence[Item] = ()
+    columns: Sequence[str] = ()
+    seed: int = 1
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        drawn_names = asking.conditions.names(self.columns) or [c.name for c in asking.columns]
+        never = NeverThere(asking)
+        if rows is None:
+            known = described(asking, self.given, "--given", None)
+            parts, first = [simulated(asking, known, drawn_names, self.n, self.seed)], self.n
+        else:
+            parts, first = [], 0
+            for batch in rows.batches():
+                known = described(asking, self.given, "--given", batch)
+                known = asking.known(batch.rows, [m for m in batch.there(asking) if m not in known.of]).join(known)
+                parts.append(simulated(asking, known, drawn_names, len(batch.rows), self.seed, first))
+                first += len(batch.rows)
+        drawn = {name: np.concatenate([part[name] for part in parts]) for name in drawn_names}
+        never.look(drawn_names, drawn_known(asking, drawn))
+        columns = {c.name: values(c, drawn[c.name]) for c in asking.columns if c.name in drawn}
+        title = f"{counted(first, 'row')} given {words(known) or 'nothing'}, seed {self.seed}"
+        below = {
+            c.name: float((drawn[c.name] < 0.0).mean()) for c in asking.columns if c.name in drawn and never_negative(c)
+        }
+        remarks = [*(rows.notes if rows else ()), *tails(below, "values"), *never.remarks(first)]
+        return Answer(title, columns, remarks, short=list(columns)[:10], shown=10)
 
 
 def simulated(

@@ -7,6 +7,7 @@ new row's draws are weighted by p_d(row), under which the average of 1 / p_d(cel
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from mpibayes.hpc.query.asking import BLOCK, BYTES, Asking
 from mpibayes.hpc.query.conditions import rounded, written
 from mpibayes.hpc.query.logp import few
 from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 from mpibayes.hpc.query.sharing import dealt
 from mpibayes.text import counted
 
@@ -102,54 +104,69 @@ def of_table(asking: Asking, names: Sequence[str], most: int) -> Surprise:
     return Surprise(asking, known, numbers + 1, places)
 
 
-def surprisal(
-    asking: Asking, columns: Sequence[str], by: str, top: int, rows: NewRows | None, most: int = MOST
-) -> Answer:
-    """The most surprising cells, or rows, of the training table, or of a file. columns: those that count."""
-    asking.require("surprisal of the table" if rows is None else "surprisal")
-    names = asking.conditions.names(columns) or [c.name for c in asking.columns]
-    if rows is None:
-        joint = [n for n in names if n in asking.asked.joint]
-        if joint and columns:
-            raise ConfigError(f"column '{joint[0]}' is in a block, of which no training row is left out; name --rows")
-        names = [n for n in names if n not in joint]
-        if not names:
-            raise ConfigError("all columns are in blocks, of which no training row is left out; name --rows FILE")
-        surprise, of = of_table(asking, names, most), "the table"
-    else:
-        rows = rows.whole(asking)
-        there = [n for n in names if n not in rows.lacking]
-        known = asking.known(rows.rows, there)
-        surprise, of = Surprise(asking, known, np.arange(1, known.n_rows + 1), None), rows.path.name
-        asking.draws(known.of)
-    of_rows, cells, row_error, error, effective = surprise.whole()
-    n = len(of_rows)
-    remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ())]
-    if rows is not None or by == "rows":  # cells that are left out count all draws alike
-        remarks += few(effective, asking)
-    if rows is None and n < asking.asked.n_rows:
-        remarks[0] += f", of {asking.asked.n_rows:,}, evenly spaced; --most N looks at more"
-    if rows is None and (others := asking.asked.like.n_rows - asking.asked.n_rows):
-        remarks.append(f"{counted(others, 'row')} held out: not looked at; ask about them with --rows")
-    if by == "rows":
-        order = np.argsort(-of_rows, kind="stable")[:top]
-        lines = {"row": surprise.numbers[order], "surprisal": of_rows[order], "surprisal_error": row_error[order]}
-        worst = np.nan_to_num(cells[order], nan=-np.inf).argmax(axis=1)
-        lines["oddest_cell"] = np.array([_cell(surprise.known, r, c) for r, c in zip(order, worst)], object)
-        return Answer(f"The most surprising rows of {of}", {**lines, "draws": effective[order]}, remarks, shown=top)
-    flat = np.where(np.isnan(cells), -np.inf, cells).ravel()
-    order = np.argsort(-flat, kind="stable")[: min(top, int(np.isfinite(flat).sum()))]
-    at, c = np.divmod(order, cells.shape[1])
-    known = list(surprise.known.of)
-    lines = {
-        "row": surprise.numbers[at],
-        "column": np.array([known[i] for i in c], object),
-        "value": np.array([_value(surprise.known, r, i) for r, i in zip(at, c)], object),
-        "surprisal": cells[at, c],
-        "surprisal_error": error[at, c],
-        "expected": np.array([_expected(asking, surprise.known, r, known[i]) for r, i in zip(at, c)], object),
-    }
-    return Answer(f"The most surprising cells of {of}, given the rest of their row", lines, remarks, shown=top)
+@dataclass(frozen=True, eq=False)
+class Surprisal(Question):
+    """The `top` most surprising cells, or rows (`by`), of the training table, or of `rows`. columns: those that count.
+    most: training rows that are looked at, about."""
+
+    columns: Sequence[str] = ()
+    by: str = "cells"
+    top: int = 20
+    most: int = MOST
+
+    def __post_init__(self) -> None:
+        if self.by not in ("cells", "rows"):
+            raise ConfigError(f"by = {self.by!r}: expected 'cells' or 'rows'")
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        asking.require("surprisal of the table" if rows is None else "surprisal")
+        names = asking.conditions.names(self.columns) or [c.name for c in asking.columns]
+        if rows is None:
+            joint = [n for n in names if n in asking.asked.joint]
+            if joint and self.columns:
+                raise ConfigError(
+                    f"column '{joint[0]}' is in a block, of which no training row is left out; name --rows"
+                )
+            names = [n for n in names if n not in joint]
+            if not names:
+                raise ConfigError("all columns are in blocks, of which no training row is left out; name --rows FILE")
+            surprise, of = of_table(asking, names, self.most), "the table"
+        else:
+            rows = rows.whole(asking)
+            there = [n for n in names if n not in rows.lacking]
+            known = asking.known(rows.rows, there)
+            surprise, of = Surprise(asking, known, np.arange(1, known.n_rows + 1), None), rows.path.name
+            asking.draws(known.of)
+        of_rows, cells, row_error, error, effective = surprise.whole()
+        n = len(of_rows)
+        remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ())]
+        if rows is not None or self.by == "rows":  # cells that are left out count all draws alike
+            remarks += few(effective, asking)
+        if rows is None and n < asking.asked.n_rows:
+            remarks[0] += f", of {asking.asked.n_rows:,}, evenly spaced; --most N looks at more"
+        if rows is None and (others := asking.asked.like.n_rows - asking.asked.n_rows):
+            remarks.append(f"{counted(others, 'row')} held out: not looked at; ask about them with --rows")
+        if self.by == "rows":
+            order = np.argsort(-of_rows, kind="stable")[: self.top]
+            lines = {"row": surprise.numbers[order], "surprisal": of_rows[order], "surprisal_error": row_error[order]}
+            worst = np.nan_to_num(cells[order], nan=-np.inf).argmax(axis=1)
+            lines["oddest_cell"] = np.array([_cell(surprise.known, r, c) for r, c in zip(order, worst)], object)
+            return Answer(
+                f"The most surprising rows of {of}", {**lines, "draws": effective[order]}, remarks, shown=self.top
+            )
+        flat = np.where(np.isnan(cells), -np.inf, cells).ravel()
+        order = np.argsort(-flat, kind="stable")[: min(self.top, int(np.isfinite(flat).sum()))]
+        at, c = np.divmod(order, cells.shape[1])
+        known = list(surprise.known.of)
+        lines = {
+            "row": surprise.numbers[at],
+            "column": np.array([known[i] for i in c], object),
+            "value": np.array([_value(surprise.known, r, i) for r, i in zip(at, c)], object),
+            "surprisal": cells[at, c],
+            "surprisal_error": error[at, c],
+            "expected": np.array([_expected(asking, surprise.known, r, known[i]) for r, i in zip(at, c)], object),
+        }
+        return Answer(f"The most surprising cells of {of}, given the rest of their row", lines, remarks, shown=self.top)
 
 
 def _value(known: Known, row: int, c: int) -> str:
@@ -181,46 +198,54 @@ def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
 # --- new rows against the table ---------------------------------------------------------------------------------------
 
 
-def novelty(asking: Asking, columns: Sequence[str], top: int, rows: NewRows) -> Answer:
-    """Novelty of each row of a file: its surprisal, the share of training rows that are less surprising in the same
+@dataclass(frozen=True, eq=False)
+class Novelty(Question):
+    """Novelty of each of `rows`: its surprisal, the share of training rows that are less surprising in the same
     columns, and the probability that it opens a new cluster in some view."""
-    asking.require("novelty")
-    compared = "surprisal of the table" not in asking.asked.cannot
-    names = [n for n in asking.conditions.names(columns) or rows.there(asking) if n not in rows.lacking]
-    known = asking.known(rows.whole(asking).rows, names)
-    asking.draws(names)
-    log_p, error, effective = asking.log_p(known, Known(known.n_rows, {}))
-    unlikely = -log_p - log_units(known).sum(axis=1)
-    new = _opens(asking, known)
-    seen = np.column_stack([which < len(e) for e, which in known.of.values()])
-    kinds, of, sizes = np.unique(seen, axis=0, return_inverse=True, return_counts=True)
-    rank = np.full(known.n_rows, np.nan)
-    for kind in np.argsort(-sizes, kind="stable")[:PATTERNS]:
-        seen_names = [name for name, there in zip(known.of, kinds[kind]) if there]
-        if seen_names and compared and not any(name in asking.asked.joint for name in seen_names):
-            reference = np.sort(_reference(asking, seen_names))
-            at = of.ravel() == kind
-            rank[at] = np.searchsorted(reference, unlikely[at]) / len(reference)
-    order = np.argsort(-np.where(np.isnan(rank), -1.0, rank) - 1e-9 * unlikely, kind="stable")
-    lines = {
-        "row": order + 1,
-        "novelty": rank[order],
-        "surprisal": unlikely[order],
-        "surprisal_error": error[order],
-        "p_new": new[order],
-        "draws": effective[order],
-    }
-    remarks = [
-        "novelty: share of training rows that are less surprising in the columns that the row has; p_new: probability "
-        "of a cluster of its own in some view",
-        *rows.notes,
-        *few(effective, asking),
-    ]
-    if not compared:
-        remarks.insert(1, f"novelty is not there: {asking.asked.cannot['surprisal of the table']}")
-    elif np.isnan(rank).any():
-        remarks.insert(1, f"{counted(int(np.isnan(rank).sum()), 'row')} of rare sets of columns have no novelty")
-    return Answer(f"Rows of {rows.path.name}, the most novel first", lines, remarks, shown=top)
+
+    columns: Sequence[str] = ()
+    top: int = 20
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        if rows is None:
+            raise ConfigError("rows: name those that the question is about")
+        asking.require("novelty")
+        compared = "surprisal of the table" not in asking.asked.cannot
+        names = [n for n in asking.conditions.names(self.columns) or rows.there(asking) if n not in rows.lacking]
+        known = asking.known(rows.whole(asking).rows, names)
+        asking.draws(names)
+        log_p, error, effective = asking.log_p(known, Known(known.n_rows, {}))
+        unlikely = -log_p - log_units(known).sum(axis=1)
+        new = _opens(asking, known)
+        seen = np.column_stack([which < len(e) for e, which in known.of.values()])
+        kinds, of, sizes = np.unique(seen, axis=0, return_inverse=True, return_counts=True)
+        rank = np.full(known.n_rows, np.nan)
+        for kind in np.argsort(-sizes, kind="stable")[:PATTERNS]:
+            seen_names = [name for name, there in zip(known.of, kinds[kind]) if there]
+            if seen_names and compared and not any(name in asking.asked.joint for name in seen_names):
+                reference = np.sort(_reference(asking, seen_names))
+                at = of.ravel() == kind
+                rank[at] = np.searchsorted(reference, unlikely[at]) / len(reference)
+        order = np.argsort(-np.where(np.isnan(rank), -1.0, rank) - 1e-9 * unlikely, kind="stable")
+        lines = {
+            "row": order + 1,
+            "novelty": rank[order],
+            "surprisal": unlikely[order],
+            "surprisal_error": error[order],
+            "p_new": new[order],
+            "draws": effective[order],
+        }
+        remarks = [
+            "novelty: share of training rows that are less surprising in the columns that the row has; p_new: "
+            "probability of a cluster of its own in some view",
+            *rows.notes,
+            *few(effective, asking),
+        ]
+        if not compared:
+            remarks.insert(1, f"novelty is not there: {asking.asked.cannot['surprisal of the table']}")
+        elif np.isnan(rank).any():
+            remarks.insert(1, f"{counted(int(np.isnan(rank).sum()), 'row')} of rare sets of columns have no novelty")
+        return Answer(f"Rows of {rows.path.name}, the most novel first", lines, remarks, shown=self.top)
 
 
 def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:

@@ -17,7 +17,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Completion
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.parallel.together import together
-from mpibayes.hpc.posterior.chains import family_in, files_of
+from mpibayes.hpc.posterior.chains import files_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import Filling, of_file, of_table
 from mpibayes.hpc.query.support import tails
@@ -81,7 +81,6 @@ def complete(
     run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
 
     def work(comm: Communicator) -> Completed:
-        on_root(comm, lambda: family_in(run_dirs[0]))
         asking = Asking(run_dirs, copies, burn_in, table, comm)
         asking.require("complete")
         if asking.asked.n_kept < copies:

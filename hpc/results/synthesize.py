@@ -16,7 +16,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.family import Synthesis
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.parallel.together import together
-from mpibayes.hpc.posterior.chains import evenly, family_in, files_of
+from mpibayes.hpc.posterior.chains import evenly, files_of
 from mpibayes.hpc.query.answer import Answer, show, write
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import written_like
@@ -99,7 +99,6 @@ def synthesize(
     run_dirs = [run_dir] if isinstance(run_dir, str | Path) else list(run_dir)
 
     def work(comm: Communicator) -> Synthetic:
-        on_root(comm, lambda: family_in(run_dirs[0]))
         asking = Asking(run_dirs, copies, burn_in, table, comm)
         asking.require("synthesize")
         asking.weigh(weighted)

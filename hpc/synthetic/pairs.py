@@ -24,6 +24,8 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel.comm import agree
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.question import Question
 from mpibayes.hpc.synthetic.bins import QUANTILES, Bins
 from mpibayes.hpc.synthetic.training import cells_of
 from mpibayes.io.rows import Column
@@ -125,30 +127,37 @@ def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> P
     return PairCheck(names, there, of_draws, n_pairs, len(rows), n_bins, len(columns) - len(asked))
 
 
-def weaker_pairs(asking: Asking, columns: Sequence[str], top: int) -> Answer:
+@dataclass(frozen=True, eq=False)
+class Pairs(Question):
     """Every pair of columns with its mutual information in the table and in drawn rows, the weakest in the run first.
 
     columns: names, all by default. Raises ConfigError where the model draws no rows, or fewer than two columns are
-    left. Collective.
+    left.
     """
-    asking.require("pairs")
-    asked = [c for c in asking.columns if not columns or c.name in asking.conditions.names(columns)]
-    if len(asked) < 2:
-        raise ConfigError("one column is left: a pair has two")
-    found = check(asking, asked)
-    order = found.order
-    first, second = np.array(found.pairs, object)[order].T
-    lines = {
-        "column": first, "other": second, "table": found.table[order], "run": found.run[order],
-        "weaker": found.weaker[order], "p": (found.drawn >= found.table).mean(axis=0)[order],
-    }  # fmt: skip
-    remarks = [
-        in_words(found),
-        f"table, run: mutual information in nats of {counted(found.n_rows, 'training row')} and of as many rows from "
-        f"each draw, numbers in {found.n_bins} intervals; p: share of the draws that have as much as the table",
-    ]
-    title = "Pairs of columns that are weaker in the run than in the table"
-    return Answer(title, lines, remarks, shown=top, bars="weaker")
+
+    columns: Sequence[str] = ()
+    top: int = 20
+
+    def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
+        asking.require("pairs")
+        asked = [c for c in asking.columns if not self.columns or c.name in asking.conditions.names(self.columns)]
+        if len(asked) < 2:
+            raise ConfigError("one column is left: a pair has two")
+        found = check(asking, asked)
+        order = found.order
+        first, second = np.array(found.pairs, object)[order].T
+        lines = {
+            "column": first, "other": second, "table": found.table[order], "run": found.run[order],
+            "weaker": found.weaker[order], "p": (found.drawn >= found.table).mean(axis=0)[order],
+        }  # fmt: skip
+        remarks = [
+            in_words(found),
+            f"table, run: mutual information in nats of {counted(found.n_rows, 'training row')} and of as many rows "
+            f"from each draw, numbers in {found.n_bins} intervals; p: share of the draws that have as much as the "
+            "table",
+        ]
+        title = "Pairs of columns that are weaker in the run than in the table"
+        return Answer(title, lines, remarks, shown=self.top, bars="weaker")
 
 
 def in_words(found: PairCheck) -> str:

@@ -10,7 +10,7 @@ from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.blocks import BlockLaw
 from mpibayes.hpc.data.events import Known, everyone, of_range, of_values
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.query.dependence import dependence
+from mpibayes.hpc.query.dependence import Dependence
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.hpc.query.surprisal import Surprise
 from mpibayes.io.table import table_from_arrays, write_table
@@ -144,7 +144,7 @@ def test_surprisal_of_a_cell_is_that_given_the_others(asking):
 
 
 def test_what_is_not_answered(asking):
-    answer = dependence(asking, [], 20)
+    answer = Dependence().answer(asking)
     pairs = list(zip(answer.columns["column"], answer.columns["with"], answer.columns["information"]))
     assert {(a, b) for a, b, v in pairs if np.isnan(v)} == {("x", "y"), ("x", "z"), ("y", "z")}
     column = asking.conditions.column("x")

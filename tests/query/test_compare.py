@@ -8,9 +8,9 @@ import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.data.events import everyone
 from mpibayes.hpc.query import predictors
-from mpibayes.hpc.query.ask import compared
+from mpibayes.hpc.query.ask import ask as answered
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.query.compare import CELLS, _described, compare, compare_rows, compare_runs, divergence
+from mpibayes.hpc.query.compare import CELLS, Compare, _described, compare, compare_rows, compare_runs, divergence
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.new_rows import read
 from mpibayes.hpc.query.predictors import best_set
@@ -86,7 +86,7 @@ def test_rows_of_the_table_by_their_numbers(people, asking, tmp_path):
     (tmp_path / "old.txt").write_text("\n".join(map(str, old)) + "\n")
 
     def ask(rows, against=None):
-        answer = compared((), (), rows, against, None, (), 20, {"unseen": "error"})(asking, None)
+        answer = answered(Compare(rows=rows, against_rows=against, unseen="error"), asking)
         return by_name(answer, "divergence"), answer
 
     found, answer = ask(f"@{tmp_path / 'old.txt'}")
@@ -131,7 +131,7 @@ def test_two_runs(people, asking):
 )
 def test_mistakes(asking, group, against, words):
     with pytest.raises(ConfigError, match=words):
-        compared(group, against, None, None, None, (), 20, {})(asking, None)
+        Compare(group, against).answer(asking)
 
 
 # --- sets of predictors -----------------------------------------------------------------------------------------------

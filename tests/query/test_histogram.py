@@ -9,7 +9,7 @@ import pytest
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.data.events import everyone
 from mpibayes.hpc.query import histogram
-from mpibayes.hpc.query.conditional import BRIEF, conditional
+from mpibayes.hpc.query.conditional import BRIEF, Conditional
 from mpibayes.hpc.query.support import CELLS
 from tests.query.runs import people_run
 
@@ -40,13 +40,13 @@ def test_mean_and_deviation_are_those_of_simulated_rows(asking, name):
     """Within 5 standard errors of 4,000 rows (false alarms: 1e-6); a mean of the training rows is rejected."""
     from mpibayes.hpc.query.simulate import simulated
 
-    answer = conditional(asking, name, ["colour=red"], None)
+    answer = Conditional(name, ["colour=red"]).answer(asking)
     facts = dict(answer.facts)
     drawn = simulated(asking, everyone(asking.conditions.read(["colour=red"])), [name], 4_000, 3)[name]
     mean = float(facts["mean"].split(" ")[0])
     slack = 5.0 * drawn.std() / np.sqrt(len(drawn)) + 0.05
     assert abs(mean - drawn.mean()) < slack and float(facts["sd"]) == pytest.approx(drawn.std(), rel=0.1)
-    whole = dict(conditional(asking, name, [], None).facts)
+    whole = dict(Conditional(name).answer(asking).facts)
     assert abs(float(whole["mean"].split(" ")[0]) - drawn.mean()) > slack
 
 
@@ -55,11 +55,11 @@ def test_levels_in_order_stay_in_it(asking, monkeypatch):
     import mpibayes.hpc.query.conditional as module
 
     levels = asking.conditions.column("colour").levels
-    answer = conditional(asking, "colour", [], None)
+    answer = Conditional("colour").answer(asking)
     assert (np.diff(answer.columns["p"]) <= 0.0).all()
     order = tuple(range(len(levels)))[::-1]
     monkeypatch.setattr(module, "order_of", lambda column: order)
-    on_scale = conditional(asking, "colour", [], None)
+    on_scale = Conditional("colour").answer(asking)
     assert list(on_scale.columns["colour"]) == [levels[v] for v in order]
     p = dict(zip(answer.columns["colour"], answer.columns["p"]))
     assert on_scale.columns["p"].tolist() == [p[levels[v]] for v in order]
@@ -83,7 +83,7 @@ def test_the_terminal_is_short_and_the_files_are_whole(run, tmp_path, capsys):
 def test_values_below_zero_are_spoken_of(tmp_path, asking):
     """Where the table has none, and only there: a narrow column near 0 has them, one of both signs does not."""
     from mpibayes.hpc.query.asking import Asking
-    from mpibayes.hpc.query.simulate import simulate
+    from mpibayes.hpc.query.simulate import Simulate
     from mpibayes.io.ingest import import_table
     from mpibayes.io.table import Table
     from tests.crosscat.report.runs import make_run
@@ -93,11 +93,11 @@ def test_values_below_zero_are_spoken_of(tmp_path, asking):
     (tmp_path / "a.csv").write_text("\n".join(["near,both", *rows]) + "\n")
     import_table([tmp_path / "a.csv"], tmp_path / "a.h5", kinds={"near": "real", "both": "real"})
     found = Asking(make_run(tmp_path / "run", Table.open(tmp_path / "a.h5"), cycles=20))
-    said = [" ".join(conditional(found, name, [], None).remarks) for name in ("near", "both")]
+    said = [" ".join(Conditional(name).answer(found).remarks) for name in ("near", "both")]
     assert "below 0, where the table has no value: " in said[0] and "below 0" not in said[1]
-    drawn = simulate(found, 400, [], [], 1, None)
+    drawn = Simulate(400).answer(found)
     share = float((drawn.columns["near"] < 0).mean())
     (line,) = [text for text in drawn.remarks if "below 0" in text]
     assert share > 0.005 and f"{100 * share:.2g} % of near" in line and "both" not in line
     assert not np.signbit(drawn.columns["near"][drawn.columns["near"] == 0]).any()  # -0 is 0
-    assert not any("below 0" in text for text in conditional(asking, "age", [], None).remarks)
+    assert not any("below 0" in text for text in Conditional("age").answer(asking).remarks)

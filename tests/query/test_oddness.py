@@ -9,7 +9,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat import query
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.oddness import Oddness
-from mpibayes.hpc.query.surprisal import Surprise, novelty, of_table
+from mpibayes.hpc.query.surprisal import Novelty, Surprise, of_table
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run
@@ -128,7 +128,7 @@ def test_units_of_columns_do_not_matter(tmp_path, log):
         run = make_run(tmp_path / f"run{unit}", table, cycles=20, burn_in=5, text="[model]\nfamily = 'mixture'\n")
         asking = Asking(run)
         new = rows_like(asking, [{"x": "0"}, {"x": f"{20 * unit}"}, {"x": f"{45 * unit}"}], tmp_path)
-        novel = novelty(asking, [], 3, new).columns
+        novel = Novelty(top=3).answer(asking, new).columns
         surprisals = of_table(asking, ["x"], 60).of(slice(None))[1][:, 0]
         found.append((Oddness(asking).rows, surprisals, novel["novelty"], novel["surprisal"]))
     for one, other in zip(*found, strict=True):

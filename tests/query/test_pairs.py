@@ -8,7 +8,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.synthesis import Synthesis
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.synthetic.pairs import informations, weaker_pairs
+from mpibayes.hpc.synthetic.pairs import Pairs, informations
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run
 
@@ -56,7 +56,7 @@ def clear(answer):
 def test_pairs_that_one_cluster_cannot_carry_are_found(run):
     """One of the 13 other pairs is counted by chance in fewer than one of a hundred tables: 0.01 nats are 30 in the
     chi-square distribution of 1 to 49 degrees of freedom that 3,000 times their information has."""
-    answer = weaker_pairs(Asking(run), [], 20)
+    answer = Pairs().answer(Asking(run))
     pairs = list(zip(answer.columns["column"], answer.columns["other"]))
     assert set(pairs[:2]) == {("job", "sector"), ("x", "y")} and clear(answer) == 2
     assert len(pairs) == 15 and (answer.columns["p"][:2] == 0.0).all()
@@ -68,14 +68,14 @@ def test_rows_of_the_table_lack_nothing(run):
     rows = asking.asked.recorded(asking.asked.training_numbers())
     copied = {c.name: getattr(rows, c.block)[:, c.index] for c in asking.columns}
     with mock.patch.object(Synthesis, "cells", lambda self, ids, parts: copied):
-        answer = weaker_pairs(asking, [], 20)
+        answer = Pairs().answer(asking)
     assert clear(answer) == 0 and np.allclose(answer.columns["weaker"], 0.0)
 
 
 def test_few_draws_do_not_say_what_is_chance(run):
-    assert "4 draws: too few" in weaker_pairs(Asking(run, 4), [], 20).remarks[0]
+    assert "4 draws: too few" in Pairs().answer(Asking(run, 4)).remarks[0]
 
 
 def test_columns_by_name(run):
-    answer = weaker_pairs(Asking(run), ["u", "x", "y"], 20)
+    answer = Pairs(["u", "x", "y"]).answer(Asking(run))
     assert len(answer) == 3 and (answer.columns["column"][0], answer.columns["other"][0]) == ("x", "y")

@@ -14,10 +14,10 @@ from mpibayes.hpc.crosscat.population import log_cluster_weights, mean_weights
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query import compare, new_rows
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.query.conditional import conditional
-from mpibayes.hpc.query.dependence import dependence
-from mpibayes.hpc.query.simulate import simulate
-from mpibayes.hpc.query.surprisal import surprisal
+from mpibayes.hpc.query.conditional import Conditional
+from mpibayes.hpc.query.dependence import Dependence
+from mpibayes.hpc.query.simulate import Simulate
+from mpibayes.hpc.query.surprisal import Surprisal
 from mpibayes.hpc.run.table import weights_in_words
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
@@ -56,10 +56,10 @@ def asked(run, table, weighted=None, draws=None):
 
 def answers(asking):
     """Every kind of question about rows that are described, as columns of numbers and texts."""
-    yield conditional(asking, "colour", [], None)
+    yield Conditional("colour").answer(asking)
     yield compare.compare(asking, ["colour=red"], ["colour=blue"])
-    yield dependence(asking, ["colour", "noise"], 20)
-    yield simulate(asking, 80, [], [], 1, None)
+    yield Dependence(["colour", "noise"]).answer(asking)
+    yield Simulate(80).answer(asking)
     here = new_rows.of_table(asking, np.arange(1, 41), "some")
     yield compare.compare_rows(asking, here, new_rows.of_table(asking, np.arange(41, 161), "others"))
 
@@ -153,13 +153,13 @@ def test_weights_that_differ_within_clusters_are_remarked_on(run, tmp_path):
     import_table([write_csv(tmp_path / "w.csv", rows)], tmp_path / "w.h5", kinds=KINDS, weight="w")
     asking = Asking(run, table=tmp_path / "w.h5")
     asking.weigh(None)
-    *_, remark = conditional(asking, "noise", [], None).remarks
+    *_, remark = Conditional("noise").answer(asking).remarks
     assert remark.startswith("of the rows themselves, weighted, ") and "between rows of one cluster" in remark
-    assert "themselves" not in str(conditional(asking, "colour", ["noise=p"], None).remarks)
+    assert "themselves" not in str(Conditional("colour", ["noise=p"]).answer(asking).remarks)
     asking.weigh(False)
-    assert "themselves" not in str(conditional(asking, "noise", [], None).remarks)
+    assert "themselves" not in str(Conditional("noise").answer(asking).remarks)
     for column in ("noise", "colour"):
-        assert "themselves" not in str(conditional(asked(run, "real"), column, [], None).remarks)
+        assert "themselves" not in str(Conditional(column).answer(asked(run, "real")).remarks)
 
 
 def test_rows_of_the_table_count_by_their_weights(run):
@@ -181,13 +181,13 @@ def test_rows_of_the_table_count_by_their_weights(run):
 
 def test_particular_rows_are_asked_about_as_they_are(run):
     """A row says itself what it is; surprisal is that of a table without weights."""
-    plain, weighted = (surprisal(asked(run, t, False), [], "rows", 5, None) for t in ("people", "real"))
+    plain, weighted = (Surprisal(by="rows", top=5).answer(asked(run, t, False)) for t in ("people", "real"))
     assert same(plain, weighted)
 
 
 def test_drawn_rows_are_of_the_population(run):
     asking = asked(run, "real")
-    colours = simulate(asking, 4000, [], ["colour"], 1, None).columns["colour"]
+    colours = Simulate(4000, columns=["colour"]).answer(asking).columns["colour"]
     p = shares(asking)
     levels = next(c for c in asking.columns if c.name == "colour").levels
     z = [(np.mean(colours == level) - q) / np.sqrt(q * (1 - q) / 4000) for level, q in zip(levels, p)]
