@@ -16,13 +16,20 @@ import click
 
 from mpibayes import __version__
 from mpibayes.errors import EXIT_INTERNAL, CheckpointError, MpibayesError
+from mpibayes.hpc.cli.check import check
+from mpibayes.hpc.cli.complete import complete
+from mpibayes.hpc.cli.doctor import doctor
+from mpibayes.hpc.cli.export import export
 from mpibayes.hpc.cli.group import Commands, ReaderLeft
 from mpibayes.hpc.cli.import_ import import_
+from mpibayes.hpc.cli.predict import predict
 from mpibayes.hpc.cli.query import query
-from mpibayes.hpc.cli.results import complete, export, predict, report
-from mpibayes.hpc.cli.run import check, doctor, run, status, submit
+from mpibayes.hpc.cli.report import report
+from mpibayes.hpc.cli.run import run
 from mpibayes.hpc.cli.schema import schema
 from mpibayes.hpc.cli.simulate import simulate
+from mpibayes.hpc.cli.status import status
+from mpibayes.hpc.cli.submit import submit
 from mpibayes.hpc.cli.synthesize import synthesize
 from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size, ranks_missing_here
 from mpibayes.hpc.run import signals

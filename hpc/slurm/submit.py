@@ -1,4 +1,4 @@
-"""`mpibayes submit`: check a configuration, fill one of the shipped batch scripts, and hand it to SLURM.
+"""A job of SLURM: check a configuration, fill one of the shipped batch scripts, and hand it to the queue.
 
 The filled script lies beside the run directory and is complete: it can be read, edited and submitted again by hand.
 """
@@ -6,8 +6,6 @@ The filled script lies beside the run directory and is complete: it can be read,
 from __future__ import annotations
 
 import re
-import shlex
-import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +19,13 @@ from mpibayes.hpc.config.section import parse_duration
 from mpibayes.hpc.registry import check_of
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import identity as records
-from mpibayes.hpc.run.examine import MIB, examine
+from mpibayes.hpc.run.examine import examine
 from mpibayes.hpc.run.plan import idle_in_words
-from mpibayes.hpc.slurm.batch_script import Request, clock, filled, folder_of_python
+from mpibayes.hpc.slurm.batch_script import Request, filled, folder_of_python
 from mpibayes.hpc.slurm.job_record import Record, read_record, write_record
-from mpibayes.hpc.slurm.queue import require_sbatch, sbatch, waiting_or_running
+from mpibayes.hpc.slurm.queue import sbatch, waiting_or_running
 from mpibayes.io.files import make_directory, read_regular, set_aside, write_text, writing
-from mpibayes.text import counted, visible, whole_number
+from mpibayes.text import visible, whole_number
 
 SHORTEST_S = 120.0
 LONGEST_NAME = 200  # bytes; file systems take 255, and numbers and endings follow in the names of script and log
@@ -56,29 +54,6 @@ class Prepared:
     @property
     def script(self) -> Path:
         return self.folder.with_name(self.folder.name + ".sbatch")
-
-
-def submit(config_path: Path, folder: Path, overrides: Sequence[str], request: Request, dry_run: bool = False) -> None:
-    """Prepare, write and submit, and print what to type next; with `dry_run` only print the script."""
-    job = prepared(config_path, folder, overrides, request)
-    if job.warning:
-        print(f"warning: {job.warning}", file=sys.stderr)
-    if dry_run:
-        print(job.text, end="")
-        return
-    require_sbatch(", or print the script with --dry-run")
-    number, folder = send(job), job.folder
-    ranks, nodes = counted(job.ranks, "rank"), counted(request.nodes, "node")
-    print(f"job {number}: {ranks} on {nodes}, {clock(request.time_s)} a job")
-    print(f"script:  {visible(job.script)}")
-    print(f"log:     {visible(folder)}-{number}{'_N' if request.array else ''}.log")
-    print(f"memory:  about {job.memory / MIB:.0f} MiB on the busiest rank; see mpibayes check")
-    place = shlex.quote(str(folder))
-    if request.array:
-        print(f"status:  mpibayes status {place}/seed-N")
-        print(f"report:  mpibayes report {place}/seed-* -o {place}/report")
-    else:
-        print(f"status:  mpibayes status {place}")
 
 
 def prepared(config_path: Path, folder: Path, overrides: Sequence[str], request: Request) -> Prepared:

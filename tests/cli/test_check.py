@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
-from mpibayes.hpc.cli import check as checking
 from mpibayes.hpc.cli import main
+from mpibayes.hpc.cli.check import check
 from mpibayes.hpc.crosscat import check as mixture_check
 from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.registry import check_of
 from mpibayes.io.table import table_from_arrays, write_table
 
 
@@ -48,10 +49,11 @@ def test_chains_side_by_side_take_their_time_once_and_hold_the_rows_each(case):
     from mpibayes.hpc.run.examine import MPI_BYTES, examine
 
     found = examine(case, ["run.chains=4", "data.heldout=none"])
+    memory = check_of(found.config.kind).memory
     assert found.schedule(4).turns == 1 and found.schedule(1).turns == 4
-    alone, beside = checking.memory(found, 1), checking.memory(found, 4)
+    alone, beside = memory(found, 1), memory(found, 4)
     assert beside["rows"] == alone["rows"] and beside["process"] == alone["process"] + MPI_BYTES
-    assert checking.memory(examine(case, ["run.chains=4", "run.groups=1"]), 4)["rows"] < 0.3 * alone["rows"]
+    assert memory(examine(case, ["run.chains=4", "run.groups=1"]), 4)["rows"] < 0.3 * alone["rows"]
 
 
 def test_how_the_chain_starts(case, capsys):
@@ -96,11 +98,11 @@ def test_the_prior_alone(case, capsys):
 
 def test_what_is_wrong(case):
     with pytest.raises(ConfigError, match="did you mean c1"):
-        checking.check(case, ["columns.c11.use=false"])
+        check.callback(case, ["columns.c11.use=false"], None)
     with pytest.raises(DataError):
-        checking.check(case, ["data.table=nowhere.h5"])
+        check.callback(case, ["data.table=nowhere.h5"], None)
     with pytest.raises(DataError):
-        checking.check(case, [f"data.table={case}"])
+        check.callback(case, [f"data.table={case}"], None)
 
 
 def test_the_sample_is_cut_from_all_over_the_table(tmp_path):

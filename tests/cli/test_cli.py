@@ -95,10 +95,13 @@ def test_run_passes_everything_on(stand_in):
     assert str(calls[1][0][1]) == "there" and calls[1][0][3] is None
 
 
-def test_other_commands_pass_everything_on(stand_in):
-    calls = stand_in("mpibayes.hpc.cli.check", "check")
+def test_other_commands_pass_everything_on(stand_in, capsys):
+    found = types.SimpleNamespace(config=types.SimpleNamespace(notes=[], kind="mixture"))
+    calls = stand_in("mpibayes.hpc.run.examine", "examine", found)
+    findings = types.SimpleNamespace(findings=lambda found, ranks: [("ranks", str(ranks))])
+    stand_in("mpibayes.hpc.registry", "check_of", findings)
     assert cli.main(["check", "a.toml", "--ranks", "4", "--set", "run.seed=1"]) == 0
-    assert calls[0][0][1:] == (["run.seed=1"], 4)
+    assert calls[0][0][1] == ("run.seed=1",) and capsys.readouterr().out.split() == ["ranks:", "4"]
     calls = stand_in("mpibayes.hpc.results.report", "report")
     assert cli.main(["report", "a", "b", "--burn-in", "5"]) == 0
     assert [str(p) for p in calls[0][0][0]] == ["a", "b"] and calls[0][1] == {
@@ -132,40 +135,41 @@ def test_export_tells_what_it_wrote(stand_in, capsys):
     [(ConfigError, 2), (DataError, 3), (CheckpointError, 4), (NumericalError, 5), (MpibayesError, 70)],
 )
 def test_errors_are_one_message(stand_in, capsys, monkeypatch, error, code):
-    stand_in("mpibayes.hpc.cli.check", "check", error("a.toml: wrong", ["this", "that"]))
-    assert cli.main(["check", "a.toml"]) == code
+    stand_in("mpibayes.hpc.run.status", "show_status", error("a.toml: wrong", ["this", "that"]))
+    assert cli.main(["status", "a"]) == code
     assert capsys.readouterr().err == "mpibayes: error: a.toml: wrong\n  - this\n  - that\n"
     monkeypatch.setenv("MPIBAYES_DEBUG", "1")
-    assert cli.main(["check", "a.toml"]) == code
+    assert cli.main(["status", "a"]) == code
     assert "Traceback" in capsys.readouterr().err
 
 
 def test_faults_of_the_program(stand_in, capsys):
-    stand_in("mpibayes.hpc.cli.check", "check", ZeroDivisionError("oh"))
-    assert cli.main(["check", "a.toml"]) == 70
+    stand_in("mpibayes.hpc.run.status", "show_status", ZeroDivisionError("oh"))
+    assert cli.main(["status", "a"]) == 70
     err = capsys.readouterr().err
     assert "internal error: ZeroDivisionError: oh" in err and "Traceback" in err
-    stand_in("mpibayes.hpc.cli.check", "check", KeyboardInterrupt())
-    assert cli.main(["check", "a.toml"]) == 130
+    stand_in("mpibayes.hpc.run.status", "show_status", KeyboardInterrupt())
+    assert cli.main(["status", "a"]) == 130
 
 
 def test_one_voice_under_a_launcher(stand_in, capsys, monkeypatch):
-    calls = stand_in("mpibayes.hpc.cli.check", "check")
+    calls = stand_in("mpibayes.hpc.run.status", "show_status")
     monkeypatch.setenv("PMI_RANK", "1")
-    assert cli.main(["check", "a.toml"]) == 0 and calls == []
+    assert cli.main(["status", "a"]) == 0 and calls == []
     assert cli.main(["run"]) == 0
     assert capsys.readouterr().err == ""
     monkeypatch.setenv("PMI_RANK", "0")
-    assert cli.main(["check", "a.toml"]) == 0 and len(calls) == 1
+    assert cli.main(["status", "a"]) == 0 and len(calls) == 1
     assert cli.main(["run"]) == 2
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):
     """`mpibayes ... | head -1`: the reader leaves first."""
     code = (
-        "import sys, types; m = types.ModuleType('x'); m.check = lambda *a: [print('line', i) for i in range(10**5)]\n"
-        "sys.modules['mpibayes.hpc.cli.check'] = m\n"
-        "from mpibayes.hpc.cli import main; sys.exit(main(['check', 'a.toml']))"
+        "import sys, types; m = types.ModuleType('x')\n"
+        "m.show_status = lambda *a: [print('line', i) for i in range(10**5)]\n"
+        "sys.modules['mpibayes.hpc.run.status'] = m\n"
+        "from mpibayes.hpc.cli import main; sys.exit(main(['status', 'a']))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "line 0\n"
@@ -175,14 +179,14 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     assert err == "" and process.wait(60) == 0
 
 
-@pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["--version"], ["check", "a.toml"]])
+@pytest.mark.parametrize("words", [["--help"], ["status", "--help"], ["--version"], ["status", "a"]])
 def test_a_pipe_that_nobody_reads_is_no_error(words):
-    """A report, which rich prints, stands in for `check`."""
+    """A report, which rich prints, stands in for `status`."""
     code = (
         "import sys, types; m = types.ModuleType('x')\n"
-        "def check(*a):\n"
+        "def show_status(*a):\n"
         "    from rich.console import Console; Console().print('a line')\n"
-        "m.check = check; sys.modules['mpibayes.hpc.cli.check'] = m\n"
+        "m.show_status = show_status; sys.modules['mpibayes.hpc.run.status'] = m\n"
         "from mpibayes.hpc.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     reader, writer = os.pipe()

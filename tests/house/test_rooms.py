@@ -165,7 +165,7 @@ def loaded_after(code):
 HEAVY = {"pyarrow", "matplotlib", "arviz", "scipy.stats", "pandas", "xarray"}
 
 
-@pytest.mark.parametrize("module", ["run.loop", "cli", "cli.check", "run.status", "config.load"])
+@pytest.mark.parametrize("module", ["run.loop", "cli", "run.examine", "run.status", "config.load"])
 def test_light_imports(module):
     loaded = loaded_after(f"import mpibayes.hpc.{module}")
     assert not loaded & HEAVY, sorted(loaded & HEAVY)

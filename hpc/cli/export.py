@@ -1,0 +1,89 @@
+"""`mpibayes export`, with its options."""
+
+from __future__ import annotations
+
+import click
+
+from mpibayes.hpc.cli.shared import PATH, TABLE
+from mpibayes.text import visible
+
+
+@click.command(short_help="Write clusters, features or draws for other programs.")
+@click.argument("run_dirs", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--to",
+    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "links", "csv", "crate"]),
+    required=True,
+    help="The form, see above.",
+)
+@click.option(
+    "-o",
+    "--out",
+    help="The file; - is standard output.  [default: standard output; trace.h5 for arviz, crate.zip for crate]",
+)
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
+@click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="COLUMN",
+    help="clusters: name the rows by a column of the table, or of the file it was imported from; may be repeated.",
+)
+@click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    type=PATH,
+    help="clusters: where that file is now.  [default: beside the table, in the folder above, or here]",
+)
+@click.option(
+    "--groups",
+    type=click.IntRange(min=2),
+    help="clusters: a column with the group of each row, of so many groups of clusters, as the report has them.",
+)
+@click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="clusters: a column with the weight of each row, and shares of the population.  [default: if the table has "
+    "weights]",
+)
+@TABLE
+@click.option("--force", is_flag=True, help="Replace OUT even if it is no earlier export of this form.")
+def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, weighted, table, force):
+    """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
+
+    \b
+    Forms:
+      clusters  CSV, one line a row of the table: its cluster in the report and the probability of that; mixtures only
+      arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
+      labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only. Of
+                crosscat first the view of each column, then after " | " each the clusters in view 0, 1, ...
+      links     text, one kept draw a line: for each column, in table order, the number of its parent from 0, -1 for
+                none; runs with model.links only
+      features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
+      topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
+      factors   CSV, one line a user and an item: its bias and its factors; ratings only
+      csv       CSV, one line a cycle: each scalar of the trace in a column; coefficients as theta[age]
+      crate     ZIP, an RO-Crate to archive: configuration, provenance with the table's hash, and RUN_DIR/report
+
+    \b
+    Examples:
+      mpibayes export runs/a --to clusters -o clusters.csv
+      mpibayes export runs/a --to clusters --id name -o clusters.csv
+      mpibayes export runs/a --to clusters --groups 8 -o groups.csv
+      mpibayes export runs/a --to labels -o labels.txt --burn-in 0
+      mpibayes export runs/a --to csv --no-timings | head
+      mpibayes export runs/a runs/b --to arviz -o both.h5
+      mpibayes export runs/a --to crate -o run-a.zip
+    """
+    from mpibayes.hpc.results.export import export as write
+
+    done = write(
+        list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, overwrite=force, ids=ids,
+        sources=sources, groups=groups, weighted=weighted,
+    )  # fmt: skip
+    for note in done.notes:
+        click.echo(f"mpibayes: note: {visible(note)}", err=True)
+    for path in done.paths:
+        click.echo(visible(path), err=True)

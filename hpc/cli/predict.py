@@ -1,0 +1,76 @@
+"""`mpibayes predict`, with its options."""
+
+from __future__ import annotations
+
+import click
+
+from mpibayes.hpc.cli.shared import PATH, TABLE
+
+
+@click.command(short_help="Score new rows: clusters, missing cells, or the response.")
+@click.argument("run_dir", type=PATH)
+@click.argument("source", required=False, type=PATH)
+@click.option("-o", "--out", type=PATH, help="A .csv, .csv.gz or .parquet file: a line a row.")
+@click.option(
+    "--complete",
+    type=PATH,
+    metavar="FILE",
+    help="Write SOURCE in its own format with its gaps filled, and the cluster of each row beside it.",
+)
+@click.option("--groups", type=click.IntRange(min=2), help="Mixtures: the group of each row, of so many in the report.")
+@click.option("--probabilities", is_flag=True, help="Mixtures: a column for each cluster's probability.")
+@click.option("--impute", is_flag=True, help="Mixtures: fill in missing cells, with their uncertainty.")
+@click.option(
+    "--unseen",
+    type=click.Choice(["missing", "error"]),
+    default="missing",
+    show_default=True,
+    help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
+)
+@click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
+@click.option(
+    "--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all."
+)
+@click.option("--user", "users", multiple=True, metavar="ID", help="Ratings: a user to recommend to; may be repeated.")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@TABLE
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def predict(
+    run_dir, source, out, complete, groups, probabilities, impute, unseen, draws, top, users, burn_in, table, force
+):  # fmt: skip
+    """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
+    a regression class probabilities, or mean, sd and quantiles of the response.
+
+    SOURCE is a typed table, or a file that can be imported, with the table's columns, of a regression with its
+    predictors at least; it is streamed. Columns that it lacks are missing cells. --complete fills in the most probable
+    level, or the mean as the column was recorded (in its steps, an atom where that is more probable); of a regression,
+    the response. These are predictions; to analyse a table with gaps, draw copies of it: mpibayes complete.
+
+    \b
+    Examples:
+      mpibayes predict runs/a new.csv -o scored.csv
+      mpibayes predict runs/a new.csv --complete filled.csv
+      mpibayes predict runs/a new.csv -o scored.csv --groups 8
+      mpibayes predict runs/a new.parquet -o scored.parquet --impute --unseen error
+      mpibayes predict runs/news new.h5 -o topics.csv                    topics of new documents
+      mpibayes predict runs/films pairs.csv -o ratings.csv               ratings of (user, item) pairs
+      mpibayes predict runs/films --top 10 --user 17 -o for_17.csv       what a user would rate highest
+    """
+    from mpibayes.hpc.results.predict import predict as score
+
+    score(
+        run_dir,
+        source,
+        out,
+        complete=complete,
+        unseen=unseen,
+        draws=draws,
+        burn_in=burn_in,
+        table=table,
+        probabilities=probabilities,
+        impute=impute,
+        groups=groups,
+        top=top,
+        users=users,
+        overwrite=force,
+    )

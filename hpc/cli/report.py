@@ -1,0 +1,43 @@
+"""`mpibayes report`, with its options."""
+
+from __future__ import annotations
+
+import click
+
+from mpibayes.hpc.cli.shared import PATH, TABLE, standard_output
+
+
+@click.command(short_help="Summarise the posterior in tables and pictures.")
+@click.argument("run_dirs", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--out", type=PATH, help="Folder of the report.  [default: RUN_DIR/report; RUN_DIR/against-NAME]")
+@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@click.option("--full", is_flag=True, help="Print the whole text of report.txt.")
+@click.option("--compare", is_flag=True, help="Compare the runs, even if they are of one model.")
+@click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="Clusters: shares of the population, too, by the weights of the rows.  [default: if the table has weights]",
+)
+@TABLE
+def report(run_dirs, out, burn_in, full, compare, weighted, table):
+    """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
+    and odds ratios; held-out score, traces, R-hat and effective draws of both.
+
+    The terminal has the verdict; report.html is to be looked at, report.txt has all in words. Several run directories
+    of one model are taken as chains of one posterior. Those of other models (another family, other priors or columns)
+    on the same table are compared: which predicts held-out rows better, with its error, paired by row, and what each
+    says that the other does not.
+
+    \b
+    Examples:
+      mpibayes report runs/a
+      mpibayes report runs/a runs/b -o both --burn-in 500      chains of one model
+      mpibayes report runs/mixture runs/crosscat               which predicts better?
+      mpibayes report runs/seed-1 runs/seed-2 --compare        the same of two runs of one model
+    """
+    from mpibayes.hpc.results.report import report as write
+
+    write(
+        list(run_dirs), out=out, burn_in=burn_in, table=table, console=standard_output(), full=full, compare=compare,
+        weighted=weighted,
+    )  # fmt: skip
