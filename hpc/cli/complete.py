@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.cli.shared import PATH, TABLE
+from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, unseen
 
 
 @click.command(short_help="Copies of a table with its missing cells drawn (multiple imputation).")
@@ -20,7 +20,7 @@ from mpibayes.hpc.cli.shared import PATH, TABLE
     help="One file: the rows as they are (.imp = 0) and all copies, as R's mice::as.mids reads it.",
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of FILE]")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Of the drawn cells.")
+@seed("Of the drawn cells.")
 @click.option(
     "--source",
     "sources",
@@ -29,17 +29,11 @@ from mpibayes.hpc.cli.shared import PATH, TABLE
     help="Where the file is now that the table was imported from.  [default: beside the table, in the folder above, or "
     "here]",
 )
-@click.option(
-    "--unseen",
-    type=click.Choice(["missing", "error"]),
-    default="missing",
-    show_default=True,
-    help="A level that the run's table does not have: it stays, and nothing is concluded from it; or an error.",
-)
-@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@unseen("A level that the run's table does not have: it stays, and nothing is concluded from it; or an error.")
+@BURN_IN
 @TABLE
-@click.option("--force", is_flag=True, help="Replace copies that exist.")
-def complete(run_dir, source, copies, out, long, form, seed, sources, unseen, burn_in, table, force):
+@force("Replace copies that exist.")
+def complete(**options):
     """Write copies of the run's table, or of FILE, whose missing cells are drawn from the posterior: multiple
     imputation (mixtures and cross-categorizations).
 
@@ -58,7 +52,4 @@ def complete(run_dir, source, copies, out, long, form, seed, sources, unseen, bu
     """
     from mpibayes.hpc.results.complete import complete as write
 
-    write(
-        run_dir, source, out, copies=copies, long=long, form=form, seed=seed, unseen=unseen, burn_in=burn_in,
-        table=table, sources=sources, overwrite=force,
-    )  # fmt: skip
+    write(**options)

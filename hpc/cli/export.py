@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.cli.shared import PATH, TABLE
+from mpibayes.hpc.cli.shared import PATH, TABLE, force, weighted
 from mpibayes.text import visible
 
 
@@ -42,15 +42,12 @@ from mpibayes.text import visible
     type=click.IntRange(min=2),
     help="clusters: a column with the group of each row, of so many groups of clusters, as the report has them.",
 )
-@click.option(
-    "--weighted/--unweighted",
-    default=None,
-    help="clusters: a column with the weight of each row, and shares of the population.  [default: if the table has "
-    "weights]",
+@weighted(
+    "clusters: a column with the weight of each row, and shares of the population.  [default: if the table has weights]"
 )
 @TABLE
-@click.option("--force", is_flag=True, help="Replace OUT even if it is no earlier export of this form.")
-def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, weighted, table, force):
+@force("Replace OUT even if it is no earlier export of this form.")
+def export(**options):
     """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
 
     \b
@@ -79,10 +76,7 @@ def export(run_dirs, to, out, burn_in, timings, ids, sources, groups, weighted, 
     """
     from mpibayes.hpc.results.export import export as write
 
-    done = write(
-        list(run_dirs), to, out=out, burn_in=burn_in, timings=timings, table=table, overwrite=force, ids=ids,
-        sources=sources, groups=groups, weighted=weighted,
-    )  # fmt: skip
+    done = write(**options)
     for note in done.notes:
         click.echo(f"mpibayes: note: {visible(note)}", err=True)
     for path in done.paths:

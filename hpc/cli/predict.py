@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.cli.shared import PATH, TABLE
+from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, unseen
 
 
 @click.command(short_help="Score new rows: clusters, missing cells, or the response.")
@@ -20,24 +20,16 @@ from mpibayes.hpc.cli.shared import PATH, TABLE
 @click.option("--groups", type=click.IntRange(min=2), help="Mixtures: the group of each row, of so many in the report.")
 @click.option("--probabilities", is_flag=True, help="Mixtures: a column for each cluster's probability.")
 @click.option("--impute", is_flag=True, help="Mixtures: fill in missing cells, with their uncertainty.")
-@click.option(
-    "--unseen",
-    type=click.Choice(["missing", "error"]),
-    default="missing",
-    show_default=True,
-    help="A level that the run's table does not have: a missing cell, which is counted, or an error.",
-)
+@unseen("A level that the run's table does not have: a missing cell, which is counted, or an error.")
 @click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 50; regressions: 200]")
 @click.option(
     "--top", type=click.IntRange(min=1), help="Ratings: so many items for each user of SOURCE, or --user, or all."
 )
 @click.option("--user", "users", multiple=True, metavar="ID", help="Ratings: a user to recommend to; may be repeated.")
-@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@BURN_IN
 @TABLE
-@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def predict(
-    run_dir, source, out, complete, groups, probabilities, impute, unseen, draws, top, users, burn_in, table, force
-):  # fmt: skip
+@force("Replace OUT if it exists.")
+def predict(**options):
     """Predict new rows, averaged over draws: of a mixture the log predictive density, the cluster and missing cells; of
     a regression class probabilities, or mean, sd and quantiles of the response.
 
@@ -58,19 +50,4 @@ def predict(
     """
     from mpibayes.hpc.results.predict import predict as score
 
-    score(
-        run_dir,
-        source,
-        out,
-        complete=complete,
-        unseen=unseen,
-        draws=draws,
-        burn_in=burn_in,
-        table=table,
-        probabilities=probabilities,
-        impute=impute,
-        groups=groups,
-        top=top,
-        users=users,
-        overwrite=force,
-    )
+    score(**options)

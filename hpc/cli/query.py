@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpibayes.hpc.cli.group import Commands
-from mpibayes.hpc.cli.shared import PATH, TABLE
+from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, unseen, weighted
 from mpibayes.text import visible
 
 if TYPE_CHECKING:
@@ -28,18 +28,10 @@ OF = click.option(
     "--of", multiple=True, metavar="COLUMN[=VALUE]", help="What is asked for; with --rows names of columns, too."
 )
 COLUMNS = click.option("--columns", multiple=True, metavar="NAME,NAME", help="The columns that count.  [default: all]")
-UNSEEN = click.option(
-    "--unseen",
-    type=click.Choice(["missing", "error"]),
-    default="missing",
-    show_default=True,
-    help="A level of --rows that the run's table does not have.",
-)
-WEIGHTED = click.option(
-    "--weighted/--unweighted",
-    default=None,
-    help="Of the population, by the weights of the rows, or of the rows as they are.  [default: weighted if the table "
-    "has weights and no --rows are named]",
+UNSEEN = unseen("A level of --rows that the run's table does not have.")
+WEIGHTED = weighted(
+    "Of the population, by the weights of the rows, or of the rows as they are.  [default: weighted if the table "
+    "has weights and no --rows are named]"
 )
 
 
@@ -47,23 +39,23 @@ def asks(made: Callable[..., Question]) -> Callable:
     """A verb with the options of every verb: it asks the question that is made of its other ones."""
 
     @functools.wraps(made)
-    def command(run_dir: Path, out: Path | None, draws, burn_in, table, force: bool, **options):
-        _answered(made(**options), {"draws": draws, "burn_in": burn_in, "table": table}, run_dir, out, force)
+    def command(run_dir: Path, out: Path | None, draws, burn_in, table, overwrite: bool, **options):
+        _answered(made(**options), {"draws": draws, "burn_in": burn_in, "table": table}, run_dir, out, overwrite)
 
     for option in (
         click.option(
             "-o", "--out", type=PATH, metavar="FILE", help="Write the answer: .csv, .parquet, .json, or .png."
         ),
         click.option("--draws", type=click.IntRange(min=1), help="Draws to average over.  [default: 100]"),
-        click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]"),
+        BURN_IN,
         TABLE,
-        click.option("--force", is_flag=True, help="Replace FILE of -o if it exists."),
+        force("Replace FILE of -o if it exists."),
     )[::-1]:
         command = option(command)
     return click.pass_obj(command)
 
 
-def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: Path | None, force: bool) -> None:
+def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: Path | None, overwrite: bool) -> None:
     """Ask on all ranks that a launcher started, print the answer and write it to `out`. Mistakes are raised on root
     alone."""
     from mpibayes.hpc.parallel.comm import on_root
@@ -82,7 +74,7 @@ def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: P
         if out is None:
             return
         answers.check_name(out, question.pictured)
-        check_target(out, force, ANSWER, [*question.reads, *files_of([run_dir])])
+        check_target(out, overwrite, ANSWER, [*question.reads, *files_of([run_dir])])
         if out.suffix == ".png":
             require_extra("matplotlib")
 
@@ -178,7 +170,7 @@ def conditional(**options):
 @ROWS
 @UNSEEN
 @COLUMNS
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True)
+@seed()
 @WEIGHTED
 @asks
 def simulate(**options):

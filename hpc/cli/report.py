@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.cli.shared import PATH, TABLE, standard_output
+from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, standard_output, weighted
 
 
 @click.command(short_help="Summarise the posterior in tables and pictures.")
 @click.argument("run_dirs", nargs=-1, required=True, type=PATH)
 @click.option("-o", "--out", type=PATH, help="Folder of the report.  [default: RUN_DIR/report; RUN_DIR/against-NAME]")
-@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@BURN_IN
 @click.option("--full", is_flag=True, help="Print the whole text of report.txt.")
 @click.option("--compare", is_flag=True, help="Compare the runs, even if they are of one model.")
-@click.option(
-    "--weighted/--unweighted",
-    default=None,
-    help="Clusters: shares of the population, too, by the weights of the rows.  [default: if the table has weights]",
-)
+@weighted("Clusters: shares of the population, too, by the weights of the rows.  [default: if the table has weights]")
 @TABLE
-def report(run_dirs, out, burn_in, full, compare, weighted, table):
+def report(**options):
     """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
     and odds ratios; held-out score, traces, R-hat and effective draws of both.
 
@@ -37,7 +33,4 @@ def report(run_dirs, out, burn_in, full, compare, weighted, table):
     """
     from mpibayes.hpc.results.report import report as write
 
-    write(
-        list(run_dirs), out=out, burn_in=burn_in, table=table, console=standard_output(), full=full, compare=compare,
-        weighted=weighted,
-    )  # fmt: skip
+    write(console=standard_output(), **options)

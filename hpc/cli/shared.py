@@ -1,4 +1,4 @@
-"""Common parts of several commands: options, a length of time, standard output, and a line of progress."""
+"""Common parts of several verbs: options, a length of time, standard output, and a line of progress."""
 
 from __future__ import annotations
 
@@ -18,6 +18,24 @@ SET = click.option(
     "'anneal.schedule=[[2, 0.1], [10, 1.0]]'. Repeatable.",
 )
 TABLE = click.option("--table", type=PATH, help="Where the run's table is now, if it has been moved.")
+BURN_IN = click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+
+
+def force(help: str) -> Callable:
+    return click.option("--force", "overwrite", is_flag=True, help=help)
+
+
+def weighted(help: str) -> Callable:
+    return click.option("--weighted/--unweighted", default=None, help=help)
+
+
+def unseen(help: str) -> Callable:
+    levels = click.Choice(["missing", "error"])
+    return click.option("--unseen", type=levels, default="missing", show_default=True, help=help)
+
+
+def seed(help: str | None = None) -> Callable:
+    return click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help=help)
 
 
 class Duration(click.ParamType):

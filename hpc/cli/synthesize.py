@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mpibayes.hpc.cli.shared import PATH, TABLE
+from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, weighted
 
 
 @click.command(short_help="Synthetic tables of the posterior, with their utility and risk.")
@@ -44,7 +44,7 @@ from mpibayes.hpc.cli.shared import PATH, TABLE
     help="A column that somebody may know of a person who wants to know the target; repeatable, for --judge.",
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of the source]")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Of the rows.")
+@seed("Of the rows.")
 @click.option(
     "--source",
     "sources",
@@ -53,18 +53,14 @@ from mpibayes.hpc.cli.shared import PATH, TABLE
     help="Where the file is now that the table was imported from, for its format.  [default: beside the table, in the "
     "folder above, or here]",
 )
-@click.option(
-    "--weighted/--unweighted",
-    default=None,
-    help="Rows of the population, by the survey weights of the rows, or rows like these as they are.  [default: "
-    "weighted if the table has weights]",
+@weighted(
+    "Rows of the population, by the survey weights of the rows, or rows like these as they are.  [default: "
+    "weighted if the table has weights]"
 )
-@click.option("--burn-in", type=click.IntRange(min=0), help="Cycles to leave out.  [default: run.burn_in]")
+@BURN_IN
 @TABLE
-@click.option("--force", is_flag=True, help="Replace tables that exist.")
-def synthesize(
-    run_dir, rows, copies, out, missing, rare, judge, target, key, form, seed, sources, weighted, burn_in, table, force
-):
+@force("Replace tables that exist.")
+def synthesize(judge, target, key, **options):
     """Write synthetic tables: rows drawn from the posterior of a mixture or a cross-categorization, in the format of
     the file that the run's table was imported from, with the columns that are modelled and no others.
 
@@ -84,7 +80,4 @@ def synthesize(
         raise click.UsageError("--target and --key are for --judge: name it, too")
     from mpibayes.hpc.results.synthesize import synthesize as write
 
-    write(
-        run_dir, out, rows=rows, copies=copies, missing=missing, rare=rare, form=form, seed=seed, burn_in=burn_in,
-        table=table, sources=sources, judge=judge, target=target, key=key, weighted=weighted, overwrite=force,
-    )  # fmt: skip
+    write(judge=judge, target=target, key=key, **options)

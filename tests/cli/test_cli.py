@@ -104,7 +104,7 @@ def test_other_commands_pass_everything_on(stand_in, capsys):
     assert calls[0][0][1] == ("run.seed=1",) and capsys.readouterr().out.split() == ["ranks:", "4"]
     calls = stand_in("mpibayes.hpc.results.report", "report")
     assert cli.main(["report", "a", "b", "--burn-in", "5"]) == 0
-    assert [str(p) for p in calls[0][0][0]] == ["a", "b"] and calls[0][1] == {
+    assert [str(p) for p in calls[0][1].pop("run_dirs")] == ["a", "b"] and calls[0][1] == {
         "out": None,
         "burn_in": 5,
         "table": None,
@@ -114,10 +114,10 @@ def test_other_commands_pass_everything_on(stand_in, capsys):
     } | {"console": calls[0][1]["console"]}
     calls = stand_in("mpibayes.hpc.results.predict", "predict")
     assert cli.main(["predict", "a", "new.csv", "-o", "p.csv", "--unseen", "missing"]) == 0
-    assert [str(p) for p in calls[0][0]] == ["a", "new.csv", "p.csv"]
+    assert [str(calls[0][1][name]) for name in ("run_dir", "source", "out")] == ["a", "new.csv", "p.csv"]
     assert calls[0][1]["unseen"] == "missing" and calls[0][1]["impute"] is False
     assert cli.main(["predict", "a", "new.csv", "--complete", "c.csv"]) == 0
-    assert calls[1][0][2] is None and str(calls[1][1]["complete"]) == "c.csv"
+    assert calls[1][1]["out"] is None and str(calls[1][1]["complete"]) == "c.csv"
     calls = stand_in("mpibayes.hpc.run.status", "show_status")
     assert cli.main(["status", "a", "--json"]) == 0
     assert calls[0][0][1] is True
