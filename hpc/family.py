@@ -105,6 +105,9 @@ class Chain(Protocol):
     def start(self) -> None:
         """The state before the first cycle."""
 
+    def start_from(self, place: Path) -> None:
+        """The same, from the last state of a chain, in its directory, that had fewer rows of the table."""
+
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """Run one cycle or several, `limit` at most. word: this rank's small integers, to be summed over ranks."""
 
@@ -141,6 +144,10 @@ class Family(Protocol):
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         """Values of "auto" keys, resolved at the first start, by section and key."""
+
+    @staticmethod
+    def grown(config: Config) -> Config:
+        """The settings of chains that start by `start_from`."""
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         """All files besides the table that the chains in `places` start from; what of them the run depends on.

@@ -22,18 +22,21 @@ from mpibayes.text import visible
 @click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this is over: 3h50m, 90m, 1-02:00:00.")
 @click.option("--until-settled", is_flag=True, help="End once the chains agree, after run.cycles at the latest.")
 @click.option("--fresh", is_flag=True, help="Start over; an existing run directory is renamed, never deleted.")
+@click.option("--grow", is_flag=True, help="Take in rows that came to the table since the run started.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Start so many ranks, by mpirun.  [default: run.ranks]")
-def run(config, out, overrides, max_time, until_settled, fresh, ranks):
+def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
     """Run the sampler on this machine, or under mpirun: start it, continue it, or extend it.
 
     CONFIG is a TOML file, or data as it is: a table, or whatever `mpibayes import` reads (CSV, Parquet, Excel, SPSS,
     ...). Then the table and a TOML file to edit are made beside the run directory.
 
     The same command makes the first start and every later one. A run that is finished says so; a larger run.cycles
-    extends it; a configuration that would change the statistics is refused, with the differences. SIGUSR1, SIGTERM and
-    Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number of ranks. On several
-    ranks chains run side by side (run.groups). Without mpirun or srun the run starts ranks itself: one for each chain
-    and shard, as far as there are cores; run.ranks, --ranks and the variable MPIBAYES_RANKS say otherwise.
+    extends it; a configuration that would change the statistics is refused, with the differences. Where rows came to
+    the table (`mpibayes import --append`), --grow lets it go on with them; the run so far is kept in OUT/grown.
+    SIGUSR1, SIGTERM and Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number
+    of ranks. On several ranks chains run side by side (run.groups). Without mpirun or srun the run starts ranks itself:
+    one for each chain and shard, as far as there are cores; run.ranks, --ranks and the variable MPIBAYES_RANKS say
+    otherwise.
 
     \b
     How a chain starts, in CONFIG or with --set; whatever it is, the cycles that count are exact:
@@ -60,11 +63,12 @@ def run(config, out, overrides, max_time, until_settled, fresh, ranks):
       mpibayes run run.toml --ranks 8                           the same as mpirun -n 8 mpibayes run run.toml
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
+      mpibayes run run.toml -o runs/a --grow                    with rows that came to the table since
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.passes=20
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
-    overrides = [*overrides, *(["run.until=settled"] if until_settled else [])]
+    overrides = [*overrides, *(["run.until=settled"] if until_settled else []), *(["run.grow=true"] if grow else [])]
     if ranks is not None:
         from mpibayes.hpc.run.become import become_mpirun, words_of
 

@@ -112,6 +112,13 @@ class Run(Section):
         decided_once=True,
     )
     chains: int = key(1, "independent chains, in DIR/chain-1 and so on", whole(1, MOST_CHAINS), ge=1, le=MOST_CHAINS)
+    grow: bool = key(
+        False,
+        "take in rows that came to the table: the chains start again from where they are, and what the run was before "
+        "is set aside in DIR/grown; false refuses a longer table",
+        "true or false",
+        may_change=True,
+    )
     groups: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CHAINS)] = key(
         "auto",
         "groups of ranks side by side, each with chains of its own, which it takes in turns; each holds all rows",

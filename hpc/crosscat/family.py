@@ -20,7 +20,7 @@ from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.start import searches, strategy, views
-from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels
+from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel.comm import Communicator, on_root
@@ -92,6 +92,10 @@ class Family:
             values["anneal"] = {"start_rows": strategy.start_rows(config, n_training)}
         return values
 
+    @staticmethod
+    def grown(config: Config) -> Config:
+        return config.changed("sampler", strategy="auto", init="one")
+
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         comm, config, data = self.comm, self._config, self.data
         on_root(comm, lambda: strategy.check_length(config, data.n_rows))
@@ -138,7 +142,7 @@ class ViewsChain:
 
     def __init__(self, comm: Communicator, config: Config, data: Data, heldout_file, labels, number: int):
         self.comm, self.config, self.data = comm, config, data
-        self.number, self._labels = number, labels
+        self.number, self._labels, self._from = number, labels, ""
         self.start_record: dict[str, Any] = {}
         self.scalars, self._several = BY_FAMILY[config.model.family], config.of(Model).has_views
         settings = settings_of(config, data.n_rows)
@@ -166,6 +170,11 @@ class ViewsChain:
     @property
     def shards(self) -> list[int]:
         return [shard.index for shard in self.mixture.shards]
+
+    def start_from(self, place: Path) -> None:
+        self._from = place
+        self._labels = on_root(self.comm, lambda: labels_of_chain(place, self.data, self._several))
+        self.start()
 
     def start(self) -> None:
         mixture, sampler, given = self.mixture, self.config.of(Sampler), self._labels
@@ -259,6 +268,9 @@ class ViewsChain:
     def in_words(self) -> list[str]:
         config, n_rows, cycle = self.config, self.n_rows, self.cycles
         started = [] if cycle else [f"starts: {strategy.start_in_words(config, n_rows, self.number)}"]
+        if self._from and not cycle:
+            n = self._labels.n_new
+            started = [f"starts: as the last draw of {self._from}; the first cycle seats {n:,} more training rows"]
         started += [searches.in_words(**self.start_record)] if self.start_record else []
         words = [f"continues from cycle {cycle}"] if cycle else []
         words += [strategy.growth_in_words(config, n_rows)] if self.growing else []

@@ -17,6 +17,7 @@ from mpibayes.hpc.config.resolved import as_dict, difference
 from mpibayes.hpc.config.section import marked
 from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.hpc.run.growth import growth_of
+from mpibayes.hpc.run.grown import require_whole
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.run.table import data_of, opened
@@ -317,6 +318,7 @@ def _settings_in(home: Path) -> Path:
             f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of "
             "`mpibayes run`)."
         )
+    require_whole(parent)
     read_resolved(parent)  # damaged settings are reported as such, not as mistakes in a configuration
     return parent
 

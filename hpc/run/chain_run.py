@@ -27,6 +27,7 @@ from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import status
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.growth import growth_of
+from mpibayes.hpc.run.grown import source_of
 from mpibayes.hpc.run.lock import this_process
 from mpibayes.hpc.run.progress import Progress, say
 from mpibayes.hpc.scalar import kinds
@@ -42,15 +43,15 @@ STATUS_EVERY_S = whole_number(os.environ.get("MPIBAYES_STATUS_SECONDS", "")) or 
 class ChainRun:
     """One chain and its directory, on all ranks of a communicator. Writers and progress exist on its root alone.
 
-    guard: asked before anything in the directory is changed.
+    guard: asked before anything in the directory is changed. grown: how often rows came to the run.
     """
 
     def __init__(
         self, comm: Communicator, clock: Clock, guard: Guard, config: Config, data: Data, chain: Chain, folder: Path,
-        number: int,
+        number: int, grown: int = 0,
     ):  # fmt: skip
         self.comm, self.clock, self.guard, self.config, self.data = comm, clock, guard, config, data
-        self.chain, self.folder, self.number = chain, folder, number
+        self.chain, self.folder, self.number, self.grown = chain, folder, number, grown
         self.trace = self.draws = self.progress = None
         self._before: dict | None = None  # how the start before this one ended
         self._began = self._last_checkpoint = self._last_status = clock.elapsed()
@@ -190,7 +191,7 @@ class ChainRun:
         self._last_status, self._state = self.clock.elapsed(), state
         about = {
             "state": state, "family": self.config.kind, "last_checkpoint": self._saved_cycle,
-            "ranks": self.comm.size, "shards": self.chain.n_shards,
+            "ranks": self.comm.size, "shards": self.chain.n_shards, "grown": self.grown,
             **this_process(), "before": self._before, "message": message,
         }  # fmt: skip
         with contextlib.suppress(MpibayesError):
@@ -255,6 +256,14 @@ class ChainRun:
                 run_directory.note_checkpoint(self.folder, self.number, self.config.run.chains, self.guard)
             self._write_status("running")
 
+    def _start(self) -> None:
+        """Start afresh; or where rows came from where the chain was."""
+        before = on_root(self.comm, lambda: source_of(self.home, self.folder, self.grown))
+        if before is None:
+            self.chain.start()
+        else:
+            self.chain.start_from(before)
+
     def open(self) -> bool:
         """Start, or go on from the newest checkpoint; make ready to keep what the chain draws. False: it was time to
         stop before it had started."""
@@ -264,7 +273,7 @@ class ChainRun:
             resume.restore(comm, found, chain)
         else:
             try:
-                chain.start()
+                self._start()
             except Stopped:
                 if comm.rank == 0:
                     why = self.clock.stop_reason() or "another rank"

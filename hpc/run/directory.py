@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -22,9 +21,11 @@ from mpibayes.errors import CheckpointError, ConfigError, MpibayesError
 from mpibayes.hpc.config import json_schema
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.resolved import as_dict, continued, difference, resolved_toml
+from mpibayes.hpc.run import grown
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run import lock as locks
-from mpibayes.hpc.run.identity import PROVENANCE, RESOLVED
+from mpibayes.hpc.run.grown import Growth
+from mpibayes.hpc.run.identity import CHECKPOINTS, GROWN, PROVENANCE, RESOLVED
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.checkpoint import Generation
@@ -51,10 +52,10 @@ from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.text import counted
 
 TRAINING_ROWS = "training_rows.npy"
-GROWING = ("mixture", "crosscat")  # families whose chains start from the clusters of a run on fewer rows
+OF_A_GROWTH = ("shards", "burn_in")  # keys of [run] that are decided anew where rows come
 START = "start.json"
-CHECKPOINTS = "checkpoints"
 NOTE = "checkpointed.json"
+NO_GROWTH = Growth()
 UNFINISHED_START = {"config.toml", json_schema.NAME, PROVENANCE, RESOLVED}
 
 
@@ -109,22 +110,37 @@ def require_no_checkpoint_was_written(place: Path, number: int, n_chains: int) -
         )
 
 
-def as_continued(folder: Path, config: Config, fresh: bool) -> Config:
+def as_continued(folder: Path, config: Config, fresh: bool, growth: Growth) -> Config:
     """The configuration with "auto" as an earlier start in this directory decided it, if there was one; root alone."""
     if fresh or not holds_run(folder):
         return config
-    config = continued(config, records.read_resolved(folder))
+    config = continued(config, _before(folder, growth))
     # a run of before there was this key
     return config if config.run.until != "auto" else config.changed("run", until="cycles")
 
 
+def _before(folder: Path, growth: Growth) -> dict[str, Any]:
+    """The settings of the run in a directory; where rows are taken in without those that depend on their number."""
+    old = records.read_resolved(folder)
+    if not growth.due:
+        return old
+    return old | {"run": {key: value for key, value in old["run"].items() if key not in OF_A_GROWTH}}
+
+
 def open_run(
-    folder: Path, config: Config, table: Table, content: dict, decided: dict, fresh: bool, lock: Lock
+    folder: Path,
+    config: Config,
+    table: Table,
+    content: dict,
+    decided: dict,
+    fresh: bool,
+    lock: Lock,
+    growth: Growth = NO_GROWTH,
 ) -> Config:
     """Make the directory, or check that this configuration continues what is there, and hold it; root alone.
 
     content: "fingerprint" of the table and of the held-out file ("heldout", None without one). decided: what "auto"
-    comes to at a first start, by section and key.
+    comes to at a first start, by section and key. growth: as it was planned.
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
     """
     started, made = holds_run(folder), False
@@ -152,18 +168,24 @@ def open_run(
             records.write_provenance(folder, record, lock.check)
             records.write_resolved(folder, resolved_toml(config), lock.check)
             return config
+        grown.complete(folder, lock.check)
     except OSError as error:
         if made:
             _unmake(folder, lock)
         raise cannot_write(error.filename or folder, error, CheckpointError if started else ConfigError) from None
-    before, old = records.read_provenance(folder), records.read_resolved(folder)
+    before, old = records.read_provenance(folder), _before(folder, growth)
     config = continued(config, old)
+    if growth.due:
+        if len(before.get(GROWN, ())) + 1 != growth.times:
+            raise ConfigError(f"{folder}: rows were taken in meanwhile; run the same command again")
+        config = continued(config, decided)
+        old["run"] |= {key: getattr(config.run, key) for key in OF_A_GROWTH}
     same_table = before["fingerprint"] == content["fingerprint"]
-    changes = difference(old, as_dict(config), same_table)
+    changes = difference(old, as_dict(config), same_table or growth.due)
     same_heldout = before.get("heldout") == content["heldout"]
     if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
         changes = [c for c in changes if not c.startswith("data.heldout:")]
-    if not same_table:
+    if not same_table and not growth.due:
         changes.append(f"data.table: {_change_of(config, table, before['fingerprint'], folder)}")
     if not same_heldout:
         changes.append("data.heldout: the held-out file's rows are not those the run started with")
@@ -174,7 +196,12 @@ def open_run(
         )
     with storing(folder / json_schema.NAME):
         json_schema.write_schema(folder / json_schema.NAME, lock.check)
-    records.write_resolved(folder, resolved_toml(config), lock.check)
+    if growth.due:
+        n_rows = table.before_growth(before["fingerprint"]).n_rows
+        record = before | {"table": str(table.path), **content}
+        grown.take_in(folder, record, n_rows, resolved_toml(config), lock.check)
+    else:
+        records.write_resolved(folder, resolved_toml(config), lock.check)
     return config
 
 
@@ -185,11 +212,7 @@ def _change_of(config: Config, table: AnyTable, fingerprint: str, folder: Path) 
         return f"the content of {table.path} is not the content the run started with"
     n = counted(table.n_rows - before.n_rows, "row")
     words = f"{n} came to {table.path} since the run started with {before.n_rows:,}; its results stay those of its rows"
-    if config.model.family not in GROWING:
-        return f"{words}. Of such a model only a new run has them all"
-    start = f"sampler.init=labels --set sampler.init_labels={shlex.quote(os.path.abspath(folder))}"
-    seed = f"run.seed={config.run.seed + 1}"
-    return f"{words}. A new run (-o) that starts from its clusters has all rows: --set {start} --set {seed}"
+    return f"{words}. With --grow (run.grow = true) the run takes them in, and goes on from where it is"
 
 
 def _unmake(folder: Path, lock: Lock) -> None:
@@ -241,7 +264,9 @@ def record_start(folder: Path, hosts: Sequence[str], guard: Guard) -> None:
 
 def name_of_chain(place: Path, number: int, n_chains: int) -> str:
     """Mark of the files that belong to one chain. number: of the chain, from 0."""
-    return f"{records.read_provenance(_home(place, n_chains))['run']}-{number + 1}"
+    record = records.read_provenance(_home(place, n_chains))
+    times = len(record.get(GROWN, ()))
+    return f"{record['run']}-{number + 1}" + (f".{times}" if times else "")
 
 
 def _home(place: Path, n_chains: int) -> Path:

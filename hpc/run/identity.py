@@ -2,7 +2,7 @@
 
 A digit that changed in one of them would be another run: other shards, another burn-in, another table. The provenance
 also has the run's name, drawn at its start, which is in its checkpoints and segments: files of another run are
-recognised.
+recognised. How often rows came to its table is there too (`grown.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from mpibayes.io.files import Guard, read_regular, reason, storing, unguarded, w
 
 RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
-FIELDS = {"run": str, "table": str, "fingerprint": str, "starts": list, "checkpoints": list}
+CHECKPOINTS = "checkpoints"
+GROWN, PENDING = "grown", "pending"  # see `grown.py`
+FIELDS = {"run": str, "table": str, "fingerprint": str, "starts": list, CHECKPOINTS: list, GROWN: list}
 
 
 def new_name() -> str:
@@ -37,7 +39,9 @@ def write_resolved(folder: Path, text: str, guard: Guard = unguarded) -> None:
 
 def read_resolved(folder: Path) -> dict[str, Any]:
     """The settings by section. Raises CheckpointError when the file is not as it was written."""
-    path = folder / RESOLVED
+    path, record = folder / RESOLVED, read_provenance(folder)
+    if PENDING in record:
+        return documents.toml(record[PENDING])
     try:
         text = read_regular(path).decode()
         settings = documents.toml(text)
@@ -49,7 +53,7 @@ def read_resolved(folder: Path) -> dict[str, Any]:
             f"{path}: damaged or edited (its own SHA-256 does not agree); it says what the run is. Restore it from a "
             "copy; a run is changed in the configuration that it is started with"
         )
-    if not found[1].endswith(f"\n# run {read_provenance(folder)['run']}\n"):
+    if not found[1].endswith(f"\n# run {record['run']}\n"):
         raise CheckpointError(f"{path}: is of another run than {folder / PROVENANCE}. Put the file of this run back")
     return settings
 
@@ -69,7 +73,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         record = documents.json_value(read_regular(path))
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); the run's table is not known") from None
-    fields = {"checkpoints": []} | record if isinstance(record, dict) else {}
+    fields = {CHECKPOINTS: [], GROWN: []} | record if isinstance(record, dict) else {}
     if not all(isinstance(fields.get(name), kind) for name, kind in FIELDS.items()):
         raise CheckpointError(f"{path}: damaged, not the record of a run; the run's table is not known")
     rest = {key: value for key, value in record.items() if key != "sha256"}

@@ -29,7 +29,7 @@ from mpibayes.hpc.parallel.launcher import launcher_rank, launcher_size
 from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import directory as run_directory
-from mpibayes.hpc.run import from_file, ranks, rounds, status
+from mpibayes.hpc.run import from_file, grown, ranks, rounds, status
 from mpibayes.hpc.run.become import words_of
 from mpibayes.hpc.run.chain_run import ChainRun
 from mpibayes.hpc.run.clock import Clock
@@ -149,11 +149,12 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     data = data_of(config, table)
     on_root(comm, data.check_blocks, what=f"read {config.table}")
     places = run_directory.chain_places(folder, config.run.chains)
+    growth = on_root(comm, lambda: grown.planned(folder, config, table, fresh))
     # what "auto" meant at the first start decides how the rows are cut
-    config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh))
+    config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh, growth))
     config, about_family = with_family(config, table, data)
     if comm.alone:
-        done = 0 if fresh else min(map(status.cycles_done, places))
+        done = 0 if fresh or growth.anew else min(map(status.cycles_done, places))
         n_ranks, note = ranks.choose(config, data, done)
         if n_ranks > 1:
             left = None if clock.max_time_s is None else clock.max_time_s - clock.elapsed()
@@ -176,10 +177,10 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         clock.watch_job()
 
     def load_rows() -> tuple[Family, dict[str, Any]]:
-        family = kind(groups.comm, config, data)
+        family = kind(groups.comm, growth.settings(config), data)
         with contextlib.nullcontext() if groups.number == 0 else _without_words():  # that the first group says, too
-            content = family.read_files(places, fresh)
-        family.load(places, fresh)
+            content = family.read_files(places, fresh or growth.anew)
+        family.load(places, fresh or growth.anew)
         return family, content
 
     family, files = groups.agree(load_rows, "read its rows of the table")
@@ -189,7 +190,7 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         config = on_root(
             comm,
             lambda: run_directory.open_run(
-                folder, config, table, content, family.decided(config, data.n_rows), fresh, lock
+                folder, config, table, content, family.decided(growth.settings(config), data.n_rows), fresh, lock, growth
             ),
             what=f"open {folder}",
         )
@@ -200,8 +201,11 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
             _say_who_does_what(schedule, config.run.shards)
             if weights := weights_in_words(table):
                 say(f"weights: {weights}")
+            if growth.due:
+                say(grown.in_words(folder, table.n_rows))
+        own = growth.settings(config)
         chains = (
-            ChainRun(groups.comm, clock, guard, config, data, family.chain(config, i), places[i], i)
+            ChainRun(groups.comm, clock, guard, config, data, family.chain(own, i), places[i], i, growth.times)
             for i in schedule.chains_of(groups.number)
         )
         if config.run.judged:

@@ -1,0 +1,187 @@
+"""Rows that come to the table of a run (`run.grow`): what the run was so far is set aside, and its chains start again
+from where they were.
+
+DIR/grown/1 is then a run directory by itself, of the rows before: its settings, checkpoints, trace and kept draws, as
+hard links where the file system has them. It appears whole, by a rename. After it the new provenance.json replaces the
+old one, in one step, which makes the directory a run of all rows: it counts the growths, so that names of chains and
+random streams are others than before, and holds the new settings as `pending` until the old files are out of the way.
+A start that is killed before that step leaves the old run, one that is killed after it is completed by the next start.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.json_schema import NAME as SCHEMA
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.hpc.registry import family_of
+from mpibayes.hpc.run import identity, lock
+from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED
+from mpibayes.io.files import TEMPORARY, Guard, make_directory, remove, storing, sync_directory
+from mpibayes.io.segments import list_segments
+from mpibayes.io.table import Table
+from mpibayes.io.tables import AnyTable
+from mpibayes.io.trace import FOLDER as TRACE
+from mpibayes.text import counted
+
+FOLDER = "grown"
+STAYS = {FOLDER, "config.toml", SCHEMA, PROVENANCE, RESOLVED, "logs"}  # beside the lock
+LINKED = (".h5", ".npy")  # files that are written once, and replaced by others
+
+
+@dataclass(frozen=True)
+class Growth:
+    """times: how often rows came to a run, with those that this start takes in. due: some are to be taken in. anew: no
+    chain has cycles since."""
+
+    times: int = 0
+    due: bool = False
+    anew: bool = False
+
+    def settings(self, config: Config) -> Config:
+        """The settings that chains work with: random streams of their own, and no other start than from where they
+        were."""
+        if not self.times:
+            return config
+        seed = int(generator(config.run.seed, Purpose.GROWN, self.times).integers(2**63))
+        return family_of(config.kind).grown(config.changed("run", seed=seed))
+
+
+def planned(folder: Path, config: Config, table: AnyTable, fresh: bool) -> Growth:
+    """The growth of the run in a directory, if there is one, and whether this start is one; root alone."""
+    if fresh or not (folder / RESOLVED).exists():
+        return Growth()
+    record = identity.read_provenance(folder)
+    times, pending = len(record.get(GROWN, ())), PENDING in record
+    due = config.run.grow and is_longer(table, record["fingerprint"])
+    return Growth(times + due, due, due or pending)
+
+
+def is_longer(table: AnyTable, fingerprint: str) -> bool:
+    """True if a table is that of this fingerprint with more rows."""
+    before = table.before_growth(fingerprint) if isinstance(table, Table) else None
+    return before is not None and before.n_rows < table.n_rows
+
+
+def take_in(folder: Path, record: Mapping[str, Any], n_rows: int, resolved: str, guard: Guard) -> None:
+    """Make the run in a directory, which is held, one of a longer table. record: its provenance so far, with the
+    table's new fingerprint. n_rows: of the table before. resolved: the new settings."""
+    before = identity.read_provenance(folder)
+    grown = [*before.get(GROWN, ()), {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "rows": n_rows, "fingerprint": before["fingerprint"],
+    }]  # fmt: skip
+    with storing(folder / FOLDER):
+        make_directory(folder / FOLDER, within=folder)
+        _remove_unfinished(folder, len(grown) - 1, guard)
+        draft = folder / FOLDER / f"{len(grown)}.{secrets.token_hex(8)}{TEMPORARY}"
+        draft.mkdir()
+        for entry in _entries(folder):
+            if entry.name != FOLDER:
+                _copy(entry, draft / entry.name)
+        sync_directory(draft)
+        guard()
+        os.rename(draft, place_of(folder, len(grown)))
+        sync_directory(folder / FOLDER)
+    new = {**record, GROWN: grown, PENDING: resolved, identity.CHECKPOINTS: []}
+    identity.write_provenance(folder, new, guard)
+    complete(folder, guard)
+
+
+def complete(folder: Path, guard: Guard) -> None:
+    """Put away what a growth has set aside, where that has not been done, and what an interrupted one has left; of a
+    directory that is held."""
+    record = identity.read_provenance(folder)
+    times = len(record.get(GROWN, ()))
+    with storing(folder / FOLDER):
+        _remove_unfinished(folder, times, guard)
+    if PENDING not in record:
+        return
+    with storing(folder):
+        kept = {path.name for path in place_of(folder, times).iterdir()}
+        for entry in _entries(folder):
+            if entry.name in kept - STAYS:
+                guard()
+                remove(entry)
+        sync_directory(folder)
+    identity.write_resolved(folder, record[PENDING], guard)
+    identity.write_provenance(folder, {k: v for k, v in record.items() if k != PENDING}, guard)
+
+
+def place_of(folder: Path, times: int) -> Path:
+    """The run as it was before rows came for the `times`-th time."""
+    return folder / FOLDER / str(times)
+
+
+def source_of(folder: Path, place: Path, times: int) -> Path | None:
+    """The chain that the one in `place` starts from: itself before the last growth that found it with cycles; None
+    where none did."""
+    for i in range(times, 0, -1):
+        before = place_of(folder, i) / place.relative_to(folder)
+        if list_segments(before / TRACE):
+            return before
+    return None
+
+
+def in_words(folder: Path, n_rows: int) -> str:
+    """Describe the last growth. n_rows: of the table now."""
+    grown = identity.read_provenance(folder)[GROWN]
+    n = grown[-1]["rows"]
+    return (
+        f"grows: {counted(n_rows - n, 'row')} came to the {n:,} that there were; the run so far is now "
+        f"{place_of(folder, len(grown))}, and draws count anew"
+    )
+
+
+def require_whole(folder: Path) -> None:
+    """ConfigError where a start takes rows in at this moment, or was cut off while it did."""
+    record = identity.read_provenance(folder)
+    if PENDING in record:
+        before = place_of(folder, len(record[GROWN]))
+        raise ConfigError(
+            f"{folder}: a start that takes in new rows has not come to its end; run the same command again. The run of "
+            f"the rows before is {before}"
+        )
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is in a run directory, without the lock and what writers have not finished."""
+    names = sorted(os.listdir(folder))
+    return [folder / n for n in names if n.partition(".")[0] != lock.NAME and not n.endswith(TEMPORARY)]
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The same file or folder at another place, on disk when this returns."""
+    if source.is_dir() and not source.is_symlink():
+        target.mkdir()
+        for entry in _entries(source):
+            _copy(entry, target / entry.name)
+        sync_directory(target)
+        return
+    if source.suffix in LINKED and not source.is_symlink():
+        try:
+            os.link(source, target)
+            return
+        except OSError:  # a file system without them
+            pass
+    shutil.copy2(source, target, follow_symlinks=False)
+    if not source.is_symlink():
+        with open(target, "rb") as file:
+            os.fsync(file.fileno())
+
+
+def _remove_unfinished(folder: Path, times: int, guard: Guard) -> None:
+    """Remove what growths that came to nothing have left."""
+    if (folder / FOLDER).exists():
+        for path in (folder / FOLDER).iterdir():
+            if path.name.endswith(TEMPORARY) or (path.name.isdigit() and int(path.name) > times):
+                guard()
+                remove(path)

@@ -1,0 +1,152 @@
+"""A run that takes in a row with `--grow` has the posterior of all rows; the program as its users start it.
+
+Four rows of three columns, cross-categorized, of which the last comes after 200 cycles. One long chain against the
+enumeration: means of events by batches, at LEVEL in all (Bonferroni). The same test rejects a chain whose old rows keep
+their clusters, and one whose prior has no room for a level that came with the last row.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from mpibayes.hpc.crosscat.chain import Mixture, Tally
+from mpibayes.hpc.posterior.chains import home_of
+from mpibayes.io.append import append_rows
+from mpibayes.io.draws import FOLDER
+from mpibayes.io.ingest import import_table
+from mpibayes.io.segments import read_blocks
+from tests.exact.compare import autocorrelation_time, batch_means_z, seed
+from tests.exact.crosscat import CASES, fixed, given
+from tests.run.conftest import run
+
+LEVEL = 1e-4
+CYCLES = 2500
+CONFIG = """
+[data]
+table = "four.h5"
+[model]
+family = "crosscat"
+concentration = 1.0
+view_concentration = 1.0
+[sampler]
+init_rows = 0
+init_views = 1
+split_merge = 1
+[run]
+seed = {seed}
+shards = {shards}
+cycles = 200
+[output]
+labels = 1
+"""
+HALF = {"dirichlet": (0.5, 0.5, 0.5)}
+NEW_LEVEL = given(
+    (
+        ("a", "categorical", (0, 0, 1, 2), ("no", "yes", "new")),
+        ("b", "categorical", (0, 0, 1, 1), ("no", "yes")),
+        ("c", "categorical", (1, 0, 1, 0), ("no", "yes")),
+    ),
+    {"a": HALF, "b": {"dirichlet": (0.5, 0.5)}, "c": {"dirichlet": (0.5, 0.5)}},
+    fixed(),
+)
+SETUPS = {"cc4x3": CASES["cc4x3"], "a new level": NEW_LEVEL}
+
+
+def rows_of(setup, start, stop):
+    names = ",".join(name for name, *_ in setup.columns)
+    cells = [[levels[x[i]] for _, _, x, levels in setup.columns] for i in range(start, stop)]
+    return "\n".join([names, *map(",".join, cells)]) + "\n"
+
+
+def grown(place: Path, name: str, n_shards: int, ranks: int = 1, cycles: int = CYCLES, frozen=None):
+    """Numbers of the states of a chain after its last row came, in the enumeration of all four."""
+    setup = SETUPS[name]
+    text = CONFIG.format(shards=n_shards, seed=seed(221))
+    priors = "".join(f"[columns.{c}]\nprior = {{grid = [0.5]}}\n" for c in "abc")
+    (place / "four.toml").write_text(text + priors)
+    schema = "".join(f'[columns.{c}]\nkind = "categorical"\nlevels = ["no", "yes"]\n' for c in "abc")
+    (place / "schema.toml").write_text(schema)
+    (place / "run.toml").write_text((place / "four.toml").read_text())
+    (place / "three.csv").write_text(rows_of(setup, 0, 3))
+    (place / "last.csv").write_text(rows_of(setup, 3, 4))
+    import_table(place / "three.csv", place / "four.h5", schema=place / "schema.toml")
+    first = run(place, "out", "--set", "run.shards=1")
+    assert first.returncode == 0, first.stderr
+    append_rows(place / "last.csv", place / "four.h5")
+    if frozen:
+        frozen()
+    done = run(place, "out", "--grow", "--set", f"run.shards={n_shards}", "--set", f"run.cycles={cycles}", ranks=ranks)
+    assert done.returncode == 0, done.stderr
+    return states(home_of(place / "out"), setup.posterior)
+
+
+def states(home, exact):
+    found, known = [], {}
+    for block in read_blocks(home / FOLDER):
+        for views, labels in zip(block["views"].astype(int), block["labels"].astype(int)):
+            key = views.tobytes(), labels.tobytes()
+            if key not in known:
+                known[key] = exact.number(views.tolist(), [labels[v].tolist() for v in views])
+            found.append(known[key])
+    return np.array(found)
+
+
+def p_value(found, exact):
+    """Of the worst event, times their number. Batches are at least twenty times as long as the slowest event takes."""
+    names, table = exact.summaries()
+    expected = table @ exact.p
+    usable = np.flatnonzero((expected > 0.02) & (expected < 0.98))
+    ps = []
+    for e in usable:
+        x = table[e][found]
+        tau = autocorrelation_time(x)
+        batches = int(np.clip(len(x) / (20 * tau), 8, 40))
+        z, error = batch_means_z(x, expected[e], batches)
+        ps.append(2 * stats.t.sf(abs(z), batches - 1) if error > 0 else 0.0)
+    worst = int(np.argmin(ps))
+    return min(1.0, ps[worst] * len(ps)), f"{names[usable[worst]]}: p {ps[worst]:.2g} of {len(ps)} events"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name, n_shards", [("cc4x3", 1), ("cc4x3", 3), ("a new level", 1)])
+def test_the_posterior_of_all_rows(tmp_path, name, n_shards):
+    found = grown(tmp_path, name, n_shards)
+    p, worst = p_value(found, SETUPS[name].posterior)
+    assert p >= LEVEL, f"{worst} (seed {seed(221)})"
+
+
+@pytest.mark.thorough
+def test_the_posterior_of_all_rows_on_ranks(tmp_path):
+    """In the bits of one process."""
+    (tmp_path / "one").mkdir(), (tmp_path / "three").mkdir()
+    one = grown(tmp_path / "one", "cc4x3", 3, cycles=300)
+    three = grown(tmp_path / "three", "cc4x3", 3, ranks=3, cycles=300)
+    assert np.array_equal(one, three)
+
+
+@pytest.mark.quick
+def test_old_rows_that_stay_are_rejected(tmp_path, monkeypatch):
+    right = Mixture._visits
+
+    def last_alone(self, i, shard, steps, target):
+        return tuple(rows[shard.start + rows == 3] for rows in right(self, i, shard, steps, target))
+
+    def frozen():
+        monkeypatch.setattr(Mixture, "_visits", last_alone)
+        monkeypatch.setattr(Mixture, "_split_and_merge", lambda self: Tally())
+
+    found = grown(tmp_path, "cc4x3", 1, cycles=1000, frozen=frozen)
+    p, worst = p_value(found, SETUPS["cc4x3"].posterior)
+    assert p < LEVEL, worst
+
+
+@pytest.mark.quick
+def test_a_prior_without_the_new_level_is_rejected(tmp_path):
+    """Against the law of a table whose last row lacks the cell."""
+    found = grown(tmp_path, "a new level", 1, cycles=1000)
+    columns = (("a", "categorical", (0, 0, 1, -1), ("no", "yes")), *NEW_LEVEL.columns[1:])
+    wrong = given(columns, dict.fromkeys("abc", {"dirichlet": (0.5, 0.5)}), fixed())
+    p, worst = p_value(found, wrong.posterior)
+    assert p < LEVEL, worst
