@@ -26,6 +26,10 @@ from mpibayes.io.table import Table, TableWriter
 from mpibayes.text import counted, visible
 
 
+class RowsAreThere(DataError):
+    """A part of the table has the same rows."""
+
+
 @dataclass(frozen=True)
 class Appended:
     """The outcome of an append: the table with its new part, and remarks for its owner. written: False of a look."""
@@ -117,7 +121,7 @@ def _require_new(whole: Table, columns: Sequence[Column], n_rows: int, digest: s
                 content.add(in_columns(rows, piece.columns, columns))
             if content.digest() == digest:
                 which = f"its part {number}, {piece.path.name}," if number > 1 else "the table, as first imported,"
-                raise DataError(
+                raise RowsAreThere(
                     f"{whole.path}: {which} has these {counted(n_rows, 'row')} already; nothing was appended. If they "
                     "are other rows that happen to be equal, append them with --force"
                 )

@@ -17,7 +17,10 @@ from mpibayes.text import import_again
 def check_table(config: Config, table: Any) -> None:
     """Hold a configuration against a table of either kind; ConfigError lists all that does not fit."""
     if not config.model.sparse:
-        return check_columns(config, table.columns, table.n_rows)
+        try:
+            return check_columns(config, table.columns, table.n_rows)
+        except ConfigError as error:
+            raise ConfigError(error.message, [*error.problems, *_later_levels(config, table)]) from None
     report = Report(config.places)
     for name in config.columns:
         report.add(("columns", name), "a sparse table has no columns that could be described; take it out")
@@ -25,6 +28,20 @@ def check_table(config: Config, table: Any) -> None:
     if report.problems:
         raise ConfigError(f"{config.path}: the configuration does not fit the table {config.table}", report.problems)
     return None
+
+
+def _later_levels(config: Config, table: Any) -> list[str]:
+    """Reasons why what the configuration says of columns may have fitted before rows were appended to the table."""
+    problems = []
+    for first, column in zip(table.pieces[0].columns, table.columns):
+        new = list(column.levels[len(first.levels) :])
+        if new and getattr(config.columns.get(column.name), "prior", None) is not None:
+            problems.append(
+                f"column '{column.name}': {some(new)} came with rows that were appended. A prior with a number for "
+                "each level is another one with them, and needs a new run (-o); one of a single number for all has "
+                "room for levels that come later"
+            )
+    return problems
 
 
 def check_columns(config: Config, columns: Sequence[Column], n_rows: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mpibayes.hpc.python.fit import as_file
+from mpibayes.hpc.python import frames
 from mpibayes.hpc.python.rows import in_words_of_python
 
 
@@ -33,7 +33,7 @@ def append_rows(
     """
     from mpibayes.io import append
 
-    with in_words_of_python(), as_file(data) as source:
+    with in_words_of_python(), frames.as_file(data) as source:
         appended = append.append_rows(
             source, table, missing=list(missing), drop=list(drop), encoding=encoding, delimiter=delimiter,
             header=header, again=again, dry_run=dry_run,

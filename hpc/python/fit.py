@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import datetime
 import os
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpibayes.errors import ConfigError, MpibayesError
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel.launcher import launcher_size
 from mpibayes.hpc.python import child, frames
 from mpibayes.hpc.python.display import display_for
+from mpibayes.hpc.python.grow import with_more_rows
 from mpibayes.hpc.python.placed import placed
 from mpibayes.hpc.python.rows import in_words_of_python
 from mpibayes.hpc.python.settings import overrides
@@ -27,6 +26,7 @@ def fit(
     data: Any,
     directory: str | os.PathLike[str] | None = None,
     *,
+    run: Run | str | os.PathLike[str] | None = None,
     ranks: int | None = None,
     family: str | None = None,
     likelihood: str | bool | None = None,
@@ -53,6 +53,10 @@ def fit(
         pandas or polars, a pyarrow Table, a dict of columns, anything else with __arrow_c_stream__.
     directory: of the run; by default runs/NAME beside the file. Of a DataFrame without one it is a temporary
         directory, which is reported.
+    run: a run, or its directory, that the rows of `data` come to: they are appended to its table, which is in order
+        where the columns are the table's (docs/append.md), and the run goes on with all rows, as with --grow. Its
+        settings are those it has; cycles, until_settled, max_time and ranks may be others. What it was so far is kept
+        in its folder grown. The same call again, after an interrupt, goes on and appends nothing.
     ranks: processes, under mpirun where there are several; by default run.ranks, which means as many as have work, on
         the cores of this machine. Results have the same bits on any number.
     family ... heldout: keys of the configuration (docs/configuration.md). heldout: 0 for none. Without them a data file
@@ -84,11 +88,15 @@ def fit(
     display = display_for(progress)
     try:
         how: dict[str, Any] = {"kinds": kinds, "schema": schema, "missing": missing, "weight": weight}
-        source, folder = placed(data, directory, fresh, display, **how)
+        if run is None:
+            source, folder = placed(data, directory, fresh, display, **how)
+        else:
+            refused = {"directory": directory is not None, "fresh": fresh, **how}
+            source, folder = with_more_rows(data, run, refused, display)
         words = ["run", str(source), "-o", str(folder)]
         words += [word for setting in settings for word in ("--set", setting)]
         words += [] if max_time is None else ["--max-time", _seconds(max_time)]
-        words += ["--fresh"] if fresh else []
+        words += ["--fresh"] if fresh else ["--grow"] if run is not None else []
         words += [] if ranks is None else ["--ranks", str(ranks)]
         process = child.start(words)
     except BaseException:
@@ -139,7 +147,7 @@ def import_table(
     from mpibayes.io.summary import print_summary
     from mpibayes.terminal import output
 
-    with in_words_of_python(), as_file(data) as source:
+    with in_words_of_python(), frames.as_file(data) as source:
         summary = ingest.import_table(
             source,
             table,
@@ -165,21 +173,6 @@ def import_table(
         )
     print_summary(summary, output(), verbose)
     return Path(table)
-
-
-@contextmanager
-def as_file(data: Any) -> Iterator[Path]:
-    """The path that was given, or a Parquet file of a DataFrame, for as long as it is needed."""
-    if frames.is_path(data):
-        yield Path(data).expanduser()
-        return
-    with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
-        place = Path(folder) / f"{frames.NAME}.parquet"
-        frames.write_parquet(frames.to_arrow(data), place)
-        try:
-            yield place
-        except MpibayesError as error:
-            raise frames.retold(error, place) from None
 
 
 def _seconds(time: float | str | datetime.timedelta) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -126,6 +128,21 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
     with writing(path, DataError), replacing(path) as file:
         pyarrow.parquet.write_table(table, file)
+
+
+@contextmanager
+def as_file(data: Any) -> Iterator[Path]:
+    """The path that was given, or a Parquet file of a DataFrame, for as long as it is needed."""
+    if is_path(data):
+        yield Path(data).expanduser()
+        return
+    with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
+        place = Path(folder) / f"{NAME}.parquet"
+        write_parquet(to_arrow(data), place)
+        try:
+            yield place
+        except MpibayesError as error:
+            raise retold(error, place) from None
 
 
 def write_csv(table: pa.Table, path: Path) -> None:

@@ -338,3 +338,15 @@ def test_a_configuration_beyond_the_limits_of_a_document_is_one_message(tmp_path
     for value, words in ((endless, "more than 32 deep"), (10**5000, "more than 300 digits")):
         with pytest.raises(mb.ConfigError, match=words):
             mb.fit({"x": [1.0, 2.5, 3.5] * 9}, tmp_path / "run", config={"run.shards": value}, progress=False)
+
+
+def test_rows_that_come_later(tmp_path):
+    """They are appended to the run's table, once, and the run goes on with all of them."""
+    run = mb.fit(frame(), tmp_path / "a", **FEW, progress=False)
+    later = frame(90)[60:]
+    with pytest.raises(mb.ConfigError, match="kinds: is for a new run"):
+        mb.fit(later, run=run, kinds={"age": "real"}, progress=False)
+    for again in (run, tmp_path / "a"):  # the second call has nothing to do
+        longer = mb.fit(later, run=again, cycles=3, progress=False)
+        assert longer.directory == tmp_path / "a" and len(longer.clusters()) == 90 and len(longer.trace) == 3
+    assert len(mb.open(tmp_path / "a" / "grown" / "1").trace) == 4

@@ -1,17 +1,21 @@
 """`mpibayes run --grow`: a run takes in the rows that came to its table, and keeps what it was so far."""
 
-import numpy as np
+import shutil
+
 import pytest
 
-from mpibayes.errors import CheckpointError, ConfigError
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.draws import last_draw
 from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.hpc.run import grown
-from mpibayes.hpc.run.identity import read_provenance, read_resolved
+from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.io.append import append_rows
+from mpibayes.io.files import unguarded
+from mpibayes.io.ingest import import_table
 from mpibayes.io.trace import read_trace
 from tests.run.conftest import exported, mpibayes, run, run_some
-from tests.run.test_grown import begun, csv
+from tests.run.test_grown import CONFIG, begun, csv
 
 
 def contents(folder):
@@ -34,9 +38,120 @@ def test_a_run_goes_on_with_new_rows(tmp_path, family):
         assert words in done.stdout, done.stdout
     assert contents(tmp_path / "may" / "grown" / "1") == before
     assert mpibayes(tmp_path, "query", "may/grown/1", "logp", "--of", "p=a").stdout == asked
-    assert mpibayes(tmp_path, "query", "may", "logp", "--of", "p=d").returncode == 0
+    assert mpibayes(tmp_path, "query", "may", "logp", "--of", "p=a").stdout not in ("", asked)
     assert all(len(z) == 104 for z in last_draw(tmp_path / "may").labels)
     assert read_trace(tmp_path / "may")["cycle"].tolist() == list(range(1, 11))
     assert run(tmp_path, "may").returncode == run(tmp_path, "may", "--grow").returncode == 0  # nothing came since
     assert len(list((tmp_path / "may" / "grown").iterdir())) == 1
     assert '"grown": 1' in mpibayes(tmp_path, "status", "may", "--json").stdout
+
+
+def test_chains_start_each_from_itself_until_they_have_settled(tmp_path):
+    words = ("--set", "run.chains=2", "--set", "run.until=settled")
+    begun(tmp_path, "mixture", *words)
+    done = run(tmp_path, "may", *words, "--grow")
+    assert done.returncode == 0, done.stderr
+    for i in (1, 2):
+        assert f"chain-{i}: starts: as the last draw of may/grown/1/chain-{i}" in done.stdout, done.stdout
+        assert len(last_draw(tmp_path / "may" / f"chain-{i}").labels[0]) == 104
+    status = mpibayes(tmp_path, "status", "may").stdout
+    assert "chain-2" in status and "finished" in status
+
+
+def test_draws_come_from_other_streams(tmp_path):
+    begun(tmp_path)
+    config = load(tmp_path / "run.toml").changed("sampler", init="one")
+    seeds = [grown.Growth(times).settings(config).run.seed for times in range(4)]
+    assert seeds[0] == config.run.seed and len(set(seeds)) == 4
+
+
+def test_rows_come_again_and_an_annealed_start_is_none(tmp_path):
+    anneal = ("--set", "sampler.strategy=anneal", "--set", "anneal.passes=1.5", "--set", "run.burn_in=auto",
+              "--set", "run.shards=auto")  # fmt: skip
+    begun(tmp_path, "mixture", *anneal)
+    assert run(tmp_path, "may", *anneal, "--set", "run.cycles=6", "--grow").returncode == 0
+    append_rows(csv(tmp_path, "july.csv", 30, 4, "abcd"), tmp_path / "people.h5")
+    refused = run(tmp_path, "may", *anneal)
+    assert refused.returncode == 2 and "30 rows came to" in refused.stderr and "130" in refused.stderr
+    done = run(tmp_path, "may", *anneal, "--grow", "--set", "run.cycles=8")
+    assert done.returncode == 0 and "may/grown/2" in done.stdout, done.stdout + done.stderr
+    assert [len(read_trace(tmp_path / p)["cycle"]) for p in ("may/grown/1", "may/grown/2", "may")] == [10, 6, 8]
+    assert [record["rows"] for record in read_provenance(tmp_path / "may")["grown"]] == [90, 130]
+    assert len(last_draw(tmp_path / "may").labels[0]) == 128
+
+
+def test_a_prior_by_level_has_no_room_for_another(tmp_path):
+    prior = ("--set", "columns.p.prior={dirichlet = [1, 2, 1]}")
+    import_table(csv(tmp_path, "may.csv", 90, 1), tmp_path / "people.h5")
+    (tmp_path / "run.toml").write_text(CONFIG.format(family="mixture"))
+    assert run(tmp_path, "may", *prior).returncode == 0
+    later = csv(tmp_path, "june.csv", 40, 2)
+    later.write_text(later.read_text() + "d,a,x,1.0\n")
+    append_rows(later, tmp_path / "people.h5")
+    done = run(tmp_path, "may", *prior, "--grow")
+    assert done.returncode == 2 and "got 3 numbers, expected 4" in done.stderr, done.stderr
+    assert "column 'p': d came with rows that were appended" in done.stderr
+    assert not (tmp_path / "may" / "grown").exists()
+
+
+class Killed(BaseException):
+    """Not to be caught."""
+
+
+STEPS = [("os.link", 0), ("os.link", 3), ("shutil.copy2", 0), ("os.rename", 0), ("identity.write_provenance", 0),
+         ("remove", 0), ("remove", 3), ("identity.write_resolved", 0), ("identity.write_provenance", 1)]  # fmt: skip
+COMMITTED = 5  # steps up to the one that makes it a run of all rows
+
+
+def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
+    """At each of STEPS: before the run is one of all rows it is what it was, and after it the next start completes."""
+    asked = begun(tmp_path)
+    before = contents(tmp_path / "may")
+    shutil.copytree(tmp_path / "may", tmp_path / "straight")
+    assert run(tmp_path, "straight", "--grow").returncode == 0
+    wanted = exported(tmp_path, "straight")
+    record, settings = read_provenance(tmp_path / "straight"), (tmp_path / "straight" / RESOLVED).read_text()
+    settings = "".join(settings.splitlines(keepends=True)[:-2])  # without the name and the checksum
+    for i, (step, after) in enumerate(STEPS):
+        place = tmp_path / f"cut-{i}"
+        shutil.copytree(tmp_path / "may", place)
+        of, name = (grown, step) if "." not in step else (getattr(grown, step.split(".")[0]), step.split(".")[1])
+        right, calls = getattr(of, name), []
+
+        def dies(*given, right=right, calls=calls, after=after, **named):
+            calls.append(1)
+            if len(calls) > after:
+                raise Killed
+            return right(*given, **named)
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(of, name, dies)
+            grown.take_in(place, {**read_provenance(place), "fingerprint": record["fingerprint"]}, 90, settings,
+                          unguarded)  # fmt: skip
+        if i < COMMITTED:
+            assert {n: b for n, b in contents(place).items()} == before, step
+            assert mpibayes(tmp_path, "query", place.name, "logp", "--of", "p=a").stdout == asked
+        else:
+            with pytest.raises(ConfigError, match="has not come to its end; run the same command again"):
+                KeptChains([place])
+            assert mpibayes(tmp_path, "query", f"{place.name}/grown/1", "logp", "--of", "p=a").stdout == asked
+            assert read_resolved(place)["run"]["shards"] == 3
+        done = run(tmp_path, place.name, "--grow")
+        assert done.returncode == 0, (step, done.stderr)
+        assert exported(tmp_path, place.name) == wanted, step
+        assert contents(place / "grown" / "1") == before and len(list((place / "grown").iterdir())) == 1, step
+
+
+@pytest.mark.thorough
+def test_the_same_bits_on_ranks_and_after_stops(tmp_path):
+    """Before the rows came and after it."""
+    (tmp_path / "run.toml").write_text(CONFIG.format(family="crosscat"))
+    import_table(csv(tmp_path, "may.csv", 90, 1), tmp_path / "people.h5")
+    assert run(tmp_path, "one").returncode == 0
+    assert run_some(tmp_path, "pieces", 4, ranks=2).returncode == 75
+    assert run(tmp_path, "pieces", ranks=3).returncode == 0
+    append_rows(csv(tmp_path, "june.csv", 40, 2, "abcd"), tmp_path / "people.h5")
+    assert run(tmp_path, "one", "--grow").returncode == 0
+    assert run_some(tmp_path, "pieces", 3, "run.grow=true", ranks=3).returncode == 75
+    assert run(tmp_path, "pieces", "--grow", ranks=2).returncode == 0
+    assert exported(tmp_path, "one") == exported(tmp_path, "pieces")

@@ -1,0 +1,44 @@
+"""`mpibayes.fit(df, run=...)`: rows that came later, appended to the table of a run, which takes them in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.python import frames
+from mpibayes.hpc.python.display import Display
+from mpibayes.hpc.python.rows import in_words_of_python
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.python.run import Run
+
+
+def with_more_rows(
+    data: Any, run: Run | str | os.PathLike[str], refused: Mapping[str, Any], display: Display
+) -> tuple[Path, Path]:
+    """Append the rows to the table of a run; the configuration that it goes on with, and its directory.
+
+    Rows that the table has already, since a call before this one was interrupted, are not appended twice. refused:
+    arguments of `fit` that are for a new run, by name. Raises ConfigError and DataError.
+    """
+    from mpibayes.hpc.posterior.chains import config_in, home_of
+    from mpibayes.hpc.run.identity import RESOLVED
+    from mpibayes.io.append import RowsAreThere, append_rows
+
+    if given := [name for name, value in refused.items() if value]:
+        raise ConfigError(f"{given[0]}: is for a new run; the table of a run that goes on says what its columns are")
+    place = run if isinstance(run, str | os.PathLike) else run.directory
+    folder = home_of(Path(place).expanduser())
+    table = config_in(folder).table
+    with in_words_of_python(), frames.as_file(data) as source:
+        try:
+            appended = append_rows(source, table)
+        except RowsAreThere:
+            display.say(f"{table}: has these rows already")
+        else:
+            for line in appended.lines():
+                display.say(line)
+    return folder / RESOLVED, folder
