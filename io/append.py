@@ -23,7 +23,10 @@ from mpibayes.io.parts import in_columns, part_path, table_of_part
 from mpibayes.io.rows import BLOCKS, Column, Rows, slice_rows
 from mpibayes.io.source import Progress
 from mpibayes.io.table import Table, TableWriter
-from mpibayes.text import counted, visible
+from mpibayes.io.turns import in_turn
+from mpibayes.text import counted, duration, visible
+
+WAITED_S = 2.0  # for another append; less is not worth a word
 
 
 class RowsAreThere(DataError):
@@ -77,27 +80,38 @@ def append_rows(
     """
     start = time.perf_counter()
     paths = [Path(p) for p in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
-    whole = Table.open(table)
-    part = _new_part(whole)
-    before = stamps(paths)
-    new = NewRows(whole, paths, {"delimiter": delimiter, "header": header, "encoding": encoding}, missing, progress)
-    new.require_columns(drop)
-    columns, n_rows = new.fitted()
-    source = {**whole.source, "files": [path.name for path in paths], "absent": []}
-    writing = TableWriter(part, columns, n_rows, source=source, follows=whole.fingerprint)
-    with nullcontext() if dry_run else writing as writer:
-        content = _Content()
-        for rows, weights in new.coded(columns):
-            content.add(rows)
-            if writer is not None:
-                writer.write(rows, weights)
-        if not again:
-            _require_new(whole, columns, n_rows, content.digest())
-        require_unchanged(before)
-        if Table.open(whole.path).fingerprint != whole.fingerprint:
-            raise ConfigError(f"{whole.path}: changed meanwhile; run the same command again")
+    options = {"delimiter": delimiter, "header": header, "encoding": encoding}
+    with nullcontext(0.0) if dry_run else in_turn(Path(table)) as waited:
+        whole = Table.open(table)
+        part = _new_part(whole)
+        before = stamps(paths)
+        new = NewRows(whole, paths, options, missing, progress)
+        new.require_columns(drop)
+        columns, n_rows = new.fitted()
+        source = {**whole.source, "files": [path.name for path in paths], "absent": []}
+        writing = TableWriter(part, columns, n_rows, source=source, follows=whole.fingerprint)
+        with nullcontext() if dry_run else writing as writer:
+            digest = _written(new, columns, writer)
+            if not again:
+                _require_new(whole, columns, n_rows, digest)
+            require_unchanged(before)
+            if Table.open(whole.path).fingerprint != whole.fingerprint:
+                raise ConfigError(f"{whole.path}: changed meanwhile; run the same command again")
+    remarks = list(new.remarks(columns))
+    if waited > WAITED_S:
+        remarks.insert(0, f"waited {duration(waited, words=True)} for another change of a table in this folder")
     seconds = time.perf_counter() - start
-    return Appended(whole.path, part, n_rows, whole.n_rows, tuple(new.remarks(columns)), seconds, not dry_run)
+    return Appended(whole.path, part, n_rows, whole.n_rows, tuple(remarks), seconds, not dry_run)
+
+
+def _written(new: NewRows, columns: Sequence[Column], writer: TableWriter | None) -> str:
+    """Write the new rows, unless it is a look; a digest of their cells."""
+    content = _Content()
+    for rows, weights in new.coded(columns):
+        content.add(rows)
+        if writer is not None:
+            writer.write(rows, weights)
+    return content.digest()
 
 
 def _new_part(whole: Table) -> Path:

@@ -62,6 +62,7 @@ from mpibayes.io.seal import append_seal
 from mpibayes.io.table_header import OF_A_RUN
 from mpibayes.io.target import TABLE as TYPED
 from mpibayes.io.target import check_target
+from mpibayes.io.turns import in_turn
 
 SUFFIXES = (".h5", ".hdf5")
 LEFT_OVER_S = 86_400.0  # a temporary file that nobody has written to for so long is a dead import's
@@ -248,28 +249,31 @@ class TableWriter:
 
     def _written(self) -> Iterator[None]:
         """Make the table, from an empty temporary file to its final name; rows are written where it yields."""
-        with writing(self.path, DataError), self._kept(), replacing(self.path, new=bool(self.follows)) as out:
-            with writing_h5(out) as (self._file, self._check):
-                for block, width in block_widths(self.columns).items():
-                    if width:
-                        self._file.create_dataset(block, (self.n_rows, width), BLOCKS[block], fillvalue=None)
-                if self._weighted:
-                    self._file.create_dataset("weights", (self.n_rows,), np.float64, fillvalue=None)
-                self._check()
-                yield
-                if self._done != self.n_rows:
-                    raise DataError(
-                        f"{self.path}: {self._done:,} rows instead of the {self.n_rows:,} announced; did the source "
-                        "change?"
-                    )
-                self._file.flush()
-                self._check()
-                columns, fingerprint, apart = self._finish()
-            append_seal(out, apart)
-            if not self.overwrite and self.path.exists():
-                raise FileExistsError
-        if self.overwrite:
-            _remove_later_parts(self.path)
+        with contextlib.ExitStack() as turn:
+            with writing(self.path, DataError), self._kept(), replacing(self.path, new=bool(self.follows)) as out:
+                with writing_h5(out) as (self._file, self._check):
+                    for block, width in block_widths(self.columns).items():
+                        if width:
+                            self._file.create_dataset(block, (self.n_rows, width), BLOCKS[block], fillvalue=None)
+                    if self._weighted:
+                        self._file.create_dataset("weights", (self.n_rows,), np.float64, fillvalue=None)
+                    self._check()
+                    yield
+                    if self._done != self.n_rows:
+                        raise DataError(
+                            f"{self.path}: {self._done:,} rows instead of the {self.n_rows:,} announced; did the source "
+                            "change?"
+                        )
+                    self._file.flush()
+                    self._check()
+                    columns, fingerprint, apart = self._finish()
+                append_seal(out, apart)
+                if not self.overwrite and self.path.exists():
+                    raise FileExistsError
+                if self.overwrite:
+                    turn.enter_context(in_turn(self.path))
+            if self.overwrite:
+                _remove_later_parts(self.path)
         self.table = Table(self.path, self.n_rows, columns, fingerprint, dict(self.source))
 
     @contextlib.contextmanager

@@ -1,8 +1,10 @@
 """Rows that come later: a table of several parts is the table of all the rows, and an append is all or nothing."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from mpibayes.io.parts import part_path
 from mpibayes.io.piece import Piece
 from mpibayes.io.rows import ARRAYS
 from mpibayes.io.table import Table
+from mpibayes.io.turns import in_turn
 
 HEAD = "name,city,size,gain,n,ok\n"
 SCHEMA = """
@@ -244,7 +247,14 @@ def test_a_kill_leaves_the_table_as_it_was(people, place):
     assert Table.open(people).n_rows == 270
 
 
-def test_of_two_appends_at_once_the_second_is_refused(people, monkeypatch):
+def no_locks(monkeypatch):
+    """As on a file system without locks of folders."""
+    for module in (appending, tables):
+        monkeypatch.setattr(module, "in_turn", lambda table: contextlib.nullcontext(0.0))
+
+
+def test_without_locks_the_second_of_two_appends_is_refused(people, monkeypatch):
+    no_locks(monkeypatch)
     folder, seal = people.parent, tables.append_seal
 
     def meanwhile(*given):
@@ -260,7 +270,23 @@ def test_of_two_appends_at_once_the_second_is_refused(people, monkeypatch):
     assert Table.open(people).n_rows == 330 and not list(folder.glob("*.tmp"))
 
 
+def test_appends_at_once_wait_for_each_other(people):
+    """Processes that are started together: all rows are in, each part once."""
+    folder, sources = people.parent, ("june.csv", "july.csv", "june.csv")
+    program = "import sys; from mpibayes.io.append import append_rows; append_rows(*sys.argv[1:])"
+    words = [[sys.executable, "-c", program, folder / source, people] for source in sources]
+    with in_turn(people):
+        at_once = [subprocess.Popen(w, stderr=subprocess.PIPE, text=True) for w in words]
+        time.sleep(0.5)
+        assert all(process.poll() is None for process in at_once) and Table.open(people).n_rows == 200
+    errors = [process.communicate(timeout=100)[1] for process in at_once]
+    assert sorted(process.returncode for process in at_once) == [0, 0, 1], errors
+    assert sum("has these 70 rows already" in error for error in errors) == 1, errors
+    assert Table.open(people).n_rows == 330 and not list(folder.glob("*.tmp"))
+
+
 def test_an_import_meanwhile(people, monkeypatch):
+    no_locks(monkeypatch)
     folder, check = people.parent, appending.require_unchanged
 
     def meanwhile(before):
@@ -308,6 +334,18 @@ def test_a_flipped_bit_in_a_part(people):
 
 
 # --- how sources are read -----------------------------------------------------------------------------------------
+
+
+def test_files_that_are_cut_short(people):
+    june = people.parent / "june.csv"
+    whole = june.read_text()
+    put(people.parent, "cut.csv", whole[: whole.rindex(",") - 2])
+    refused(people, people.parent / "cut.csv")
+    append_rows(june, people)
+    part = part_path(people, 2)
+    part.write_bytes(part.read_bytes()[:-1000])
+    with pytest.raises(DataError, match=r"people\.part-2\.h5"):
+        Table.open(people)
 
 
 def test_forms_weights_dates_and_counts_are_the_tables(tmp_path):

@@ -1,7 +1,10 @@
 """`mpibayes run --grow`: a run takes in the rows that came to its table, and keeps what it was so far."""
 
 import shutil
+import subprocess
+import time
 
+import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError
@@ -13,8 +16,10 @@ from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.io.append import append_rows
 from mpibayes.io.files import unguarded
 from mpibayes.io.ingest import import_table
+from mpibayes.io.table import Table
 from mpibayes.io.trace import read_trace
-from tests.run.conftest import exported, mpibayes, run, run_some
+from tests.exact.compare import seed
+from tests.run.conftest import command, exported, in_process, mpibayes, run, run_some
 from tests.run.test_grown import CONFIG, begun, csv
 
 
@@ -155,3 +160,50 @@ def test_the_same_bits_on_ranks_and_after_stops(tmp_path):
     assert run_some(tmp_path, "pieces", 3, "run.grow=true", ranks=3).returncode == 75
     assert run(tmp_path, "pieces", "--grow", ranks=2).returncode == 0
     assert exported(tmp_path, "one") == exported(tmp_path, "pieces")
+
+
+@pytest.mark.thorough
+def test_kills_at_any_moment_lose_nothing(tmp_path):
+    """Of appends, and of starts that take the rows in: tables and runs are always those of before or after."""
+    rng, n_files = np.random.default_rng(seed(231)), 5
+    (tmp_path / "run.toml").write_text(CONFIG.format(family="mixture"))
+    import_table(csv(tmp_path, "may.csv", 90, 1), tmp_path / "people.h5")
+    assert run(tmp_path, "may").returncode == 0
+    sources = [csv(tmp_path, f"later-{i}.csv", 20, 10 + i, "abcd") for i in range(n_files)]
+    n_killed, took = 0, {"import": 4.0, "run": 4.0}
+
+    def killed(*words):
+        """Whether a command was killed, at a moment of the later part of its life."""
+        began = time.monotonic()
+        process = subprocess.Popen(command(1, *words), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        try:
+            _, errors = process.communicate(timeout=took[words[0]] * rng.uniform(0.3, 1.05))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return True
+        assert process.returncode == 0, errors
+        took[words[0]] = time.monotonic() - began
+        return False
+
+    for i, source in enumerate(sources):
+        for words in (("import", source.name, "people.h5", "--append"), ("run", "run.toml", "-o", "may", "--grow")):
+            for _ in range(3):
+                done = not killed(*words)
+                n_killed += not done
+                table = Table.open(tmp_path / "people.h5")
+                assert table.n_rows in (90 + 20 * i, 110 + 20 * i) and len(table.read()) == table.n_rows
+                for home in (tmp_path / "may", *(tmp_path / "may" / "grown").glob("[0-9]")):
+                    try:
+                        KeptChains([home])
+                    except ConfigError as error:
+                        assert "has not come to its end" in str(error), error
+                if done or (words[0] == "import" and table.n_rows == 110 + 20 * i):
+                    break
+            else:
+                done = in_process(tmp_path, *words)
+                assert done.returncode == 0, done.stderr
+    assert run(tmp_path, "may", "--grow").returncode == 0 and n_killed >= 5
+    assert len(last_draw(tmp_path / "may").labels[0]) == 72 + 16 * n_files
+    sizes = [KeptChains([home]).table.n_rows for home in sorted((tmp_path / "may" / "grown").glob("[0-9]"))]
+    assert sizes[0] == 90 and sizes == sorted(sizes)
