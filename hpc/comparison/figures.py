@@ -1,6 +1,8 @@
-"""The picture of a comparison: differences of the scores, row by row."""
+"""Pictures of comparisons: differences of the scores, row by row; and the surprise of rows that came later."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -8,6 +10,7 @@ from mpibayes.hpc.comparison.paired import ERRORS, Difference
 from mpibayes.hpc.report.drawing import FAINT, INK, chain_colour, cut, plot, styled
 from mpibayes.text import visible
 
+MOST_PARTS = 24  # the last ones
 TAIL = 0.01  # share of the rows on each side beyond the axis
 
 
@@ -28,4 +31,27 @@ def differences(d: np.ndarray, of: Difference, first: str, second: str):
     axes.set_xlabel(f"nats: to the right {cut(visible(first), 40)} is better, to the left {cut(visible(second), 40)}")
     axes.set_ylabel("rows", color=INK)
     axes.grid(axis="x", visible=False)
+    return figure
+
+
+@styled
+def surprises(of_old: str, old: np.ndarray, parts: Sequence[tuple[str, np.ndarray]]):
+    """Boxes of the surprise of old rows and of each part, (n,) nats each: quartiles, the middle 90 %, means; a line at
+    the old median."""
+    lots = [(f"before: {of_old}", old), *parts[-MOST_PARTS:]]
+    figure = plot(8.0, 1.4 + 0.38 * len(lots))
+    axes = figure.subplots()
+    for i, (_, x) in enumerate(lots):
+        low, first, middle, third, high = np.quantile(x, (0.05, 0.25, 0.5, 0.75, 0.95))
+        colour = chain_colour(5 if i == 0 else 1)
+        axes.plot([low, high], [i, i], color=colour, linewidth=1.4)
+        axes.barh(i, third - first, left=first, height=0.5, color=colour, alpha=0.6)
+        axes.plot([middle, middle], [i - 0.25, i + 0.25], color=INK, linewidth=1.4)
+        axes.plot(x.mean(), i, "o", markersize=4, color=INK)
+    axes.axvline(float(np.median(old)), color=FAINT, linewidth=1.0)
+    axes.set_yticks(range(len(lots)), [cut(visible(name), 40) for name, _ in lots])
+    axes.invert_yaxis()
+    axes.set_title("Surprise of the rows that came, to the run before")
+    axes.set_xlabel("nats a row: middle half and 90 % of the rows; a line at the median, a dot at the mean")
+    axes.grid(axis="y", visible=False)
     return figure

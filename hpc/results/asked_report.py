@@ -1,5 +1,5 @@
-"""The report of a run of any family, with what questions to the run add: pairs of columns that it weakens, and linked
-pairs as tables of conditional distributions."""
+"""The report of a run of any family, with what questions to the run add: pairs of columns that it weakens, linked
+pairs as tables of conditional distributions, and what is new since the last rows came to its table."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mpibayes.hpc.registry import report_of
 from mpibayes.hpc.report.document import Section
 from mpibayes.hpc.report.tables import Report
 from mpibayes.hpc.results.linked_tables import linked_tables
+from mpibayes.hpc.results.since_rows import add_since
 from mpibayes.hpc.results.weak_pairs import WeakPairs, look
 
 DRAWS = 20  # that are asked
@@ -22,6 +23,7 @@ BEFORE = "columns", "sizes", "chains", "about"  # sections that new ones come be
 def asked_report(run: Any) -> Report:
     """Make the report of an opened run. Raises what `hpc.report.report.report` does."""
     made = report_of(run.chains[0].config.kind)(run)
+    add_since(made, run)
     try:
         asking = Asking.of_run(run, DRAWS)
         weak = look(asking)

@@ -23,7 +23,7 @@ from tests.exact.enumerate import Posterior
 from tests.run.conftest import run
 
 LEVEL = 1e-4
-CYCLES, FEWER = 2500, 1000
+CYCLES, FEWER = 1200, 1000
 CONFIG = """
 [data]
 table = "four.h5"

@@ -1,0 +1,259 @@
+"""What is new since the last rows came to the table of a run: how the new rows look to the run of the rows before,
+which columns moved, and which clusters grew.
+
+The run of the rows before has never seen the new ones, nor the rows that it held out: were the new rows like the old,
+their surprise, -log p of a row, would be that of those. Rows are samples, evenly spaced, of large tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.comparison.moved import (
+    Moved,
+    Share,
+    moved_columns,
+    moved_shares,
+    new_in_words,
+    share_in_words,
+)
+from mpibayes.hpc.comparison.paired import ERRORS, mean_of
+from mpibayes.hpc.comparison.scores import log_mean
+from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.report.drawing import Picture
+from mpibayes.hpc.report.document import Section, Shown
+from mpibayes.hpc.report.tables import Facts, Report, finite, plain_table
+from mpibayes.io.rows import Column, Rows
+from mpibayes.text import counted, percent
+
+DRAWS = 20  # of the run before that are averaged over, at most
+SCORED = 2000  # rows of a part, and of those held out
+LOOKED_AT = 20_000  # rows of which columns are compared, of each lot
+SHOWN = 12  # columns, and clusters
+HIGH = 0.99  # point of the surprise of held-out rows beyond which a row is odd
+PICTURE, TITLE = "since.png", "Since the last rows"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that came together: their file, how many, and the surprise of some (n,), nats. unseen: cells of those with
+    levels that the run before does not know, which count as missing."""
+
+    name: str
+    n_rows: int
+    surprise: np.ndarray
+    unseen: int = 0
+
+
+@dataclass(frozen=True)
+class Since:
+    """home: the run before. of_old: what the surprise `old` (n,) is of. labels (N,) and new rows are of training rows."""
+
+    home: str
+    n_before: int
+    counts_from: int
+    of_old: str
+    old: np.ndarray
+    parts: Sequence[Part]
+    columns: Sequence[Moved]
+    n_columns: int
+    shares: Sequence[Share]
+    names: Mapping[tuple[int, int, int], str]  # of a cluster: by view, number of groups (0: none) and label
+
+    @property
+    def n_new(self) -> int:
+        return sum(part.n_rows for part in self.parts)
+
+    def more(self, part: Part) -> tuple[float, float]:
+        """Surprise of a part's rows beyond that of the old ones, nats a row, and its standard error."""
+        (a, b), (c, d) = mean_of(self.old), mean_of(part.surprise)
+        return c - a, float(np.hypot(b, d))
+
+    def odd(self, part: Part) -> float:
+        """Share of a part's rows that surprise more than all but 1 % of the old ones."""
+        return float((part.surprise > np.quantile(self.old, HIGH)).mean())
+
+
+def since(run: Any, before: Any, made: Report) -> Since:
+    """Compare the rows that came to a run with those before. before: the run as it was, opened; made: its report
+    now."""
+    n_before, table = before.table.n_rows, run.table
+    draws = list(before.draws(DRAWS))
+    held = before.data.heldout
+    old = held if held is not None else before.data.numbers_of(0, before.data.n_rows)
+    of_old = "held-out rows" if held is not None else "rows that it was trained on"
+    scores, _ = _surprise(run, before, draws, old)
+    parts, first = [], 0
+    for piece in table.pieces:
+        if first >= n_before:
+            surprise, unseen = _surprise(run, before, draws, np.arange(first, first + piece.n_rows))
+            parts.append(Part(", ".join(piece.source.get("files", [piece.path.name])), piece.n_rows, surprise, unseen))
+        first += piece.n_rows
+    columns = run.data.stored
+    lots = [_evenly(np.arange(*ends), LOOKED_AT) for ends in ((0, n_before), (n_before, table.n_rows))]
+    moved = moved_columns(columns, *map(run.data.recorded_at, lots))
+    shares, names = _shares(run, made, n_before)
+    counts_from = max(c.burn_in for c in run.chains) + 1
+    home = str(before.chains[0].home)
+    return Since(home, n_before, counts_from, of_old, scores, parts, moved, len(columns), shares, names)
+
+
+def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:
+    return np.array(evenly(numbers, most), np.int64)
+
+
+def _surprise(run: Any, before: Any, draws: Sequence[Any], numbers: np.ndarray) -> tuple[np.ndarray, int]:
+    """Of some rows of the table under the run before; and the number of their cells with levels it does not know."""
+    numbers = _evenly(numbers, SCORED)
+    rows, unseen = as_before(run.data.recorded_at(numbers), run.data.stored, before.data.stored)
+    return -log_mean(draws, before.data.as_modelled(rows, numbers)), unseen
+
+
+def as_before(rows: Rows, now: Sequence[Column], then: Sequence[Column]) -> tuple[Rows, int]:
+    """Rows coded as the table was before it had more levels: what is new is missing. And the number of such cells."""
+    result, unseen = Rows.empty(then, len(rows)), 0
+    for a, b in zip(now, then, strict=True):
+        cells = getattr(rows, a.block)[:, a.index]
+        if b.levels:
+            gone = cells >= len(b.levels)
+            unseen += int((gone & (cells != a.blank)).sum())
+            cells = np.where(gone, b.blank, cells)
+        getattr(result, b.block)[:, b.index] = cells
+    return result, unseen
+
+
+def _shares(run: Any, made: Report, n_before: int) -> tuple[list[Share], dict[tuple[int, int, int], str]]:
+    """Clusters and groups of the report whose share changed, most first; and their names."""
+    findings = made.findings()
+    if findings is None:
+        return [], {}
+    new = run.data.numbers_of(0, run.data.n_rows) >= n_before
+    if new.all() or not new.any():
+        return [], {}
+    several, shares, names = "views" in made.document, [], {}
+    for view in findings.groupings:
+        if view.slight:
+            continue
+        v, level = view.number if several else 0, view.usable_level
+        shares += moved_shares(view.labels, new, v)
+        shares += [] if level is None else moved_shares(level.labels, new, v, level.n)
+        of = next((d for d in made.document.get("views", ()) if d["view"] == v), {}) if several else made.document
+        names |= {(v, 0, c["cluster"] - 1): c["name"] for c in of.get("clusters", ())}
+        names |= {(v, at["groups"], g["group"] - 1): g["name"] for at in of.get("levels", ()) for g in at["found"]}
+    return sorted(shares, key=lambda s: -abs(s.now - s.before)), names
+
+
+# --- in a report ------------------------------------------------------------------------------------------------------
+
+
+def headline(s: Since) -> str:
+    """A sentence for the verdict."""
+    now = np.concatenate([part.surprise for part in s.parts])
+    whole = Part("", s.n_new, now)
+    more, error = s.more(whole)
+    if not abs(more) > ERRORS * error:
+        like = f"surprise the run of the {s.n_before:,} before as much as its {s.of_old}"
+    else:
+        like = f"surprise the run of the {s.n_before:,} before {abs(more):.2f} nats a row "
+        like += f"{'more' if more > 0 else 'less'} than its {s.of_old}"
+    moved = f"{len(s.columns)} of {counted(s.n_columns, 'column')} moved" if s.columns else "no column moved"
+    return f"Since the last rows: {counted(s.n_new, 'row')} came, which {like}; {moved}."
+
+
+def words(s: Since) -> list[Any]:
+    """Text and tables, for paper and page."""
+    facts = [
+        ("the run before", f"of {s.n_before:,} rows, in {s.home}; draws count again from cycle {s.counts_from}"),
+        *([("clusters", "; ".join(_in_words(s, of) for of in s.shares[:3]))] if s.shares else []),
+    ]
+    return [headline(s), Facts("", facts), _of_parts(s), *_of_columns(s), *_of_shares(s)]
+
+
+def _in_words(s: Since, share: Share) -> str:
+    return share_in_words(share, s.names.get((share.view, share.groups, share.label), ""))
+
+
+def _of_parts(s: Since) -> Any:
+    table = plain_table("surprise, nats a row", "rows", "median", "mean", "beyond the old", "error", "odd", "")
+    mean, _ = mean_of(s.old)
+    table.add_row(s.of_old, "", f"{np.median(s.old):.2f}", f"{mean:.2f}", "", "", percent(1.0 - HIGH), "")
+    for part in s.parts:
+        more, error = s.more(part)
+        note = f"{counted(part.unseen, 'cell')} of new levels left out" if part.unseen else ""
+        table.add_row(
+            part.name, f"{part.n_rows:,}", f"{np.median(part.surprise):.2f}", f"{mean_of(part.surprise)[0]:.2f}",
+            f"{more:+.2f}", f"{error:.2f}", percent(s.odd(part)), note,
+        )  # fmt: skip
+    table.caption = f"odd: rows that surprise more than all but {percent(1 - HIGH)} of the {s.of_old}"
+    table.caption_justify = "left"
+    return table
+
+
+def _of_columns(s: Since) -> list[Any]:
+    if not s.columns:
+        return []
+    table = plain_table("columns that moved", "distance", "")
+    for moved in s.columns[:SHOWN]:
+        new = f"; new: {new_in_words(moved.new)}" if moved.new else ""
+        table.add_row(moved.name, f"{moved.distance:.3f}", moved.words + new)
+    left = len(s.columns) - SHOWN
+    table.caption = "distance: share of the rows that would have to change" + (f"; {left:,} more moved" * (left > 0))
+    table.caption_justify = "left"
+    return [table]
+
+
+def _of_shares(s: Since) -> list[Any]:
+    if not s.shares:
+        return []
+    table = plain_table("clusters that grew or shrank", "before", "new rows", "rows", "")
+    for share in s.shares[:SHOWN]:
+        text = _in_words(s, share)
+        cut = next(at for verb in (" is new:", " grew from", " shrank from") if (at := text.rfind(verb)) > 0)
+        note = "new" if share.is_new else "grew" if share.now > share.before else "shrank"
+        table.add_row(text[:cut], percent(share.before), percent(share.now), f"{share.rows:,}", note)
+    return [table]
+
+
+def add(made: Report, s: Since) -> None:
+    """Add to a report its section, picture and numbers."""
+    from mpibayes.terminal import Text
+
+    picture = _picture(s)
+    made.pictures[PICTURE] = picture
+    sections, parts = made.sections, made.parts
+    shown = Shown(PICTURE, picture, "Surprise of the new rows, by part, and of held-out rows of the run before")
+    made.sections = lambda: [Section("since", TITLE, [*words(s), shown]), *sections()]
+    made.parts = lambda: [*parts(), "", Text(TITLE, style="bold"), *words(s)]
+    made.verdict = replace(made.verdict, found=[*made.verdict.found, headline(s)])
+    made.document["since"] = document(s)
+
+
+def _picture(s: Since) -> Picture:
+    from mpibayes.hpc.comparison.figures import surprises
+
+    return surprises(s.of_old, s.old, [(part.name, part.surprise) for part in s.parts])
+
+
+def document(s: Since) -> dict[str, Any]:
+    """For summary.json."""
+    parts = []
+    for part in s.parts:
+        more, error = s.more(part)
+        parts.append({
+            "files": part.name, "rows": part.n_rows, "scored": len(part.surprise),
+            "mean_surprise": float(part.surprise.mean()), "beyond_the_old": more, "standard_error": finite(error),
+            "odd": s.odd(part), "cells_of_new_levels": part.unseen,
+        })  # fmt: skip
+    return {
+        "run_before": s.home, "rows_before": s.n_before, "rows_came": s.n_new, "draws_count_from": s.counts_from,
+        "old": {"of": s.of_old, "scored": len(s.old), "mean_surprise": float(s.old.mean())},
+        "parts": parts,
+        "columns": [
+            {"column": m.name, "distance": m.distance, "text": m.words, "new_levels": list(m.new)} for m in s.columns
+        ],
+        "clusters": [{**vars(share), "new": share.is_new, "text": _in_words(s, share)} for share in s.shares],
+    }  # fmt: skip

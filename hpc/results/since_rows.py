@@ -1,0 +1,30 @@
+"""The section of a report about rows that came to the run's table, with the run as it was before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpibayes.errors import MpibayesError
+from mpibayes.hpc.comparison.since import add, since
+from mpibayes.hpc.report.tables import Report
+from mpibayes.hpc.registry import posterior_of
+from mpibayes.hpc.run.grown import place_of
+from mpibayes.hpc.run.identity import GROWN, read_provenance
+
+
+def add_since(made: Report, run: Any) -> None:
+    """Add to the report of an opened run what is new since the last rows, if it took some in. Without the run before,
+    which may have been removed, or where that has no draws, the report stays as it is."""
+    homes = {chain.home for chain in run.chains}
+    home = homes.pop()
+    times = len(read_provenance(home).get(GROWN, ()))
+    if homes or not times:
+        return
+    try:
+        before = posterior_of(run.chains[0].config.kind)([place_of(home, times)], None, run.table.path)
+        before.read_traces()
+        before.require_draws()
+        found = since(run, before, made)
+    except MpibayesError:
+        return
+    add(made, found)
