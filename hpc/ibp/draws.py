@@ -130,6 +130,12 @@ def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
     return packed if comm.rank == 0 else None
 
 
+def last_draw(run_dir: str | Path, noise: str = "shared") -> Draw:
+    """The last kept draw of a chain that has some; see `iterate_draws`."""
+    cycle, _ = stored.last_draw(run_dir)
+    return next(iterate_draws(run_dir, cycle, noise))
+
+
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0, noise: str = "shared") -> Iterator[Draw]:
     """The kept draws of one chain with cycle >= start_cycle, one at a time; `noise` is the configuration's. Raises
     CheckpointError."""

@@ -24,6 +24,7 @@ from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings
 from mpibayes.hpc.ibp.update import harmonic
 from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.parallel.shards import count, default_count
+from mpibayes.hpc.run.earlier import places_before
 from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard
 from mpibayes.kernels.ibp.features import Rows as Bits
@@ -99,6 +100,10 @@ class Family:
             "run": {"shards": count(config.run.shards, n_training), "burn_in": config.burn_in},
             "sampler": {"opening": "one" if opening == "auto" else opening},
         }
+
+    @staticmethod
+    def grown(config: Config) -> Config:
+        return config
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         config = self._config
@@ -178,6 +183,7 @@ class FeaturesChain:
         self.buffet = Buffet(self.comm, read, data.n_rows, len(cells), settings, number)
         if self.heldout_cells is not None:
             self.heldout_cells.count()
+        self._from = ""
         self.axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
         self.start_record: Mapping[str, Any] = {}
         if settings.noise == "column" and settings.likelihood:
@@ -202,6 +208,17 @@ class FeaturesChain:
     @property
     def shards(self) -> list[int]:
         return [shard.index for shard in self.buffet.shards]
+
+    def start_from(self, place: Path) -> None:
+        """The features of the last draw; rows that came since have none, until the first cycle gives them some."""
+
+        def last() -> tuple[np.ndarray, Any]:
+            draw = draws.last_draw(place, self.buffet.settings.noise)
+            where = places_before(place, self.data)
+            return np.where(where[:, None] < 0, False, draw.rows()[where]), draw.hyper
+
+        self._from = f"starts: with the features of the last draw of {place}"
+        self.buffet.place(*on_root(self.comm, last, what=f"read the features of {place}"))
 
     def start(self) -> None:
         start(self.buffet, self.buffet.settings.start, self.config.of(keys.Sampler).init_rows)
@@ -289,6 +306,7 @@ class FeaturesChain:
     def in_words(self) -> list[str]:
         config, cycle = self.config, self.cycles
         lines = [f"continues from cycle {cycle}"] if cycle else [model_in_words(config, self.cells)]
+        lines += [self._from] if self._from and not cycle else []
         if cycle <= config.burn_in:
             last = config.run.cycles
             counts = f"draws count from cycle {config.burn_in + 1} of {last}"

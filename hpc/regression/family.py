@@ -106,6 +106,10 @@ class Family:
         n_shards = shards.count(config.run.shards, n_training, default_shards)
         return {"run": {"shards": n_shards, "burn_in": config.burn_in}}
 
+    @staticmethod
+    def grown(config: Config) -> Config:
+        return config
+
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         comm, config, data = self.comm, self._config, self.data
         if config.heldout_path is not None:
@@ -207,6 +211,11 @@ class RegressionChain:
     @property
     def shards(self) -> list[int]:
         return [i for i, _ in self.firefly.problem.rows]
+
+    def start_from(self, place: Path) -> None:
+        """As any chain, at the mode of all rows: coefficients of other rows are in other units, and take it no faster
+        there."""
+        self.start()
 
     def start(self) -> None:
         self.firefly.start(self.family.choice().fit)

@@ -26,11 +26,11 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.hpc.registry import family_of
 from mpibayes.hpc.run import identity, lock
 from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED
+from mpibayes.io.draws import FOLDER as DRAWS
 from mpibayes.io.files import TEMPORARY, Guard, make_directory, remove, storing, sync_directory
 from mpibayes.io.segments import list_segments
 from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable
-from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.text import counted
 
 FOLDER = "grown"
@@ -122,11 +122,11 @@ def place_of(folder: Path, times: int) -> Path:
 
 
 def source_of(folder: Path, place: Path, times: int) -> Path | None:
-    """The chain that the one in `place` starts from: itself before the last growth that found it with cycles; None
+    """The chain that the one in `place` starts from: itself before the last growth that found it with kept draws; None
     where none did."""
     for i in range(times, 0, -1):
         before = place_of(folder, i) / place.relative_to(folder)
-        if list_segments(before / TRACE):
+        if list_segments(before / DRAWS):
             return before
     return None
 

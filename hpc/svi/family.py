@@ -15,7 +15,7 @@ from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.data.rows import Data, HeldOutRows, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.parallel import shards as cut
-from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.chain import Ascent, Settings
 from mpibayes.hpc.svi.likelihood import arrays_of, likelihood_of
@@ -23,7 +23,7 @@ from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.predictive import Law
 from mpibayes.hpc.svi.scalars import SCALARS
 from mpibayes.hpc.svi.schedule import Constant, Decay, Growing, Schedule
-from mpibayes.io.draws import DrawWriter
+from mpibayes.io.draws import DrawWriter, last_draw
 from mpibayes.io.files import Guard
 from mpibayes.text import counted, visible
 
@@ -103,6 +103,10 @@ class Family:
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         return decided(config, n_training, PARTS)
 
+    @staticmethod
+    def grown(config: Config) -> Config:
+        return config
+
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         config = self._config
         if config.heldout_path is not None:
@@ -145,6 +149,7 @@ class Ascending:
     growing = False
     axes: Mapping[str, Mapping[str, Sequence[str]]] = {}
     start_record: Mapping[str, Any] = {}
+    _from = ""
 
     @property
     def n_rows(self) -> int:
@@ -164,6 +169,16 @@ class Ascending:
 
     def start(self) -> None:
         self.ascent.start()
+
+    def start_from(self, place: Path) -> None:
+        """The last state that was kept."""
+        of, self._from = type(self.ascent.q), f"starts: as the last state of {place}"
+
+        def last() -> Any:
+            _, arrays = last_draw(place)
+            return of(**{name: np.array(arrays[name], np.float64) for name in arrays_of(self.ascent.q)})
+
+        self.ascent.place(on_root(self.comm, last, share=False, what=f"read the last state of {place}"))
 
     def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
         return DrawWriter(folder, run, guard)
@@ -220,6 +235,8 @@ class VariationalChain(Ascending):
 
     def in_words(self) -> list[str]:
         lines = [model_in_words(self.config, len(self.cells)), step_in_words(self.config)]
+        if self._from and not self.cycles:
+            lines.append(self._from)
         if self.cycles:
             lines = [f"continues from cycle {self.cycles}"]
         return [*lines, APPROXIMATION]

@@ -10,6 +10,7 @@ import pytest
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.draws import last_draw
+from mpibayes.hpc.ibp.draws import last_draw as last_features
 from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.hpc.run import grown
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
@@ -207,3 +208,54 @@ def test_kills_at_any_moment_lose_nothing(tmp_path):
     assert len(last_draw(tmp_path / "may").labels[0]) == 72 + 16 * n_files
     sizes = [KeptChains([home]).table.n_rows for home in sorted((tmp_path / "may" / "grown").glob("[0-9]"))]
     assert sizes[0] == 90 and sizes == sorted(sizes)
+
+
+FAMILIES = {
+    "ibp": ('family = "ibp"', "", "labels = 2"),
+    "svi": ('family = "svi"\ncomponents = 3', "", "kept = 2"),
+    "regression": (
+        'family = "regression"\nlikelihood = "logistic"', '[regression]\nresponse = "bought"\npredictors = ["x", "y"]',
+        "thin = 1",
+    ),
+}  # fmt: skip
+SCORE = {"ibp": "heldout_lpd", "svi": "heldout_lpd", "regression": "lp"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_families_take_rows_in_too(tmp_path, family, undrawn):
+    """Features and components start from those of the last draw, coefficients from the mode of all rows."""
+    g, sizes = np.random.default_rng(7), (60, 24)
+    for name, n in zip(("may.csv", "june.csv"), sizes):
+        x, y = g.normal(size=(2, n)) + 3 * g.integers(0, 2, (2, n))
+        bought = np.where(g.random(n) < 1 / (1 + np.exp(1 - x)), "yes", "no")
+        of = [f"{a:.3f},{b:.3f}" + f",{c}" * (family == "regression") for a, b, c in zip(x, y, bought)]
+        (tmp_path / name).write_text("\n".join(["x,y" + ",bought" * (family == "regression"), *of]) + "\n")
+    model, more, output = FAMILIES[family]
+    (tmp_path / "run.toml").write_text(
+        f'[data]\ntable = "t.h5"\nheldout = 0.25\n[model]\n{model}\n{more}\n[run]\nshards = 2\ncycles = 10\n'
+        f"[output]\n{output}\n"
+    )
+    import_table(tmp_path / "may.csv", tmp_path / "t.h5")
+    assert run(tmp_path, "a").returncode == 0
+    before = contents(tmp_path / "a")
+    append_rows(tmp_path / "june.csv", tmp_path / "t.h5")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    done = run(tmp_path, "a", "--grow")
+    assert done.returncode == 0 and "24 rows came to the 60" in done.stdout, done.stdout + done.stderr
+    assert (family == "regression") != ("starts: " in done.stdout), done.stdout
+    assert mpibayes(tmp_path, "report", "a").stdout.count("Since the last rows: 24 rows came") == 1
+    assert contents(tmp_path / "a" / "grown" / "1") == before
+    scores = [read_trace(tmp_path / place)[SCORE[family]] for place in ("a", "a/grown/1")]
+    assert len(scores[0]) == len(scores[1]) == 10 and not np.array_equal(*scores, equal_nan=True)
+    if family == "ibp":
+        first = last_features(tmp_path / "a" / "grown" / "1").rows()
+        assert len(first) == 45 and len(last_features(tmp_path / "a").rows()) == 63
+    assert run(tmp_path, "b", "--grow", ranks=2).returncode == 0
+    assert contents(tmp_path / "b")["config.resolved.toml"] == contents(tmp_path / "a")["config.resolved.toml"]
+    assert np.array_equal(read_trace(tmp_path / "b")[SCORE[family]], read_trace(tmp_path / "a")[SCORE[family]], True)
+
+
+def test_a_run_without_a_kept_draw_starts_anew(tmp_path):
+    begun(tmp_path, "mixture", "--set", "output.labels=100")
+    done = run(tmp_path, "may", "--grow", "--set", "output.labels=100")
+    assert done.returncode == 0 and "seats" not in done.stdout, done.stdout + done.stderr

@@ -16,7 +16,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import last_draw
 from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.data.rows import Data
-from mpibayes.hpc.run.directory import TRAINING_ROWS
+from mpibayes.hpc.run.earlier import places_before
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.io.files import chain_directories, open_regular, read_regular, reading, reason
 from mpibayes.text import counted
@@ -49,34 +49,20 @@ def grown_labels(path: Path, data: Data, seed: int, number: int, several: bool) 
             f"--set run.seed={seed + 1}, so that no random number is used twice"
         )
     folders = chain_directories(path)
-    return labels_before(folders[number % len(folders)], before.n_rows, data, several)
+    return labels_of_chain(folders[number % len(folders)], data, several)
 
 
 def labels_of_chain(folder: Path, data: Data, several: bool) -> Given:
-    """The same of a chain of the table as it was before rows came, in its directory. Raises ConfigError."""
-    home = folder if (folder / RESOLVED).exists() else folder.parent
-    before = data.table.before_growth(read_provenance(home)["fingerprint"])
-    if before is None:
-        raise ConfigError(f"{home}: is no run of {data.table.path} as it was before rows came")
-    return labels_before(folder, before.n_rows, data, several)
-
-
-def labels_before(folder: Path, n_rows: int, data: Data, several: bool) -> Given:
-    """Labels of the last kept draw of a chain of the first n_rows rows of the table."""
+    """Labels of the last kept draw of a chain, in its directory, that had fewer rows of the table. Raises ConfigError
+    where there is none, or it had none of these rows."""
     draw = last_draw(folder)
     if draw is None:
         raise ConfigError(f"sampler.init_labels: {folder} has kept no draw of its labels")
-    numbers = np.arange(n_rows)
-    if (folder / TRAINING_ROWS).exists():
-        with reading(folder / TRAINING_ROWS, ConfigError), open_regular(folder / TRAINING_ROWS) as file:
-            numbers = np.load(file, allow_pickle=False)
-    given = _fitting(Given(draw.labels, draw.view_of), folder, len(numbers), len(data.stored), several)
-    place = np.full(data.table.n_rows, -1)
-    place[numbers] = np.arange(len(numbers))
-    place = place[data.numbers_of(0, data.n_rows)]
-    labels = [np.where(place < 0, IDLE, z[place]) for z in given.labels]
-    if not (place >= 0).any():
+    place, n_rows = places_before(folder, data), len(draw.labels[0])
+    given = _fitting(Given(draw.labels, draw.view_of), folder, n_rows, len(data.stored), several)
+    if not (place >= 0).any() or place.max() >= n_rows:
         raise ConfigError(f"sampler.init_labels: {folder} was trained on none of the rows that this run is trained on")
+    labels = [np.where(place < 0, IDLE, z[place]) for z in given.labels]
     return Given(labels, given.view_of, int((place < 0).sum()))
 
 

@@ -57,6 +57,10 @@ class Family:
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         return svi.decided(config, n_training, PARTS)
 
+    @staticmethod
+    def grown(config: Config) -> Config:
+        return config
+
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         return {"heldout": None}
 

@@ -143,6 +143,10 @@ class Family:
             "output": {"kept": max(1, cycles // PARTS) if kept == "auto" else kept},
         }  # fmt: skip
 
+    @staticmethod
+    def grown(config: Config) -> Config:
+        return config
+
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
         return {"heldout": None}
 

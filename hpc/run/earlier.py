@@ -1,0 +1,29 @@
+"""Rows of a chain among those of one that had fewer rows of the same table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.run.directory import TRAINING_ROWS
+from mpibayes.hpc.run.identity import RESOLVED, read_provenance
+from mpibayes.io.files import open_regular, reading
+
+
+def places_before(folder: Path, data: Data) -> np.ndarray:
+    """Place of each training row among those of the chain in a directory, int64 (N,), -1 of a row that it did not have.
+    Raises ConfigError where that chain is of another table."""
+    home = folder if (folder / RESOLVED).exists() else folder.parent
+    before = data.table.before_growth(read_provenance(home)["fingerprint"])
+    if before is None:
+        raise ConfigError(f"{home}: is no run of {data.table.path} as it was before rows came")
+    numbers = np.arange(before.n_rows)
+    if (folder / TRAINING_ROWS).exists():
+        with reading(folder / TRAINING_ROWS, ConfigError), open_regular(folder / TRAINING_ROWS) as file:
+            numbers = np.load(file, allow_pickle=False)
+    place = np.full(data.table.n_rows, -1)
+    place[numbers] = np.arange(len(numbers))
+    return place[data.numbers_of(0, data.n_rows)]
