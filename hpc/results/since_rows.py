@@ -6,8 +6,8 @@ from typing import Any
 
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.comparison.since import add, since
-from mpibayes.hpc.report.tables import Report
 from mpibayes.hpc.registry import posterior_of
+from mpibayes.hpc.report.tables import Report
 from mpibayes.hpc.run.grown import place_of
 from mpibayes.hpc.run.identity import GROWN, read_provenance
 

@@ -26,8 +26,8 @@ from mpibayes.hpc.run import checkpoints as resume
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import status
 from mpibayes.hpc.run.clock import Clock
-from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.grown import source_of
+from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.lock import this_process
 from mpibayes.hpc.run.progress import Progress, say
 from mpibayes.hpc.scalar import kinds

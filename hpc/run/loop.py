@@ -190,7 +190,14 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
         config = on_root(
             comm,
             lambda: run_directory.open_run(
-                folder, config, table, content, family.decided(growth.settings(config), data.n_rows), fresh, lock, growth
+                folder,
+                config,
+                table,
+                content,
+                family.decided(growth.settings(config), data.n_rows),
+                fresh,
+                lock,
+                growth,
             ),
             what=f"open {folder}",
         )

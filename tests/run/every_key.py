@@ -144,7 +144,7 @@ ALONE = {
 }  # fmt: skip
 TOGETHER = (
     "run.seed=7", "run.shards=4", "run.cycles=6", "run.burn_in=2", "run.checkpoint_minutes=0.0001",
-    "run.max_time=3h50m", "run.groups=1", "run.ranks=1", "output.thin=2",
+    "run.max_time=3h50m", "run.grow=true", "run.groups=1", "run.ranks=1", "output.thin=2",
 )  # fmt: skip
 RUN: dict[str, list[Case]] = {
     **{change.partition("=")[0]: [TOGETHER] for change in TOGETHER},  # one run for all of them
