@@ -261,8 +261,8 @@ class TableWriter:
                     yield
                     if self._done != self.n_rows:
                         raise DataError(
-                            f"{self.path}: {self._done:,} rows instead of the {self.n_rows:,} announced; did the source "
-                            "change?"
+                            f"{self.path}: {self._done:,} rows instead of the {self.n_rows:,} announced; did the "
+                            "source change?"
                         )
                     self._file.flush()
                     self._check()

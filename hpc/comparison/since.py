@@ -51,7 +51,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Since:
-    """home: the run before. of_old: what the surprise `old` (n,) is of. labels (N,) and new rows are of training rows."""
+    """home: the directory of the run before, of n_before rows. of_old: the rows that the surprise `old` (n,) is of.
+    names: of clusters and groups, by view, number of groups (0: none) and label."""
 
     home: str
     n_before: int
@@ -62,7 +63,7 @@ class Since:
     columns: Sequence[Moved]
     n_columns: int
     shares: Sequence[Share]
-    names: Mapping[tuple[int, int, int], str]  # of a cluster: by view, number of groups (0: none) and label
+    names: Mapping[tuple[int, int, int], str]
 
     @property
     def n_new(self) -> int:

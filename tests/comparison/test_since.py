@@ -68,7 +68,7 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family, undrawn):
 
 
 def test_what_chance_makes_is_no_change():
-    """Of 400 columns without a change one in a hundred tables has one that moved; of a real change there is no doubt."""
+    """Of 400 columns without a change one in a hundred tables has one that moved."""
     g = np.random.default_rng(242)
     lots = [g.integers(0, 4, (n, 200)) for n in (900, 300)]
     reals = [g.normal(size=(n, 200)) for n in (900, 300)]
