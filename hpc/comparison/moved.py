@@ -1,6 +1,6 @@
-"""What differs between two lots of rows of a table, such as those that were there and those that came: the law of each
-column, and the shares of clusters. A difference counts where chance makes as large a one in a case of a hundred, over
-all that is compared."""
+"""Differences between two lots of rows of a table, such as those that were there and those that came: in the law of
+each column, and in the shares of clusters. A difference counts where chance makes as large a one in a case of a
+hundred, over all that is compared."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def moved_shares(labels: np.ndarray, new: np.ndarray, view: int, groups: int = 0
 
 
 def p_value(a: np.ndarray, b: np.ndarray) -> float:
-    """Of Pearson's test that two lots of counts (K,) have the same law; rare cells together."""
+    """The p-value of Pearson's test that two lots of counts (K,) have the same law; rare cells together."""
     total = a + b
     share = b.sum() / max(total.sum(), 1)
     rare = total * min(share, 1.0 - share) < FEWEST

@@ -1,5 +1,5 @@
-"""What is new since the last rows came to the table of a run: how the new rows look to the run of the rows before,
-which columns moved, and which clusters grew.
+"""News since the last rows came to the table of a run: how the new rows look to the run of the rows before, which
+columns moved, and which clusters grew.
 
 The run of the rows before has never seen the new ones, nor the rows that it held out: were the new rows like the old,
 their surprise, -log p of a row, would be that of those. Rows are samples, evenly spaced, of large tables.
@@ -108,7 +108,7 @@ def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:
 
 
 def _surprise(run: Any, before: Any, draws: Sequence[Any], numbers: np.ndarray) -> tuple[np.ndarray, int]:
-    """Of some rows of the table under the run before; and the number of their cells with levels it does not know."""
+    """Surprise of some rows of the table, and the number of their cells with levels that the run before lacks."""
     numbers = _evenly(numbers, SCORED)
     rows, unseen = as_before(run.data.recorded_at(numbers), run.data.stored, before.data.stored)
     return -log_mean(draws, before.data.as_modelled(rows, numbers)), unseen

@@ -153,7 +153,7 @@ def require_whole(folder: Path) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is in a run directory, without the lock and what writers have not finished."""
+    """The entries of a run directory, without the lock and what writers have not finished."""
     names = sorted(os.listdir(folder))
     return [folder / n for n in names if n.partition(".")[0] != lock.NAME and not n.endswith(TEMPORARY)]
 

@@ -1,4 +1,4 @@
-"""What a report says of the rows that came to a run's table."""
+"""Reports of runs whose tables had rows that came later: what they say of these."""
 
 import json
 
@@ -68,7 +68,7 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family, undrawn):
 
 
 def test_what_chance_makes_is_no_change():
-    """Of 400 columns without a change one in a hundred tables has one that moved."""
+    """A table of 400 columns without a change has one that moved in one case of a hundred."""
     g = np.random.default_rng(242)
     lots = [g.integers(0, 4, (n, 200)) for n in (900, 300)]
     reals = [g.normal(size=(n, 200)) for n in (900, 300)]

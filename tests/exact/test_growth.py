@@ -100,7 +100,7 @@ def states(home, exact):
 
 
 def p_value(found, exact):
-    """Of the worst event, times their number. Batches are at least twenty times as long as the slowest event takes."""
+    """The p-value of the worst event, times their number. Batches are twenty times as long as the event takes."""
     names, table = exact.summaries()
     expected = table @ exact.p
     usable = np.flatnonzero((expected > 0.02) & (expected < 0.98))

@@ -25,7 +25,7 @@ from tests.run.test_grown import CONFIG, begun, csv
 
 
 def contents(folder):
-    """What a run directory has, its logs and its growths aside."""
+    """Contents of a run directory, its logs and its growths aside."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     names = {str(path.relative_to(folder)): path for path in files}
     return {name: path.read_bytes() for name, path in names.items() if not name.startswith(("logs", "grown"))}
@@ -165,7 +165,7 @@ def test_the_same_bits_on_ranks_and_after_stops(tmp_path):
 
 @pytest.mark.thorough
 def test_kills_at_any_moment_lose_nothing(tmp_path):
-    """Of appends, and of starts that take the rows in: tables and runs are always those of before or after."""
+    """Kills of appends, and of starts that take the rows in: tables and runs are always those of before or after."""
     rng, n_files = np.random.default_rng(seed(231)), 5
     (tmp_path / "run.toml").write_text(CONFIG.format(family="mixture"))
     import_table(csv(tmp_path, "may.csv", 90, 1), tmp_path / "people.h5")
@@ -174,7 +174,7 @@ def test_kills_at_any_moment_lose_nothing(tmp_path):
     n_killed, took = 0, {"import": 4.0, "run": 4.0}
 
     def killed(*words):
-        """Whether a command was killed, at a moment of the later part of its life."""
+        """True if a command was killed, at a moment of the later part of its life."""
         began = time.monotonic()
         process = subprocess.Popen(command(1, *words), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
