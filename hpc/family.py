@@ -338,6 +338,7 @@ class Asked(Protocol):
     refused: Mapping[str, str]  # those of them that cannot, each with the reason
     joint: Mapping[str, str]  # of columns that are modelled in a block its name
     linked: bool  # whether columns may lean on each other within clusters
+    joinable: Collection[str]  # numbers that could be modelled together in a block, and are in none
     link_keys: Mapping[str, str]  # keys of [model] by which they would, where they do not; none where they cannot
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
     answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any

@@ -62,6 +62,8 @@ class Asked:
         self.link_keys = {} if self.linked else {"links": "forest"}
         self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}
         self.columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in stored]
+        free = (c for c in stored if c.kind == "real" and c.name not in self.joint)
+        self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
         self.chain_of = np.array([chain for chain, _ in self._wanted])
         self.n_rows = run.n_rows
         self.weights: np.ndarray | None = None

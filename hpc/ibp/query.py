@@ -47,7 +47,7 @@ class Asked:
 
     refused: Mapping[str, str] = {}
     joint: Mapping[str, str] = {}
-    linked, link_keys = False, {}
+    linked, link_keys, joinable = False, {}, ()
     cannot = CANNOT
     weights = None
     shares = "share of the features of either row that both have"

@@ -38,7 +38,7 @@ class Asked:
 
     refused: Mapping[str, str] = {}
     joint: Mapping[str, str] = {}
-    linked, link_keys = False, {}
+    linked, link_keys, joinable = False, {}, ()
     cannot = dict.fromkeys(
         (
             "surprisal of the table",

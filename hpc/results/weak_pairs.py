@@ -1,11 +1,14 @@
 """Pairs of columns that a run weakens (`hpc/synthetic/pairs.py`), as its report has them, with the lines of a
-configuration that would link them."""
+configuration that would link them, or put numbers in a block."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.report.document import Browse, Field
@@ -16,6 +19,9 @@ from mpibayes.hpc.synthetic.pairs import STRONG, PairCheck
 from mpibayes.text import counted, toml_string
 
 NAMED = 8  # pairs that a line of links names, at most
+MANY, TOGETHER = 20, 0.8  # clusters, and correlation of two numbers, from which a block of them is advised
+WIDEST = 16  # columns of a block that is advised: its cost grows with their square (docs/blocks.md)
+ROWS = 10_000  # that correlations are of, about
 SHOWN, LISTED = 20, 200  # pairs in the text, and on the page and in summary.json
 FIELDS = (
     Field("column", "text"), Field("other", "text"),
@@ -49,10 +55,11 @@ def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class WeakPairs:
-    """Pairs that a run weakens, in words and tables."""
+    """Pairs that a run weakens, in words and tables. n_clusters: of the view that has most."""
 
     asking: Asking
     found: PairCheck
+    n_clusters: int = 0
 
     @property
     def strong(self) -> list[tuple[str, str]]:
@@ -61,19 +68,39 @@ class WeakPairs:
             return []
         return [pair for pair in (self.found.pairs[i] for i in self.found.clear(STRONG)) if self._linkable(pair)]
 
+    @cached_property
+    def blocks(self) -> list[list[str]]:
+        """Groups of numbers that vary together where a view has many clusters: each would be a block."""
+        columns = self.asking.named(list(self.asking.asked.joinable))
+        if len(columns) < 2 or self.n_clusters < MANY:
+            return []
+        rows = self.asking.sample(ROWS)
+        x = np.column_stack([getattr(rows, c.block)[:, c.index] for c in columns])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            r = np.nan_to_num(np.abs(np.corrcoef(x, rowvar=False)))
+        one, other = np.triu_indices(len(columns), 1)
+        near = np.argsort(-r[one, other], kind="stable")[: np.count_nonzero(r[one, other] >= TOGETHER)]
+        return groups([(columns[one[i]].name, columns[other[i]].name) for i in near], WIDEST)
+
     def _linkable(self, pair: tuple[str, str]) -> bool:
         one, other = pair
         return self.asking.asked.may_lean(one, other) or self.asking.asked.may_lean(other, one)
 
     def advice(self) -> list[str]:
         """Say in the verdict what to do."""
-        strong = self.strong
-        if not strong:
-            return []
-        return [
-            f"Completed and synthetic tables weaken pairs of columns such as {enumerated_pairs(strong)}. A run with "
-            f"{self.keys} under [model] lets columns stay linked inside clusters."
-        ]
+        sentences = []
+        if self.strong:
+            sentences.append(
+                f"Completed and synthetic tables weaken pairs of columns such as {enumerated_pairs(self.strong)}. A "
+                f"run with {self.keys} under [model] lets columns stay linked inside clusters."
+            )
+        for block in self.blocks[:1]:
+            names = ", ".join(map(cut, block))
+            sentences.append(
+                f"The numbers {names} vary together, and clusters may stand in for that. A run with a block of them "
+                "describes it within each cluster, and may need fewer."
+            )
+        return sentences
 
     @property
     def keys(self) -> str:
@@ -115,14 +142,20 @@ class WeakPairs:
 
     def _remedy(self) -> list[Any]:
         """How to link the pairs, or why links have left them."""
-        strong, asked = self.strong, self.asking.asked
+        strong, asked, blocks = self.strong, self.asking.asked, self.blocks
+        remedy: list[Any] = []
         if strong:
             named = ", ".join(f"[{toml_string(a)}, {toml_string(b)}]" for a, b in forest(strong, asked.may_lean))
             lines = [("learned", self.keys), ("or by name", f"links = [{named}]")]
-            return [Facts("To link columns, under [model] in a new run", lines)]
-        if asked.linked and len(self.found.clear()):
+            remedy.append(Facts("To link columns, under [model] in a new run", lines))
+        if blocks:
+            names = [f"numbers{i}" if len(blocks) > 1 else "numbers" for i in range(1, 1 + len(blocks))]
+            columns = [f"columns = [{', '.join(map(toml_string, block))}]" for block in blocks]
+            lines = [(f"[blocks.{name}]", of) for name, of in zip(names, columns)]
+            remedy.append(Facts("To model numbers together, in a new run (docs/blocks.md)", lines))
+        if not remedy and asked.linked and len(self.found.clear()):
             return ["These are left although columns are linked: a column leans on one other, and not all kinds do."]
-        return []
+        return remedy
 
     def _browse(self) -> Browse:
         f, linkable = self.found, bool(self.asking.asked.link_keys)
@@ -152,6 +185,17 @@ def forest(strong: Sequence[tuple[str, str]], may_lean: Callable[[str, str], boo
     """(child, parent) of pairs that can be links together, the first ones first: each column leans on one other, and
     none on itself in a circle."""
     return list(_leaning(strong, may_lean))[:NAMED]
+
+
+def groups(pairs: Sequence[tuple[str, str]], most: int) -> list[list[str]]:
+    """Columns that pairs hold together, in groups of at most `most`, in the order of the pairs."""
+    of: dict[str, list[str]] = {}
+    for one, other in pairs:
+        a, b = of.get(one, [one]), of.get(other, [other])
+        if a is not b and len(a) + len(b) <= most:
+            joined = [*a, *b]
+            of |= dict.fromkeys(joined, joined)
+    return list({id(group): group for group in of.values()}.values())
 
 
 def _leaning(strong: Sequence[tuple[str, str]], may_lean: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:

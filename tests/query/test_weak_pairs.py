@@ -5,11 +5,12 @@ import pytest
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.results import weak_pairs
 from mpibayes.hpc.results.asked_report import asked_report
 from mpibayes.hpc.results.complete import complete
 from mpibayes.hpc.results.linked_tables import table
 from mpibayes.hpc.results.report import text_of
-from mpibayes.hpc.results.weak_pairs import forest, look
+from mpibayes.hpc.results.weak_pairs import forest, groups, look
 from mpibayes.hpc.synthetic.pairs import check
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.crosscat.report.runs import make_run
@@ -118,3 +119,28 @@ def test_completed_tables_come_with_a_note(plain, linked, tmp_path):
 
 def test_few_draws_do_not_say_what_is_weaker(plain):
     assert look(Asking(plain, 4)).words() == "4 draws: too few to say which pairs of columns the run weakens."
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_numbers_that_vary_together_are_advised_a_block(tmp_path, monkeypatch):
+    """`same` repeats `size` with noise; so does `gap`, which lacks a cell, as no block may; `lone` is apart."""
+    g = np.random.default_rng(6)
+    size = g.normal(size=N)
+    same, gap = size + 0.2 * g.normal(size=N), size + 0.2 * g.normal(size=N)
+    gap[3] = np.nan
+    reals = zip(("size", "same", "gap", "lone"), (size, same, gap, g.normal(size=N)))
+    written = write_table(tmp_path / "t.h5", *table_from_arrays([(name, "real", x, None) for name, x in reals]))
+    more = {"cycles": 30, "starts": ["one"], "split_merge": 0}
+    run = Posterior([make_run(tmp_path / "apart", written, text=ONE_CLUSTER, **more)])
+    words = "The numbers size, same vary together"
+    assert not any(words in s for s in asked_report(run).verdict.next)  # one cluster stands in for nothing
+    monkeypatch.setattr(weak_pairs, "MANY", 1)
+    apart = asked_report(run)
+    assert any(words in s for s in apart.verdict.next)
+    assert '[blocks.numbers]  columns = ["size", "same"]' in text_of(apart)
+
+
+def test_groups_of_pairs():
+    pairs = [("a", "b"), ("c", "d"), ("b", "c"), ("e", "f"), ("f", "a")]
+    assert sorted(map(sorted, groups(pairs, 6))) == [list("abcdef")]
+    assert sorted(map(sorted, groups(pairs, 4))) == [list("abcd"), list("ef")]
