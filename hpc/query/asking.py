@@ -25,6 +25,7 @@ from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support, supports
 from mpibayes.hpc.registry import posterior_of, queries_of
 from mpibayes.io.rows import Column, Rows
+from mpibayes.text import counted
 
 SAMPLE = 50_000  # training rows that a column's cells are found from
 BYTES = 128 << 20  # of sums over draws that are held at a time
@@ -129,6 +130,14 @@ class Asking:
         """Raises ConfigError with the reason where this kind of model has no answer to a verb."""
         if verb in self.asked.cannot:
             raise ConfigError(f"{verb}: {self.asked.cannot[verb]}")
+
+    def require_draws(self, n: int, what: str) -> None:
+        """Raises ConfigError where not each of n tables can be of a kept draw of its own."""
+        if self.asked.n_kept < n:
+            raise ConfigError(
+                f"{n} {what}: each is of a kept draw of its own, and the run has "
+                f"{counted(self.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
+            )
 
     def named(self, names: Sequence[str]) -> list[Column]:
         """Columns with these names, in the order given."""

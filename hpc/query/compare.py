@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -64,16 +64,8 @@ class Compare(Question):
     other: RunAt | Path | None = None
     columns: Sequence[str] = ()
     top: int = 20
-    FROM: ClassVar[tuple[str, ...]] = ("rows", "against_rows")
-    NUMBERED: ClassVar[bool] = True
-
-    @property
-    def pictured(self) -> bool:
-        return True
-
-    @property
-    def weigh(self) -> bool | None:
-        return self.weighted
+    FROM = "rows", "against_rows"
+    NUMBERED = PICTURED = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         if self.other is not None:

@@ -54,10 +54,7 @@ class Dependence(Question):
 
     columns: Sequence[str] = ()
     top: int = 20
-
-    @property
-    def pictured(self) -> bool:
-        return True
+    PICTURED = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         asking.require("dependence")
