@@ -18,6 +18,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, everyone
 from mpibayes.hpc.parallel.comm import agree, on_root
+from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query import average, new_rows
 from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
@@ -27,7 +28,6 @@ from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
-from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
 from mpibayes.hpc.query.training import having
 from mpibayes.text import counted
