@@ -46,13 +46,13 @@ def main() -> None:
 
 def prepare(run: str, new: str, folder: Path, rows: int) -> None:
     from mpibayes.hpc.query.asking import Asking
-    from mpibayes.hpc.query.new_rows import read
+    from mpibayes.hpc.query.new_rows import rows_of
 
     asking = Asking(run, 1)
     folder.mkdir(parents=True, exist_ok=True)
     kept = [c for c in asking.asked.columns if len(c.levels) <= LEVELS]
     train = asking.asked.recorded(asking.asked.training_numbers())
-    for name, some in (("train", train), ("new", read(asking, new).rows.take(slice(0, rows)))):
+    for name, some in (("train", train), ("new", rows_of(asking, new).whole(asking).rows.take(slice(0, rows)))):
         columns = []
         for c in kept:
             x = getattr(some, c.block)[:, c.index]
@@ -111,7 +111,7 @@ def lace(folder: Path, targets: str, seconds: int, states: int) -> None:
 
 def ours(run: str, folder: Path, targets: str, draws: int) -> None:
     from mpibayes.hpc.query.asking import Asking
-    from mpibayes.hpc.query.new_rows import read
+    from mpibayes.hpc.query.new_rows import rows_of
 
     asking = Asking(run, draws)
     plain = folder / "plain.csv"
@@ -119,7 +119,7 @@ def ours(run: str, folder: Path, targets: str, draws: int) -> None:
         lines = list(csv.reader(file))
     with plain.open("w", newline="") as file:
         csv.writer(file).writerows([[cell.removeprefix(LEVEL) for cell in line[1:]] for line in lines])
-    new = read(asking, plain)
+    new = rows_of(asking, plain).whole(asking)
     for target in targets.split(","):
         started = time.process_time()
         column = asking.conditions.column(target)

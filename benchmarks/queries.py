@@ -20,7 +20,7 @@ import numpy as np
 from mpibayes.hpc.data.events import missing
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
-from mpibayes.hpc.query.new_rows import read
+from mpibayes.hpc.query.new_rows import rows_of
 
 ROWS = 10_000
 
@@ -39,7 +39,7 @@ def main() -> None:
     given = parser.parse_args()
     started = time.process_time()
     asking = Asking(given.run, given.draws)
-    new = read(asking, given.rows)
+    new = rows_of(asking, given.rows).whole(asking)
     new = replace(new, rows=new.rows.take(slice(0, given.most)))
     print(f"opened, {asking.averages.n_draws} draws, {len(new.rows):,} rows: {time.process_time() - started:.2f} s")
     if not given.no_speed:

@@ -6,6 +6,7 @@ table had. The source's delimiter and missing markers apply. Columns that the ta
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +105,18 @@ def stream_like(
 def lacking_columns(like: Table, path: str | os.PathLike, may_lack: Collection[str]) -> list[str]:
     """Columns of `may_lack` that a file does not have. Raises DataError as `stream_like` does, for the others."""
     return opened_like(like, path, may_lack).lacking
+
+
+def incoming(
+    like: Table, path: str | os.PathLike, unseen: str, may_lack: Collection[str], **more
+) -> tuple[Iterator[Rows], list[str], list[str]]:
+    """The rows of a new file, after a look for mistakes; the columns that it lacks; and notes for people on what is
+    read as missing. Raises DataError."""
+    lacking, record = lacking_columns(like, path, may_lack), {}
+    rows = stream_like(like, path, unseen=unseen, may_lack=lacking, record=record, **more)
+    first = list(itertools.islice(rows, 1))
+    notes = [lacking_message(lacking, like, path), unseen_message(record, path)]
+    return itertools.chain(first, rows), lacking, [note for note in notes if note]
 
 
 def opened_like(like, path, may_lack=(), header=None, missing=(), **given) -> _TextFile | _TypedFile:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ import click
 
 from mpibayes.hpc.cli.group import Commands
 from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, unseen, weighted
-from mpibayes.text import visible
 
 if TYPE_CHECKING:
     from mpibayes.hpc.query.question import Question
@@ -62,9 +60,9 @@ def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: P
     from mpibayes.hpc.parallel.together import together
     from mpibayes.hpc.posterior.chains import files_of
     from mpibayes.hpc.query import answer as answers
-    from mpibayes.hpc.query.ask import ask
     from mpibayes.hpc.query.asking import Asking
-    from mpibayes.hpc.report.advice import disagreement
+    from mpibayes.hpc.query.question import ask
+    from mpibayes.hpc.report.advice import warn_of_disagreement
     from mpibayes.hpc.report.drawing import require_extra
     from mpibayes.io.files import writing
     from mpibayes.io.target import ANSWER, check_target
@@ -90,8 +88,7 @@ def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: P
                 with writing(out):
                     answers.write(answer, out)
                 console.print(Text(f"written to {out}"), soft_wrap=True)
-            if asking.run.contradicted():
-                print(visible(f"mpibayes: warning: {disagreement(asking.run.chains)}"), file=sys.stderr, flush=True)
+            warn_of_disagreement(asking.run)
 
         on_root(comm, show, share=False, what="write the answer")
 

@@ -199,14 +199,6 @@ class Data:
         """Rows start..stop-1 of those that a fraction holds out, used columns only."""
         return self._chosen(self.heldout[start:stop])
 
-    def codes_of(self, column: Column, start: int, stop: int) -> np.ndarray:
-        """Codes of a categorical or boolean column, used or not, in training rows start..stop-1, int32; missing: V."""
-        numbers = self.numbers_of(start, stop)
-        codes = np.empty(len(numbers), np.int32)
-        for place, rows, index in self._pieces(numbers):
-            codes[place] = getattr(rows, column.block)[index, column.index]
-        return codes
-
     def _chosen(self, row_numbers: np.ndarray) -> Rows:
         """Rows by their numbers in the table, ascending; used columns only."""
         chosen = self.carve.empty(self.latent.columns, len(row_numbers))

@@ -1,4 +1,4 @@
-"""A command that all ranks of a launcher work on together."""
+"""A command that all ranks of a launcher work on together, and parts of its work that are dealt to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mpibayes.errors import MpibayesError
-from mpibayes.hpc.parallel.comm import Communicator, end_job, names, world
+from mpibayes.hpc.parallel.comm import Communicator, agree, end_job, names, world
 
 T = TypeVar("T")
 
@@ -34,3 +34,14 @@ def together(work: Callable[[Communicator], T]) -> T | None:
             traceback.print_exc()
             end_job(70)
         raise
+
+
+def dealt(comm: Communicator, n_parts: int, work: Callable[[int], T]) -> list[T]:
+    """work(i), picklable, of the parts 0..n_parts-1, on every rank, in their order; each is worked out whole by one of
+    them, so that results do not depend on the ranks. Collective; `work` holds no collective. Where it fails on some
+    rank all raise the same error."""
+    if comm.size == 1:
+        return [work(i) for i in range(n_parts)]
+    mine = agree(comm, lambda: [work(i) for i in range(comm.rank, n_parts, comm.size)], "answer its share")
+    of_ranks = comm.collect(mine)
+    return [of_ranks[i % comm.size][i // comm.size] for i in range(n_parts)]

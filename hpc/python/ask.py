@@ -50,7 +50,7 @@ def ask_ranks(question: Question, run: RunAt, ranks: int) -> tuple[Answer, bool]
 def main(folder: str) -> int:
     """Ask the question on every rank; return the exit code of `mpibayes query`."""
     from mpibayes.hpc.parallel.together import together
-    from mpibayes.hpc.query.ask import ask
+    from mpibayes.hpc.query.question import ask
 
     question, run = pickle.loads((Path(folder) / QUESTION).read_bytes())
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mpibayes.hpc.python.rows import Handed, in_words_of_python
+from mpibayes.hpc.python.rows import Handed, folder_for_files, nowhere
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,15 +18,13 @@ def copies_of(
 ) -> tuple[list[pa.Table], list[str]]:  # fmt: skip
     """The copies, or all of them in one, and what to know of them. own: rows that are not those of the run's table."""
     from mpibayes.hpc.results.complete import complete
-    from mpibayes.terminal import Console
 
     given = nullcontext(None) if own is None else own.file()
-    with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python(), given as source:
-        with open(os.devnull, "w") as nowhere:
-            done = complete(
-                directories, source, Path(folder) / "copies", copies=copies, long=long, otherwise="parquet", seed=seed,
-                unseen=unseen, burn_in=burn_in, table=table, console=Console(file=nowhere),
-            )  # fmt: skip
+    with folder_for_files() as folder, given as source:
+        done = complete(
+            directories, source, folder / "copies", copies=copies, long=long, otherwise="parquet", seed=seed,
+            unseen=unseen, burn_in=burn_in, table=table, console=nowhere(),
+        )  # fmt: skip
         assert done is not None  # this process is root
         notes = [note if own is None else note.replace(str(source), own.name) for note in done.notes]
         return [read_table(path, done.dialect) for path in done.paths], notes

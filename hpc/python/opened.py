@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import warnings
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -17,10 +16,10 @@ from mpibayes.hpc.python.ask import ask_ranks
 from mpibayes.hpc.python.frames import as_kind, from_arrow
 from mpibayes.hpc.python.index import kept_index
 from mpibayes.hpc.python.result import Result
-from mpibayes.hpc.python.rows import Handed, handed, in_words_of_python, placed
-from mpibayes.hpc.query.ask import ask
+from mpibayes.hpc.python.rows import Handed, folder_for_files, handed, in_words_of_python, nowhere, placed
 from mpibayes.hpc.query.asking import RunAt
 from mpibayes.hpc.query.average import FEW
+from mpibayes.hpc.query.question import ask
 from mpibayes.hpc.report.advice import disagreement
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.files import chain_directories
@@ -38,14 +37,9 @@ class Opened:
     """One run directory, or several of one posterior. Posterior and table are read when they are first asked for."""
 
     def __init__(
-        self,
-        directory: Place | Sequence[Place],
-        *,
-        draws: int | None = None,
-        burn_in: int | None = None,
-        table: Place | None = None,
-        frames: str = "pyarrow",
-    ) -> None:
+        self, directory: Place | Sequence[Place], *, draws: int | None = None, burn_in: int | None = None,
+        table: Place | None = None, frames: str = "pyarrow",
+    ) -> None:  # fmt: skip
         several = [directory] if isinstance(directory, str | os.PathLike) else list(directory)
         if not several:
             raise ConfigError("no run directory was given; expected one or more")
@@ -183,29 +177,16 @@ class Opened:
         import pyarrow.parquet
 
         from mpibayes.hpc.results.predict import predict
-        from mpibayes.terminal import Console
 
         given, pairs = handed(rows, self._kind), of_pairs(self.directories[0])
-        with (
-            tempfile.TemporaryDirectory(prefix="mpibayes-") as folder,
-            in_words_of_python(),
-            given.file(pairs) as source,
-        ):
+        with folder_for_files() as folder, given.file(pairs) as source:
             end = source.suffix if complete and source.suffix in (".csv", ".parquet") else ".parquet"
-            out = Path(folder) / f"out{end}"
+            out = folder / f"out{end}"
             target: dict[str, Any] = {"complete": out} if complete else {"out": out}
-            with open(os.devnull, "w") as nowhere:
-                done = predict(
-                    self.directories,
-                    source,
-                    **target,
-                    **more,
-                    unseen=unseen,
-                    draws=self._draws,
-                    burn_in=self._burn_in,
-                    table=self._table,
-                    console=Console(file=nowhere),
-                )
+            done = predict(
+                self.directories, source, **target, **more, unseen=unseen, draws=self._draws, burn_in=self._burn_in,
+                table=self._table, console=nowhere(),
+            )  # fmt: skip
             read = pyarrow.csv.read_csv if end == ".csv" else pyarrow.parquet.read_table
             frame = from_arrow(read(out), given.kind, None if pairs else given.index)
             for note in done.notes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,8 +19,6 @@ from mpibayes.hpc.query.new_rows import Named
 
 if TYPE_CHECKING:
     from mpibayes.hpc.query.question import Question
-    from mpibayes.io.rows import Rows
-
 Given = Mapping[str, Any] | Sequence[str] | str | None
 
 
@@ -116,19 +113,18 @@ def numbers_of(rows: Any) -> np.ndarray | None:
     return np.unique(numbers.astype(np.int64))
 
 
-def as_recorded(run: Any, source: Path, unseen: str) -> tuple[Iterator[Rows], list[str]]:
-    """The rows of a file as a run's table records such rows, some at a time; and what was read as missing, for people.
-    Raises DataError."""
-    from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
+@contextmanager
+def folder_for_files() -> Iterator[Path]:
+    """A folder for what the command line writes to files; its errors are in the words of this interface."""
+    with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
+        yield Path(folder)
 
-    table = run.table
-    like = table.having(run.data.stored)
-    lacking = lacking_columns(like, source, {c.name for c in like.columns})
-    record: dict[str, Any] = {}
-    rows = stream_like(like, source, unseen=unseen, may_lack=lacking, record=record)
-    first = list(itertools.islice(rows, 1))  # mistakes are met before these
-    notes = [lacking_message(lacking, like, source), unseen_message(record, source)]
-    return itertools.chain(first, rows), [note for note in notes if note]
+
+def nowhere() -> Any:
+    """A console that shows nothing."""
+    from mpibayes.terminal import Console
+
+    return Console(quiet=True)
 
 
 @contextmanager

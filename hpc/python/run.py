@@ -3,10 +3,8 @@ functions."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,7 +13,7 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.python.frames import from_arrow
 from mpibayes.hpc.python.opened import Place, warn
 from mpibayes.hpc.python.result import Result
-from mpibayes.hpc.python.rows import Given, as_recorded, conditions, handed, in_words_of_python, names, numbers_of
+from mpibayes.hpc.python.rows import Given, conditions, folder_for_files, handed, in_words_of_python, names, numbers_of
 from mpibayes.hpc.python.synthetic import Synthesizer
 from mpibayes.hpc.query.compare import Compare
 from mpibayes.hpc.query.conditional import Conditional, Impute
@@ -34,13 +32,9 @@ Names = Sequence[str] | str | None
 
 
 def open_run(
-    directory: Place | Sequence[Place],
-    *,
-    draws: int | None = None,
-    burn_in: int | None = None,
-    table: Place | None = None,
-    frames: str = "pyarrow",
-) -> Run:
+    directory: Place | Sequence[Place], *, draws: int | None = None, burn_in: int | None = None,
+    table: Place | None = None, frames: str = "pyarrow",
+) -> Run:  # fmt: skip
     """Open a run, or several of one posterior, for questions.
 
     directory: of a run (the -o of `mpibayes run`), or several. draws: at most so many kept draws are averaged over (by
@@ -126,9 +120,12 @@ class Run(Synthesizer):
     def _clusters_of(self, rows: Any, unseen: str, groups: int | None) -> Any:
         import pyarrow as pa
 
+        from mpibayes.io.recode import incoming
+
         door, run, given = self._exports(), self._posterior, handed(rows, self._kind)
         with in_words_of_python(), given.file() as source:
-            recorded, notes = as_recorded(run, source, unseen)
+            like = run.table.having(run.data.stored)
+            recorded, _, notes = incoming(like, source, unseen, {c.name for c in like.columns})
             parts = list(door.clusters_of(run, recorded, self._draws, groups))
         for note in notes:
             warn(note.replace(str(source), given.name))
@@ -145,8 +142,8 @@ class Run(Synthesizer):
 
         from mpibayes.hpc.results.export import export
 
-        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
-            place = Path(folder) / "trace.csv"
+        with folder_for_files() as folder:
+            place = folder / "trace.csv"
             export(self.directories, "csv", place)
             return from_arrow(pyarrow.csv.read_csv(place), self._kind)
 
@@ -180,8 +177,8 @@ class Run(Synthesizer):
         require_extra("arviz")
         import arviz
 
-        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
-            place = Path(folder) / "trace.h5"
+        with folder_for_files() as folder:
+            place = folder / "trace.h5"
             done = export(self.directories, "arviz", place, self._burn_in, table=self._table)
             for note in done.notes:
                 warn(note)
@@ -214,17 +211,9 @@ class Run(Synthesizer):
         return self._ask(Conditional(column, conditions(given), rows=rows, unseen=unseen, weighted=weighted), ranks)
 
     def simulate(
-        self,
-        n: int = 10,
-        *,
-        given: Given = None,
-        columns: Names = None,
-        seed: int = 1,
-        rows: Any = None,
-        unseen: str = "missing",
-        weighted: bool | None = None,
-        ranks: int = 1,
-    ) -> Any:
+        self, n: int = 10, *, given: Given = None, columns: Names = None, seed: int = 1, rows: Any = None,
+        unseen: str = "missing", weighted: bool | None = None, ranks: int = 1,
+    ) -> Any:  # fmt: skip
         """A DataFrame of n rows drawn from the posterior predictive distribution that have what is given; or `rows`
         with their missing cells drawn, given the others. The same seed gives the same rows; fewer are the first of
         more."""
@@ -272,16 +261,9 @@ class Run(Synthesizer):
         return self._predicted(rows, unseen, probabilities=probabilities, impute=impute, groups=groups)
 
     def surprisal(
-        self,
-        rows: Any = None,
-        *,
-        by: Literal["cells", "rows"] = "cells",
-        columns: Names = None,
-        top: int = 20,
-        most: int = 20_000,
-        unseen: str = "missing",
-        ranks: int = 1,
-    ) -> Any:
+        self, rows: Any = None, *, by: Literal["cells", "rows"] = "cells", columns: Names = None, top: int = 20,
+        most: int = 20_000, unseen: str = "missing", ranks: int = 1,
+    ) -> Any:  # fmt: skip
         """The `top` most surprising cells, given the rest of their row, or rows, in nats: of the training table, each
         row left out of what is known (a Result; at most about `most` rows are looked at), or of `rows`."""
         return self._ask(Surprisal(names(columns), by, top, most, rows=rows, unseen=unseen), ranks)
@@ -293,14 +275,9 @@ class Run(Synthesizer):
         return self._ask(Novelty(names(columns), rows=rows, unseen=unseen), ranks)
 
     def similarity(
-        self,
-        row: int | None = None,
-        *,
-        like: Given = None,
-        columns: Names = None,
-        top: int = 10,
+        self, row: int | None = None, *, like: Given = None, columns: Names = None, top: int = 10,
         to: Sequence[int] = (),
-    ) -> Result:
+    ) -> Result:  # fmt: skip
         """The training rows that most probably share a cluster with a row of the table, by its number from 1, or with
         one that is described by `like`; or those of the rows `to`. columns: those whose views count."""
         return self._result(self._answer(Similarity(row, conditions(like), names(columns), top, list(to))))
@@ -324,22 +301,10 @@ class Run(Synthesizer):
         return Result(self._answer(Predictors(column, names(columns), size=size, weighted=weighted), ranks), self._kind)
 
     def compare(
-        self,
-        group: Given = None,
-        against: Given = None,
-        *,
-        rows: Any = None,
-        against_rows: Any = None,
-        cluster_group: int | None = None,
-        groups: int | None = None,
-        view: int = 1,
-        other: Run | None = None,
-        columns: Names = None,
-        top: int = 20,
-        unseen: str = "missing",
-        weighted: bool | None = None,
-        ranks: int = 1,
-    ) -> Result:
+        self, group: Given = None, against: Given = None, *, rows: Any = None, against_rows: Any = None,
+        cluster_group: int | None = None, groups: int | None = None, view: int = 1, other: Run | None = None,
+        columns: Names = None, top: int = 20, unseen: str = "missing", weighted: bool | None = None, ranks: int = 1,
+    ) -> Result:  # fmt: skip
         """Compare two groups of rows: columns by the divergence of their distributions in nats, its error, and where
         most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or are two
         DataFrames or files, or rows of the table by their numbers from 1, [1, 5, *range(7, 21)], against all others if

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpibayes.hpc.python.copies import read_table
 from mpibayes.hpc.python.frames import from_arrow
 from mpibayes.hpc.python.opened import Opened, warn
 from mpibayes.hpc.python.result import Result
-from mpibayes.hpc.python.rows import in_words_of_python, names
+from mpibayes.hpc.python.rows import folder_for_files, names, nowhere
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,29 +42,20 @@ class Synthesizer(Opened):
         its meaning. target: the column that is classified, and disclosed (the last one with levels); key: columns that
         somebody may know of a person who wants to know the target."""
         _, judged = self._synthetic(
-            rows=n,
-            copies=copies,
-            missing=missing,
-            rare=rare,
-            seed=seed,
-            weighted=False,
-            judge=True,
-            target=target,
+            rows=n, copies=copies, missing=missing, rare=rare, seed=seed, weighted=False, judge=True, target=target,
             key=names(key),
-        )
+        )  # fmt: skip
         assert judged is not None
         return Result(judged, self._kind)
 
     def _synthetic(self, **options: Any) -> tuple[list[pa.Table], Answer | None]:
         from mpibayes.hpc.results.synthesize import synthesize
-        from mpibayes.terminal import Console
 
-        with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
-            with open(os.devnull, "w") as nowhere:
-                done = synthesize(
-                    self.directories, Path(folder) / "tables", otherwise="parquet", burn_in=self._burn_in,
-                    table=self._table, console=Console(file=nowhere), **options,
-                )  # fmt: skip
+        with folder_for_files() as folder:
+            done = synthesize(
+                self.directories, folder / "tables", otherwise="parquet", burn_in=self._burn_in, table=self._table,
+                console=nowhere(), **options,
+            )  # fmt: skip
             assert done is not None  # this process is root
             for note in done.notes:
                 warn(note)

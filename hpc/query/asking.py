@@ -17,14 +17,15 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.family import Asked, DrawLaw, Posterior
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root, serial
+from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.posterior.chains import family_in
-from mpibayes.hpc.query import average, population
+from mpibayes.hpc.query import average
 from mpibayes.hpc.query.average import Averages
 from mpibayes.hpc.query.conditions import Conditions
-from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support, supports
 from mpibayes.hpc.registry import posterior_of, queries_of
 from mpibayes.io.rows import Column, Rows
+from mpibayes.text import counted
 
 SAMPLE = 50_000  # training rows that a column's cells are found from
 BYTES = 128 << 20  # of sums over draws that are held at a time
@@ -89,7 +90,7 @@ class Asking:
         self._masses: dict[tuple[str, int], list[np.ndarray]] = {}  # of these draws
         self._beside: dict[RunAt, Asking] = {}
         # of whom answers speak; "" where the table has no weights
-        self.of_whom = population.in_words(self.run.table, False)
+        self.of_whom = self._whom()
 
     def beside(self, run: RunAt | Path) -> Asking:
         """Another run, which is opened once; the directory of one with this run's options. Collective. Raises what
@@ -107,7 +108,15 @@ class Asking:
         if (weights is None) != (self.asked.weights is None):
             self._draws, self._masses = (frozenset(), ()), {}
         self.asked.weights = weights
-        self.of_whom = population.in_words(self.run.table, self.weighted)
+        self.of_whom = self._whom()
+
+    def _whom(self) -> str:
+        name = self.run.table.weight
+        if name is None:
+            return ""
+        if self.weighted:
+            return f"of the population, by the weights of the rows ('{name}'); --unweighted: of the rows as they are"
+        return f"of the rows as they are, without their weights ('{name}')"
 
     @property
     def weighted(self) -> bool:
@@ -129,6 +138,14 @@ class Asking:
         """Raises ConfigError with the reason where this kind of model has no answer to a verb."""
         if verb in self.asked.cannot:
             raise ConfigError(f"{verb}: {self.asked.cannot[verb]}")
+
+    def require_draws(self, n: int, what: str) -> None:
+        """Raises ConfigError where not each of n tables can be of a kept draw of its own."""
+        if self.asked.n_kept < n:
+            raise ConfigError(
+                f"{n} {what}: each is of a kept draw of its own, and the run has "
+                f"{counted(self.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
+            )
 
     def named(self, names: Sequence[str]) -> list[Column]:
         """Columns with these names, in the order given."""

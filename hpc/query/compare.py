@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, everyone
 from mpibayes.hpc.parallel.comm import agree, on_root
+from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query import average, new_rows
 from mpibayes.hpc.query.absent import NeverThere
 from mpibayes.hpc.query.answer import Answer
@@ -27,7 +28,6 @@ from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
-from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
 from mpibayes.hpc.query.training import having
 from mpibayes.text import counted
@@ -64,16 +64,8 @@ class Compare(Question):
     other: RunAt | Path | None = None
     columns: Sequence[str] = ()
     top: int = 20
-    FROM: ClassVar[tuple[str, ...]] = ("rows", "against_rows")
-    NUMBERED: ClassVar[bool] = True
-
-    @property
-    def pictured(self) -> bool:
-        return True
-
-    @property
-    def weigh(self) -> bool | None:
-        return self.weighted
+    FROM = "rows", "against_rows"
+    NUMBERED = PICTURED = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         if self.other is not None:

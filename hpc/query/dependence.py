@@ -18,11 +18,11 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events
+from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import HELD, Asking
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
-from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import Support
 
 CELLS = 16  # of a column of numbers
@@ -54,10 +54,7 @@ class Dependence(Question):
 
     columns: Sequence[str] = ()
     top: int = 20
-
-    @property
-    def pictured(self) -> bool:
-        return True
+    PICTURED = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         asking.require("dependence")

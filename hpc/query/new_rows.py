@@ -88,12 +88,6 @@ def rows_of(asking: Asking, source: Source, unseen: str = "missing") -> NewRows:
     return replace(rows, path=Path(name), notes=[note.replace(str(source), name) for note in rows.notes])
 
 
-def read(asking: Asking, source: str | Path, unseen: str = "missing") -> NewRows:
-    """A file that can be imported, or a typed table; it need not have all columns. unseen: what a level that the table
-    does not have is, "missing" or an "error". Raises DataError."""
-    return stream(asking, source, unseen).whole(asking)
-
-
 def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: Sequence[str] | None = None) -> NewRows:
     """Rows that are read in batches when needed, after one pass that looks for mistakes. notes: of a pass that another
     rank has made. Raises DataError."""

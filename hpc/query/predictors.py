@@ -16,12 +16,12 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import CELLS, TINY, information, remarks
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
-from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.text import counted
 

@@ -1,22 +1,21 @@
-"""A question as data: made by the command line of its options, by Python of arguments; ranks get it as it is."""
+"""A question as data, made by the command line of options and by Python of arguments; and what answers it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from mpibayes.hpc.query.answer import Answer
-    from mpibayes.hpc.query.asking import Asking
-    from mpibayes.hpc.query.new_rows import NewRows
+from mpibayes.hpc.query.answer import Answer
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.new_rows import NewRows, rows_of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Question(ABC):
-    """A question to the kept draws of a run; `ask` answers it.
+    """A question to the kept draws of a run, which ranks get as it is.
 
     rows: those it is about, a `new_rows.Source`, or None. unseen: what a level of these is that the run's table does
     not have, "missing" or an "error". weighted: whether the answer is of the population, see `Asking.weigh`; None: if
@@ -28,16 +27,12 @@ class Question(ABC):
     weighted: bool | None = False
     FROM: ClassVar[tuple[str, ...]] = ("rows",)  # fields that are rows
     NUMBERED: ClassVar[bool] = False  # whether these may be numbers of rows of the table
+    PICTURED: ClassVar[bool] = False
 
     @property
     def pictured(self) -> bool:
         """True if the answer has a picture."""
-        return False
-
-    @property
-    def weigh(self) -> bool | None:
-        """The weights that count, as `Asking.weigh` takes them."""
-        return False if self.weighted is None and self.rows is not None else self.weighted
+        return self.PICTURED
 
     @property
     def reads(self) -> Sequence[Path]:
@@ -48,3 +43,13 @@ class Question(ABC):
     @abstractmethod
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         """The answer of an opened run. rows: `self.rows`, read. Collective. Raises ConfigError, DataError."""
+
+
+def ask(question: Question, asking: Asking) -> Answer:
+    """Read the rows that a question is about, and answer it. Collective; mistakes are found by all ranks alike, or
+    agreed on. Raises ConfigError, DataError, CheckpointError."""
+    of_rows = question.rows is not None and not question.NUMBERED
+    asking.weigh(False if question.weighted is None and of_rows else question.weighted)
+    rows = None if question.rows is None else rows_of(asking, question.rows, question.unseen)
+    notes = () if rows is None else rows.notes
+    return replace(question.answer(asking, rows), of_whom=asking.of_whom, about_rows=notes)

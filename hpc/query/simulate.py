@@ -14,6 +14,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.absent import NeverThere, drawn_known
 from mpibayes.hpc.query.answer import Answer
@@ -23,7 +24,6 @@ from mpibayes.hpc.query.conditions import Item
 from mpibayes.hpc.query.logp import described, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
-from mpibayes.hpc.query.sharing import dealt
 from mpibayes.hpc.query.support import never_negative, tails
 from mpibayes.text import counted
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, known_of
+from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import BLOCK, BYTES, Asking
@@ -20,7 +21,6 @@ from mpibayes.hpc.query.conditions import rounded, written
 from mpibayes.hpc.query.logp import few
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
-from mpibayes.hpc.query.sharing import dealt
 from mpibayes.text import counted
 
 MOST = 20_000  # training rows that are looked at

@@ -9,11 +9,14 @@ import itertools
 import math
 import os
 import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.run.identity import RESOLVED
+from mpibayes.text import visible
 
 Command = tuple[str, str]  # what it does, and the command
 
@@ -46,3 +49,9 @@ def disagreement(chains: Sequence[Chain]) -> str:
     report, of = shlex.join(["mpibayes", "report", *homes]), ", ".join(homes)
     trouble = f"the chains of {of} do not agree" if len(chains) > 1 else f"the chain of {of} still climbs"
     return f"{trouble}: do not use this answer yet; what to do: {report}"
+
+
+def warn_of_disagreement(run: Any) -> None:
+    """Say on standard error beside an answer of an opened run that its chains contradict each other."""
+    if run.contradicted():
+        print(visible(f"mpibayes: warning: {disagreement(run.chains)}"), file=sys.stderr, flush=True)

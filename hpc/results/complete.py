@@ -4,7 +4,6 @@ its own (Rubin 1987). Copies are dealt to ranks; rows stream from file to file."
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +20,13 @@ from mpibayes.hpc.posterior.chains import files_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import Filling, of_file, of_table
 from mpibayes.hpc.query.support import tails
-from mpibayes.hpc.report.advice import disagreement
+from mpibayes.hpc.report.advice import warn_of_disagreement
 from mpibayes.hpc.results.asked_report import DRAWS
 from mpibayes.hpc.results.weak_pairs import weakened
 from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of, passes_over
 from mpibayes.io.files import make_directory, writing
 from mpibayes.io.target import COMPLETED, check_target
-from mpibayes.text import counted, visible
+from mpibayes.text import counted
 
 FORMS = (".csv", ".csv.gz", ".parquet")
 LONG = ".imp", ".id"
@@ -47,22 +46,11 @@ class Completed:
 
 
 def complete(
-    run_dir: str | Path | Sequence[str | Path],
-    source: str | Path | None,
-    out: str | Path,
-    *,
-    copies: int = 20,
-    long: bool = False,
-    form: str | None = None,
-    otherwise: str = "csv",
-    seed: int = 1,
-    unseen: str = "missing",
-    burn_in: int | None = None,
-    table: str | Path | None = None,
-    sources: Sequence[str | Path] = (),
-    overwrite: bool = False,
-    console: Any = None,
-) -> Completed | None:
+    run_dir: str | Path | Sequence[str | Path], source: str | Path | None, out: str | Path, *, copies: int = 20,
+    long: bool = False, form: str | None = None, otherwise: str = "csv", seed: int = 1, unseen: str = "missing",
+    burn_in: int | None = None, table: str | Path | None = None, sources: Sequence[str | Path] = (),
+    overwrite: bool = False, console: Any = None,
+) -> Completed | None:  # fmt: skip
     """Write `copies` completed copies of the run's table, or of the rows of `source`, alone or on all ranks that a
     launcher started.
 
@@ -83,11 +71,7 @@ def complete(
     def work(comm: Communicator) -> Completed:
         asking = Asking(run_dirs, copies, burn_in, table, comm)
         asking.require("complete")
-        if asking.asked.n_kept < copies:
-            raise ConfigError(
-                f"{copies} copies: each is of a kept draw of its own, and the run has "
-                f"{counted(asking.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
-            )
+        asking.require_draws(copies, "copies")
         wanted = form or _form_in(out)
         filling = of_table(asking, sources, wanted) if source is None else of_file(asking, source, unseen, wanted)
         paths = on_root(comm, lambda: _targets(run_dirs, filling.path, out, copies, long, form, otherwise, overwrite))
@@ -216,5 +200,5 @@ def _say(done: Completed, asking: Asking, out: Path, copies: int, console: Any) 
     where = f" ({', '.join(each[:LISTED])}{', ...' * (len(each) > LISTED)})" if each else ""
     cells = f"{counted(sum(done.filled.values()), 'cell')} drawn in each{where}"
     to.print(Text(f"{copies} copies of {counted(done.n_rows, 'row')} written to {out}: {cells}"), soft_wrap=True)
-    if console is None and asking.run.contradicted():
-        print(visible(f"mpibayes: warning: {disagreement(asking.run.chains)}"), file=sys.stderr, flush=True)
+    if console is None:
+        warn_of_disagreement(asking.run)

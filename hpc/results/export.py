@@ -32,18 +32,10 @@ OF_DRAWS |= {"labels": "labels of rows", "links": "links between columns"}
 
 
 def export(
-    run_dirs: str | Path | Sequence[str | Path],
-    to: str,
-    out: str | Path | None = None,
-    burn_in: int | None = None,
-    timings: bool = True,
-    table: str | Path | None = None,
-    overwrite: bool = False,
-    ids: Sequence[str] = (),
-    sources: Sequence[str | Path] = (),
-    groups: int | None = None,
-    weighted: bool | None = None,
-) -> Exported:
+    run_dirs: str | Path | Sequence[str | Path], to: str, out: str | Path | None = None, burn_in: int | None = None,
+    timings: bool = True, table: str | Path | None = None, overwrite: bool = False, ids: Sequence[str] = (),
+    sources: Sequence[str | Path] = (), groups: int | None = None, weighted: bool | None = None,
+) -> Exported:  # fmt: skip
     """Write `to`: clusters (see below), or a form of `io.export.export`.
 
     clusters  a line of CSV for each row of the table, in its order: the identifier if the table has one, or the columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +14,7 @@ from mpibayes.hpc.family import Forecast, SparseForecast
 from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.registry import forecast_of, posterior_of
 from mpibayes.io.files import replacing, writing
-from mpibayes.io.rows import Rows
+from mpibayes.io.rows import SLICE_ROWS
 from mpibayes.io.target import ANSWER, COMPLETED, check_target, same_file
 from mpibayes.text import counted
 
@@ -35,24 +35,12 @@ class Predicted:
 
 
 def predict(
-    run_dir: str | Path | Sequence[str | Path],
-    source: str | Path | None,
-    out: str | Path | None = None,
-    *,
-    complete: str | Path | None = None,
-    unseen: str = "missing",
-    draws: int | None = None,
-    burn_in: int | None = None,
-    table: str | Path | None = None,
-    probabilities: bool = False,
-    impute: bool = False,
-    groups: int | None = None,
-    top: int | None = None,
-    users: Sequence[str] = (),
-    overwrite: bool = False,
-    batch_rows: int | None = None,
+    run_dir: str | Path | Sequence[str | Path], source: str | Path | None, out: str | Path | None = None, *,
+    complete: str | Path | None = None, unseen: str = "missing", draws: int | None = None, burn_in: int | None = None,
+    table: str | Path | None = None, probabilities: bool = False, impute: bool = False, groups: int | None = None,
+    top: int | None = None, users: Sequence[str] = (), overwrite: bool = False, batch_rows: int = SLICE_ROWS,
     console: Any = None,
-) -> Predicted:
+) -> Predicted:  # fmt: skip
     """Score the rows of `source` (of any file or typed table) under the draws of all chains; write CSV or Parquet to
     `out`, a line a row in their order, or the file with its gaps filled to `complete`, or both.
 
@@ -69,7 +57,7 @@ def predict(
     Raises ConfigError, DataError, CheckpointError.
     """
     from mpibayes.io.absent import Absence, rows_lacking
-    from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
+    from mpibayes.io.recode import incoming
     from mpibayes.terminal import Console
 
     console = console or Console(stderr=True)
@@ -92,13 +80,7 @@ def predict(
     if top is not None or users:
         raise ConfigError(f'{run_dirs[0]}: --top and --user are for ratings (model.likelihood = "factorization")')
     forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None, groups)
-    lacking = lacking_columns(forecast.like, source, forecast.may_lack)
-    record: dict = {}
-    more = {"batch_rows": batch_rows} if batch_rows else {}
-    rows = stream_like(forecast.like, source, unseen=unseen, may_lack=lacking, record=record, **more)
-    first = next(rows, None)  # mistakes in the new file are reported before the long work
-    notes = [lacking_message(lacking, forecast.like, source), unseen_message(record, source)]
-    notes = tuple(note for note in notes if note)
+    rows, lacking, notes = incoming(forecast.like, source, unseen, forecast.may_lack, batch_rows=batch_rows)
     for note in notes:
         _say(console, f"note: {note}")
     _say(console, forecast.prepare())
@@ -107,7 +89,7 @@ def predict(
     with ExitStack() as stack:
         write = stack.enter_context(_writer(out)) if out else None
         fill = stack.enter_context(_completed(forecast, source, complete, lacking, filled)) if complete else None
-        for block in _chain(first, rows):
+        for block in rows:
             for start in range(0, len(block), forecast.batch):
                 batch = block.take(slice(start, start + forecast.batch))
                 predictions = forecast(batch, n_rows)
@@ -122,7 +104,7 @@ def predict(
                 total += float(predictions.log_density.sum())
     for a, n in never.items():
         what = f"the table {a.how_often} has '{a.column}' where {a.condition()}; {counted(n, 'row')} of {source} "
-        notes = (*notes, f"{what}got what the model expects if there were a value")
+        notes = [*notes, f"{what}got what the model expects if there were a value"]
         _say(console, f"note: {notes[-1]}")
     mean = total / n_scored if n_scored else float("nan")
     of = f" of the {n_scored:,} whose response is there" if n_scored < n_rows else ""
@@ -134,7 +116,7 @@ def predict(
         where = f" ({', '.join(each[:LISTED])}{', ...' * (len(each) > LISTED)})" if each else ""
         cells = f"{counted(sum(filled.values()), 'cell')} filled in{where}"
         _say(console, f"{counted(n_rows, 'row')} written to {complete}: {cells}{'' if out else scored}")
-    return Predicted(out, n_rows, forecast.n_draws, mean, notes, filled)
+    return Predicted(out, n_rows, forecast.n_draws, mean, tuple(notes), filled)
 
 
 def _of_sparse(forecast: SparseForecast, out: Path, console: Any) -> Predicted:
@@ -163,12 +145,6 @@ def _say(console: Any, text: str) -> None:
     from mpibayes.terminal import Text
 
     console.print(Text(text), soft_wrap=True)
-
-
-def _chain(first: Rows | None, rest: Iterator[Rows]) -> Iterator[Rows]:
-    if first is not None:
-        yield first
-    yield from rest
 
 
 def _check_targets(

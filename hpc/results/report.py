@@ -27,15 +27,10 @@ PAGE, TEXT, NUMBERS = "report.html", "report.txt", "summary.json"
 
 
 def report(
-    run_dirs: str | Path | Sequence[str | Path],
-    out: str | Path | None = None,
-    burn_in: int | None = None,
-    console: Any = None,
-    table: str | Path | None = None,
-    full: bool = False,
-    compare: bool = False,
+    run_dirs: str | Path | Sequence[str | Path], out: str | Path | None = None, burn_in: int | None = None,
+    console: Any = None, table: str | Path | None = None, full: bool = False, compare: bool = False,
     weighted: bool | None = None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Write the report to `out` (DIR/report of the first directory): report.html, report.txt, summary.json, PNG
     pictures, and coefficients.csv of a regression; and print its verdict and what is largest, or, `full`, all of it.
 

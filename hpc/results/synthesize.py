@@ -3,7 +3,6 @@ stream to files."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from mpibayes.hpc.query.answer import Answer, show, write
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.filling import written_like
 from mpibayes.hpc.query.support import never_negative, tails
-from mpibayes.hpc.report.advice import disagreement
+from mpibayes.hpc.report.advice import warn_of_disagreement
 from mpibayes.hpc.results.complete import FORMS, in_folder
 from mpibayes.hpc.synthetic import judge as judging
 from mpibayes.hpc.synthetic.gaps import Gaps
@@ -32,7 +31,7 @@ from mpibayes.hpc.synthetic.training import Training, look
 from mpibayes.io.complete import Dialect, check_format, dialect_of, form_of
 from mpibayes.io.synthetic import synthesized
 from mpibayes.io.target import SYNTHETIC, check_target
-from mpibayes.text import counted, visible
+from mpibayes.text import counted
 
 MISSING = ("as-in-data", "none")
 LIKE_TABLE = "; numbers and dates are written as the table has them"
@@ -63,26 +62,12 @@ class Synthetic:
 
 
 def synthesize(
-    run_dir: str | Path | Sequence[str | Path],
-    out: str | Path,
-    *,
-    rows: int | None = None,
-    copies: int = 5,
-    missing: str = "as-in-data",
-    rare: int = 0,
-    form: str | None = None,
-    otherwise: str = "csv",
-    seed: int = 1,
-    burn_in: int | None = None,
-    table: str | Path | None = None,
-    sources: Sequence[str | Path] = (),
-    judge: bool = False,
-    target: str | None = None,
-    key: Sequence[str] = (),
-    weighted: bool | None = None,
-    overwrite: bool = False,
-    console: Any = None,
-) -> Synthetic | None:
+    run_dir: str | Path | Sequence[str | Path], out: str | Path, *, rows: int | None = None, copies: int = 5,
+    missing: str = "as-in-data", rare: int = 0, form: str | None = None, otherwise: str = "csv", seed: int = 1,
+    burn_in: int | None = None, table: str | Path | None = None, sources: Sequence[str | Path] = (),
+    judge: bool = False, target: str | None = None, key: Sequence[str] = (), weighted: bool | None = None,
+    overwrite: bool = False, console: Any = None,
+) -> Synthetic | None:  # fmt: skip
     """Write `copies` synthetic tables, synthetic-1.csv and so on, to the folder `out`, alone or on all ranks that a
     launcher started.
 
@@ -106,11 +91,7 @@ def synthesize(
             raise ConfigError(
                 "--judge compares synthetic rows with rows as they are: add --unweighted, or leave it out"
             )
-        if asking.asked.n_kept < copies:
-            raise ConfigError(
-                f"{copies} tables: each is of a kept draw of its own, and the run has "
-                f"{counted(asking.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
-            )
+        asking.require_draws(copies, "tables")
         given = judging.roles(asking, target, key) if judge else None
         asked = Asked(copies, rows or asking.asked.n_rows, seed, missing == MISSING[0], rare)
         source, notes = on_root(
@@ -210,5 +191,5 @@ def _say(done: Synthetic, asking: Asking, out: Path, console: Any) -> None:
     to.print(Text(f"{tables} of {counted(done.n_rows, 'row')} written to {out}"), soft_wrap=True)
     if done.judged is not None:
         show(done.judged, console or output())
-    if console is None and asking.run.contradicted():
-        print(visible(f"mpibayes: warning: {disagreement(asking.run.chains)}"), file=sys.stderr, flush=True)
+    if console is None:
+        warn_of_disagreement(asking.run)

@@ -51,7 +51,7 @@ ROOMS = {
         "hpc.registry",
         "hpc.report",
     },
-    "hpc.synthetic": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.parallel", "hpc.query"},
+    "hpc.synthetic": {*BELOW, "io", "hpc.family", "hpc.parallel", "hpc.query"},
     "hpc.comparison": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.posterior", "hpc.report", "hpc.run"},
     "hpc.results": {*BELOW, "io", "hpc.comparison", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel"}
     | {"hpc.posterior", "hpc.query", "hpc.registry", "hpc.report", "hpc.run", "hpc.synthetic"},

@@ -87,7 +87,7 @@ def people_run(folder, family="mixture", **more):
 
 
 def rows_like(asking: Asking, rows: list[dict], folder):
-    """Rows of texts as `query.new_rows` reads them."""
-    from mpibayes.hpc.query.new_rows import read
+    """Rows of texts as questions read them."""
+    from mpibayes.hpc.query.new_rows import rows_of
 
-    return read(asking, write_csv(folder / "rows.csv", rows))
+    return rows_of(asking, write_csv(folder / "rows.csv", rows)).whole(asking)

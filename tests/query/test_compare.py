@@ -8,12 +8,12 @@ import mpibayes as mb
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.data.events import everyone
 from mpibayes.hpc.query import predictors
-from mpibayes.hpc.query.ask import ask as answered
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.compare import CELLS, Compare, _described, compare, compare_rows, compare_runs, divergence
 from mpibayes.hpc.query.dependence import information
-from mpibayes.hpc.query.new_rows import read
+from mpibayes.hpc.query.new_rows import rows_of
 from mpibayes.hpc.query.predictors import best_set
+from mpibayes.hpc.query.question import ask as answered
 from mpibayes.hpc.report.drawing import png
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
@@ -72,7 +72,7 @@ def test_rows_of_two_files(asking, tmp_path):
     rows = people(300, seed=21)
     old = [r for r in rows if r["age"] and int(r["age"]) > 50]
     young = [r for r in rows if r["age"] and int(r["age"]) < 40]
-    files = [read(asking, write_csv(tmp_path / f"{n}.csv", r)) for n, r in (("old", old), ("young", young))]
+    files = [rows_of(asking, write_csv(tmp_path / f"{n}.csv", r)) for n, r in (("old", old), ("young", young))]
     answer = compare_rows(asking, *files)
     assert by_name(answer, "divergence")["visits"] > 0.2 and by_name(answer, "divergence")["noise"] < 0.05
     empty = by_name(compare_rows(asking, files[0], files[0]), "divergence")

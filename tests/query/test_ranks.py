@@ -6,7 +6,7 @@ import pytest
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel.comm import world
-from mpibayes.hpc.query.sharing import dealt
+from mpibayes.hpc.parallel.together import dealt
 from tests.query.runs import people, people_run, write_csv
 
 ROOT = Path(__file__).resolve().parents[2]
