@@ -22,6 +22,7 @@ include_patterns = [
     "slurm/README.md",
     "examples/**.md",
     "benchmarks/README.md",
+    "benchmarks/scaling.md",
     "benchmarks/results/README.md",
     "tests/exact/README.md",
     "CHANGELOG.md",
