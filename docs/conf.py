@@ -25,6 +25,7 @@ include_patterns = [
     "benchmarks/scaling.md",
     "benchmarks/results/README.md",
     "tests/exact/README.md",
+    "tests/faults/README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 ]
