@@ -4,7 +4,7 @@
     mpirun -n 2 python benchmarks/scaling.py case --rows 500000 --clusters 64
     python benchmarks/scaling.py measure             all cases, into benchmarks/results/scaling.json
     python benchmarks/scaling.py fit                 the constants of hpc/crosscat/cost_constants.py from that file
-    python benchmarks/scaling.py doc                 tables and pictures of docs/scaling.md from that file
+    python benchmarks/scaling.py doc                 tables and pictures of benchmarks/scaling.md from that file
 
 Every case starts from the true labels of a simulated table and times cycles of the sampler itself.
 """
@@ -209,7 +209,7 @@ def measure(only: str | None, quick: bool) -> None:
         results.append(case)
         print(f"{figure}:", end=" ")
         show(case, phases=False)
-    note = "Tables and pictures of these runs: [docs/scaling.md](../../docs/scaling.md)."
+    note = "Tables and pictures of these runs: [benchmarks/scaling.md](../scaling.md)."
     keep("scaling", "Seconds a cycle", "python benchmarks/scaling.py measure", [], note=note, cases=results)
 
 
@@ -319,9 +319,9 @@ SECONDS: dict[str, dict[str, float]] = {
 '''
 
 
-# --- docs/scaling.md -------------------------------------------------------------------------------------------------
+# --- benchmarks/scaling.md -------------------------------------------------------------------------------------------
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "scaling.md"
+PAGE = Path(__file__).resolve().parent / "scaling.md"
 GROWTH = {
     "rows": ("rows", "rows"), "clusters": ("clusters_at_end", "clusters"), "columns": ("columns", "columns"),
     "levels": ("level_rows", "levels in all, 10 columns"),
@@ -329,7 +329,7 @@ GROWTH = {
 
 
 def doc() -> None:
-    """Write the figures and pictures of docs/scaling.md anew, from what is kept."""
+    """Write the figures and pictures of benchmarks/scaling.md anew, from what is kept."""
     import simulate_ranks
 
     result = kept()["scaling"]

@@ -40,7 +40,7 @@ from mpibayes.hpc.crosscat.cost_model import (
 )
 from mpibayes.hpc.parallel import shards as cut
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+HERE = Path(__file__).resolve().parent
 CYCLES = 200
 LEAST_SHOWN = 0.005  # share of a cycle that a phase has in some bar of the picture; the others are drawn together
 RANKS = (1, 2, 4, 16, 64, 256, 512, 1000, 2048, 4096)
@@ -266,7 +266,7 @@ def pictures(spread: Spread, moves_every: int) -> list[Path]:
     axes[0].set(ylabel="efficiency against one rank", ylim=(0, 1.05))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=3, fontsize=8)
     figure.suptitle(f"Simulated: {net.name}, {net.ranks_per_node} ranks a node", fontsize=10)
-    made.append(DOCS / "scaling_ranks.png")
+    made.append(HERE / "scaling_ranks.png")
     figure.tight_layout(rect=(0, 0.11, 1, 1))
     figure.savefig(made[-1], dpi=110)
     titles = ("50M rows, K = 64", "50M rows and 10 real columns, K = 64")
@@ -291,7 +291,7 @@ def pictures(spread: Spread, moves_every: int) -> list[Path]:
         axis.set_xticklabels(["on root", "divided"])
     words, names = axes[1].get_legend_handles_labels()
     figure.legend(words[::-1], names[::-1], loc="center right", fontsize=8)  # in the order of the bars, from above
-    made.append(DOCS / "scaling_phases.png")
+    made.append(HERE / "scaling_phases.png")
     figure.tight_layout(rect=(0, 0, 0.85, 1))
     figure.savefig(made[-1], dpi=110)
     return made

@@ -21,11 +21,15 @@ include_patterns = [
     "docs/**.md",
     "slurm/README.md",
     "examples/**.md",
+    "benchmarks/README.md",
+    "benchmarks/scaling.md",
     "benchmarks/results/README.md",
+    "tests/exact/README.md",
+    "tests/faults/README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
 ]
-exclude_patterns = [".*", "src", "hpc", "io", "kernels", "tests", "build", "dist", "demo", "runs"]
+exclude_patterns = [".*", "src", "hpc", "io", "kernels", "build", "dist", "demo", "runs"]
 
 myst_heading_anchors = 4  # links to headings are GitHub's
 myst_enable_extensions = ["colon_fence", "dollarmath"]

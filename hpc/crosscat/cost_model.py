@@ -4,7 +4,7 @@ Compute is linear in a few counts (rows x columns x lanes for the sweep, levels 
 coefficients are in `cost_constants.py`, fitted to measured cycles by `benchmarks/scaling.py fit`. Messages follow the
 usual latency-bandwidth model of MPI's collectives (Thakur, Rabenseifner & Gropp 2005, International Journal of High
 Performance Computing Applications 19): t = rounds x latency + bytes / bandwidth, in two steps, between the ranks of a
-node and between nodes. docs/scaling.md compares both with measurements.
+node and between nodes. benchmarks/scaling.md compares both with measurements.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from mpibayes.hpc.crosscat.cost_model import Network, Problem, compute_seconds, forecast, message_seconds, wire_bytes
 from mpibayes.io.rows import Column
 
-# Between nodes, unless they are far worse, messages matter little; see docs/scaling.md for other networks.
+# Between nodes, unless they are far worse, messages matter little; see benchmarks/scaling.md for other networks.
 TYPICAL_NETWORK = Network("2 us, 20 GB/s", 2e-6, 20e9)
 
 

@@ -4,7 +4,7 @@ Every pair of z- and theta-update, bounds tuned, untuned and none, three likelih
 exact starts, and some long chains (tests/exact/regression_law.py). Every test of a law rejects a right program with
 probability at most LEVEL; there are about 110, so a change of seeds raises a false alarm once in 90 times. Seeds are
 fixed; MPIBAYES_TEST_SEED overrides them and every failure prints the seed. Wrong versions must be rejected by the same
-test on fewer cycles; docs/exactness.md has their measured power, from `python -m tests.exact.firefly_power`.
+test on fewer cycles; tests/exact/README.md has their measured power, from `python -m tests.exact.firefly_power`.
 
 The law is tested on one rank, where cycles are cheap, for all cuts; on 2 to 4 ranks the chain must equal the one-rank
 chain bit by bit, with bright rows gathered and with sums asked of the ranks, and one law is tested there on its own.

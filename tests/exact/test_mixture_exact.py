@@ -4,7 +4,7 @@ Replicates start at exact draws of the posterior (tests/exact/compare.py says wh
 run a dozen cycles each.  Every test of a law rejects a right program with probability at most LEVEL; there are about
 60, so a change of seeds raises a false alarm once in 160 times.  Seeds are fixed; MPIBAYES_TEST_SEED overrides them and
 every failure prints the seed.  Wrong versions of the program's own functions must be rejected by the same tests; their
-measured power is in docs/exactness.md.
+measured power is in tests/exact/README.md.
 
 The law is tested on one rank, where cycles are cheap, for each number of shards; on 2 to 4 ranks the chain must equal
 the one-rank chain bit by bit, and one law is tested there on its own.  The full matrix is

@@ -2,7 +2,7 @@
 
 This fixes what the test can see before any of the program's code is put to it.  Each right combination is rejected
 with probability at most LEVEL (seeds are fixed, so the outcome is too); the measured power against each twin, over
-other seeds, is in docs/exactness.md and comes from `python -m tests.exact.full_matrix --reference`.
+other seeds, is in tests/exact/README.md and comes from `python -m tests.exact.full_matrix --reference`.
 """
 
 import numpy as np

@@ -7,7 +7,7 @@ false alarms; a wrong version of the program shows by a difference far above rou
 *Draws.*  Replicates that start at exact draws, as in test_mixture_exact.py: these see the random streams, too.  Each
 test of a law rejects a right program with probability at most LEVEL; there are about 60, so that a change of seeds
 raises a false alarm once in 160 times.  Seeds are fixed; MPIBAYES_TEST_SEED overrides them.  Measured power of the
-tests against wrong versions is in docs/split_merge.md.
+tests against wrong versions is in tests/exact/README.md.
 """
 
 import contextlib
@@ -126,7 +126,7 @@ def test_moves_keep_the_posterior_of_five_rows(name):
     ],
 )
 def test_wrong_moves_do_not_keep_the_posterior(wrong, name, move, values):
-    """An error of 10^-4 is 10^8 times what rounding does; most are above 10^-3 (docs/split_merge.md)."""
+    """An error of 10^-4 is 10^8 times what rounding does; most are above 10^-3 (tests/exact/README.md)."""
     with production.constants(**values):
         assert change(name, move) < ROUNDING
         with wrong():
