@@ -39,8 +39,9 @@ def asked_report(run: Any) -> Report:
 
 
 def _add_pairs(made: Report, weak: WeakPairs) -> None:
-    views = made.document.get("views") or [made.document]
-    weak = replace(weak, n_clusters=max(v.get("representative", {}).get("n_clusters", 0) for v in views))
+    findings = made.findings()
+    groupings = findings.groupings if findings is not None else ()
+    weak = replace(weak, n_clusters=max((g.n_clusters for g in groupings if not g.slight), default=0))
     sections, parts = made.sections, made.parts
     section = Section("pairs", "Pairs that the run weakens", weak.parts())
     made.sections = lambda: _inserted(sections(), section)
