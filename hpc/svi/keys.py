@@ -108,7 +108,7 @@ class Step(Section):
 class Output(keys.Output):
     kept: Literal["auto"] | Cycles = key(
         "auto",
-        "cycles between two that are kept, whose bound is of all rows; auto: a twentieth of run.cycles at the first "
+        "cycles between two that are kept, whose bound is of all rows; auto: a twentieth of run.cycles, a tenth for ratings, at the first "
         "start",
         f'"auto" or {CYCLES}',
         decided_once=True,
