@@ -108,8 +108,8 @@ class Step(Section):
 class Output(keys.Output):
     kept: Literal["auto"] | Cycles = key(
         "auto",
-        "cycles between two that are kept, whose bound is of all rows; auto: a twentieth of run.cycles, a tenth for ratings, at the first "
-        "start",
+        "cycles between two that are kept, whose bound is of all rows; auto: a twentieth of run.cycles, of ratings a "
+        "tenth, at the first start",
         f'"auto" or {CYCLES}',
         decided_once=True,
     )
