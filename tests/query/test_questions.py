@@ -1,0 +1,58 @@
+"""Questions are data: the command line and Python make the same ones, which ranks get pickled."""
+
+import pickle
+from dataclasses import FrozenInstanceError, fields
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.cli.query import query
+from mpibayes.hpc.python.run import Run
+from mpibayes.hpc.query.asking import RunAt
+from mpibayes.hpc.query.compare import Compare
+from mpibayes.hpc.query.conditions import Said
+from mpibayes.hpc.query.logp import Logp
+from mpibayes.hpc.query.new_rows import Named
+from mpibayes.hpc.query.predictors import Predictors
+from mpibayes.hpc.query.question import Question
+from mpibayes.hpc.query.surprisal import Surprisal
+
+OF_EVERY_VERB = {"out", "draws", "burn_in", "table", "overwrite"}
+OF_SOME = {"rows", "unseen", "weighted"}  # which questions without rows, or about draws alone, are not asked with
+
+
+@pytest.mark.parametrize("name", query.commands)
+def test_a_question_has_one_set_of_arguments(name):
+    """An option or an argument that no question has, or a field that no option sets, is found."""
+    (question,) = [cls for cls in Question.__subclasses__() if cls.__name__.lower() == name]
+    arguments = {field.name for field in fields(question)}
+    options = {option.name for option in query.commands[name].params} - OF_EVERY_VERB
+    assert options <= arguments and arguments - options <= OF_SOME
+    assert set(signature(getattr(Run, name)).parameters) - {"self", "ranks"} <= arguments
+
+
+def test_a_question_arrives_as_it_was():
+    asked = Logp(["colour=red"], [Said("age", (40, None))], rows=Named(Path("a.parquet"), "DataFrame"), weighted=True)
+    arrived = pickle.loads(pickle.dumps(asked))
+    assert (arrived.of, arrived.rows, arrived.weighted) == (asked.of, asked.rows, asked.weighted)
+    assert (arrived.given[0].name, arrived.given[0].value) == ("age", (40, None))
+    other = Compare(other=RunAt((Path("runs/b"),), draws=8))
+    assert pickle.loads(pickle.dumps(other)).other == other.other
+    with pytest.raises(FrozenInstanceError):
+        arrived.of = ()
+
+
+def test_mistakes_in_arguments_are_met_before_a_run_is_opened():
+    for wrong, words in (
+        (lambda: Surprisal(by="columns"), "by = 'columns'"),
+        (lambda: Predictors("a", size=1), "size"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            wrong()
+
+
+def test_files_that_a_question_reads():
+    files = Compare(rows="@mine.txt", against_rows="1,5,7-20").reads
+    assert files == [Path("mine.txt"), Path("1,5,7-20")] and Logp(["a=1"]).reads == []
