@@ -7,7 +7,7 @@ from functools import partial
 
 import click
 
-from mpibayes.hpc.cli.shared import PATH, on_terminal, standard_output
+from mpibayes.hpc.cli.shared import PATH, force, on_terminal, standard_output
 
 KINDS = ("categorical", "boolean", "real", "count")
 
@@ -55,13 +55,11 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option("--vocabulary", metavar="FILE", help="Sparse: ids of the columns, one a line.")
 @click.option("--row-ids", metavar="FILE", help="Sparse: ids of the rows, one a line.")
 @click.option("--append", is_flag=True, help="Add the rows of SOURCES to TABLE, which is there: see below.")
-@click.option("--force", is_flag=True, help="Replace TABLE if it exists.")
+@force("Replace TABLE if it exists.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
 @click.pass_context
 def import_(
-    ctx, sources, table, dry_run, schema, write_schema, kinds, keep, drop, ordered, unordered, missing, decimal,
-    thousands, dates, calendar, count, weight, delimiter, header, names, encoding, sheet, sparse, vocabulary, row_ids,
-    append, force, verbose,
+    ctx, sources, table, dry_run, kinds, names, delimiter, sparse, vocabulary, row_ids, append, verbose, **options
 ):  # fmt: skip
     """Turn a file of rows into a typed table, TABLE, which --dry-run does not need.
 
@@ -105,10 +103,12 @@ def import_(
         raise click.UsageError(
             f"Missing argument 'TABLE': where {table} is to be written; or look at it with --dry-run"
         )
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+    options["delimiter"] = "\t" if delimiter == "\\t" else delimiter
     if append:
-        return _append(ctx, sources, table, dry_run, drop, missing, delimiter, header, encoding, force)
+        return _append(ctx, list(sources), table, dry_run, options)
     if sparse:
-        return _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force)
+        return _import_sparse(ctx, list(sources), table, vocabulary, row_ids, names, options)
     if vocabulary is not None or row_ids is not None:
         raise click.UsageError(f"{'--vocabulary' if vocabulary is not None else '--row-ids'}: only with --sparse")
     from mpibayes.io.ingest import import_table, look_at
@@ -117,48 +117,27 @@ def import_(
     console = standard_output()
     with _progress(console) as progress:
         summary = (look_at if dry_run else partial(import_table, out=table))(
-            list(sources),
-            schema=schema,
-            write_schema=write_schema,
-            delimiter="\t" if delimiter == "\\t" else delimiter,
-            header=header,
-            encoding=encoding,
-            missing=list(missing),
-            decimal=decimal,
-            thousands=thousands,
-            dates=dates,
-            calendar=list(calendar),
-            count=count,
-            weight=weight,
-            kinds=dict(_column_and_kind(item) for item in kinds),
-            keep=list(keep),
-            drop=list(drop),
-            ordered=list(ordered),
-            unordered=list(unordered),
-            names=_names(names),
-            sheet=sheet,
-            overwrite=force,
-            progress=progress,
+            list(sources), kinds=dict(map(_column_and_kind, kinds)), names=_names(names), progress=progress, **options
         )
     print_summary(summary, console, verbose)
 
 
-OF_APPEND = {
-    "sources", "table", "append", "dry_run", "drop", "missing", "delimiter", "header", "encoding", "force", "verbose",
-}  # fmt: skip
+OF_READING = {"sources", "table", "delimiter", "header", "encoding", "overwrite", "verbose"}
+OF_APPEND = {*OF_READING, "append", "dry_run", "drop", "missing"}
+OF_SPARSE = {*OF_READING, "sparse", "vocabulary", "row_ids", "names"}
 
 
-def _append(ctx, sources, table, dry_run, drop, missing, delimiter, header, encoding, force):
+def _append(ctx, sources, table, dry_run, options):
     from mpibayes.io.append import append_rows
     from mpibayes.terminal import Text
 
     _require_of_use(ctx, OF_APPEND, "--append: the table says what its columns are")
     console = standard_output()
     with _progress(console) as progress:
+        reading = {name: options[name] for name in ("delimiter", "header", "encoding", "missing", "drop")}
         appended = append_rows(
-            list(sources), table, delimiter="\t" if delimiter == "\\t" else delimiter, header=header,
-            encoding=encoding, missing=list(missing), drop=list(drop), again=force, dry_run=dry_run, progress=progress,
-        )  # fmt: skip
+            sources, table, again=options["overwrite"], dry_run=dry_run, progress=progress, **reading
+        )
     for line in appended.lines():
         console.print(Text(line))
 
@@ -172,18 +151,15 @@ def _require_of_use(ctx, of_use: set[str], kind: str) -> None:
         raise click.UsageError(f"{', '.join(idle)}: no use with {kind}")
 
 
-OF_SPARSE = {"sources", "table", "sparse", "vocabulary", "row_ids", "names", "delimiter", "header", "encoding", "force"}
-
-
-def _import_sparse(ctx, sources, table, vocabulary, row_ids, names, delimiter, header, encoding, force):
+def _import_sparse(ctx, sources, table, vocabulary, row_ids, names, options):
     from mpibayes.io.sparse_import import import_sparse, print_sparse
 
-    _require_of_use(ctx, OF_SPARSE | {"verbose"}, "--sparse")
+    _require_of_use(ctx, OF_SPARSE, "--sparse")
     with _progress(standard_output()) as progress:
         summary = import_sparse(
-            list(sources), table, vocabulary=vocabulary, row_ids=row_ids,
+            sources, table, vocabulary=vocabulary, row_ids=row_ids,
             names=None if names is None else [name.strip() for name in names.split(",")],
-            delimiter="\t" if delimiter == "\\t" else delimiter, header=header, encoding=encoding, overwrite=force,
+            **{name: options[name] for name in ("delimiter", "header", "encoding", "overwrite")},
             progress=progress and (lambda phase, rows, share: progress("reading entries", rows, share)),
         )  # fmt: skip
     print_sparse(summary)
