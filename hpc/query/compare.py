@@ -65,7 +65,7 @@ class Compare(Question):
     columns: Sequence[str] = ()
     top: int = 20
     FROM = "rows", "against_rows"
-    NUMBERED = PICTURED = True
+    NUMBERED = HAS_PICTURE = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         if self.other is not None:

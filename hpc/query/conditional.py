@@ -166,6 +166,7 @@ class Impute(Question):
     """Each missing cell of the columns `of`, of all by default, given the other cells of its row."""
 
     of: Sequence[str] = ()
+    OF_ROWS = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         names, parts, n = asking.conditions.names(self.of) or asking.answerable, [], 0

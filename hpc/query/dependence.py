@@ -54,7 +54,7 @@ class Dependence(Question):
 
     columns: Sequence[str] = ()
     top: int = 20
-    PICTURED = True
+    HAS_PICTURE = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         asking.require("dependence")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.new_rows import NewRows, rows_of
@@ -27,12 +28,13 @@ class Question(ABC):
     weighted: bool | None = False
     FROM: ClassVar[tuple[str, ...]] = ("rows",)  # fields that are rows
     NUMBERED: ClassVar[bool] = False  # whether these may be numbers of rows of the table
-    PICTURED: ClassVar[bool] = False
+    HAS_PICTURE: ClassVar[bool] = False
+    OF_ROWS: ClassVar[bool] = False  # whether it cannot be asked without rows
 
     @property
     def pictured(self) -> bool:
         """True if the answer has a picture."""
-        return self.PICTURED
+        return self.HAS_PICTURE
 
     @property
     def reads(self) -> Sequence[Path]:
@@ -48,6 +50,8 @@ class Question(ABC):
 def ask(question: Question, asking: Asking) -> Answer:
     """Read the rows that a question is about, and answer it. Collective; mistakes are found by all ranks alike, or
     agreed on. Raises ConfigError, DataError, CheckpointError."""
+    if question.OF_ROWS and question.rows is None:
+        raise ConfigError("rows: name those that the question is about")
     of_rows = question.rows is not None and not question.NUMBERED
     asking.weigh(False if question.weighted is None and of_rows else question.weighted)
     rows = None if question.rows is None else rows_of(asking, question.rows, question.unseen)

@@ -205,10 +205,9 @@ class Novelty(Question):
 
     columns: Sequence[str] = ()
     top: int = 20
+    OF_ROWS = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
-        if rows is None:
-            raise ConfigError("rows: name those that the question is about")
         asking.require("novelty")
         compared = "surprisal of the table" not in asking.asked.cannot
         names = [n for n in asking.conditions.names(self.columns) or rows.there(asking) if n not in rows.lacking]
