@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.report.document import Browse, Details, Levels, Matrix, Numbers, Stops, Traces
+from mpibayes.hpc.report.document import PAGE, Details, Levels, Matrix, Numbers, Stops, Table, Traces
 from mpibayes.hpc.scalar import shown
 from mpibayes.io.clock import around
 from mpibayes.text import visible
@@ -31,9 +31,9 @@ WHOLE = 65_535
 NATS = 1000.0  # to one
 
 
-def packed(part: Browse | Matrix | Stops | Traces) -> dict[str, Any]:
+def packed(part: Table | Matrix | Stops | Traces) -> dict[str, Any]:
     """Data of a part for the page's script, in plain types; numbers that do not exist are None."""
-    return {Browse: _browse, Matrix: _matrix, Stops: _stops, Traces: _traces}[type(part)](part)
+    return {Table: _browse, Matrix: _matrix, Stops: _stops, Traces: _traces}[type(part)](part)
 
 
 def printable(text: object) -> str:
@@ -53,12 +53,14 @@ def brief(x: Any) -> Any:
     return float(f"{x:.5g}") if math.isfinite(x) else None
 
 
-def _browse(b: Browse) -> dict[str, Any]:
-    rows = [[brief(x) for x in row] for row in b.rows[:MOST_ROWS]]
+def _browse(b: Table) -> dict[str, Any]:
+    fields, rows = b.on(PAGE)
+    rows = [[brief(x) for x in row] for row in rows[:MOST_ROWS]]
     left_out = f"{len(b.rows) - len(rows):,} more have no place here" if len(b.rows) > len(rows) else ""
+    caption = b.words(len(b.rows))
     return {
-        "part": "browse", "noun": b.noun, "rows": rows, "caption": "; ".join(w for w in (b.caption, left_out) if w),
-        "fields": [[f.heading, f.kind, f.about] for f in b.fields],
+        "part": "browse", "noun": b.noun, "rows": rows, "caption": "; ".join(w for w in (caption, left_out) if w),
+        "fields": [[f.heading, f.kind, f.about] for f in fields],
         "details": None if b.details is None else _details(b.details),
         "titles": [printable(t) for t in b.titles[: len(rows)]],
     }  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.report.document import Figure
 from mpibayes.hpc.report.drawing import (
     CHAINS,
     chain_colour,
@@ -21,11 +23,15 @@ from mpibayes.hpc.report.drawing import (
 )  # fmt: skip
 from mpibayes.hpc.svi.report.summarise import ComponentLine
 
-SHOWN_ROWS = 4000
 SHOWN_COMPONENTS = 30
 NAME_LETTERS = 40
 SKIPPED = 40  # of the bound's course the first part in so many is not shown: it would flatten the rest
 RADIUS = 2.0  # of ellipses, in standard deviations
+
+
+def bound(p: Any) -> Figure:
+    """The bound's figure of a summary of any likelihood."""
+    return Figure("bound.png", bounds(p.run.chains, p.best.chain), "The bound over cycles and seconds")
 
 
 @styled
