@@ -107,7 +107,8 @@ def not_started(chains: Sequence[Chain]) -> Lines:
 
 def states(chains: Sequence[Chain]) -> str:
     """Describe whether the chains have finished, and on how many ranks they last ran."""
-    states, ranks = [], set()
+    states: list[str] = []
+    ranks: set[Any] = set()
     for chain in chains:
         try:
             status = read_status(chain.folder)

@@ -42,7 +42,7 @@ def markup(part: Any) -> str:
         rows = [[name, *(cell for group in part.groups for cell in group.rows[i])] for i, name in enumerate(part.names)]
         return grid(headings, rows, [False, *[True] * (len(headings) - 1)])
     if isinstance(part, Columns):
-        return f"<ul>{''.join(f'<li>{inline(one)}</li>' for one in part.renderables)}</ul>"
+        return f"<ul>{''.join(f'<li>{inline(str(one))}</li>' for one in part.renderables)}</ul>"
     raise TypeError(f"a page has no {type(part).__name__}")
 
 

@@ -33,7 +33,11 @@ NATS = 1000.0  # to one
 
 def packed(part: Table | Matrix | Stops | Traces) -> dict[str, Any]:
     """Data of a part for the page's script, in plain types; numbers that do not exist are None."""
-    return {Table: _browse, Matrix: _matrix, Stops: _stops, Traces: _traces}[type(part)](part)
+    if isinstance(part, Table):
+        return _browse(part)
+    if isinstance(part, Matrix):
+        return _matrix(part)
+    return _stops(part) if isinstance(part, Stops) else _traces(part)
 
 
 def printable(text: object) -> str:
@@ -82,8 +86,9 @@ def _levels(c: Levels, n: int, most: int) -> dict[str, Any]:
     at = np.arange(len(c.levels))
     if len(at) > most:  # those that some group has more, or less, of than all rows
         at = np.sort(np.argsort(-np.abs(p - c.overall).max(axis=0), kind="stable")[:most])
+    named = [printable(c.levels[i]) for i in at.tolist()]
     return {
-        "name": printable(c.name), "levels": [printable(c.levels[i]) for i in at], "more": len(c.levels) - len(at),
+        "name": printable(c.name), "levels": named, "more": len(c.levels) - len(at),
         "overall": brief(c.overall[at].tolist()), "p": _shares(p[:, at]), "ordered": c.ordered, **_common(c, n),
     }  # fmt: skip
 
