@@ -45,16 +45,21 @@ def section(p: RunSummary) -> Section:
 
 
 def section_in_units(p: RunSummary) -> Section:
-    """Those of numeric predictors, and intercepts, in the table's units."""
+    """All in the table's units: those of numeric predictors, and intercepts, come first, which paper has alone."""
     from mpibayes.terminal import Text
 
     design, s = p.run.design, p.original
     d, unit = design.n_predictors, units(design)
     numeric = {t.first for t in design.terms if t.numeric} | ({0} if design.intercept else set())
-    places = [j for j in by_importance(p.shown, design).tolist() if design.likelihood.numeric or j % d in numeric]
+    if design.likelihood.numeric:
+        numeric = set(range(d))
+    places = sorted(by_importance(p.shown, design).tolist(), key=lambda j: j % d not in numeric)
+    most = min(LISTED_NUMERIC, sum(j % d in numeric for j in places))
     words = "Of numeric predictors, a coefficient of one unit; intercepts where they all are 0."
+    if design.likelihood.numeric:
+        words = f"Of {design.response}; numeric predictors by one unit; the intercept where they all are 0."
     title = Text("In the table's own units", style="bold").line(words, style="not bold dim")
-    table = _table(p, [[*_row(p, s, j), unit[j % d]] for j in places], UNIT, LISTED_NUMERIC)
+    table = _table(p, [[*_row(p, s, j), unit[j % d]] for j in places], UNIT, most)
     return Section("original", "Coefficients in the table's own units", [[on_page(words), on_paper(title), table]])
 
 
