@@ -24,7 +24,7 @@ WARNED = 4  # warnings of a verdict, at most
 
 
 def about_section(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Section:
-    """What was run, in lines of a word and what it says."""
+    """Describe the run, in lines of a word and its text."""
     homes = ", ".join(dict.fromkeys(str(c.home) for c in chains))
     return Section("about", "What was run", [Facts(f"Posterior of {homes}", about)])
 
@@ -36,8 +36,7 @@ def chains_section(
     summary: Sequence[Any],
     more: Sequence[Any],
 ) -> Section:
-    """How it was sampled: traces, a summary of the scalars, and, of several chains or where there is, more. The verdict
-    has the warnings on the page."""
+    """The chains: traces, a summary of the scalars, warnings on paper (the page has them in the verdict), and more."""
     warned = [on_paper(warnings_in_words(warnings))] if warnings else []
     return Section("chains", "Chains", [Traces(chains, scalars), *summary, *warned, *more])
 
@@ -243,7 +242,7 @@ def machine_scalars(scalars: Mapping[str, ScalarSummary]) -> dict[str, Any]:
 
 
 def settled_json(judgement: Judgement) -> dict[str, Any]:
-    """Whether the chains have settled, in summary.json."""
+    """The judgement on settling, in summary.json."""
     return {
         "judged_after_cycle": judgement.cycle,
         "problems": {what: list(why) for what, why in judgement.problems.items()},

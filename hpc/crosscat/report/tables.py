@@ -1,4 +1,4 @@
-"""What was run of a mixture, and how it was sampled: chains, moves, and whether the chains agree."""
+"""The run in a report: its lines, its chains and moves, and whether the chains agree."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def _features(p: RunSummary) -> Table:
 
 
 def _title(p: RunSummary) -> list[Any]:
-    """What the features are of."""
+    """Name the draw that the features are of."""
     from mpibayes.terminal import Text
 
     r = p.representative

@@ -45,7 +45,7 @@ def section(p: RunSummary) -> Section:
 
 
 def section_in_units(p: RunSummary) -> Section:
-    """All in the table's units: those of numeric predictors, and intercepts, come first, which paper has alone."""
+    """All coefficients in the table's units; those of numeric predictors and intercepts come first, and alone on paper."""
     from mpibayes.terminal import Text
 
     design, s = p.run.design, p.original
@@ -64,7 +64,7 @@ def section_in_units(p: RunSummary) -> Section:
 
 
 def standing_out(p: RunSummary) -> Table:
-    """Those that stand out most, for the terminal."""
+    """The coefficients that stand out most, for the terminal."""
     design, s = p.run.design, p.shown
     places = [j for j in by_importance(s, design).tolist() if not (design.intercept and j % design.n_predictors == 0)]
     fields = ODDS if p.odds else (POINTS[0], POINTS[2], POINTS[4])
@@ -106,7 +106,7 @@ def _whole(x: float) -> int | None:
 
 
 def _about(p: RunSummary) -> list[Any]:
-    """What the coefficients are of, on the page and on paper."""
+    """Say what the coefficients are of, on the page and on paper."""
     from mpibayes.terminal import Text
 
     design = p.run.design

@@ -36,7 +36,7 @@ NEAREST = (
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What a report has of one likelihood. found: sentences of the result. what, steps, measures: lines of what was
+    """The parts of a report that differ between likelihoods. found: sentences of the result. what, steps, measures: lines of what was
     run: the model, the steps of a cycle in words, and scores of the best state besides its bound; after_bound: words
     that follow it, by default the cycle after which it gained nothing; digits: of the bound. columns: of the table of
     chains. sections: of the results. model, table, results: parts of summary.json."""

@@ -123,7 +123,7 @@ def _csv(p: RunSummary) -> str:
 
 
 def _results(p: RunSummary) -> dict[str, Any]:
-    """What summary.json has of the result."""
+    """The result in summary.json."""
 
     def ends(values: np.ndarray) -> dict[str, list[dict[str, Any]]]:
         both = extremes(values, min(LISTED, len(values)))
