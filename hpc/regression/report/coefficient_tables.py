@@ -45,7 +45,7 @@ def section(p: RunSummary) -> Section:
 
 
 def section_in_units(p: RunSummary) -> Section:
-    """All coefficients in the table's units; those of numeric predictors and intercepts come first, and alone on paper."""
+    """All in the table's units: those of numeric predictors and intercepts first, and alone on paper."""
     from mpibayes.terminal import Text
 
     design, s = p.run.design, p.original

@@ -36,10 +36,10 @@ NEAREST = (
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The parts of a report that differ between likelihoods. found: sentences of the result. what, steps, measures: lines of what was
-    run: the model, the steps of a cycle in words, and scores of the best state besides its bound; after_bound: words
-    that follow it, by default the cycle after which it gained nothing; digits: of the bound. columns: of the table of
-    chains. sections: of the results. model, table, results: parts of summary.json."""
+    """The parts of a report that differ between likelihoods. found: sentences of the result. what, steps, measures: the
+    model, the steps of a cycle in words, and scores of the best state besides its bound, as lines on the run;
+    after_bound: words that follow the bound, by default the cycle after which it gained nothing; digits: of the bound.
+    columns: of the table of chains. sections: of the results. model, table, results: parts of summary.json."""
 
     found: Sequence[str]
     what: Lines
