@@ -40,7 +40,7 @@ def make(c: Comparison, folders: Sequence[str]) -> Document:
     v = verdict(c)
     return Document(
         [chain for s in c.sides for chain in s.run.chains], v, sections(c, v, pages, figures),
-        _machine(c, pages, [f.name for f in figures]), [_table(c)], figures, subject="",
+        _machine(c, pages), [_table(c)], figures, subject="",
         beside=dict(zip(folders, (side.made for side in c.sides))),
     )  # fmt: skip
 
@@ -193,7 +193,7 @@ def _figures(c: Comparison) -> list[Figure]:
 # --- summary.json -----------------------------------------------------------------------------------------------------
 
 
-def _machine(c: Comparison, pages: Sequence[str], pictures: Sequence[str]) -> dict[str, Any]:
+def _machine(c: Comparison, pages: Sequence[str]) -> dict[str, Any]:
     """Numbers that do not exist are null."""
     table = c.sides[0].run.table
     document: dict[str, Any] = {
@@ -224,7 +224,6 @@ def _machine(c: Comparison, pages: Sequence[str], pictures: Sequence[str]) -> di
             }
             for (first, other), pair in c.pairs.items()
         ],
-        "pictures": list(pictures),
     }
     if c.scores is not None:
         document["rows"] = {

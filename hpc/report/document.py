@@ -246,6 +246,11 @@ class Figure:
     words: str = ""
 
 
+def drawn(figures: Sequence[Figure], *names: str) -> list[Figure]:
+    """The figures of these names, those that there are."""
+    return [figure for name in names for figure in figures if figure.name == name]
+
+
 @dataclass(frozen=True)
 class Facts:
     """A title, and lines of a word and what it says."""
@@ -324,7 +329,8 @@ class Document:
 
     chains: those of the run, whose traces were read; where they are short of their end, the report begins with
     `early`, which says so. sections: in the order of the page; paper has those of PAPER_FIRST before the others. top:
-    small tables of what was found, for the terminal. numbers: summary.json. files: further texts by name. findings: how
+    small tables of what was found, for the terminal. numbers: summary.json, to which it adds the names of the
+    figures. files: further texts by name. findings: how
     rows and columns are grouped, None of a model that groups none. subject: what the verdict is about, by default the
     run directories; "" where its headline names it. beside: other reports, by the folder below this one's that they
     lie in. linked: columns of the table and those that they lean on inside clusters, in most draws, the pairs first
@@ -344,6 +350,7 @@ class Document:
     linked: Sequence[tuple[str, str]] = ()
 
     def __post_init__(self) -> None:
+        self.numbers["pictures"] = list(self.pictures)
         self.early = early_look(self.chains)
         if self.early:
             self.verdict = replace(self.verdict, found=[self.early, *self.verdict.found])

@@ -21,7 +21,7 @@ WRITTEN = 300  # columns of which summary.json has every pair
 UNCERTAIN = 100  # pairs of columns listed there
 
 
-def numbers(p: RunSummary, pictures: Sequence[str]) -> dict[str, Any]:
+def numbers(p: RunSummary) -> dict[str, Any]:
     """summary.json."""
     run = p.run
     document = summary_json(
@@ -39,7 +39,6 @@ def numbers(p: RunSummary, pictures: Sequence[str]) -> dict[str, Any]:
         moves=agreement.moves_together(p.summaries),
         kept_draws=p.n_kept,
         warnings=p.warnings,
-        pictures=list(pictures),
     )
     if p.links is not None:
         document["links"] = _links(p.links)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, TRAITS
 from mpibayes.hpc.crosscat.report.summarise import LISTED, RunSummary, ViewSummary, summarise
 from mpibayes.hpc.crosscat.report.verdict import verdict
 from mpibayes.hpc.crosscat.scalars import CLUSTERS
-from mpibayes.hpc.report.document import BOTH, PAGE, Document, Figure, Section, on_paper
+from mpibayes.hpc.report.document import BOTH, PAGE, Document, Figure, Section, drawn, on_paper
 from mpibayes.hpc.report.tables import about_section
 from mpibayes.text import counted, visible
 
@@ -35,8 +35,7 @@ def make(run: Posterior) -> Document:
     p = summarise(run)
     figures = _figures(p)
     return Document(
-        run.chains, verdict(p), sections(p, {figure.name: figure for figure in figures}),
-        numbers(p, [figure.name for figure in figures]), top(p), figures,
+        run.chains, verdict(p), sections(p, figures), numbers(p), top(p), figures,
         findings=findings(p), linked=p.links.of_table if p.links else (),
     )  # fmt: skip
 
@@ -57,12 +56,8 @@ def _top_of(p: RunSummary, view: ViewSummary, where: str, most: int) -> Any:
     return table.brief(most, [*names, "cluster"], f"{where}clusters" if where else "largest clusters")
 
 
-def sections(p: RunSummary, figures: Mapping[str, Figure]) -> list[Section]:
+def sections(p: RunSummary, figures: Sequence[Figure]) -> list[Section]:
     """The sections, in order."""
-
-    def drawn(*names: str) -> list[Figure]:
-        return [figures[name] for name in names if name in figures]
-
     several = p.run.several
     made = [views.section(p)] if several and p.views else []
     telling = [view for view in p.views if not (several and view.slight)]
@@ -70,16 +65,18 @@ def sections(p: RunSummary, figures: Mapping[str, Figure]) -> list[Section]:
     for i, view in enumerate(telling[:PAGED]):
         on, picture = BOTH if i < DESCRIBED else PAGE, f"profiles-{view.number}.png" if several else "profiles.png"
         made += [levels.section(p, view, on)] if view.levels else []
-        made.append(clusters.section(p, view, drawn(picture), most, FEW_TRAITS if several else TRAITS, i == 0, on))
+        made.append(
+            clusters.section(p, view, drawn(figures, picture), most, FEW_TRAITS if several else TRAITS, i == 0, on)
+        )
     if len(telling) > DESCRIBED:
         words = f"the clusters of {counted(len(telling) - DESCRIBED, 'more view')} are in summary.json"
         made.append(Section("more", "More views", [on_paper(_dim(words))]))
     if p.links is not None and p.links.pairs:
-        made.append(links.section(p.links, drawn("links.png")))
+        made.append(links.section(p.links, drawn(figures, "links.png")))
     if any(view.profiles for view in p.views):
         made.append(views.of_columns(p))
-    made.append(Section("sizes", "Cluster sizes", drawn("cluster_sizes.png")))
-    made.append(tables.section(p, drawn("chains.png", "annealing.png", "heldout.png")))
+    made.append(Section("sizes", "Cluster sizes", drawn(figures, "cluster_sizes.png")))
+    made.append(tables.section(p, drawn(figures, "chains.png", "annealing.png", "heldout.png")))
     return [*made, about_section(p.run.chains, tables.about(p))]
 
 

@@ -18,7 +18,7 @@ def csv(p: RunSummary) -> str:
     return "".join(lines)
 
 
-def numbers(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
+def numbers(p: RunSummary) -> dict[str, Any]:
     """summary.json."""
     run, r = p.run, p.representative
     table = {"training_rows": run.n_rows, "columns": [c.name for c in run.cells.columns]}
@@ -28,7 +28,6 @@ def numbers(p: RunSummary, pictures: list[str]) -> dict[str, Any]:
         scalars=machine_scalars(p.scalars), n_features={str(k): share for k, share in p.counts.items()},
         common_features={str(k): share for k, share in p.common.items()}, common_rows=p.common_rows,
         **{name: p.averaged.get(name) for name in AVERAGED}, kept_draws=p.n_kept, warnings=p.warnings,
-        pictures=pictures,
     )  # fmt: skip
     if p.of_columns is not None:
         document["column_noise_sd"] = p.of_columns.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from mpibayes.hpc.report.document import (
     Section,
     Table,
     Verdict,
+    drawn,
     on_page,
     on_paper,
 )  # fmt: skip
@@ -77,8 +78,7 @@ def make(run: Posterior) -> Document:
     figures, features = _figures(p), _features(p)
     top = [features.brief(TOP, ("#", "rows", "share", "in draws", "feature"), "features of most rows")]
     return Document(
-        run.chains, verdict(p), sections(p, features, {figure.name: figure for figure in figures}),
-        numbers(p, [figure.name for figure in figures]), top if p.features else [], figures,
+        run.chains, verdict(p), sections(p, features, figures), numbers(p), top if p.features else [], figures,
         {"loadings.csv": csv(p)} if p.features and run.likelihood else {},
     )  # fmt: skip
 
@@ -118,16 +118,16 @@ def _found(p: RunSummary) -> list[str]:
     return [sentence(s.removesuffix(".")) for s in sentences]
 
 
-def sections(p: RunSummary, features: Table, figures: Mapping[str, Figure]) -> list[Section]:
+def sections(p: RunSummary, features: Table, figures: Sequence[Figure]) -> list[Section]:
     """The sections, in order."""
     made, several = [], len(p.chains) > 1
     if p.representative is not None:
         loadings = [on_paper(*_loadings(p))] if p.features and p.run.likelihood else []
-        shown = [figures[name] for name in ("features.png",) if name in figures]
-        made.append(Section("features", "Features", [[_title(p), features], *shown, *loadings]))
+        made.append(
+            Section("features", "Features", [[_title(p), features], *drawn(figures, "features.png"), *loadings])
+        )
     if p.features:
-        shown = [figures[name] for name in ("rows.png",) if name in figures]
-        made.append(Section("rows", "Rows", [_combinations(p), *shown, _together(p)]))
+        made.append(Section("rows", "Rows", [_combinations(p), *drawn(figures, "rows.png"), _together(p)]))
     words = on_page("How many features the draws have:")
     summary, more = [_scalars(p), [words, _counts(p)]], [_chains(p)] if several else []
     return [

@@ -60,7 +60,7 @@ def csv(lines: Sequence[Coefficient]) -> str:
     return csv_line(list(lines[0])) + "".join(csv_line(list(line.values())) for line in lines)
 
 
-def numbers(p: RunSummary, lines: Sequence[Coefficient], pictures: Sequence[str]) -> dict[str, Any]:
+def numbers(p: RunSummary, lines: Sequence[Coefficient]) -> dict[str, Any]:
     """summary.json."""
     run, e, t, s = p.run, p.efficiency, p.theta, p.run.settings
     document = summary_json(
@@ -100,7 +100,6 @@ def numbers(p: RunSummary, lines: Sequence[Coefficient], pictures: Sequence[str]
         heldout=None if p.scores is None else _machine_scores(p.scores, p.run.design.classes),
         laplace_importance_sampling=None,
         warnings=p.warnings,
-        pictures=list(pictures),
     )
     if run.design.n_classes > 1:
         document["sampled"] = [{"name": name, **_numbers(t, j)} for j, name in enumerate(p.names)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from mpibayes.hpc.regression.report.coefficients import centred
 from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import RunSummary, summarise_run
 from mpibayes.hpc.regression.scalars import SCALARS
-from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Document, Figure, Section, Verdict
+from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Document, Figure, Section, Verdict, drawn
 from mpibayes.hpc.report.tables import about_section, chains_section, fixed, sentence, use_it, warned
 from mpibayes.text import counted, percent
 
@@ -24,8 +24,7 @@ def make(run: Posterior) -> Document:
     p = summarise_run(run)
     figures, lines = _figures(p), numbers.coefficients(p)
     return Document(
-        run.chains, verdict(p), sections(p, {figure.name: figure for figure in figures}),
-        numbers.numbers(p, lines, [figure.name for figure in figures]), [coefficient_tables.standing_out(p)], figures,
+        run.chains, verdict(p), sections(p, figures), numbers.numbers(p, lines), [coefficient_tables.standing_out(p)], figures,
         {"coefficients.csv": numbers.csv(lines)},
     )  # fmt: skip
 
@@ -85,19 +84,15 @@ def _found(p: RunSummary) -> list[str]:
     return sentences
 
 
-def sections(p: RunSummary, figures: Mapping[str, Figure]) -> list[Section]:
+def sections(p: RunSummary, figures: Sequence[Figure]) -> list[Section]:
     """The sections, in order."""
-
-    def drawn(name: str) -> list[Figure]:
-        return [figures[name]] if name in figures else []
-
     made = [coefficient_tables.section(p)]
-    made[0] = Section(made[0].name, made[0].title, [*made[0].parts, *drawn("coefficients.png")])
+    made[0] = Section(made[0].name, made[0].title, [*made[0].parts, *drawn(figures, "coefficients.png")])
     made += [coefficient_tables.section_in_units(p)] if p.original is not None else []
     if p.scores is not None:
-        made.append(Section("heldout", "Held-out rows", [tables.score_lines(p), *drawn("heldout.png")]))
+        made.append(Section("heldout", "Held-out rows", [tables.score_lines(p), *drawn(figures, "heldout.png")]))
     more = [tables.chain_lines(p)] if len(p.chains) > 1 else []
-    more += [tables.efficiency_lines(p), *tables.second_opinion(p), *drawn("mixing.png")]
+    more += [tables.efficiency_lines(p), *tables.second_opinion(p), *drawn(figures, "mixing.png")]
     chains = chains_section(p.run.chains, SCALARS, p.warnings, [tables.scalar_lines(p)], more)
     return [*made, chains, about_section(p.run.chains, tables.about(p))]
 

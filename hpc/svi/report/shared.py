@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mpibayes.hpc.report.document import DOUBT, GOOD, Document, Figure, Section, Verdict
+from mpibayes.hpc.report.document import DOUBT, GOOD, Document, Figure, Section, Verdict, drawn
 from mpibayes.hpc.report.tables import (
     Lines,
     about_section,
@@ -62,8 +62,7 @@ class Likelihood:
 def document(p: Any, of: Likelihood) -> Document:
     """The report, whichever the likelihood."""
     run, chains = p.run, p.run.chains
-    shown = [figure for name in of.of_chains for figure in of.figures if figure.name == name]
-    more = [*_chain_lines(p, of), *shown]
+    more = [*_chain_lines(p, of), *drawn(of.figures, *of.of_chains)]
     sections = [
         *of.sections,
         chains_section(chains, of.scalars, p.warnings, [], more),
@@ -74,7 +73,7 @@ def document(p: Any, of: Likelihood) -> Document:
     numbers = summary_json(
         run, [(folders[line.name], line) for line in p.chains],
         family={"family": "svi", "approximation": True, **of.model}, table=of.table, best=best, **of.results,
-        warnings=p.warnings, pictures=[figure.name for figure in of.figures],
+        warnings=p.warnings,
     )  # fmt: skip
     return Document(chains, _verdict(p, of.found), sections, numbers, of.top, of.figures, of.files)
 

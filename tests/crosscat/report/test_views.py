@@ -55,7 +55,7 @@ def test_a_column_alone_is_shown_as_its_distribution(tmp_path):
     assert sole and len(sole) < len(p.views)
     shown = {
         s.name: [part for block in s.blocks(PAGE) for part in block if isinstance(part, Table)]
-        for s in report.sections(p, {})
+        for s in report.sections(p, [])
     }
     (views,), (columns,) = shown["views"], shown["columns"]
     about = {row[0]: row[2:4] for row in columns.rows}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.report.document import PAGE, Document, Field, Figure, Section, Table, on_page
+from mpibayes.hpc.report.document import PAGE, Document, Field, Figure, Section, Table, drawn, on_page
 from mpibayes.hpc.report.tables import captioned, finite, fixed, plain_table
 from mpibayes.hpc.svi.factorization import keys
 from mpibayes.hpc.svi.factorization.draws import Posterior
@@ -41,7 +41,7 @@ def make(run: Posterior) -> Document:
         columns["RMSE"] = [fixed(c.rmse, 4) for c in p.chains]
         columns["held-out"] = [fixed(c.heldout, 4) for c in p.chains]
     figures, parts = _figures(p), _parts_of_a_rating(p)
-    of_ratings = [on_page("An approximation."), parts, _ends(p), *(f for f in figures if f.name == "factors.png")]
+    of_ratings = [on_page("An approximation."), parts, _ends(p), *drawn(figures, "factors.png")]
     return document(p, Likelihood(
         found=result, what=[("model", model_in_words(run.config, len(p.names), run.n_rows, n))],
         steps=step_in_words(run.config), measures=measures, columns=columns, scalars=SCALARS,
