@@ -24,8 +24,8 @@ def make(run: Posterior) -> Document:
     p = summarise_run(run)
     figures, lines = _figures(p), numbers.coefficients(p)
     return Document(
-        run.chains, verdict(p), sections(p, figures), numbers.numbers(p, lines), [coefficient_tables.standing_out(p)], figures,
-        {"coefficients.csv": numbers.csv(lines)},
+        run.chains, verdict(p), sections(p, figures), numbers.numbers(p, lines),
+        [coefficient_tables.standing_out(p)], figures, {"coefficients.csv": numbers.csv(lines)},
     )  # fmt: skip
 
 
