@@ -7,7 +7,7 @@ draws.py            Posterior: a run opened for reading
 predictive.py       Predictive: one draw as a distribution over rows
 predict.py          Forecast: what it predicts of new rows
 exports.py          Exports: what `mpibayes export` writes of it besides its trace
-report/report.py    make(kept) -> `report.tables.Report`
+report/report.py    make(kept) -> `report.document.Document`
 query.py            Queries: how its kept draws are asked
 check.py            Check: what `mpibayes check` says of it
 """

@@ -14,8 +14,8 @@ from mpibayes.hpc.comparison.groupings import Pair, compared
 from mpibayes.hpc.comparison.paired import Difference, difference
 from mpibayes.hpc.comparison.scores import log_scores
 from mpibayes.hpc.config.resolved import as_dict, changed
+from mpibayes.hpc.report.document import Document
 from mpibayes.hpc.report.findings import Findings
-from mpibayes.hpc.report.tables import Report
 from mpibayes.hpc.run.identity import read_provenance
 
 
@@ -27,7 +27,7 @@ class Side:
     name: str
     homes: Sequence[str]
     run: Any
-    made: Report
+    made: Document
 
     @property
     def model(self) -> str:
@@ -92,7 +92,7 @@ def same_table(homes: Sequence[Any]) -> None:
 
 def compare(sides: Sequence[Side]) -> Comparison:
     """The comparison of two runs or more on one table, each with its report."""
-    c = Comparison(sides, settings=_settings(sides), findings=[side.made.findings() for side in sides])
+    c = Comparison(sides, settings=_settings(sides), findings=[side.made.findings for side in sides])
     runs, names = [side.run for side in sides], [side.name for side in sides]
     try:
         c.rows = rows_of(runs, names)

@@ -11,23 +11,37 @@ from mpibayes.hpc.comparison import words
 from mpibayes.hpc.comparison.comparison import Comparison, Side
 from mpibayes.hpc.comparison.paired import Difference
 from mpibayes.hpc.config.resolved import or_unset
-from mpibayes.hpc.report.document import DOUBT, GOOD, Browse, Field, Link, Section, Shown, Verdict
-from mpibayes.hpc.report.drawing import Picture
-from mpibayes.hpc.report.tables import Facts, Report, commands_in_words, finite, fixed, plain_table
+from mpibayes.hpc.report.document import (
+    ASKED,
+    DOUBT,
+    GOOD,
+    PAGE,
+    Document,
+    Facts,
+    Field,
+    Figure,
+    Link,
+    Section,
+    Table,
+    Verdict,
+    on_page,
+    on_paper,
+)  # fmt: skip
+from mpibayes.hpc.report.tables import captioned, commands_in_words, finite, fixed, plain_table
 from mpibayes.text import counted, enumerated, percent
 
-PICTURE = "differences.png"
 BROWSED = 20_000  # rows on the page
 PAIRS = 100  # pairs of columns in tables and summary.json
 
 
-def make(c: Comparison, folders: Sequence[str]) -> Report:
+def make(c: Comparison, folders: Sequence[str]) -> Document:
     """folders: of each run, where its own report lies beside that of the comparison."""
-    pictures, pages = _pictures(c), [f"{folder}/report.html" for folder in folders]
-    return Report(
-        lambda: parts(c), _machine(c, pages, list(pictures)), pictures, verdict=verdict(c), top=lambda: [_table(c)],
-        sections=lambda: sections(c, pages, pictures), chains=[chain for s in c.sides for chain in s.run.chains],
-        subject="", beside=dict(zip(folders, (side.made for side in c.sides))),
+    figures, pages = _figures(c), [f"{folder}/report.html" for folder in folders]
+    v = verdict(c)
+    return Document(
+        [chain for s in c.sides for chain in s.run.chains], v, sections(c, v, pages, figures),
+        _machine(c, pages), [_table(c)], figures, subject="",
+        beside=dict(zip(folders, (side.made for side in c.sides))),
     )  # fmt: skip
 
 
@@ -40,28 +54,7 @@ def verdict(c: Comparison) -> Verdict:
     return Verdict(result, words.of_chains(c), steps, sound, words.approximations(c), commands, words.headline(c))
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
-
-
-def parts(c: Comparison) -> list[Any]:
-    """report.txt, in order."""
-    from mpibayes.terminal import Text
-
-    v = verdict(c)
-    shown: list[Any] = [Facts(f"{v.headline}.", _about(c)), "", _table(c)]
-    for title, sentences in (("What was found", v.found), ("Do the chains agree?", v.chains), ("Next", v.next)):
-        if sentences:
-            shown += ["", Text(title, style="bold"), *map(Text, sentences)]
-    shown += commands_in_words(v.commands)
-    for title, tables in (
-        ("Settings that differ", [_settings(c)]),
-        ("Views that are nearest to each other", _views(c)),
-        ("Columns that are together in one run alone", _columns(c)),
-    ):
-        shown += [part for table in tables if table.row_count for part in ("", Text(title, style="bold"), table)]
-    for side in c.sides:
-        shown += ["", Text(f"{side.name} says", style="bold"), *map(Text, side.made.verdict.found)]
-    return shown
+# --- sections ---------------------------------------------------------------------------------------------------------
 
 
 def _about(c: Comparison) -> list[tuple[str, str]]:
@@ -83,7 +76,7 @@ def _table(c: Comparison) -> Any:
     for r in order:
         table.add_row(*_line(c, r))
     if c.scores is not None:
-        table.caption, table.caption_justify = "held-out: log of the mean density over draws, nats a row", "left"
+        captioned(table, "held-out: log of the mean density over draws, nats a row")
     return table
 
 
@@ -116,9 +109,8 @@ def _views(c: Comparison) -> list[Any]:
             both = [name for name in v.first.columns if name in set(v.second.columns)]
             numbers = [f"view {g.number}: {counted(g.n_clusters, 'cluster')}" for g in (v.first, v.second)]
             table.add_row(*numbers, f"{len(both):,}", fixed(v.clusters, 2), fixed(v.groups, 2))
-        table.caption = f"alike: adjusted Rand index on the {counted(pair.n_rows, 'training row')} of both, 1: the same"
-        table.caption_justify = "left"
-        tables.append(table)
+        rows = counted(pair.n_rows, "training row")
+        tables.append(captioned(table, f"alike: adjusted Rand index on the {rows} of both, 1: the same"))
     return tables
 
 
@@ -128,25 +120,38 @@ def _columns(c: Comparison) -> list[Any]:
         table = plain_table("columns", c.sides[first].name, c.sides[other].name)
         for t in (pair.columns or ())[:PAIRS]:
             table.add_row(" and ".join(t.columns), percent(t.first), percent(t.second))
-        table.caption, table.caption_justify = "share of the draws in which they share a view", "left"
-        tables.append(table)
+        tables.append(captioned(table, "share of the draws in which they share a view"))
     return tables
 
 
-# --- page -------------------------------------------------------------------------------------------------------------
-
-
-def sections(c: Comparison, pages: Sequence[str], pictures: dict[str, Picture]) -> list[Section]:
-    made = [Section("runs", "The runs", [_table(c), Facts("", _about(c)), *_links(c, pages)])]
+def sections(c: Comparison, v: Verdict, pages: Sequence[str], figures: Sequence[Figure]) -> list[Section]:
+    """The sections in order. Paper has the verdict among them, with which the page and the terminal begin."""
+    answers = [_titled(title, getattr(v, name)) for title, name in ASKED if name != "warnings"]
+    made = [
+        Section("runs", "The runs", [
+            on_paper(Facts(f"{v.headline}.", _about(c))), _table(c), on_page(Facts("", _about(c)), *_links(c, pages)),
+            *answers, on_paper(*commands_in_words(v.commands)),
+        ])
+    ]  # fmt: skip
     if c.scores is not None:
-        best, second = (c.sides[r].name for r in c.scores.ranking[:2])
-        label = f"Held-out rows by how much better {best} predicts them than {second}; the band is two standard errors"
-        made.append(Section("rows", "Row by row", [Shown(PICTURE, pictures[PICTURE], label), _rows(c)]))
-    alike = [table for table in (*_views(c), *_columns(c)) if table.row_count]
-    if alike:
-        made.append(Section("groups", "Views, clusters and groups", alike))
-    made.append(Section("each", "What each says by itself", [part for side in c.sides for part in _by_itself(side)]))
-    return [*made, Section("settings", "Settings that differ", [_settings(c)])]
+        made.append(Section("rows", "Row by row", [*figures, _rows(c)], PAGE))
+    views = [_titled("Views that are nearest to each other", [], table) for table in _views(c)]
+    columns = [_titled("Columns that are together in one run alone", [], table) for table in _columns(c)]
+    made.append(Section("groups", "Views, clusters and groups", [*views, *columns]))
+    made.append(Section("each", "What each says by itself", [_by_itself(side) for side in c.sides]))
+    settings = _titled("Settings that differ", [], _settings(c))
+    return [*made, Section("settings", "Settings that differ", [settings])]
+
+
+def _titled(title: str, sentences: Sequence[str], *tables: Any) -> list[Any]:
+    """Sentences below a title, on paper alone, or tables, which have a title on paper; nothing where these are
+    empty."""
+    from mpibayes.terminal import Text
+
+    shown = [table for table in tables if table.row_count]
+    if not (sentences or shown):
+        return []
+    return [on_paper(Text(title, style="bold"), *map(Text, sentences)), *shown]
 
 
 def _links(c: Comparison, pages: Sequence[str]) -> list[Link]:
@@ -156,11 +161,12 @@ def _links(c: Comparison, pages: Sequence[str]) -> list[Link]:
 def _by_itself(side: Side) -> list[Any]:
     from mpibayes.terminal import Text
 
-    sentences = side.made.verdict.found
-    return [Text(side.name, style="bold"), *sentences] if sentences else []
+    sentences = map(Text, side.made.verdict.found)
+    titles = on_paper(Text(f"{side.name} says", style="bold")), on_page(Text(side.name, style="bold"))
+    return [*titles, *sentences] if side.made.verdict.found else []
 
 
-def _rows(c: Comparison) -> Browse:
+def _rows(c: Comparison) -> Table:
     """The rows, those furthest from the mean difference first; of very many these."""
     s, d = c.scores, c.scores.gaps
     order = np.argsort(-np.abs(d - d.mean()), kind="stable")[:BROWSED]
@@ -171,22 +177,23 @@ def _rows(c: Comparison) -> Browse:
         *(Field(name, "number", "log score, nats") for name in names),
     ]  # fmt: skip
     rows = [[int(s.number[i]) + 1, float(d[i]), *(float(x) for x in s.values[s.ranking, i])] for i in order]
-    return Browse("row", fields, rows, caption=f"of {len(d):,}, those furthest from the mean difference first")
+    return Table("row", fields, rows, caption=f"of {len(d):,}, those furthest from the mean difference first")
 
 
-def _pictures(c: Comparison) -> dict[str, Picture]:
+def _figures(c: Comparison) -> list[Figure]:
     if c.scores is None:
-        return {}
+        return []
     from mpibayes.hpc.comparison.figures import differences
 
     best, second = (c.sides[r].name for r in c.scores.ranking[:2])
-    return {PICTURE: differences(c.scores.gaps, c.scores.next, best, second)}
+    label = f"Held-out rows by how much better {best} predicts them than {second}; the band is two standard errors"
+    return [Figure("differences.png", differences(c.scores.gaps, c.scores.next, best, second), label)]
 
 
 # --- summary.json -----------------------------------------------------------------------------------------------------
 
 
-def _machine(c: Comparison, pages: Sequence[str], pictures: list[str]) -> dict[str, Any]:
+def _machine(c: Comparison, pages: Sequence[str]) -> dict[str, Any]:
     """Numbers that do not exist are null."""
     table = c.sides[0].run.table
     document: dict[str, Any] = {
@@ -217,7 +224,6 @@ def _machine(c: Comparison, pages: Sequence[str], pictures: list[str]) -> dict[s
             }
             for (first, other), pair in c.pairs.items()
         ],
-        "pictures": pictures,
     }
     if c.scores is not None:
         document["rows"] = {

@@ -24,9 +24,8 @@ from mpibayes.hpc.comparison.moved import (
 from mpibayes.hpc.comparison.paired import ERRORS, mean_of
 from mpibayes.hpc.comparison.scores import log_mean
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.hpc.report.document import Section, Shown
-from mpibayes.hpc.report.drawing import Picture
-from mpibayes.hpc.report.tables import Facts, Report, finite, plain_table
+from mpibayes.hpc.report.document import Document, Facts, Figure, Section, on_paper
+from mpibayes.hpc.report.tables import captioned, finite, plain_table
 from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted, percent
 
@@ -35,7 +34,7 @@ SCORED = 2000  # rows of a part, and of those held out
 LOOKED_AT = 20_000  # rows of which columns are compared, of each lot
 SHOWN = 12  # columns, and clusters
 HIGH = 0.99  # point of the surprise of held-out rows beyond which a row is odd
-PICTURE, TITLE = "since.png", "Since the last rows"
+TITLE = "Since the last rows"
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Since:
         return float((part.surprise > np.quantile(self.old, HIGH)).mean())
 
 
-def since(run: Any, before: Any, made: Report) -> Since:
+def since(run: Any, before: Any, made: Document) -> Since:
     """Compare the rows that came to a run with those before. before: the run as it was, opened; made: its report
     now."""
     n_before, table = before.table.n_rows, run.table
@@ -127,22 +126,22 @@ def as_before(rows: Rows, now: Sequence[Column], then: Sequence[Column]) -> tupl
     return result, unseen
 
 
-def _shares(run: Any, made: Report, n_before: int) -> tuple[list[Share], dict[tuple[int, int, int], str]]:
+def _shares(run: Any, made: Document, n_before: int) -> tuple[list[Share], dict[tuple[int, int, int], str]]:
     """Clusters and groups of the report whose share changed, most first; and their names."""
-    findings = made.findings()
+    findings = made.findings
     if findings is None:
         return [], {}
     new = run.data.numbers_of(0, run.data.n_rows) >= n_before
     if new.all() or not new.any():
         return [], {}
-    several, shares, names = "views" in made.document, [], {}
+    several, shares, names = "views" in made.numbers, [], {}
     for view in findings.groupings:
         if view.slight:
             continue
         v, level = view.number if several else 0, view.usable_level
         shares += moved_shares(view.labels, new, v)
         shares += [] if level is None else moved_shares(level.labels, new, v, level.n)
-        of = next((d for d in made.document.get("views", ()) if d["view"] == v), {}) if several else made.document
+        of = next((d for d in made.numbers.get("views", ()) if d["view"] == v), {}) if several else made.numbers
         names |= {(v, 0, c["cluster"] - 1): c["name"] for c in of.get("clusters", ())}
         names |= {(v, at["groups"], g["group"] - 1): g["name"] for at in of.get("levels", ()) for g in at["found"]}
     return sorted(shares, key=lambda s: -abs(s.now - s.before)), names
@@ -166,12 +165,15 @@ def headline(s: Since) -> str:
 
 
 def words(s: Since) -> list[Any]:
-    """Text and tables, for paper and page."""
+    """Text and tables."""
+    from mpibayes.terminal import Text
+
     facts = [
         ("the run before", f"of {s.n_before:,} rows, in {s.home}; draws count again from cycle {s.counts_from}"),
         *([("clusters", "; ".join(_in_words(s, of) for of in s.shares[:3]))] if s.shares else []),
     ]
-    return [headline(s), Facts("", facts), _of_parts(s), *_of_columns(s), *_of_shares(s)]
+    title = on_paper(Text(TITLE, style="bold"))
+    return [[title, headline(s), Facts("", facts)], _of_parts(s), *_of_columns(s), *_of_shares(s)]
 
 
 def _in_words(s: Since, share: Share) -> str:
@@ -189,9 +191,7 @@ def _of_parts(s: Since) -> Any:
             part.name, f"{part.n_rows:,}", f"{np.median(part.surprise):.2f}", f"{mean_of(part.surprise)[0]:.2f}",
             f"{more:+.2f}", f"{error:.2f}", percent(s.odd(part)), note,
         )  # fmt: skip
-    table.caption = f"odd: rows that surprise more than all but {percent(1 - HIGH)} of the {s.of_old}"
-    table.caption_justify = "left"
-    return table
+    return captioned(table, f"odd: rows that surprise more than all but {percent(1 - HIGH)} of the {s.of_old}")
 
 
 def _of_columns(s: Since) -> list[Any]:
@@ -202,9 +202,8 @@ def _of_columns(s: Since) -> list[Any]:
         new = f"; new: {new_in_words(moved.new)}" if moved.new else ""
         table.add_row(moved.name, f"{moved.distance:.3f}", moved.words + new)
     left = len(s.columns) - SHOWN
-    table.caption = "distance: share of the rows that would have to change" + (f"; {left:,} more moved" * (left > 0))
-    table.caption_justify = "left"
-    return [table]
+    words = "distance: share of the rows that would have to change" + (f"; {left:,} more moved" * (left > 0))
+    return [captioned(table, words)]
 
 
 def _of_shares(s: Since) -> list[Any]:
@@ -219,24 +218,15 @@ def _of_shares(s: Since) -> list[Any]:
     return [table]
 
 
-def add(made: Report, s: Since) -> None:
-    """Add to a report its section, picture and numbers."""
-    from mpibayes.terminal import Text
-
-    picture = _picture(s)
-    made.pictures[PICTURE] = picture
-    sections, parts = made.sections, made.parts
-    shown = Shown(PICTURE, picture, "Surprise of the new rows, by part, and of held-out rows of the run before")
-    made.sections = lambda: [Section("since", TITLE, [*words(s), shown]), *sections()]
-    made.parts = lambda: [*parts(), "", Text(TITLE, style="bold"), *words(s)]
-    made.verdict = replace(made.verdict, found=[*made.verdict.found, headline(s)])
-    made.document["since"] = document(s)
-
-
-def _picture(s: Since) -> Picture:
+def add(made: Document, s: Since) -> None:
+    """Add to a report its section, figure and numbers."""
     from mpibayes.hpc.comparison.figures import surprises
 
-    return surprises(s.of_old, s.old, [(part.name, part.surprise) for part in s.parts])
+    picture = surprises(s.of_old, s.old, [(part.name, part.surprise) for part in s.parts])
+    label = "Surprise of the new rows, by part, and of held-out rows of the run before"
+    made.add(Section("since", TITLE, words(s)), [made.sections[0].name], Figure("since.png", picture, label))
+    made.verdict = replace(made.verdict, found=[*made.verdict.found, headline(s)])
+    made.numbers["since"] = document(s)
 
 
 def document(s: Since) -> dict[str, Any]:

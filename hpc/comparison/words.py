@@ -10,9 +10,9 @@ import numpy as np
 from mpibayes.hpc.comparison.comparison import Comparison, Scores, Side
 from mpibayes.hpc.comparison.groupings import Alike, Pair
 from mpibayes.hpc.comparison.paired import FEW, Difference
-from mpibayes.hpc.report.document import BAD
+from mpibayes.hpc.report.document import BAD, early_look
 from mpibayes.hpc.report.findings import Findings
-from mpibayes.hpc.report.tables import early_look, fixed
+from mpibayes.hpc.report.tables import fixed
 from mpibayes.text import counted, enumerated, percent
 
 SAME, PARTLY = 0.9, 0.5  # adjusted Rand indices of what is the same but for details, and of what is partly so

@@ -171,7 +171,7 @@ class Posterior(KeptChains):
         ]
 
     def contradicted(self) -> bool:
-        from mpibayes.hpc.ibp.report.sections import contradicted
+        from mpibayes.hpc.ibp.report.report import contradicted
         from mpibayes.hpc.posterior.scalars import summary_of
 
         self.read_traces()

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mpibayes.hpc.report import tables
+from mpibayes.hpc.report.document import Document
 from mpibayes.hpc.report.drawing import require_extra
+from mpibayes.hpc.report.text import text_of
 from mpibayes.hpc.results import compared
 from mpibayes.hpc.results import report as written
 from mpibayes.hpc.results.asked_report import asked_report
@@ -20,10 +21,10 @@ class Report:
     """text: the report. pictures: PNG by name. document: the numbers, as in summary.json. files: further ones by
     name. It shows itself with its pictures in a notebook."""
 
-    def __init__(self, made: tables.Report, folder: Path):
+    def __init__(self, made: Document, folder: Path):
         self._made, self._folder = made, folder
-        self.text: str = written.text_of(made)
-        self.document: dict[str, Any] = made.document
+        self.text: str = text_of(made)
+        self.document: dict[str, Any] = made.numbers
         self.pictures: Mapping[str, bytes] = made.pictures
         self.files: Mapping[str, str] = made.files
 

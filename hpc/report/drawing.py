@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +28,7 @@ MOST_LETTERS = 300  # of a name; what is longer is no name
 INK, FAINT, GRID = "#22272e", "#6b7280", "#e5e7eb"
 # neighbours differ in lightness too, for paper without colours
 CHAINS = ("#17406f", "#e8833a", "#2f957a", "#c2c94a", "#7b3f8c", "#63b3d6", "#a8324a", "#8a929c")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.edgecolor": FAINT,
@@ -56,7 +56,7 @@ STYLE = {
 }
 
 
-def plot(width: float, height: float, **more):
+def plot(width: float, height: float, **more: Any) -> Any:
     """A figure in our style. No display, no global state: figures are made without pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -72,7 +72,7 @@ class Picture(bytes):
     svg: str = ""
 
 
-def png(figure) -> Picture:
+def png(figure: Any) -> Picture:
     """The figure, laid out once, as PNG and as SVG. savefig would lay it out, and draw it, twice for each."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -117,11 +117,11 @@ def load_matplotlib() -> None:
             matplotlib.rcParams["backend"] = backend  # as matplotlib itself would have done
 
 
-def styled(draw):
+def styled(draw: Callable[..., Any]) -> Callable[..., Picture]:
     """The picture that a function draws, in our style, as PNG."""
 
     @functools.wraps(draw)
-    def styled(*args, **kwargs) -> Picture:
+    def styled(*args: Any, **kwargs: Any) -> Picture:
         import matplotlib
 
         with matplotlib.rc_context(STYLE):
@@ -130,11 +130,11 @@ def styled(draw):
     return styled
 
 
-def styled_figure(draw):
+def styled_figure(draw: Callable[..., Any]) -> Callable[..., Any]:
     """A styled matplotlib Figure, which a notebook shows."""
 
     @functools.wraps(draw)
-    def styled(*args, **kwargs):
+    def styled(*args: Any, **kwargs: Any) -> Any:
         import matplotlib
 
         with matplotlib.rc_context(STYLE):
@@ -145,7 +145,7 @@ def styled_figure(draw):
     return styled
 
 
-def legend(figure, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
+def legend(figure: Any, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
     """Chains by colour, where there are several, and what else needs a name: below the panels, over no curve."""
     from matplotlib.lines import Line2D
 
@@ -159,7 +159,7 @@ def legend(figure, chains: Sequence[Chain], keys: Sequence[Any]) -> None:
     figure.legend(handles=keys, loc="outside lower center", ncols=-(-len(keys) // n_lines), fontsize=8)
 
 
-def clock(axes, chains: Sequence[Chain]) -> None:
+def clock(axes: Any, chains: Sequence[Chain]) -> None:
     """A second axis below: seconds of the chains, on average; it goes on beyond the end, where ticks are looked for."""
     cycle = np.unique(np.concatenate([[0], *(c.trace["cycle"] for c in chains)]))
     cycle = np.append(cycle, 2 * cycle[-1])
@@ -173,14 +173,14 @@ def clock(axes, chains: Sequence[Chain]) -> None:
     below.xaxis.set_major_formatter(plain())
 
 
-def seconds_at(chain: Chain, cycle):
+def seconds_at(chain: Chain, cycle: Any) -> Any:
     """Seconds until these cycles; beyond the chain's end at its mean pace."""
     known, seconds = chain.trace["cycle"], chain.seconds
     beyond = np.maximum(cycle - known[-1], 0) * seconds[-1] / known[-1]
     return np.interp(cycle, [0, *known], [0.0, *seconds]) + beyond
 
 
-def phases(axes, chains: Sequence[Chain], seconds: bool = False) -> list[Any]:
+def phases(axes: Any, chains: Sequence[Chain], seconds: bool = False) -> list[Any]:
     """Growth phase and burn-in in the background where all chains have the same; else lines in each chain's colour
     where they end. Returns what a legend shows of them."""
     from matplotlib.lines import Line2D
@@ -207,7 +207,7 @@ def phases(axes, chains: Sequence[Chain], seconds: bool = False) -> list[Any]:
     return keys
 
 
-def trace_panels(chains: Sequence[Chain], scalars: Sequence[Scalar], extra: int = 0):
+def trace_panels(chains: Sequence[Chain], scalars: Sequence[Scalar], extra: int = 0) -> tuple[Any, Any]:
     """A figure with a row of panels for each scalar, and `extra` empty ones below: its axes are (rows, 2), on the left
     over the cycles, on the right how the draws are distributed."""
     n = len(scalars) + extra
@@ -226,7 +226,7 @@ def trace_panels(chains: Sequence[Chain], scalars: Sequence[Scalar], extra: int 
     return figure, axes
 
 
-def value_panel(chains: Sequence[Chain], scalar: Scalar, left, right) -> None:
+def value_panel(chains: Sequence[Chain], scalar: Scalar, left: Any, right: Any) -> None:
     """One scalar over the cycles, and its distribution after burn-in. A density of a part of the rows is left out:
     it is not comparable with that of all."""
     every, later = [], []
@@ -252,7 +252,7 @@ def value_panel(chains: Sequence[Chain], scalar: Scalar, left, right) -> None:
     _distribution(right, later, everything, scalar.whole)
 
 
-def _distribution(axes, later: Sequence[np.ndarray], everything: np.ndarray, whole: bool) -> None:
+def _distribution(axes: Any, later: Sequence[np.ndarray], everything: np.ndarray, whole: bool) -> None:
     """Histogram of each chain's draws, in per cent of them."""
     look: dict[str, Any] = {"histtype": "step" if len(later) > 1 else "stepfilled"}
     low, high = float(everything.min()), float(everything.max())
@@ -283,12 +283,12 @@ def thinned(n: int) -> np.ndarray:
     return np.arange(n) if n <= POINTS else np.linspace(0, n - 1, POINTS).round().astype(np.int64)
 
 
-def note(axes, text: str, at, shift, coordinates="data", **look) -> None:
+def note(axes: Any, text: str, at: Any, shift: Any, coordinates: str = "data", **look: Any) -> None:
     look = {"fontsize": 8, "color": FAINT, "va": "center"} | look
     axes.annotate(text, at, xycoords=coordinates, xytext=shift, textcoords="offset points", **look)
 
 
-def limit(axes, values, later, whole: bool, digits: int = 0) -> None:
+def limit(axes: Any, values: Sequence[np.ndarray], later: np.ndarray, whole: bool, digits: int = 0) -> None:
     """Axis limits from the draws after burn-in, widened towards the beginning of the chains, which may lie far
     outside; of whole numbers on both sides, else below: nothing that is better is left out."""
     low, high = float(later.min()), float(later.max())
@@ -324,13 +324,13 @@ def chain_colour(i: int) -> str:
     return CHAINS[i % len(CHAINS)]
 
 
-def plain():
+def plain() -> Any:
     """Numbers in full, as many digits as distinguish the ticks, in groups of three: no offset to be added in one's
     head."""
     from matplotlib.ticker import ScalarFormatter
 
     class Plain(ScalarFormatter):
-        def __call__(self, x, pos=None):
+        def __call__(self, x: float, pos: int | None = None) -> str:
             whole, point, rest = super().__call__(x, pos).partition(".")
             return re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole) + point + rest
 
@@ -339,19 +339,19 @@ def plain():
     return formatter
 
 
-def thousands():
+def thousands() -> Any:
     from matplotlib.ticker import FuncFormatter
 
     return FuncFormatter(lambda v, _: f"{v:,.0f}" if abs(v) >= 1000 else f"{v:g}")
 
 
-def logarithmic(axis, words) -> None:
+def logarithmic(axis: Any, words: Callable[..., str]) -> None:
     """Ticks of a logarithmic axis in these words, those between powers of ten where there is room: what matplotlib
     writes there is in its own mathematical notation."""
     from matplotlib.ticker import FuncFormatter, LogFormatter
 
     class Between(LogFormatter):
-        def __call__(self, x, pos=None):
+        def __call__(self, x: float, pos: int | None = None) -> str:
             return words(x, pos) if super().__call__(x, pos) else ""
 
     axis.set_major_formatter(FuncFormatter(words))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,93 +12,87 @@ from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.posterior.chains import Chain, begun
 from mpibayes.hpc.posterior.scalars import ScalarSummary, r_hat_in_words
-from mpibayes.hpc.report.document import GOOD, Section, Verdict
-from mpibayes.hpc.report.drawing import Picture
-from mpibayes.hpc.report.findings import Findings
+from mpibayes.hpc.report.document import GOOD, Facts, Section, Traces, on_paper
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.scalar import Scalar, shown
+from mpibayes.hpc.settled import Judgement
 from mpibayes.io.files import chain_directories
-from mpibayes.text import counted, number
+from mpibayes.text import counted, number, span, took
 
+Lines = list[tuple[str, str]]  # of a word and what it says
 WARNED = 4  # warnings of a verdict, at most
 
 
-@dataclass
-class Report:
-    """A report before it is written: `parts` for report.txt, `document` for summary.json, PNG `pictures` and text
-    `files` by name. parts: makes them anew, for rich changes what it prints.
-
-    For the terminal and the page: the `verdict`; `top`, small tables of what was found; and the page's `sections`.
-    chains: those of the run, whose traces were read. Where they are short of their end, text and verdict begin with
-    that. findings: how rows and columns are grouped, None of a model that groups none. subject: what the verdict is
-    about, by default the run directories; "" where its headline names it. beside: other reports, by the folder below
-    this one's that they lie in. linked: columns of the table and those that they lean on inside clusters, in most
-    draws, the pairs first that say most.
-    """
-
-    parts: Callable[[], Sequence[Any]]
-    document: dict[str, Any]
-    pictures: dict[str, Picture]
-    files: dict[str, str] = field(default_factory=dict)
-    verdict: Verdict = field(kw_only=True)
-    top: Callable[[], Sequence[Any]] = tuple
-    sections: Callable[[], Sequence[Section]] = tuple
-    chains: Sequence[Chain] = ()
-    findings: Callable[[], Findings | None] = lambda: None
-    subject: str | None = None
-    beside: Mapping[str, Report] = field(default_factory=dict)
-    linked: Sequence[tuple[str, str]] = ()
-
-    def __post_init__(self) -> None:
-        words = early_look(self.chains)
-        if words:
-            later = self.parts
-            self.parts = lambda: [_bold(words), "", *later()]
-            self.verdict = replace(self.verdict, found=[words, *self.verdict.found])
+def about_section(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Section:
+    """Describe the run, in lines of a word and its text."""
+    homes = ", ".join(dict.fromkeys(str(c.home) for c in chains))
+    return Section("about", "What was run", [Facts(f"Posterior of {homes}", about)])
 
 
-@dataclass(frozen=True)
-class Facts:
-    """A title, and lines of a word and what it says."""
-
-    title: str
-    lines: Sequence[tuple[str, str]]
-
-    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        from rich.table import Table
-
-        from mpibayes.terminal import Text
-
-        grid = Table.grid(padding=(0, 2))
-        grid.add_column(style="bold", no_wrap=True)
-        grid.add_column(overflow="fold")
-        for key, value in self.lines:
-            grid.add_row(Text(key), Text(value))
-        yield Text(self.title, style="bold")
-        yield grid
+def chains_section(
+    chains: Sequence[Chain],
+    scalars: Sequence[Scalar],
+    warnings: Sequence[str],
+    summary: Sequence[Any],
+    more: Sequence[Any],
+) -> Section:
+    """The chains: traces, a summary of the scalars, warnings on paper (the page has them in the verdict), and more."""
+    warned = [on_paper(warnings_in_words(warnings))] if warnings else []
+    return Section("chains", "Chains", [Traces(chains, scalars), *summary, *warned, *more])
 
 
-def head(chains: Sequence[Chain], about: Sequence[tuple[str, str]]) -> Facts:
-    """The title and some lines of a word and what it says."""
-    return Facts(f"Posterior of {', '.join(dict.fromkeys(str(c.home) for c in chains))}", about)
+def rows_in_words(run: Any) -> str:
+    """Training rows and held-out rows."""
+    return counted(run.n_rows, "training row") + heldout_in_words(run)
 
 
-def early_look(chains: Sequence[Chain]) -> str:
-    """Say how far chains are that have not reached their end; "" where all have."""
-    if not any(chain.early for chain in chains):
-        return ""
-    most = "at most " if any(c.config.run.judged for c in chains) else ""
-    planned = span([c.config.run.cycles for c in chains], "cycle")
-    return f"An early look: {span([c.last for c in chains])} of {most}{planned}."
+def heldout_in_words(run: Any) -> str:
+    """Held-out rows, after the number of training rows."""
+    if run.data.heldout is not None:
+        return f", {len(run.data.heldout):,} held out"
+    path = run.chains[0].config.heldout_path
+    return "" if path is None else f"; held-out rows from {path}"
 
 
-def _bold(words: str) -> Any:
-    from mpibayes.terminal import Text
+def cycles_in_words(chains: Sequence[Chain], cycles: Sequence[int], planned: bool = True) -> Lines:
+    """Lines on how long chains are, whether they have ended, and which have not begun."""
+    several = f", {len(chains)} chains" if len(chains) > 1 else ""
+    of = f" of {span([c.config.run.cycles for c in chains])}" if planned else ""
+    return [("cycles", f"{span(cycles)}{of}{several}, {states(chains)}"), *not_started(chains)]
 
-    return Text(words, style="bold")
+
+def time_in_words(seconds: Sequence[float], more: str = "") -> Lines:
+    """The line on the time of the chains."""
+    return [("time", f"{took(sum(seconds))}{' of all chains' if len(seconds) > 1 else ''} in cycles{more}")]
 
 
-def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
+def burn_in_in_words(burn_in: Sequence[int], kept: str, more: str = "") -> Lines:
+    """The line on the cycles left out. kept: what was kept after them; more: of the cycles."""
+    return [("burn-in", f"{span(burn_in, 'cycle')} left out{more}; {kept} kept after it")]
+
+
+def summary_json(
+    run: Any, runs: Iterable[tuple[Chain, Any]], *, family: Mapping[str, Any], table: Mapping[str, Any], **more: Any
+) -> dict[str, Any]:
+    """The frame of summary.json. family: which model it is; runs: each chain with its summary; table: of the table,
+    besides where it is; more: what follows. Numbers that do not exist are null."""
+    return {
+        "format": "mpibayes-report",
+        "version": 1,
+        **family,
+        "runs": [{"directory": str(chain.folder), **_chain_json(of)} for chain, of in runs],
+        "table": {"path": str(run.table.path), "fingerprint": run.table.fingerprint, **table},
+        **more,
+    }
+
+
+def _chain_json(line: Any) -> dict[str, Any]:
+    """A chain's summary in summary.json."""
+    of = {name: finite(value) for name, value in vars(line).items()}
+    return of | {"scalars": machine_scalars(line.scalars)} if "scalars" in of else of
+
+
+def not_started(chains: Sequence[Chain]) -> Lines:
     """The chains that a run is to have and that have no cycles yet."""
     lines = []
     for home, planned in {c.home: c.config.run.chains for c in chains}.items():
@@ -112,7 +106,8 @@ def not_started(chains: Sequence[Chain]) -> list[tuple[str, str]]:
 
 def states(chains: Sequence[Chain]) -> str:
     """Describe whether the chains have finished, and on how many ranks they last ran."""
-    states, ranks = [], set()
+    states: list[str] = []
+    ranks: set[Any] = set()
     for chain in chains:
         try:
             status = read_status(chain.folder)
@@ -132,26 +127,28 @@ def shards(config: Config) -> str:
     return "shards decided by the run" if n == "auto" else counted(n, "shard")
 
 
-def span(values: Sequence[int], noun: str = "") -> str:
-    """7, or 7 to 12; with what they count, if it is given."""
-    low, high = min(values), max(values)
-    text = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"{text} {noun}{'s' * (high != 1)}" if noun else text
-
-
 def fixed(x: float, digits: int) -> str:
     """A number with so many digits after the point; - for one that does not exist."""
     return f"{x:,.{digits}f}" if np.isfinite(x) else "-"
 
 
-def plain_table(*columns: str) -> Any:
-    """A table whose first column is of words, and the others of numbers, but for a last one without a name."""
+def plain_table(*columns: str, last: str = "") -> Any:
+    """A table whose first column is of words, and the others of numbers, but for a last one without a name. last: its
+    heading."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
     for i, name in enumerate(columns):
         words = i == 0 or (i == len(columns) - 1 and not name)
         table.add_column(name, justify="left" if words else "right", no_wrap=not words, overflow="fold")
+    if last:
+        table.columns[-1].header = last
+    return table
+
+
+def captioned(table: Any, caption: str) -> Any:
+    """The table, with words below it."""
+    table.caption, table.caption_justify = caption or None, "left"
     return table
 
 
@@ -242,3 +239,12 @@ def finite(value: Any) -> Any:
 
 def machine_scalars(scalars: Mapping[str, ScalarSummary]) -> dict[str, Any]:
     return {key: {name: finite(v) for name, v in asdict(s).items()} for key, s in scalars.items()}
+
+
+def settled_json(judgement: Judgement) -> dict[str, Any]:
+    """The judgement on settling, in summary.json."""
+    return {
+        "judged_after_cycle": judgement.cycle,
+        "problems": {what: list(why) for what, why in judgement.problems.items()},
+        "after_cycles": dict(judgement.after),
+    }

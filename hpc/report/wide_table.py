@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mpibayes.hpc.report.document import Field
 from mpibayes.hpc.report.tables import plain_table
 from mpibayes.text import visible
 
@@ -66,6 +67,33 @@ def chain_table(columns: Mapping[str, Sequence[str]]) -> WideTable:
             one = Group((*mean.headings, heading), [(*row, cell) for row, cell in zip(mean.rows, cells)])
         groups.append(one)
     return WideTable(names, groups, of)
+
+
+def of_fields(fields: Sequence[Field], rows: Sequence[Sequence[Any]], caption: str) -> list[Any]:
+    """A `document.Table` on paper: the texts that it begins with, numbers, other texts; wide, where its fields have
+    groups."""
+    from mpibayes.terminal import Text
+
+    below = [Text(caption, style="dim")] * bool(caption)
+    cells = [[field.cell(x) for x in column] for field, column in zip(fields, zip(*rows))] or [[] for _ in fields]
+    if any(field.group for field in fields):
+        grouped: dict[int, list[int]] = {}
+        for i, field in enumerate(fields[1:], 1):
+            grouped.setdefault(field.group, []).append(i)
+        groups = [
+            Group([fields[i].heading for i in at], list(zip(*(map(str, cells[i]) for i in at))))
+            for at in grouped.values()
+        ]
+        return [WideTable([str(cell) for cell in cells[0]], groups, fields[0].heading), *below]
+    texts = [field.kind == "text" for field in fields]
+    first = texts.index(False) if False in texts else len(fields)
+    order = sorted(range(len(fields)), key=lambda i: texts[i] and i >= first)
+    table = plain_table(*(fields[i].heading for i in order))
+    for column, i in zip(table.columns, order):
+        column.justify, column.no_wrap = "left" if texts[i] else "right", not texts[i]
+    for line in zip(*(cells[i] for i in order)):
+        table.add_row(*line)
+    return [table, *below]
 
 
 def _table(of: str, names: Sequence[str], groups: Sequence[Group]) -> Any:

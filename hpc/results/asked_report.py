@@ -3,25 +3,23 @@ pairs as tables of conditional distributions, and what is new since the last row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.registry import report_of
-from mpibayes.hpc.report.document import Section
-from mpibayes.hpc.report.tables import Report
+from mpibayes.hpc.report.document import Document, Section, on_page
 from mpibayes.hpc.results.linked_tables import linked_tables
 from mpibayes.hpc.results.since_rows import add_since
-from mpibayes.hpc.results.weak_pairs import WeakPairs, look
+from mpibayes.hpc.results.weak_pairs import look
 
 DRAWS = 20  # that are asked
 BEFORE = "columns", "sizes", "chains", "about"  # sections that new ones come before
 
 
-def asked_report(run: Any) -> Report:
-    """Make the report of an opened run. Raises what `hpc.report.report.report` does."""
+def asked_report(run: Any) -> Document:
+    """Make the report of an opened run. Raises what `hpc.results.report.report` does."""
     made = report_of(run.chains[0].config.kind)(run)
     add_since(made, run)
     try:
@@ -31,25 +29,13 @@ def asked_report(run: Any) -> Report:
         return made
     tables = linked_tables(asking, made.linked)
     if weak is not None:
-        _add_pairs(made, weak)
+        groupings = made.findings.groupings if made.findings is not None else ()
+        weak = replace(weak, n_clusters=max((g.n_clusters for g in groupings if not g.slight), default=0))
+        made.add(Section("pairs", "Pairs that the run weakens", weak.parts()), BEFORE)
+        made.verdict = replace(made.verdict, next=[*made.verdict.next, *weak.advice()])
+        made.numbers["pairs"] = weak.document()
     if tables:
-        sections = made.sections
-        made.sections = lambda: [replace(s, parts=[*s.parts, *tables]) if s.name == "links" else s for s in sections()]
+        made.sections = [
+            replace(s, parts=[*s.parts, on_page(*tables)]) if s.name == "links" else s for s in made.sections
+        ]
     return made
-
-
-def _add_pairs(made: Report, weak: WeakPairs) -> None:
-    findings = made.findings()
-    groupings = findings.groupings if findings is not None else ()
-    weak = replace(weak, n_clusters=max((g.n_clusters for g in groupings if not g.slight), default=0))
-    sections, parts = made.sections, made.parts
-    section = Section("pairs", "Pairs that the run weakens", weak.parts())
-    made.sections = lambda: _inserted(sections(), section)
-    made.parts = lambda: [*parts(), "", *weak.text()]
-    made.verdict = replace(made.verdict, next=[*made.verdict.next, *weak.advice()])
-    made.document["pairs"] = weak.document()
-
-
-def _inserted(sections: Sequence[Section], new: Section) -> list[Section]:
-    at = next((i for i, s in enumerate(sections) if s.name in BEFORE), len(sections))
-    return [*sections[:at], new, *sections[at:]]

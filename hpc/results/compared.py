@@ -12,7 +12,7 @@ from mpibayes.hpc.comparison.comparison import Side, compare, same_table
 from mpibayes.hpc.comparison.report import make
 from mpibayes.hpc.posterior.chains import family_in, home_of
 from mpibayes.hpc.registry import posterior_of
-from mpibayes.hpc.report.tables import Report
+from mpibayes.hpc.report.document import Document
 from mpibayes.hpc.results.asked_report import asked_report
 from mpibayes.text import visible
 
@@ -21,7 +21,7 @@ LETTERS = 60  # of a folder's name, which may have 255 bytes, and letters 4
 
 def compared(
     sides: Sequence[Sequence[Path]], burn_in: int | None, table: str | Path | None, weighted: bool | None = None
-) -> Report:
+) -> Document:
     """Compare runs, each given by its directories: several are chains of one posterior.
 
     Raises what `report` does, and DataError where they are not on one table.
@@ -46,7 +46,7 @@ def weighed(runs: Sequence[Any], weighted: bool | None) -> Iterator[None]:
             run.weighted = None
 
 
-def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Report:
+def of_opened(sides: Sequence[Sequence[Path]], runs: Sequence[Any]) -> Document:
     """Compare runs that are opened already."""
     same_table([run.chains[0].home for run in runs])
     names = names_of(sides)

@@ -47,8 +47,7 @@ def table(asking: Asking, child: str, parent: str) -> Any:
     if not of_parent.column.levels:
         lines = np.sort(lines)
     p = _given(asking, child, Known(len(lines), {parent: (of_parent.events, lines)}))
-    made = plain_table(cut(parent), "rows", "")
-    made.columns[-1].header = cut(child)
+    made = plain_table(cut(parent), "rows", "", last=cut(child))
     for u, values in zip(lines, p):
         made.add_row(cut(of_parent.words[u]), percent(shares[u]), _in_words(of_child, values))
     made.add_row("all", "100 %", _in_words(of_child, _given(asking, child, Known(1, {}))[0]))

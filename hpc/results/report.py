@@ -6,23 +6,21 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from mpibayes.errors import ConfigError, MpibayesError
 from mpibayes.hpc.posterior.chains import by_model, family_in
 from mpibayes.hpc.registry import posterior_of
-from mpibayes.hpc.report.document import ASKED, BAD, DOUBT, GOOD
+from mpibayes.hpc.report.document import Document
 from mpibayes.hpc.report.drawing import require_extra
 from mpibayes.hpc.report.page.page import page
-from mpibayes.hpc.report.tables import Report, commands_in_words
+from mpibayes.hpc.report.text import opening, parts, print_parts, text_of
 from mpibayes.hpc.results.asked_report import asked_report
 from mpibayes.hpc.results.compared import compared, default_folder, weighed
 from mpibayes.io.files import make_directory, reading, replacing, writing
 from mpibayes.io.target import REPORT, protect
 
-WIDTH = 118  # of report.txt
 PAGE, TEXT, NUMBERS = "report.html", "report.txt", "summary.json"
 
 
@@ -59,7 +57,7 @@ def report(
     else:
         made = report_of_one(run_dirs, burn_in, table, weighted)
     write(folder, made)
-    _print(console, made.parts() if full else _opening(made))
+    print_parts(console, list(parts(made)) if full else opening(made))
     names = ", ".join(["summary.json", *made.files, *made.pictures])
     console.print()
     console.print(Text(f"{folder / PAGE}: the page, to look at in a browser"), soft_wrap=True)
@@ -69,41 +67,11 @@ def report(
 
 def report_of_one(
     homes: Sequence[str | Path], burn_in: int | None, table: str | Path | None, weighted: bool | None = None
-) -> Report:
+) -> Document:
     """The report of a run, or of several that are chains of one posterior."""
     run = posterior_of(family_in(homes[0]))(homes, burn_in, table)
     with weighed([run], weighted):
         return asked_report(run)
-
-
-def _opening(made: Report) -> list[Any]:
-    """The verdict, and small tables of what is largest: a screen or two."""
-    from rich.table import Table
-
-    from mpibayes.terminal import Text
-
-    v, homes = made.verdict, dict.fromkeys(str(c.home) for c in made.chains)
-    style = {GOOD: "bold green", DOUBT: "bold yellow", BAD: "bold red"}[v.sound]
-    subject, line = ", ".join(homes) if made.subject is None else made.subject, str(v)
-    text = Text(f"{subject}: ").append(f"{line[:1].lower()}{line[1:]}", style=style) if subject else Text(line, style)
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", width=max(len(question) for question, _ in ASKED))
-    grid.add_column(overflow="fold")
-    if v.approximation:
-        grid.add_row("An approximation", Text(v.approximation, style="yellow"))
-    for question, name in ASKED:
-        for i, sentence in enumerate(getattr(v, name)):
-            grid.add_row("" if i else question, Text(sentence))
-    shown: list[Any] = [text, grid, *commands_in_words(v.commands)]
-    for part in made.top():
-        shown += ["", part]
-    return shown
-
-
-def _print(console: Any, parts: Sequence[Any]) -> None:
-    """A text that is not to be wrapped, such as a command, is a whole line whatever the width."""
-    for part in parts:
-        console.print(part, soft_wrap=bool(getattr(part, "no_wrap", False)))
 
 
 def check_folder(folder: Path) -> None:
@@ -120,22 +88,12 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def text_of(made: Report) -> str:
-    """The report as it is in report.txt."""
-    from mpibayes.terminal import Console
-
-    text = StringIO()
-    paper = Console(file=text, width=WIDTH, color_system=None, force_terminal=False, legacy_windows=False)
-    _print(paper, made.parts())
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
-
-
 def _bytes(text: str) -> bytes:
     """UTF-8 of a text; what no text can hold of a path in it is escaped."""
     return text.encode(errors="backslashreplace")
 
 
-def write(folder: Path, made: Report) -> None:
+def write(folder: Path, made: Document) -> None:
     """Write the files of a report, all of them or none, and make the folder. Reports in folders of it come first.
     Raises ConfigError, CheckpointError."""
     for name in made.beside:
@@ -143,7 +101,7 @@ def write(folder: Path, made: Report) -> None:
     for name, report in made.beside.items():
         write(folder / name, report)
     files = {name: _bytes(content) for name, content in made.files.items()}
-    document = json.dumps(made.document, indent=1, allow_nan=False) + "\n"
+    document = json.dumps(made.numbers, indent=1, allow_nan=False) + "\n"
     files |= {**made.pictures, TEXT: _bytes(text_of(made)), PAGE: _bytes(page(made)), NUMBERS: document.encode()}
     new = not folder.exists()
     try:

@@ -7,12 +7,12 @@ from typing import Any
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.comparison.since import add, since
 from mpibayes.hpc.registry import posterior_of
-from mpibayes.hpc.report.tables import Report
+from mpibayes.hpc.report.document import Document
 from mpibayes.hpc.run.grown import place_of
 from mpibayes.hpc.run.identity import GROWN, read_provenance
 
 
-def add_since(made: Report, run: Any) -> None:
+def add_since(made: Document, run: Any) -> None:
     """Add to the report of an opened run what is new since the last rows, if it took some in. Without the run before,
     which may have been removed, or where that has no draws, the report stays as it is."""
     homes = {chain.home for chain in run.chains}

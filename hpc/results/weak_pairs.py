@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.report.document import Browse, Field
+from mpibayes.hpc.report.document import Facts, Field, Table, on_page
 from mpibayes.hpc.report.drawing import cut
-from mpibayes.hpc.report.tables import Facts, plain_table
 from mpibayes.hpc.synthetic import pairs
 from mpibayes.hpc.synthetic.pairs import STRONG, PairCheck
 from mpibayes.text import counted, toml_string
@@ -24,10 +23,10 @@ WIDEST = 16  # columns of a block that is advised: its cost grows with their squ
 ROWS = 10_000  # that correlations are of, about
 SHOWN, LISTED = 20, 200  # pairs in the text, and on the page and in summary.json
 FIELDS = (
-    Field("column", "text"), Field("other", "text"),
-    Field("table, nats", "number", "mutual information in rows of the table"),
-    Field("run, nats", "number", "in as many rows drawn from the run"),
-    Field("weaker, nats", "number"),
+    Field("column", "text", brief=cut), Field("other", "text", brief=cut),
+    Field("table, nats", "number", "mutual information in rows of the table", digits=3),
+    Field("run, nats", "number", "in as many rows drawn from the run", digits=3),
+    Field("weaker, nats", "number", digits=3),
 )  # fmt: skip
 MAY_LINK = Field("can be linked", "text", "by model.links, either way")
 
@@ -126,19 +125,9 @@ class WeakPairs:
         )
 
     def parts(self) -> list[Any]:
-        """The section of the page."""
-        remedy = self._remedy()
-        titles = [f"{part.title}:" for part in remedy if isinstance(part, Facts)]  # a page has none of its own
-        return [self.words(), *titles, *remedy, *([self._browse()] if len(self.found.clear()) else [])]
-
-    def text(self) -> list[Any]:
-        """The same for report.txt, with the first pairs."""
-        f, table = self.found, plain_table("pairs that the run weakens, nats", "table", "run", "weaker")
-        for i in f.clear()[:SHOWN]:
-            table.add_row(
-                " with ".join(map(cut, f.pairs[i])), *(f"{x:.3f}" for x in (f.table[i], f.run[i], f.weaker[i]))
-            )
-        return [self.words(), *([table] if len(f.clear()) else []), *self._remedy()]
+        """The section of the report. A page has no titles of facts."""
+        remedy = [[on_page(f"{x.title}:"), x] if isinstance(x, Facts) else x for x in self._remedy()]
+        return [self.words(), *remedy, *([self._table()] if len(self.found.clear()) else [])]
 
     def _remedy(self) -> list[Any]:
         """How to link the pairs, or why links have left them."""
@@ -157,13 +146,13 @@ class WeakPairs:
             return ["These are left although columns are linked: a column leans on one other, and not all kinds do."]
         return remedy
 
-    def _browse(self) -> Browse:
+    def _table(self) -> Table:
         f, linkable = self.found, bool(self.asking.asked.link_keys)
         rows = []
         for i in f.clear()[:LISTED]:
             row = [*f.pairs[i], f.table[i], f.run[i], f.weaker[i]]
             rows.append([*row, "yes" if self._linkable(f.pairs[i]) else "no"] if linkable else row)
-        return Browse("pair", [*FIELDS, MAY_LINK] if linkable else FIELDS, rows)
+        return Table("pair", [*FIELDS, MAY_LINK] if linkable else FIELDS, rows, most=SHOWN, more="more in summary.json")
 
     def document(self) -> dict[str, Any]:
         """For summary.json."""

@@ -25,6 +25,17 @@ def enumerated(words: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
+def span(values: Sequence[int], noun: str = "") -> str:
+    """The range of some numbers, with what they count, if it is given.
+
+    >>> span([7, 7]), span([7, 12], "cycle")
+    ('7', '7 to 12 cycles')
+    """
+    low, high = min(values), max(values)
+    text = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{text} {noun}{'s' * (high != 1)}" if noun else text
+
+
 def every(n: int, noun: str = "cycle") -> str:
     """Frequency in words: "every cycle", or "every 4 cycles"."""
     return f"every {noun if n == 1 else counted(n, noun)}"

@@ -208,7 +208,7 @@ def time_limit() -> Iterator[None]:
 
 def without_pictures(patch) -> None:
     """Reports of text alone: the pictures take seconds, and read nothing more. patch: as monkeypatch.setattr."""
-    patch("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
+    patch("mpibayes.hpc.crosscat.report.report._figures", lambda posterior: [])
 
 
 def campaign(cases: range, seed: int, folder: Path, words=print, victim: Victim | None = None):
@@ -256,7 +256,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="mpibayes-corruption-"))
     import mpibayes.hpc.crosscat.report.report as report
 
-    report._pictures = lambda posterior: {}
+    report._figures = lambda posterior: []
     began, only = time.time(), options.only
     cases = range(options.cases) if only is None else range(only, only + 1)
     outcomes, files, wrong = campaign(cases, options.seed, folder, lambda text: print(text, flush=True))

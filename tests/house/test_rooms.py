@@ -40,7 +40,7 @@ ROOMS = {
     | {"hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.svi": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar"},
-    "hpc.report": {*BELOW, "io", "hpc.config", "hpc.posterior", "hpc.run", "hpc.scalar"},
+    "hpc.report": {*BELOW, "io", "hpc.config", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.query": {
         *BELOW,
         "io",

@@ -1,21 +1,22 @@
 """Reports that no run made: of any size, with any names."""
 
 import numpy as np
-from rich.table import Table
+from rich.table import Table as Grid
 
 from mpibayes.hpc.report.document import (
     BAD,
-    Browse,
     Details,
+    Document,
+    Facts,
     Field,
     Levels,
     Matrix,
     Numbers,
     Section,
     Stops,
+    Table,
     Verdict,
 )
-from mpibayes.hpc.report.tables import Facts, Report
 from mpibayes.hpc.report.wide_table import Group, WideTable
 from mpibayes.terminal import Text
 
@@ -53,7 +54,7 @@ def report(n_clusters=12, n_columns=10, n_numeric=3, levels=5, names=()):
     )  # fmt: skip
     share = np.tril(g.random((n_columns, n_columns)))
     share = np.maximum(share, share.T)
-    grid = Table("name", "n", box=None)
+    grid = Grid("name", "n", box=None)
     grid.add_row(Text(titles[0]), "1")
     said = Text(f"Heading {titles[0]}", style="bold")
     said.line(titles[-1], style="not bold dim").append(" and more", style="cyan")
@@ -63,13 +64,13 @@ def report(n_clusters=12, n_columns=10, n_numeric=3, levels=5, names=()):
         [f"Found {titles[0]}."], ["No."], ["Next."], BAD, f"Of {titles[0]}.", [(titles[0], titles[-1])],
         warnings=[f"Beware of {titles[0]}."],
     )  # fmt: skip
-    few = [Browse("group", fields, rows[:n], Details(columns, "nats"), titles[:n]) for n in (2, 3, n_clusters)]
+    few = [Table("group", fields, rows[:n], Details(columns, "nats"), titles[:n]) for n in (2, 3, n_clusters)]
     words = [f"{len(table.rows)} groups {titles[0]}" for table in few]
     stops = Stops("Groups", words, words, few, ["bad", "good", "doubt"], 1)
     sections = [
-        Section("clusters", "Clusters", [Browse("cluster", fields, rows, Details(columns, "nats"), titles, titles[0])]),
+        Section("clusters", "Clusters", [Table("cluster", fields, rows, Details(columns, "nats"), titles, titles[0])]),
         Section("views", f"Views: {titles[0]}", [Matrix(called, share, [n_columns // 2, n_columns], titles[0])]),
         Section("texts", "Texts", texts),
         Section("groups", "Groups", [stops]),
     ]
-    return Report(lambda: texts, {}, {}, verdict=verdict, sections=lambda: sections)
+    return Document([], verdict, sections, {})

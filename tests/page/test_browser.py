@@ -8,7 +8,7 @@ import pytest
 
 from mpibayes.hpc.crosscat.report.heat_map import heat_map
 from mpibayes.hpc.crosscat.report.profiles import MANY_CLUSTERS, MANY_COLUMNS, ColumnProfile
-from mpibayes.hpc.report.document import Section, Shown
+from mpibayes.hpc.report.document import Figure, Section
 from mpibayes.hpc.report.page import page as module
 from mpibayes.hpc.report.page.page import page
 from mpibayes.text import visible
@@ -170,7 +170,7 @@ def test_it_fits(browser, plain, hostile, width):
 def test_the_menu_is_whole_and_warnings_have_the_width(browser, folder):
     made = report()
     sections = [Section(f"view-{i}", f"Groups of view {i}: more", ["words"]) for i in range(16)]
-    path = written(folder / "menu.html", replace(made, sections=lambda: sections))
+    path = written(folder / "menu.html", replace(made, sections=sections))
     for width in (1280, 390):
         browser.open(path, width)
         assert browser.run("document.querySelector('nav').scrollWidth <= document.querySelector('nav').clientWidth")
@@ -197,8 +197,8 @@ def test_letters_of_a_picture_can_be_read(browser, folder, width):
         )  # fmt: skip
     names = ["column 1 = very long level number 2 71 %, column 3 = very long level number 1"] * MANY_CLUSTERS
     image = heat_map(columns, np.arange(MANY_CLUSTERS, 0, -1), names, 210, "Profiles", MANY_CLUSTERS, columns)
-    shown = Section("picture", "Picture", [Shown("profiles.png", image, "Profiles of clusters")])
-    browser.open(written(folder / "picture.html", replace(report(), sections=lambda: [shown])), width)
+    shown = Section("picture", "Picture", [Figure("profiles.png", image, "Profiles of clusters")])
+    browser.open(written(folder / "picture.html", replace(report(), sections=[shown])), width)
     least = """(() => { const svg = document.querySelector('.paper svg');
         const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
         const drawn = [...svg.querySelectorAll('text')].map((t) => parseFloat(getComputedStyle(t).fontSize));

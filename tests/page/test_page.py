@@ -7,12 +7,11 @@ import time
 import numpy as np
 import pytest
 
-from mpibayes.hpc.report.document import Browse, Details, Field, Levels, Matrix, Numbers, Section
+from mpibayes.hpc.report.document import Details, Document, Field, Figure, Levels, Matrix, Numbers, Section, Table
 from mpibayes.hpc.report.page import page as module
 from mpibayes.hpc.report.page.markup import markup
 from mpibayes.hpc.report.page.pack import MOST_PAIRS, packed
 from mpibayes.hpc.report.page.page import as_json, page
-from mpibayes.hpc.report.tables import Report
 from mpibayes.text import visible
 from tests.page.checks import Page, parts_of, problems, strings
 from tests.page.made import HOSTILE, report
@@ -61,7 +60,7 @@ def test_what_is_packed_comes_out_again():
     ]
     rows = [[1, "first", 0.123456789], [2, "second", float("nan")], [3, None, 1e300]]
     fields = [Field("#", "whole"), Field("name"), Field("value", "number")]
-    made = packed(Browse("cluster", fields, rows, Details(columns, "nats"), ["one", "two", "three"]))
+    made = packed(Table("cluster", fields, rows, Details(columns, "nats"), ["one", "two", "three"]))
     assert made["rows"] == [[1, "first", 0.12346], [2, "second", None], [3, None, 1e300]]
     levels, numbers = made["details"]["columns"]
     assert np.abs(sixteen(levels["p"], (3, 2)) - p).max() < 1e-5 and levels["overall"] == [0.4, 0.6]
@@ -82,7 +81,7 @@ def test_many_levels_leave_those_that_tell():
     p = np.full((4, 60), 1 / 60)
     p[2] = 0.0
     p[2, 59] = 1.0
-    made = packed(Browse("cluster", [Field("#", "whole")], [[k] for k in range(4)], Details(
+    made = packed(Table("cluster", [Field("#", "whole")], [[k] for k in range(4)], Details(
         [Levels("a", [f"l{v}" for v in range(60)], np.full(60, 1 / 60), p, np.zeros(4))], "nats",
     )))  # fmt: skip
     column = made["details"]["columns"][0]
@@ -103,16 +102,8 @@ def test_500_clusters_of_500_columns():
     assert browse["details"]["n"] == MOST_PAIRS // 1000 and len(many.encode()) < 1.5 * LARGEST
 
 
-def test_a_family_without_sections_has_its_text():
-    made = report()
-    plain = Report(made.parts, {}, {}, verdict=made.verdict)
-    text = page(plain)
-    assert problems(text) == [] and "plain cluster of 0" in text and "Heading" in text
-
-
 def test_a_picture_is_part_of_the_file(tmp_path):
     """Names in two pictures do not meet; one that is too large is an image."""
-    from mpibayes.hpc.report.document import Shown
     from mpibayes.hpc.report.drawing import plot, styled
 
     @styled
@@ -124,14 +115,14 @@ def test_a_picture_is_part_of_the_file(tmp_path):
         axes.set_title("<script>&\"'")
         return figure
 
-    pictures = [Shown("a.png", draw(50), "one <b>"), Shown("b.png", draw(50), "two")]
+    pictures = [Figure("a.png", draw(50), "one <b>"), Figure("b.png", draw(50), "two")]
     verdict = report().verdict
-    made = Report(tuple, {}, {}, verdict=verdict, sections=lambda: [Section("pictures", "Pictures", pictures)])
+    made = Document([], verdict, [Section("pictures", "Pictures", pictures)], {})
     text = page(made)
     assert problems(text) == [] and text.count("<svg") == 2 and "&lt;script&gt;" in text and "clip" in text
     large = draw(50)
     large.svg = "<svg>" + " " * 700_000
-    pictures[:] = [Shown("a.png", large, "one")]
+    pictures[:] = [Figure("a.png", large, "one")]
     assert problems(page(made)) == [] and "data:image/png;base64," in page(made)
 
 

@@ -6,6 +6,7 @@ import mpibayes as mb
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report.report import make
+from mpibayes.hpc.report.text import parts
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run
@@ -48,7 +49,7 @@ def test_the_distribution_given_a_level(run, capsys, given, noted):
 def test_the_report_says_it_once(run):
     """In its text, and on the page where it says what was run."""
     made, words = make(Posterior([run])), "no value where 'status' is 'alive'"
-    for facts in (made.parts()[0], made.sections()[-1].parts[0]):
+    for facts in (next(parts(made)), made.sections[-1].parts[0]):
         lines = [text for _, text in facts.lines if words in text]
         assert len(lines) == 1 and "missing by definition" in lines[0]
 

@@ -7,8 +7,8 @@ import pytest
 import mpibayes as mb
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.report.sections import verdict
 from mpibayes.hpc.crosscat.report.summarise import summarise
+from mpibayes.hpc.crosscat.report.verdict import verdict
 from mpibayes.hpc.report.document import BAD
 from tests.crosscat.report.runs import make_run, planted, write_planted
 

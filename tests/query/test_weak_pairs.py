@@ -5,11 +5,12 @@ import pytest
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.report.document import PAGE
+from mpibayes.hpc.report.text import text_of
 from mpibayes.hpc.results import weak_pairs
 from mpibayes.hpc.results.asked_report import asked_report
 from mpibayes.hpc.results.complete import complete
 from mpibayes.hpc.results.linked_tables import table
-from mpibayes.hpc.results.report import text_of
 from mpibayes.hpc.results.weak_pairs import forest, groups, look
 from mpibayes.hpc.synthetic.pairs import check
 from mpibayes.io.table import table_from_arrays, write_table
@@ -59,24 +60,24 @@ def test_a_brief_look_finds_what_a_long_one_does(plain):
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_has_the_pairs_that_the_run_weakens(plain):
     made = asked_report(Posterior([plain]))
-    found = made.document["pairs"]
+    found = made.numbers["pairs"]
     weaker = {tuple(pair["columns"]) for pair in found["weaker"]}
     assert weaker == {("job", "sector"), ("sector", "pay"), ("job", "pay")}
     assert (found["looked_at"], found["judged"]) == (6, True)
     assert any("job with sector" in s and 'links = "forest" under [model]' in s for s in made.verdict.next)
     assert "3 pairs of 6 depend on each other less" in text_of(made)
-    names = [s.name for s in made.sections()]
+    names = [s.name for s in made.sections]
     assert names.index("pairs") == names.index("columns") - 1
-    (section,) = (s for s in made.sections() if s.name == "pairs")
-    remedy, browse = section.parts[2:]
+    (section,) = (s for s in made.sections if s.name == "pairs")
+    (*_, remedy), pairs = section.parts[1:]
     assert remedy.lines[1][1] == 'links = [["job", "sector"], ["sector", "pay"]]'
-    assert [row[-1] for row in browse.rows] == ["yes"] * 3
+    assert [row[-1] for row in pairs.rows] == ["yes"] * 3
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_linked_run_has_them_all_and_says_so(linked):
     made = asked_report(Posterior([linked]))
-    assert made.document["pairs"]["weaker"] == [] and not any("Completed" in s for s in made.verdict.next)
+    assert made.numbers["pairs"]["weaker"] == [] and not any("Completed" in s for s in made.verdict.next)
     assert "None of 6 pairs of columns is clearly weaker in rows that the run draws" in text_of(made)
 
 
@@ -97,8 +98,9 @@ def test_a_linked_pair_as_a_table(of_jobs, linked):
 def test_the_page_has_tables_of_linked_pairs(linked):
     made = asked_report(Posterior([linked]))
     assert {frozenset(pair) for pair in made.linked} == {frozenset({"job", "sector"}), frozenset({"sector", "pay"})}
-    (section,) = (s for s in made.sections() if s.name == "links")
-    headings, tables = section.parts[-4::2], section.parts[-3::2]
+    (section,) = (s for s in made.sections if s.name == "links")
+    of_pairs = section.blocks(PAGE)[-1]
+    headings, tables = of_pairs[-4::2], of_pairs[-3::2]
     assert [str(heading) for heading in headings] == [f"{child} given {parent}" for child, parent in made.linked]
     assert [part.columns[0].header for part in tables] == [parent for _, parent in made.linked]
 

@@ -15,13 +15,14 @@ from mpibayes.hpc.links.bins import bounds
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.report.document import PAGE, Field, Figure, Section, Table
 from mpibayes.hpc.report.drawing import INK, cut, plot, shortened, styled
 from mpibayes.io import checkpoint
 from mpibayes.io.draws import FOLDER
 from mpibayes.io.recording import levels
 from mpibayes.io.rows import Column
 from mpibayes.io.segments import read_blocks
-from mpibayes.text import percent
+from mpibayes.text import counted, percent
 
 SURE = 0.9  # of a chain's draws: a pair that is linked in so many is sure there
 SHOWN = 40  # pairs
@@ -200,6 +201,23 @@ def sentences(links: Links | None) -> list[str]:
     more = f" and {len(sure) - 3:,} more" if len(sure) > 3 else ""
     stay = "pairs of columns stay" if len(sure) > 1 else "pair of columns stays"
     return [f"Inside clusters {len(sure):,} {stay} linked: {named}{more}."]
+
+
+def section(links: Links, figures: Sequence[Figure]) -> Section:
+    """Pairs of columns that stay dependent inside clusters."""
+    fields = (
+        Field("column", "text"), Field("leans on", "text", "its parent, in most draws"),
+        Field("draws", "share", "in which the two are linked, either way"),
+        Field("sure in", "text", f"chains with the link in at least {percent(SURE)} of the draws"),
+        Field("gain, nats", "number", "a row, of the column's cells within clusters"), Field("for example", "text"),
+    )  # fmt: skip
+    rows = [[pair.child, pair.parent, pair.share, pair.sure, pair.gain, pair.example] for pair in links.pairs]
+    words = (
+        "Inside clusters these columns stay dependent, in the same way in all clusters. Clusters tell what the "
+        "rows have in common besides. Which of two columns leans on the other says nothing of causes. "
+        f"Shares are of {counted(links.n_draws, 'draw')}."
+    )
+    return Section("links", "Linked columns", [words, Table("pair", fields, rows), *figures], PAGE)
 
 
 @styled

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import KeptChains
-from mpibayes.hpc.report.document import Field
+from mpibayes.hpc.report.document import PAGE, Field, Rounded
 from mpibayes.hpc.report.tables import finite
 from mpibayes.text import percent
 
 HEADING = "population"
 FIELDS = (
     Field(HEADING, "share", "of the population, by the weights of the rows"),
-    Field("error", "share", "standard error of that: of the sample, and of the draws"),
+    Field("error", "share", "standard error of that: of the sample, and of the draws", PAGE),
 )
 
 
@@ -40,9 +40,10 @@ def weighed(lines: Sequence) -> bool:
     return bool(lines) and not np.isnan(lines[0].population)
 
 
-def in_words(line) -> str:
-    """The share of a cluster, or of a group, with its standard error: "12 % ± 0.8"."""
-    return f"{percent(line.population)} ± {100.0 * line.population_error:.2g}"
+def cells(line) -> list[float]:
+    """The share of a cluster, or of a group, and its standard error; on paper "12 % ± 0.8"."""
+    words = f"{percent(line.population)} ± {100.0 * line.population_error:.2g}"
+    return [Rounded(line.population, words), line.population_error]
 
 
 def document(line) -> dict[str, float | None]:

@@ -41,11 +41,11 @@ from mpibayes.hpc.crosscat.tallies import cuts as cuts_of
 from mpibayes.hpc.posterior.chains import Chain, evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
 from mpibayes.hpc.report.document import Levels, Numbers
-from mpibayes.hpc.report.tables import not_started, span
+from mpibayes.hpc.report.tables import not_started
 from mpibayes.hpc.scalar import named, shown
 from mpibayes.hpc.settled import MOST_R_HAT, Judgement, judge
 from mpibayes.io.rows import Rows
-from mpibayes.text import counted
+from mpibayes.text import counted, span
 
 LATE = 0.05  # share of the cycles after burn-in in which a log joint may still rise without a warning
 LISTED = 30  # clusters in the table, at most

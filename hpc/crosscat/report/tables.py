@@ -1,4 +1,4 @@
-"""The report of a mixture as text: its tables and paragraphs, in order."""
+"""The run in a report: its lines, its chains and moves, and whether the chains agree."""
 
 from __future__ import annotations
 
@@ -10,63 +10,48 @@ import numpy as np
 from mpibayes.hpc.crosscat.report import agreement, answers, population
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.summarise import SECOND_CHAIN, RunSummary
-from mpibayes.hpc.crosscat.report.views import of_views
 from mpibayes.hpc.crosscat.start import searches
+from mpibayes.hpc.report.document import Figure, Section, on_paper
 from mpibayes.hpc.report.drawing import cut
 from mpibayes.hpc.report.tables import (
+    Lines,
+    burn_in_in_words,
+    captioned,
+    chains_section,
     commands_in_words,
+    cycles_in_words,
     fixed,
-    head,
     means,
-    not_started,
     plain_table,
+    rows_in_words,
     scalar_table,
     sds,
     shards,
-    span,
-    states,
-    warnings_in_words,
-)
+)  # fmt: skip
 from mpibayes.hpc.report.wide_table import chain_table
 from mpibayes.hpc.run.directory import read_start
 from mpibayes.hpc.scalar import named
 from mpibayes.io.absent import Absence, notes
-from mpibayes.text import counted, percent, took
+from mpibayes.text import counted, percent, span, took
 
 MATRIX = 8  # chains that are compared pair by pair in the text; the picture and summary.json have them all
 VIEWS_COMPARED = 12  # views in which they are
 
 
-def parts(posterior: RunSummary) -> list[Any]:
-    """The parts of the text, in order."""
-    text = [head(posterior.run.chains, about(posterior)), "", scalar_lines(posterior)]
-    if posterior.warnings:
-        text += ["", warnings_in_words(posterior.warnings)]
-    if len(posterior.summaries) > 1:
-        text += ["", chain_lines(posterior), *agreed(posterior)]
-    text += commands_in_words(posterior.advice.commands)
-    if agreement.moves_in(posterior.summaries)[0]:
-        text += ["", move_lines(posterior)]
-    if posterior.run.several:
-        text += ["", column_move_lines(posterior)]
-    return [*text, *of_views(posterior)]
-
-
-def about(p: RunSummary) -> list[tuple[str, str]]:
-    run, config = p.run, p.run.chains[0].config
-    data = run.data
+def about(p: RunSummary) -> Lines:
+    run, data = p.run, p.run.data
     kinds: dict[str, int] = {}
     for c in data.stored:
         kinds[c.kind] = kinds.get(c.kind, 0) + 1
-    rows = counted(run.n_rows, "training row")
-    if data.heldout is not None:
-        rows += f", {len(data.heldout):,} held out"
-    elif config.heldout_path is not None:
-        rows += f"; held-out rows from {config.heldout_path}"
     columns = f"{len(data.stored)} (" + ", ".join(f"{n} {kind}" for kind, n in kinds.items()) + ")"
     if not run.likelihood:
         columns += "; their cells were ignored: model.likelihood = false samples the prior"
-    lines = [("table", str(run.table.path)), ("rows", rows), *population.about(run, p.weights), ("columns", columns)]
+    lines = [
+        ("table", str(run.table.path)),
+        ("rows", rows_in_words(run)),
+        *population.about(run, p.weights),
+        ("columns", columns),
+    ]
     shaped = [c.name for c in run.data.stored if c.shape is not None]
     if shaped:
         lines.append(("shapes", f"{', '.join(map(cut, shaped))}: in coordinates in which one population is normal"))
@@ -83,13 +68,10 @@ def about(p: RunSummary) -> list[tuple[str, str]]:
     return [*lines, *_about_chains(p)]
 
 
-def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
+def _about_chains(p: RunSummary) -> Lines:
     """Length and phases of the chains, in words."""
     summaries, several = p.summaries, len(p.summaries) > 1
-    planned = span([c.config.run.cycles for c in p.run.chains])
-    cycles = f"{span([c.cycles for c in summaries])} of {planned}" + (f", {len(summaries)} chains" if several else "")
-    lines = [("cycles", f"{cycles}, {states(p.run.chains)}"), *not_started(p.run.chains)]
-    burn_in = f"{span([c.burn_in for c in summaries], 'cycle')} left out"
+    lines, more = cycles_in_words(p.run.chains, [c.cycles for c in summaries]), ""
     grown = [c for c in summaries if c.growth]
     if grown:
         of_chains = f" ({len(grown)} of the chains)" if len(grown) < len(summaries) else ""
@@ -97,8 +79,8 @@ def _about_chains(p: RunSummary) -> list[tuple[str, str]]:
         until = f"{span([c.growth for c in grown])} ({took(max(c.growth_s for c in grown))})"
         lines.append(("growth", f"{start} at first, all {p.run.n_rows:,} from cycle {until} on{of_chains}"))
         if any(c.burn_in == c.growth for c in grown):
-            burn_in += ", no fewer than the growth takes"
-    lines.append(("burn-in", f"{burn_in}; {counted(p.n_kept, 'draw')} of the labels kept after it"))
+            more = ", no fewer than the growth takes"
+    lines += burn_in_in_words([c.burn_in for c in summaries], f"{counted(p.n_kept, 'draw')} of the labels", more)
     pieces = shards(p.run.chains[0].config)
     first = first_exact(p)
     lines.append(
@@ -145,6 +127,15 @@ def first_exact(p: RunSummary) -> int:
     return max(c.growth for c in p.summaries) + 1
 
 
+def section(p: RunSummary, figures: Sequence[Figure]) -> Section:
+    """How it was sampled. figures: of the chains."""
+    more = [chain_lines(p), *agreed(p)] if len(p.summaries) > 1 else []
+    more.append(on_paper(*commands_in_words(p.advice.commands)))
+    more += [move_lines(p)] if agreement.moves_in(p.summaries)[0] else []
+    more += [column_move_lines(p)] if p.run.several else []
+    return chains_section(p.run.chains, p.run.scalars, p.warnings, [scalar_lines(p)], [*more, *figures])
+
+
 def scalar_lines(p: RunSummary) -> Any:
     modes = {name: max(of, key=of.get) for name, of in p.counts.items()}
     remarks = {name: f"mode {mode} ({percent(p.counts[name][mode])} of the draws)" for name, mode in modes.items()}
@@ -188,7 +179,7 @@ def chain_lines(p: RunSummary) -> Any:
 
 
 def agreed(p: RunSummary) -> list[Any]:
-    """The similarity of the chains' partitions, and the conclusion."""
+    """Blocks: the similarity of the chains' partitions, and the conclusion."""
     from mpibayes.terminal import Text
 
     a = p.agreement
@@ -204,9 +195,9 @@ def agreed(p: RunSummary) -> list[Any]:
             table.add_row(c.name, *cells)
         of = f"on {a.n:,} rows" if p.of_rows is None else f"of the {a.n:,} columns into views"
         words = f"between the chains' representative partitions, {of}; on the diagonal between halves of one chain"
-        parts += ["", table, Text(words, style="dim")]
+        parts.append([table, Text(words, style="dim")])
     if p.of_rows:
-        parts += ["", _view_table(p.of_rows)]
+        parts.append(_view_table(p.of_rows))
     text = Text(f"Did the chains find the same {'clustering' if p.of_rows is None else 'views'}? ", style="bold")
     first, *others = answers.answer(a, p.summaries, p.of_rows)
     text.append(first, style="not bold")
@@ -214,7 +205,7 @@ def agreed(p: RunSummary) -> list[Any]:
         text.line(line, style="not bold")
     if p.advice.steps:
         text.line("What to do: ", style="bold").append(" ".join(p.advice.steps), style="not bold")
-    return [*parts, "", text]
+    return [*parts, text]
 
 
 def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
@@ -224,10 +215,8 @@ def _view_table(of_rows: Mapping[int, Agreement]) -> Any:
     for number, a in list(of_rows.items())[:VIEWS_COMPARED]:
         between, within = (span_of(f(a.ari), 3) for f in (a.between, a.within))
         table.add_row(f"view {number}", between, within, answers.VERDICTS[a.verdict])
-    if len(of_rows) > VIEWS_COMPARED:
-        table.caption = f"{counted(len(of_rows) - VIEWS_COMPARED, 'more view')} in summary.json"
-        table.caption_justify = "left"
-    return table
+    left = len(of_rows) - VIEWS_COMPARED
+    return captioned(table, f"{counted(left, 'more view')} in summary.json" if left > 0 else "")
 
 
 def span_of(values: Sequence[float], digits: int) -> str:
@@ -256,7 +245,4 @@ def move_lines(p: RunSummary) -> Any:
             cells += [f"{tried:,}", f"{accepted:,}" + (f" ({percent(accepted / tried)})" if tried else "")]
         table.add_row(phase, f"{n['cycles']:,}", *cells)
     thin = max(c.config.output.thin for c in p.run.chains)
-    if thin > 1:
-        table.caption = f"counted in the cycles that the trace has (output.thin = {thin})"
-        table.caption_justify = "left"
-    return table
+    return captioned(table, f"counted in the cycles that the trace has (output.thin = {thin})" if thin > 1 else "")

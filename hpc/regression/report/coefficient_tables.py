@@ -11,25 +11,102 @@ from mpibayes.hpc.posterior.scalars import r_hat_in_words
 from mpibayes.hpc.regression.likelihoods.classes import quoted
 from mpibayes.hpc.regression.report.coefficients import Summary, by_importance, units
 from mpibayes.hpc.regression.report.summarise import RunSummary
-from mpibayes.hpc.report.tables import fixed
-from mpibayes.hpc.report.wide_table import Group, WideTable
+from mpibayes.hpc.report.document import PAGE, PAPER, Field, Rounded, Section, Table, on_page, on_paper
 from mpibayes.text import number
 
-LISTED = 30  # coefficients in the table, at most; coefficients.csv has them all
+LISTED = 30  # coefficients in the table on paper; coefficients.csv has them all
 LISTED_NUMERIC = 15  # in the table's units
-POINTS = ("mean", "sd", "5 %", "50 %", "95 %")
-ODDS = ("odds ratio", "5 %", "95 %")
+TOP = 12  # coefficients on the terminal
+POINTS = (
+    Field("mean", "number", group=1), Field("sd", "number", group=1), Field("5 %", "number", group=1),
+    Field("50 %", "number", on=PAPER, group=1), Field("95 %", "number", group=1),
+    Field("5 to 95 %", "interval", "with a line at 0", PAGE),
+)  # fmt: skip
+ODDS = (
+    Field("odds ratio", "number", "exponential of the 50 % point", group=2),
+    Field("5 %", "number", on=PAPER, group=2), Field("95 %", "number", on=PAPER, group=2),
+)  # fmt: skip
+JUDGED = (
+    Field("against", "text", on=PAGE), Field("ESS", "whole", "effective draws, bulk", group=3),
+    Field("tail", "whole", "effective draws of its tails", PAPER, group=3), Field("R-hat", "number", group=3),
+)  # fmt: skip
+UNIT = (Field("unit", "number", "of the predictor, in the table's units: the standard deviation", group=4),)
 
 
-def coefficients(p: RunSummary) -> list[Any]:
-    """A heading, the table, and the levels that have no coefficient."""
-    places, s = by_importance(p.shown, p.run.design)[:LISTED].tolist(), p.shown
-    judged = [(fixed(s.ess_bulk[j], 0), fixed(s.ess_tail[j], 0), r_hat_in_words(s.r_hat[j])) for j in places]
-    groups = [_points(s, places), Group(("ESS", "tail", "R-hat"), judged), *_odds(p, s, places)]
-    return [_title(p), WideTable([p.names[j] for j in places], groups), *_references(p)]
+def section(p: RunSummary) -> Section:
+    """All coefficients as they were sampled."""
+    design, s = p.run.design, p.shown
+    rows = []
+    for j in by_importance(s, design).tolist():
+        judged = [design.references[j % design.n_predictors] or None, _whole(s.ess_bulk[j]), _whole(s.ess_tail[j])]
+        rows.append([*_row(p, s, j), *judged, Rounded(s.r_hat[j], r_hat_in_words(s.r_hat[j]))])
+    table = _table(p, rows, JUDGED, LISTED)
+    return Section("coefficients", "Coefficients", [[*_about(p), table], *_references(p)])
 
 
-def _title(p: RunSummary) -> Any:
+def section_in_units(p: RunSummary) -> Section:
+    """All in the table's units: those of numeric predictors and intercepts first, and alone on paper."""
+    from mpibayes.terminal import Text
+
+    design, s = p.run.design, p.original
+    d, unit = design.n_predictors, units(design)
+    numeric = {t.first for t in design.terms if t.numeric} | ({0} if design.intercept else set())
+    if design.likelihood.numeric:
+        numeric = set(range(d))
+    places = sorted(by_importance(p.shown, design).tolist(), key=lambda j: j % d not in numeric)
+    most = min(LISTED_NUMERIC, sum(j % d in numeric for j in places))
+    words = "Of numeric predictors, a coefficient of one unit; intercepts where they all are 0."
+    if design.likelihood.numeric:
+        words = f"Of {design.response}; numeric predictors by one unit; the intercept where they all are 0."
+    title = Text("In the table's own units", style="bold").line(words, style="not bold dim")
+    table = _table(p, [[*_row(p, s, j), unit[j % d]] for j in places], UNIT, most)
+    return Section("original", "Coefficients in the table's own units", [[on_page(words), on_paper(title), table]])
+
+
+def standing_out(p: RunSummary) -> Table:
+    """The coefficients that stand out most, for the terminal."""
+    design, s = p.run.design, p.shown
+    places = [j for j in by_importance(s, design).tolist() if not (design.intercept and j % design.n_predictors == 0)]
+    fields = ODDS if p.odds else (POINTS[0], POINTS[2], POINTS[4])
+    rows = []
+    for j in places:
+        low, middle, high = _odds(s, j) if p.odds else (s.quantiles[0, j], s.mean[j], s.quantiles[2, j])
+        spread = max((high - low) / 3.3, 1e-12)
+        rows.append([p.names[j], *(Rounded(x, near(x, spread)) for x in (middle, low, high))])
+    shown = [Field("coefficients that stand out"), *(Field(field.heading, "number") for field in fields)]
+    return Table("coefficient", shown, rows, most=TOP)
+
+
+def _table(p: RunSummary, rows: Sequence[Sequence[Any]], last: Sequence[Field], most: int) -> Table:
+    fields = [Field("coefficient"), *POINTS, *(ODDS if p.odds else ()), *last]
+    return Table("coefficient", fields, rows, caption="coefficients.csv has them all, to all digits", most=most)
+
+
+def _row(p: RunSummary, s: Summary, j: int) -> list[Any]:
+    """The name of a coefficient, its points, and those of its odds ratio."""
+    design, sd = p.run.design, s.sd[j]
+    low, middle, high = (float(x) for x in s.quantiles[:, j])
+    interval = None if design.intercept and j % design.n_predictors == 0 else (low, middle, high)
+    row = [p.names[j], *(Rounded(x, near(x, sd)) for x in (s.mean[j], sd, low, middle, high)), interval]
+    if p.odds:
+        low, middle, high = _odds(s, j)
+        spread = max((high - low) / 3.3, 1e-12)
+        row += [Rounded(x, near(x, spread)) for x in (middle, low, high)]
+    return row
+
+
+def _odds(s: Summary, j: int) -> tuple[float, float, float]:
+    with np.errstate(over="ignore"):
+        low, middle, high = np.exp(s.quantiles[:, j])
+    return low, middle, high
+
+
+def _whole(x: float) -> int | None:
+    return round(x) if np.isfinite(x) else None
+
+
+def _about(p: RunSummary) -> list[Any]:
+    """Say what the coefficients are of, on the page and on paper."""
     from mpibayes.terminal import Text
 
     design = p.run.design
@@ -46,9 +123,10 @@ def _title(p: RunSummary) -> Any:
     if design.n_classes > 1:
         words = "of each class less the mean of all classes: the same added to all changes nothing but the prior"
         text.line(f"no class is the reference: {words}", style="not bold dim")
-    if len(p.shown) > LISTED:
-        text.line(f"{LISTED} of {len(p.shown):,}; coefficients.csv has them all", style="not bold dim")
-    return text
+    words = "Those that stand out most from 0 come first. Levels are compared with the first of their column"
+    words += "; numeric predictors are in standard deviations" if design.standardise else ""
+    words += "; each less the mean of all classes." if design.n_classes > 1 else "."
+    return [on_page(words), on_paper(text)]
 
 
 def _references(p: RunSummary) -> list[Any]:
@@ -59,44 +137,9 @@ def _references(p: RunSummary) -> list[Any]:
     if not levels:
         return []
     words = "; ".join(f"{name}: {quoted(level)}" for name, level in levels.items())
-    return ["", Text(f"Levels are compared with the first of their column: {words}.", style="dim", overflow="fold")]
-
-
-def in_the_tables_units(p: RunSummary) -> list[Any]:
-    from mpibayes.terminal import Text
-
-    design, s = p.run.design, p.original
-    d, unit = design.n_predictors, units(design)
-    numeric = {t.first for t in design.terms if t.numeric} | ({0} if design.intercept else set())
-    if design.likelihood.numeric:
-        numeric = set(range(d))
-    places = [j for j in by_importance(p.shown, design).tolist() if j % d in numeric]
-    title = Text("In the table's own units", style="bold")
-    words = "of numeric predictors, a coefficient of one unit; intercepts where they all are 0"
-    if design.likelihood.numeric:
-        words = f"of {design.response}; numeric predictors by one unit; the intercept where they all are 0"
-    title.line(words, style="not bold dim")
-    if len(places) > LISTED_NUMERIC:
-        title.line(f"{LISTED_NUMERIC} of {len(places):,}; coefficients.csv has them all", style="not bold dim")
-    places = places[:LISTED_NUMERIC]
-    of_columns = [(number(unit[j % d]) if np.isfinite(unit[j % d]) else "",) for j in places]
-    groups = [Group(("sd of the column",), of_columns), _points(s, places), *_odds(p, s, places)]
-    return [title, WideTable([p.names[j] for j in places], groups)]
-
-
-def _points(s: Summary, places: Sequence[int]) -> Group:
-    return Group(POINTS, [[near(x, s.sd[j]) for x in (s.mean[j], s.sd[j], *s.quantiles[:, j])] for j in places])
-
-
-def _odds(p: RunSummary, s: Summary, places: Sequence[int]) -> list[Group]:
-    return [Group(ODDS, [_odds_cells(s, j) for j in places])] if p.odds else []
-
-
-def _odds_cells(s: Summary, j: int) -> list[str]:
-    with np.errstate(over="ignore"):
-        low, middle, high = np.exp(s.quantiles[:, j])
-    spread = max((high - low) / 3.3, 1e-12)
-    return [near(x, spread) for x in (middle, low, high)]
+    return [
+        on_paper(Text(f"Levels are compared with the first of their column: {words}.", style="dim", overflow="fold"))
+    ]
 
 
 def near(x: float, sd: float) -> str:

@@ -1,182 +1,107 @@
-"""The report of a regression's posterior: what was run, how it was sampled, the coefficients, held-out rows."""
+"""The report of a regression's posterior."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from mpibayes.hpc.posterior.scalars import ENOUGH_ESS, ENOUGH_R_HAT, r_hat_in_words
 from mpibayes.hpc.regression.draws import Posterior
-from mpibayes.hpc.regression.keys import Firefly
-from mpibayes.hpc.regression.report.coefficients import LEVELS, Summary, centred, units
-from mpibayes.hpc.regression.report.mixing import ChainSummary
-from mpibayes.hpc.regression.report.scoring import ClassScores, NumberScores, Scores
-from mpibayes.hpc.regression.report.sections import sections, top, verdict
+from mpibayes.hpc.regression.report import coefficient_tables, mixing, numbers, tables
+from mpibayes.hpc.regression.report.coefficient_tables import near
+from mpibayes.hpc.regression.report.coefficients import centred
+from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import RunSummary, summarise_run
-from mpibayes.hpc.regression.report.tables import parts
-from mpibayes.hpc.report.drawing import Picture
-from mpibayes.hpc.report.tables import Report, finite, machine_scalars
-from mpibayes.io.export import csv_line
+from mpibayes.hpc.regression.scalars import SCALARS
+from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Document, Figure, Section, Verdict, drawn
+from mpibayes.hpc.report.tables import about_section, chains_section, fixed, sentence, use_it, warned
+from mpibayes.text import counted, percent
 
 
-def make(run: Posterior) -> Report:
+def make(run: Posterior) -> Document:
     """See `report.report`."""
-    posterior = summarise_run(run)
-    pictures, lines = _pictures(posterior), _coefficients(posterior)
-    document = _machine(posterior, lines, list(pictures))
-    return Report(
-        lambda: parts(posterior), document, pictures, {"coefficients.csv": _csv(lines)},
-        verdict=verdict(posterior), top=lambda: top(posterior),
-        sections=lambda: sections(posterior, pictures), chains=run.chains,
+    p = summarise_run(run)
+    figures, lines = _figures(p), numbers.coefficients(p)
+    return Document(
+        run.chains, verdict(p), sections(p, figures), numbers.numbers(p, lines),
+        [coefficient_tables.standing_out(p)], figures, {"coefficients.csv": numbers.csv(lines)},
     )  # fmt: skip
 
 
-# --- for other programs -----------------------------------------------------------------------------------------------
+def verdict(p: RunSummary) -> Verdict:
+    """Verdict: the result, whether the chains agree, and what to do next."""
+    ess, r_hat = p.shown.ess_bulk, p.shown.r_hat
+    known = np.isfinite(r_hat).any() and np.isfinite(ess).any()
+    several = len(p.chains) > 1
+    if mixing.contradicted(len(p.chains), r_hat) or _contradicted(p):
+        sound = BAD
+    else:
+        sound = GOOD if known and not p.warnings else DOUBT
+    chains = ["There are too few draws to say."]
+    if known:
+        agree = np.nanmax(r_hat) <= ENOUGH_R_HAT
+        who = f"{len(p.chains)} chains" if several else "The halves of the one chain"
+        least = f"R-hat is at most {r_hat_in_words(np.nanmax(r_hat))}"
+        enough = f"at least {fixed(np.nanmin(ess), 0)} effective draws of each coefficient"
+        chains = [f"{'Yes' if agree else 'No'}: {who}; {least}, with {enough} ({ENOUGH_ESS:.0f} are wanted)."]
+    if p.importance is not None and p.importance.trusted:
+        agrees = "agrees" if p.importance.agrees else "does not agree"
+        chains.append(f"A second opinion, by importance sampling, {agrees} with them.")
+    steps = use_it(p.run, sound) or ["Look at the coefficients, and at the held-out rows."]
+    return Verdict(_found(p), chains, steps, sound, warnings=warned(p.warnings))
 
 
-def _coefficients(p: RunSummary) -> list[dict[str, Any]]:
-    """A line for each, in the order of the design; None for what does not exist."""
-    design, lines = p.run.design, []
-    d = design.n_predictors
-    unit = units(design)
-    for j in range(len(p.theta)):
-        line: dict[str, Any] = {"class": design.classes[j // d]} if design.n_classes > 1 else {}
-        line["coefficient"] = design.names[j % d]
-        line["reference"] = design.references[j % d] or None
-        line |= _numbers(p.shown, j)
-        for name in ("ess_bulk", "ess_tail", "r_hat"):
-            line[name] = finite(float(getattr(p.shown, name)[j]))
-        if p.odds:
-            line |= _odds("odds_ratio", p.shown, j)
-        line["unit"] = finite(float(unit[j % d]))
-        line |= _numbers(p.original or p.shown, j, "original_")
-        if p.odds:
-            line |= _odds("original_odds_ratio", p.original or p.shown, j)
-        lines.append(line)
-    return lines
+def _contradicted(p: RunSummary) -> bool:
+    return p.importance is not None and p.importance.trusted and not p.importance.agrees
 
 
-def _numbers(s: Summary, j: int, prefix: str = "") -> dict[str, float | None]:
-    values = {"mean": s.mean[j], "sd": s.sd[j]} | {_point(q): v for q, v in zip(LEVELS, s.quantiles[:, j])}
-    return {prefix + name: finite(float(v)) for name, v in values.items()}
-
-
-def _odds(name: str, s: Summary, j: int) -> dict[str, float | None]:
-    with np.errstate(over="ignore"):
-        low, middle, high = np.exp(s.quantiles[:, j])
-    values = {name: middle, f"{name}_{_point(LEVELS[0])}": low, f"{name}_{_point(LEVELS[2])}": high}
-    return {key: finite(float(v)) for key, v in values.items()}
-
-
-def _point(q: float) -> str:
-    return f"q{round(100 * q):02d}"
-
-
-def _csv(lines: list[dict[str, Any]]) -> str:
-    return csv_line(list(lines[0])) + "".join(csv_line(list(line.values())) for line in lines)
-
-
-def _machine(p: RunSummary, lines: list[dict[str, Any]], pictures: list[str]) -> dict[str, Any]:
-    """summary.json. Numbers that do not exist are null."""
-    run, e, t = p.run, p.efficiency, p.theta
-    s = run.settings
-    document: dict[str, Any] = {
-        "format": "mpibayes-report",
-        "version": 1,
-        "family": "regression",
-        "likelihood": s.likelihood,
-        "runs": [{"directory": str(c.folder), **_machine_chain(summary)} for c, summary in zip(run.chains, p.chains)],
-        "table": {
-            "path": str(run.table.path),
-            "fingerprint": run.table.fingerprint,
-            "training_rows": run.n_rows,
-            "training_rows_used": p.n_rows,
-        },
-        "model": {
-            "response": run.design.response,
-            "classes": list(run.design.classes),
-            "reference_class": run.design.reference_class,
-            "reference_levels": run.design.reference_levels,
-            "predictors": [term.column.name for term in run.design.terms],
-            "coefficients": len(t),
-            "standardise": s.standardise,
-            "intercept": s.intercept,
-            "missing": s.missing,
-            "prior": s.prior,
-            "prior_scale": finite(run.prior_scale),
-            "intercept_scale": s.intercept_scale if s.intercept and s.prior != "flat" else None,
-            "degrees_of_freedom": s.degrees_of_freedom if run.likelihood.has_scale else None,
-            "scale": run.likelihood.scale if run.likelihood.has_scale else None,
-        },
-        "sampler": run.chains[0].config.of(Firefly).model_dump(),
-        "scalars": machine_scalars(p.scalars),
-        "efficiency": {
-            "ess_min": finite(e.least),
-            "ess_median": finite(e.median),
-            "cycles": e.cycles,
-            "seconds": e.seconds,
-            "queries": e.queries,
-            **_pairs("ess_per_1000_cycles", e.per(e.cycles / 1000)),
-            **_pairs("ess_per_second", e.per(e.seconds)),
-            **_pairs("ess_per_1000_queries", e.per(e.queries / 1000)),
-        },
-        "coefficients": lines,
-        "heldout": None if p.scores is None else _machine_scores(p.scores, p.run.design.classes),
-        "laplace_importance_sampling": None,
-        "warnings": p.warnings,
-        "pictures": pictures,
-    }
-    if run.design.n_classes > 1:
-        document["sampled"] = [{"name": name, **_numbers(t, j)} for j, name in enumerate(p.names)]
-    if p.importance is not None:
-        o = p.importance
-        document["laplace_importance_sampling"] = {k: finite(v) for k, v in asdict(o).items()} | {
-            "mean_at": p.names[o.mean_at], "sd_at": p.names[o.sd_at], "agrees": o.agrees if o.trusted else None,
-        }  # fmt: skip
-    return document
-
-
-def _pairs(name: str, values: tuple[float, float]) -> dict[str, float | None]:
-    return {f"{name}_min": finite(values[0]), f"{name}_median": finite(values[1])}
-
-
-def _machine_chain(c: ChainSummary) -> dict[str, Any]:
-    document = {name: finite(value) for name, value in vars(c).items()}
-    return document | {"scalars": machine_scalars(c.scalars)}
-
-
-def _machine_scores(s: Scores, classes: tuple[str, ...]) -> dict[str, Any]:
-    def mean(m, name):
-        return {name: finite(m.value), f"{name}_error": finite(m.error)} if m.n else {}
-
-    document: dict[str, Any] = {"rows": s.n_rows, "draws": s.n_draws}
-    document |= mean(s.log_density, "log_predictive_density")
-    document |= mean(s.at_mean, "log_density_at_posterior_mean")
+def _found(p: RunSummary) -> list[str]:
+    design = p.run.design
+    away = p.shown.away_from_zero.reshape(design.n_classes, -1)[:, int(design.intercept) :]
+    m = p.run.likelihood
+    sentences = [
+        sentence(
+            f"{m.title} regression of {design.response} on {counted(p.n_rows, 'row')}: {m.in_words(design.classes)}"
+        )
+    ]
+    if away.size:
+        sentences.append(
+            f"Of {away.sum():,} of {counted(away.size, 'coefficient')} the 5 to 95 % interval leaves out 0."
+        )
+    s = p.scores
     if isinstance(s, ClassScores):
-        document |= mean(s.correct, "accuracy") | mean(s.correct_at_mean, "accuracy_at_posterior_mean")
-        document["accuracy_of_the_most_frequent_class"] = s.by_frequency
-        document["classes"] = dict(zip(classes, s.by_class.tolist()))
-        document["calibration"] = {
-            label: {"rows": s.counts[c].tolist(), "predicted": s.predicted[c].tolist(), "seen": s.seen[c].tolist()}
-            for c, label in enumerate(classes)
-        }
-    if isinstance(s, NumberScores):
-        document |= {"rmse": s.rmse, "rmse_of_the_mean": s.rmse_of_mean}
-        document |= mean(s.absolute, "mean_absolute_error") | mean(s.covered, "coverage_of_90_percent_intervals")
-        document["places"] = s.places.tolist()
-    return document
+        sentences.append(
+            f"Of {s.n_rows:,} held-out rows {percent(s.correct.value)} are predicted right; the most frequent class "
+            f"alone would get {percent(s.by_frequency)}."
+        )
+    elif s is not None:
+        error = s.squared.error / (2.0 * s.rmse) if s.rmse > 0 else 0.0
+        sentences.append(
+            f"Predictions of {s.n_rows:,} held-out rows are off by {near(s.rmse, error)} (root mean square); their own "
+            f"mean is off by {near(s.rmse_of_mean, error)}."
+        )
+    return sentences
 
 
-# --- pictures ---------------------------------------------------------------------------------------------------------
+def sections(p: RunSummary, figures: Sequence[Figure]) -> list[Section]:
+    """The sections, in order."""
+    made = [coefficient_tables.section(p)]
+    made[0] = Section(made[0].name, made[0].title, [*made[0].parts, *drawn(figures, "coefficients.png")])
+    made += [coefficient_tables.section_in_units(p)] if p.original is not None else []
+    if p.scores is not None:
+        made.append(Section("heldout", "Held-out rows", [tables.score_lines(p), *drawn(figures, "heldout.png")]))
+    more = [tables.chain_lines(p)] if len(p.chains) > 1 else []
+    more += [tables.efficiency_lines(p), *tables.second_opinion(p), *drawn(figures, "mixing.png")]
+    chains = chains_section(p.run.chains, SCALARS, p.warnings, [tables.scalar_lines(p)], more)
+    return [*made, chains, about_section(p.run.chains, tables.about(p))]
 
 
-def _pictures(p: RunSummary) -> dict[str, Picture]:
-    """File names and PNG bytes."""
+def _figures(p: RunSummary) -> list[Figure]:
     from mpibayes.hpc.regression.report import figures
 
     run, design = p.run, p.run.design
-    pictures = {"trace.png": figures.trace(run.chains, p.n_rows)}
+    made = [Figure("trace.png", figures.trace(run.chains, p.n_rows))]
     pairs = list(zip(design.names, design.references))[int(design.intercept) :]
     names = [""] * design.intercept + [f"{name} against {level}" if level else name for name, level in pairs]
     if any(names):
@@ -185,18 +110,19 @@ def _pictures(p: RunSummary) -> dict[str, Picture]:
         words += "; less the mean over classes" if design.n_classes > 1 else ""
         if design.standardised_response:
             words += ", of the response as well"
-        pictures["coefficients.png"] = figures.forest(
-            p.shown, names, design.classes if design.n_classes > 1 else (), design.likelihood.coefficients_title, words
-        )
+        classes = design.classes if design.n_classes > 1 else ()
+        picture = figures.forest(p.shown, names, classes, design.likelihood.coefficients_title, words)
+        made.append(Figure("coefficients.png", picture, "The coefficients furthest from 0: mean, 5 to 95 %"))
     worst = np.argsort(np.nan_to_num(p.shown.ess_bulk, nan=-1.0), kind="stable")
     chosen = list(dict.fromkeys([*worst[:3].tolist(), int(worst[len(worst) // 2])]))
     draws = [centred(d).reshape(len(d), -1)[:, chosen] for d in run.coefficients()]
-    pictures["mixing.png"] = figures.mixing(
-        draws, run.chains, [p.names[j] for j in chosen], [p.shown.ess_bulk[j] for j in chosen]
-    )
+    picture = figures.mixing(draws, run.chains, [p.names[j] for j in chosen], [p.shown.ess_bulk[j] for j in chosen])
+    words = "Draws and autocorrelation of the coefficients with the fewest effective draws"
+    made.append(Figure("mixing.png", picture, words))
     if p.scores is not None:
         if isinstance(p.scores, ClassScores):
-            pictures["heldout.png"] = figures.calibration(p.scores, design.classes)
+            picture = figures.calibration(p.scores, design.classes)
         else:
-            pictures["heldout.png"] = figures.places(p.scores, design.response)
-    return pictures
+            picture = figures.places(p.scores, design.response)
+        made.append(Figure("heldout.png", picture, "Held-out rows: how well the predictions are calibrated"))
+    return made

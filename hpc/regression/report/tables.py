@@ -1,4 +1,4 @@
-"""The text of a regression's report."""
+"""Tables and lines of a regression's report: what was run, how it was sampled, held-out rows."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.regression.keys import Firefly
-from mpibayes.hpc.regression.report.coefficient_tables import coefficients, in_the_tables_units, near
+from mpibayes.hpc.regression.report.coefficient_tables import near
 from mpibayes.hpc.regression.report.scoring import ClassScores
 from mpibayes.hpc.regression.report.summarise import RunSummary
 from mpibayes.hpc.regression.scalars import SCALARS
 from mpibayes.hpc.report.tables import (
+    Lines,
+    burn_in_in_words,
+    cycles_in_words,
     fixed,
-    head,
+    heldout_in_words,
     means,
-    not_started,
     plain_table,
     scalar_table,
     sds,
     shards,
-    span,
-    states,
-    warnings_in_words,
-)
+    time_in_words,
+)  # fmt: skip
 from mpibayes.hpc.report.wide_table import chain_table
 from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, every, number, percent, took
@@ -33,49 +33,27 @@ JUDGED = 100  # looks that R-hat needs
 ENOUGH = 20  # looks at the log posterior that show where a chain is
 
 
-def parts(p: RunSummary) -> list[Any]:
-    """Parts of the printed report, in order."""
-    shown = [head(p.run.chains, about(p)), "", scalar_lines(p)]
-    if p.warnings:
-        shown += ["", warnings_in_words(p.warnings)]
-    if len(p.chains) > 1:
-        shown += ["", chain_lines(p)]
-    shown += ["", efficiency_lines(p), *second_opinion(p)]
-    if p.scores is not None:
-        shown += ["", score_lines(p)]
-    shown += ["", *coefficients(p)]
-    if p.original is not None:
-        shown += ["", *in_the_tables_units(p)]
-    return shown
-
-
 # --- what was run -----------------------------------------------------------------------------------------------------
 
 
-def about(p: RunSummary) -> list[tuple[str, str]]:
-    run, config = p.run, p.run.chains[0].config
+def about(p: RunSummary) -> Lines:
+    run, chains, config = p.run, p.run.chains, p.run.chains[0].config
     lines = [
         ("table", str(run.table.path)), ("model", _model(p)), ("predictors", _predictors(p)), ("rows", _rows(p)),
         ("prior", _prior(p)),
     ]  # fmt: skip
-    for words in dict.fromkeys(_sampler(c.config) for c in run.chains):
-        lines.append(("sampler", words))
-    several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
-    planned = span([c.config.run.cycles for c in run.chains])
-    lines += [
-        ("cycles", f"{span([c.cycles for c in p.chains])} of {planned}{several}, {states(run.chains)}"),
-        *not_started(run.chains),
-    ]
-    n_draws = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
-    left_out = span([c.burn_in for c in p.chains], "cycle")
-    lines.append(("burn-in", f"{left_out} left out; {counted(n_draws, 'draw')} kept after it"))
-    seconds, kept = sum(c.seconds for c in p.chains), sum(c.kept_seconds for c in p.chains)
-    each = " of all chains" if several else ""
-    lines.append(("time", f"{took(seconds)}{each} in cycles, {took(kept)} of it after burn-in"))
-    exact = max(min(c.config.burn_in, c.config.run.cycles) for c in run.chains) + 1
+    lines += [("sampler", words) for words in dict.fromkeys(_sampler(c.config) for c in chains)]
+    n_draws = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in chains)
+    exact = max(min(c.config.burn_in, c.config.run.cycles) for c in chains) + 1
     words = f"from cycle {exact:,} on, when nothing is adapted any more: every cycle leaves the posterior invariant, "
-    lines.append(("exact", words + f"on any number of ranks ({shards(config)})"))
-    return lines
+    kept = took(sum(c.kept_seconds for c in p.chains))
+    return [
+        *lines,
+        *cycles_in_words(chains, [c.cycles for c in p.chains]),
+        *burn_in_in_words([c.burn_in for c in p.chains], counted(n_draws, "draw")),
+        *time_in_words([c.seconds for c in p.chains], f", {kept} of it after burn-in"),
+        ("exact", words + f"on any number of ranks ({shards(config)})"),
+    ]
 
 
 def _model(p: RunSummary) -> str:
@@ -107,15 +85,10 @@ def _predictors(p: RunSummary) -> str:
 
 
 def _rows(p: RunSummary) -> str:
-    run, config = p.run, p.run.chains[0].config
     rows = counted(p.n_rows, "training row")
-    if p.n_rows < run.n_rows:
-        rows += f" ({run.n_rows - p.n_rows:,} more were left out for their missing cells)"
-    if run.data.heldout is not None:
-        rows += f", {len(run.data.heldout):,} held out"
-    elif config.heldout_path is not None:
-        rows += f"; held-out rows from {config.heldout_path}"
-    return rows
+    if p.n_rows < p.run.n_rows:
+        rows += f" ({p.run.n_rows - p.n_rows:,} more were left out for their missing cells)"
+    return rows + heldout_in_words(p.run)
 
 
 def _prior(p: RunSummary) -> str:
@@ -230,7 +203,7 @@ def second_opinion(p: RunSummary) -> list[Any]:
             f"{o.sd_gap:.1f}; sound chains exceed {o.by_chance:.1f} once in 1,000 reports."
         )
     text.append(words, style="not bold")
-    return ["", text]
+    return [text]
 
 
 # --- held-out rows ----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from rich.columns import Columns
 from rich.table import Table
 from rich.text import Text
 
-from mpibayes.hpc.report.tables import Facts
+from mpibayes.hpc.report.document import Facts
 from mpibayes.hpc.report.wide_table import WideTable
 from mpibayes.text import visible
 
@@ -40,9 +40,9 @@ def markup(part: Any) -> str:
     if isinstance(part, WideTable):
         headings = [part.of, *(h for group in part.groups for h in group.headings)]
         rows = [[name, *(cell for group in part.groups for cell in group.rows[i])] for i, name in enumerate(part.names)]
-        return table(headings, rows, [False, *[True] * (len(headings) - 1)])
+        return grid(headings, rows, [False, *[True] * (len(headings) - 1)])
     if isinstance(part, Columns):
-        return f"<ul>{''.join(f'<li>{inline(one)}</li>' for one in part.renderables)}</ul>"
+        return f"<ul>{''.join(f'<li>{inline(str(one))}</li>' for one in part.renderables)}</ul>"
     raise TypeError(f"a page has no {type(part).__name__}")
 
 
@@ -84,10 +84,10 @@ def _table(part: Table) -> str:
     columns = [list(column.cells) for column in part.columns]
     headings = [column.header for column in part.columns]
     right = [column.justify == "right" for column in part.columns]
-    return table(headings if part.show_header else [], list(zip(*columns)), right, part.caption)
+    return grid(headings if part.show_header else [], list(zip(*columns)), right, part.caption)
 
 
-def table(headings: Sequence[Any], rows: Sequence[Sequence[Any]], right: Sequence[bool], caption: Any = None) -> str:
+def grid(headings: Sequence[Any], rows: Sequence[Sequence[Any]], right: Sequence[bool], caption: Any = None) -> str:
     """A table that scrolls sideways where it is wide; the first column heads the rows. right: numbers."""
     if not rows:
         return ""

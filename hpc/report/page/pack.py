@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.report.document import Browse, Details, Levels, Matrix, Numbers, Stops, Traces
+from mpibayes.hpc.report.document import PAGE, Details, Levels, Matrix, Numbers, Stops, Table, Traces
 from mpibayes.hpc.scalar import shown
 from mpibayes.io.clock import around
 from mpibayes.text import visible
@@ -31,9 +31,13 @@ WHOLE = 65_535
 NATS = 1000.0  # to one
 
 
-def packed(part: Browse | Matrix | Stops | Traces) -> dict[str, Any]:
+def packed(part: Table | Matrix | Stops | Traces) -> dict[str, Any]:
     """Data of a part for the page's script, in plain types; numbers that do not exist are None."""
-    return {Browse: _browse, Matrix: _matrix, Stops: _stops, Traces: _traces}[type(part)](part)
+    if isinstance(part, Table):
+        return _browse(part)
+    if isinstance(part, Matrix):
+        return _matrix(part)
+    return _stops(part) if isinstance(part, Stops) else _traces(part)
 
 
 def printable(text: object) -> str:
@@ -53,12 +57,14 @@ def brief(x: Any) -> Any:
     return float(f"{x:.5g}") if math.isfinite(x) else None
 
 
-def _browse(b: Browse) -> dict[str, Any]:
-    rows = [[brief(x) for x in row] for row in b.rows[:MOST_ROWS]]
+def _browse(b: Table) -> dict[str, Any]:
+    fields, rows = b.on(PAGE)
+    rows = [[brief(x) for x in row] for row in rows[:MOST_ROWS]]
     left_out = f"{len(b.rows) - len(rows):,} more have no place here" if len(b.rows) > len(rows) else ""
+    caption = b.words(len(b.rows))
     return {
-        "part": "browse", "noun": b.noun, "rows": rows, "caption": "; ".join(w for w in (b.caption, left_out) if w),
-        "fields": [[f.heading, f.kind, f.about] for f in b.fields],
+        "part": "browse", "noun": b.noun, "rows": rows, "caption": "; ".join(w for w in (caption, left_out) if w),
+        "fields": [[f.heading, f.kind, f.about] for f in fields],
         "details": None if b.details is None else _details(b.details),
         "titles": [printable(t) for t in b.titles[: len(rows)]],
     }  # fmt: skip
@@ -80,8 +86,9 @@ def _levels(c: Levels, n: int, most: int) -> dict[str, Any]:
     at = np.arange(len(c.levels))
     if len(at) > most:  # those that some group has more, or less, of than all rows
         at = np.sort(np.argsort(-np.abs(p - c.overall).max(axis=0), kind="stable")[:most])
+    named = [printable(c.levels[i]) for i in at.tolist()]
     return {
-        "name": printable(c.name), "levels": [printable(c.levels[i]) for i in at], "more": len(c.levels) - len(at),
+        "name": printable(c.name), "levels": named, "more": len(c.levels) - len(at),
         "overall": brief(c.overall[at].tolist()), "p": _shares(p[:, at]), "ordered": c.ordered, **_common(c, n),
     }  # fmt: skip
 

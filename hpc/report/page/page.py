@@ -26,18 +26,19 @@ from mpibayes.hpc.report.document import (
     BAD,
     DOUBT,
     GOOD,
-    Browse,
+    PAGE,
+    Document,
+    Figure,
     Link,
     Matrix,
     Section,
-    Shown,
     Stops,
+    Table,
     Traces,
     Verdict,
 )
-from mpibayes.hpc.report.page.markup import escaped, markup, table
+from mpibayes.hpc.report.page.markup import escaped, grid, markup
 from mpibayes.hpc.report.page.pack import packed
-from mpibayes.hpc.report.tables import Report
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance
 from mpibayes.io.files import read_regular, reading
 from mpibayes.text import visible, visible_lines
@@ -47,20 +48,19 @@ WIDTH = re.compile(r'<svg[^>]* width="([0-9.]+)pt"')  # as it was drawn: letters
 SIGN = {GOOD: "✓", DOUBT: "!", BAD: "✗"}
 
 
-def page(report: Report) -> str:
-    """The whole file, UTF-8. Its sections are those of the family; of one that has none, its text."""
+def page(document: Document) -> str:
+    """The whole file, UTF-8."""
     data: list[dict[str, Any]] = []
-    sections = [*report.sections()] or [Section("report", "Report", report.parts())]
-    if report.chains:
-        sections.append(_how(report.chains))
-    body = "".join(_section(section, data) for section in sections if section.parts)
+    sections = [*document.sections, *([_how(document.chains)] if document.chains else [])]
+    sections = [section for section in sections if section.blocks(PAGE)]
+    body = "".join(_section(section, data) for section in sections)
     script, style = (_own(name) for name in ("page.js", "page.css"))
-    title = ", ".join(dict.fromkeys(str(c.home) for c in report.chains)) or "report"
+    title = ", ".join(dict.fromkeys(str(c.home) for c in document.chains)) or "report"
     return Template(_own("page.html")).substitute(
         title=escaped(title), style=style, script=script, version=escaped(__version__),
         hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        verdict=_verdict(report.verdict),
-        links="".join(f'<a href="#{s.name}">{escaped(s.title.split(":")[0])}</a>' for s in sections if s.parts),
+        verdict=_verdict(document.verdict),
+        links="".join(f'<a href="#{s.name}">{escaped(s.title.split(":")[0])}</a>' for s in sections),
         body=body, data=as_json(data),
     )  # fmt: skip
 
@@ -94,15 +94,15 @@ def _verdict(v: Verdict) -> str:
 
 
 def _section(section: Section, data: list[dict[str, Any]]) -> str:
-    parts = "".join(_part(part, section, data) for part in section.parts)
+    parts = "".join(_part(part, section, data) for block in section.blocks(PAGE) for part in block)
     return f'<section id="{section.name}"><h2>{escaped(section.title)}</h2>{parts}</section>'
 
 
 def _part(part: Any, section: Section, data: list[dict[str, Any]]) -> str:
-    if isinstance(part, (Browse, Matrix, Stops, Traces)):
+    if isinstance(part, (Table, Matrix, Stops, Traces)):
         data.append({"id": f"{section.name}-{len(data)}", **packed(part)})
         return f'<div class="part" id="{section.name}-{len(data) - 1}"></div>'
-    if isinstance(part, Shown):
+    if isinstance(part, Figure):
         return _figure(part)
     if isinstance(part, Link):
         return f'<p><a href="{quote(os.fsencode(part.path))}">{escaped(part.words)}</a></p>'
@@ -111,10 +111,10 @@ def _part(part: Any, section: Section, data: list[dict[str, Any]]) -> str:
     return markup(part)
 
 
-def _figure(shown: Shown) -> str:
-    picture, label = shown.picture, escaped(shown.words)
+def _figure(figure: Figure) -> str:
+    picture, label = figure.picture, escaped(figure.words)
     if picture.svg and len(picture.svg) <= MOST_SVG:
-        image = _inline(picture.svg, re.sub(r"\W", "", shown.name), label)
+        image = _inline(picture.svg, re.sub(r"\W", "", figure.name), label)
     else:
         image = f'<img alt="{label}" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
     width = WIDTH.search(picture.svg)
@@ -156,7 +156,7 @@ def _run(home: Any) -> str:
     head = "".join(f"<dt>{escaped(k)}</dt><dd>{escaped(v)}</dd>" for k, v in [("directory", home), *rows])
     return (
         f'<dl class="facts">{head}</dl>'
-        + table(names, listed, [False] * len(names))
+        + grid(names, listed, [False] * len(names))
         + f"<details><summary>{RESOLVED}</summary><pre>{escaped_lines(settings)}</pre></details>"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,22 @@ from mpibayes.hpc.svi import keys
 RISING = 1e-6  # relative gain of the bound over the last tenth of a chain's cycles above which it is not at its end
 LITTLE = 1e-3  # relative gain of a held-out measure that is none
 OFTEN = 0.01  # share of the parts of steps that the guard held back
+
+
+@dataclass(frozen=True)
+class ChainSummary:
+    """A chain and its last kept state, of cycle `kept`. still_after: the cycle after which the bound gained nothing;
+    None if it still rises. gain: relative, over the last tenth of its cycles. guarded: share of the parts of a step in
+    which the guard held noise back. A likelihood adds its own."""
+
+    name: str
+    cycles: int
+    seconds: float
+    kept: int
+    bound: float
+    still_after: int | None
+    gain: float
+    guarded: float
 
 
 class OfChains:
@@ -36,9 +53,7 @@ def last_and_best(run: Any) -> tuple[list[Any], Any]:
 
 
 def line(chain: Chain, kept: Any, parts: int) -> dict[str, Any]:
-    """Summary of a chain and its last kept state. still_after: the cycle after which the bound gained nothing; None if
-    it still rises. gain: relative, over the last tenth of its cycles. guarded: share of the `parts` of a step in which
-    the guard held noise back."""
+    """The fields of a `ChainSummary`. parts: of a step."""
     t = chain.trace
     still, gain = _course(t)
     return {

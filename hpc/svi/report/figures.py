@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from mpibayes.hpc.posterior.chains import Chain
+from mpibayes.hpc.report.document import Figure
 from mpibayes.hpc.report.drawing import (
     CHAINS,
     chain_colour,
@@ -21,39 +23,49 @@ from mpibayes.hpc.report.drawing import (
 )  # fmt: skip
 from mpibayes.hpc.svi.report.summarise import ComponentLine
 
-SHOWN_ROWS = 4000
 SHOWN_COMPONENTS = 30
 NAME_LETTERS = 40
 SKIPPED = 40  # of the bound's course the first part in so many is not shown: it would flatten the rest
+FEW = 40  # points of a line that have marks
 RADIUS = 2.0  # of ellipses, in standard deviations
+
+
+def bound(p: Any) -> Figure:
+    """The bound's figure of a summary of any likelihood."""
+    return Figure("bound.png", bounds(p.run.chains, p.best.chain), "The bound over cycles and seconds")
 
 
 @styled
 def bounds(chains: Sequence[Chain], best: int):
     """The bound over the cycles, and over the seconds, of every chain."""
+    figure, left, every = courses(chains, best, "bound", "Lower bound of log p(table), nats")
+    later, top = min(float(b[-(-len(b) // SKIPPED) :].min(initial=b[-1])) for b in every), max(b.max() for b in every)
+    margin = 0.05 * (top - later) or 1.0
+    left.set_ylim(later - margin, top + margin)
+    left.yaxis.set_major_formatter(plain())
+    return figure
+
+
+def courses(chains: Sequence[Chain], best: int, name: str, title: str) -> tuple[Any, Any, list[np.ndarray]]:
+    """A scalar over the cycles, and over the seconds, of every chain: the figure, its first axes, and the values."""
     figure = plot(10.0, 3.6)
     left, right = figure.subplots(1, 2, sharey=True)
     every = []
     for i, chain in enumerate(chains):
-        t = chain.trace
-        known = np.flatnonzero(np.isfinite(t["bound"]))
+        known = np.flatnonzero(np.isfinite(chain.trace[name]))
         known = known[thinned(len(known))]
-        cycle, bound = t["cycle"][known], t["bound"][known]
-        every.append(bound)
+        cycle, values = chain.trace["cycle"][known], chain.trace[name][known]
+        every.append(values)
         look = {"color": chain_colour(i), "linewidth": 1.6 if i == best else 0.9, "zorder": 3 if i == best else 2}
-        look |= {"marker": "."} if len(bound) < 40 else {}
-        left.plot(cycle, bound, **look)
-        right.plot(seconds_at(chain, cycle), bound, **look)
-    later, top = min(float(b[-(-len(b) // SKIPPED) :].min(initial=b[-1])) for b in every), max(b.max() for b in every)
-    margin = 0.05 * (top - later) or 1.0
-    left.set_ylim(later - margin, top + margin)
-    left.set_title("Lower bound of log p(table), nats")
+        look |= {"marker": "."} if len(values) < FEW else {}
+        left.plot(cycle, values, **look)
+        right.plot(seconds_at(chain, cycle), values, **look)
+    left.set_title(title)
     left.set_xlabel("cycle")
     right.set_xlabel("seconds")
-    left.yaxis.set_major_formatter(plain())
     left.xaxis.set_major_formatter(thousands())
     legend(figure, chains, [])
-    return figure
+    return figure, left, every
 
 
 @styled

@@ -1,24 +1,25 @@
-"""Common parts of the reports of all likelihoods: the verdict, the description of the run, the table of chains, and the
-frame of summary.json. `p` is a summary with `run`, `best`, `chains`, `best_chain` and `warnings`."""
+"""The document of all likelihoods: its verdict, the description of the run, the table of chains, and the frame of
+summary.json. `p` is a summary with `run`, `best`, `chains`, `best_chain` and `warnings`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from mpibayes.hpc.report.document import DOUBT, GOOD, Section, Traces, Verdict
+from mpibayes.hpc.report.document import DOUBT, GOOD, Document, Figure, Section, Verdict, drawn
 from mpibayes.hpc.report.tables import (
-    finite,
+    Lines,
+    about_section,
+    chains_section,
+    cycles_in_words,
     fixed,
-    head,
-    not_started,
     shards,
-    span,
-    states,
+    summary_json,
+    time_in_words,
     use_it,
     warned,
-    warnings_in_words,
-)  # fmt: skip
+)
 from mpibayes.hpc.report.wide_table import chain_table
 from mpibayes.hpc.scalar import Scalar
 from mpibayes.text import percent, took
@@ -31,12 +32,54 @@ NEAREST = (
     "not the posterior but the nearest of its kind that was found: log p(table) is above the bound, by how much is not "
     "known. Spreads are too small rather than too large"
 )
-PICTURES = {"bound.png": "The bound over cycles and seconds"}
-Lines = list[tuple[str, str]]
 
 
-def verdict(p: Any, found: Sequence[str]) -> Verdict:
-    """Verdict: the sentences of the result in `found`, whether the chains end alike, and what to do next."""
+@dataclass(frozen=True)
+class Likelihood:
+    """The parts of a report that differ between likelihoods. found: sentences of the result. what, steps, measures: the
+    model, the steps of a cycle in words, and scores of the best state besides its bound, as lines on the run;
+    after_bound: words that follow the bound, by default the cycle after which it gained nothing; digits: of the bound.
+    columns: of the table of chains. sections: of the results. model, table, results: parts of summary.json."""
+
+    found: Sequence[str]
+    what: Lines
+    steps: str
+    measures: Lines
+    columns: Mapping[str, Sequence[str]]
+    scalars: Sequence[Scalar]
+    sections: Sequence[Section]
+    top: Sequence[Any]
+    figures: Sequence[Figure]
+    of_chains: Sequence[str]  # names of those of the figures that show chains
+    files: dict[str, str]
+    model: Mapping[str, Any]
+    table: Mapping[str, Any]
+    results: Mapping[str, Any]
+    after_bound: str | None = None
+    digits: int = field(default=3, kw_only=True)
+
+
+def document(p: Any, of: Likelihood) -> Document:
+    """The report, whichever the likelihood."""
+    run, chains = p.run, p.run.chains
+    more = [*_chain_lines(p, of), *drawn(of.figures, *of.of_chains)]
+    sections = [
+        *of.sections,
+        chains_section(chains, of.scalars, p.warnings, [], more),
+        about_section(chains, _about(p, of)),
+    ]
+    best = {"directory": str(chains[p.best.chain].folder), "cycle": p.best.cycle, "bound": p.best.bound}
+    folders = {chain.name: chain for chain in chains}
+    numbers = summary_json(
+        run, [(folders[line.name], line) for line in p.chains],
+        family={"family": "svi", "approximation": True, **of.model}, table=of.table, best=best, **of.results,
+        warnings=p.warnings,
+    )  # fmt: skip
+    return Document(chains, _verdict(p, of.found), sections, numbers, of.top, of.figures, of.files)
+
+
+def _verdict(p: Any, found: Sequence[str]) -> Verdict:
+    """Verdict: the result, whether the chains end alike, and what to do next."""
     sound = DOUBT if p.warnings else GOOD
     bound = f"The bound is {p.best_chain.bound:,.3f} nats."
     steps = use_it(p.run, sound)
@@ -56,81 +99,34 @@ def _restarts(p: Any) -> str:
     )
 
 
-def parts(p: Any, about: Lines, found: Sequence[Any], chain_lines: Sequence[Any]) -> list[Any]:
-    """Parts of the printed report, in order."""
-    shown = [head(p.run.chains, about), "", *found]
-    if p.warnings:
-        shown += ["", warnings_in_words(p.warnings)]
-    return [*shown, "", *chain_lines] if chain_lines else shown
-
-
-def about(p: Any, what: Lines, steps: str, measures: Lines, places: int = 3, end: str | None = None) -> Lines:
-    """Description of the run, as lines of a word and its text. what: rows and model. measures: of the best state,
-    besides its bound. places: decimals of the bound. end: text after the bound, by default the cycle after which it
-    gained nothing.
-    """
+def _about(p: Any, of: Likelihood) -> Lines:
+    """Description of the run, as lines of a word and its text."""
     run, best = p.run, p.best_chain
-    several = f", {len(p.chains)} chains" if len(p.chains) > 1 else ""
-    which = f" of {best.name}, the best of {len(p.chains)}" if several else ""
+    which = f" of {best.name}, the best of {len(p.chains)}" if len(p.chains) > 1 else ""
+    end = of.after_bound
     if end is None:
         end = f"; no gain after cycle {best.still_after:,}" if best.still_after is not None else ""
     return [
-        ("table", str(run.table.path)), *what, ("steps", f"{steps} ({shards(run.config)})"),
-        ("cycles", f"{span([c.cycles for c in p.chains])}{several}, {states(run.chains)}"),
-        *not_started(run.chains),
-        ("time", f"{took(sum(c.seconds for c in p.chains))}{' of all chains' if several else ''} in cycles"),
-        ("bound", f"{best.bound:,.{places}f} nats{which}, cycle {best.kept:,}{end}"),
-        *measures, ("approximation", NEAREST),
+        ("table", str(run.table.path)), *of.what, ("steps", f"{of.steps} ({shards(run.config)})"),
+        *cycles_in_words(run.chains, [c.cycles for c in p.chains], planned=False),
+        *time_in_words([c.seconds for c in p.chains]),
+        ("bound", f"{best.bound:,.{of.digits}f} nats{which}, cycle {best.kept:,}{end}"),
+        *of.measures, ("approximation", NEAREST),
     ]  # fmt: skip
 
 
-def chain_lines(p: Any, own: Mapping[str, Sequence[str]], places: int = 3) -> list[Any]:
-    """A table with a line for each of several chains; own: columns of the likelihood."""
+def _chain_lines(p: Any, of: Likelihood) -> list[Any]:
+    """A table with a line for each of several chains."""
     if len(p.chains) == 1:
         return []
     best = p.best_chain
     columns = {
         "chains": [f"{c.name}{' *' if c is best else ''}" for c in p.chains],
         "cycles": [f"{c.cycles:,}" for c in p.chains], "time": [took(c.seconds) for c in p.chains],
-        "bound": [fixed(c.bound, places) for c in p.chains],
-        "below the best": [fixed(best.bound - c.bound, places) for c in p.chains],
-        **own,
+        "bound": [fixed(c.bound, of.digits) for c in p.chains],
+        "below the best": [fixed(best.bound - c.bound, of.digits) for c in p.chains],
+        **of.columns,
     }  # fmt: skip
     if any(c.guarded for c in p.chains):
         columns["guarded"] = [percent(c.guarded) for c in p.chains]
     return [chain_table(columns)]
-
-
-def last_sections(
-    p: Any, about: Lines, chain_lines: Sequence[Any], pictures: Sequence[Any], scalars: Sequence[Scalar]
-) -> list[Section]:
-    """Last sections of the page: the chains, and the description of the run."""
-    return [
-        Section("chains", "Chains", [Traces(p.run.chains, scalars), *chain_lines, *pictures]),
-        Section("about", "What was run", [head(p.run.chains, about)]),
-    ]
-
-
-def document(
-    p: Any, pictures: list[str], model: dict[str, Any], table: dict[str, Any], found: dict[str, Any]
-) -> dict[str, Any]:
-    """summary.json: its frame, and what is of the likelihood. Numbers that do not exist are null."""
-    run, best = p.run, p.run.chains[p.best.chain]
-    return {
-        "format": "mpibayes-report",
-        "version": 1,
-        "family": "svi",
-        "approximation": True,
-        **model,
-        "runs": [
-            {"directory": str(chain.folder), **{name: finite(value) for name, value in vars(line).items()}}
-            for line in p.chains
-            for chain in run.chains
-            if chain.name == line.name
-        ],
-        "table": {"path": str(run.table.path), "fingerprint": run.table.fingerprint, **table},
-        "best": {"directory": str(best.folder), "cycle": p.best.cycle, "bound": p.best.bound},
-        **found,
-        "warnings": p.warnings,
-        "pictures": pictures,
-    }

@@ -10,6 +10,7 @@ from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.draws import Kept, Posterior
 from mpibayes.hpc.svi.exports import assigned
 from mpibayes.hpc.svi.predictive import Law
+from mpibayes.hpc.svi.report import chains
 from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 
 
@@ -29,18 +30,10 @@ class ComponentLine:
 
 
 @dataclass(frozen=True)
-class ChainSummary:
-    """A chain and its last kept state, as `chains.line` has them. in_use: components."""
+class ChainSummary(chains.ChainSummary):
+    """in_use: components."""
 
-    name: str
-    cycles: int
-    seconds: float
-    kept: int
-    bound: float
     in_use: int
-    still_after: int | None
-    gain: float
-    guarded: float
     heldout: float
 
 

@@ -11,15 +11,15 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels import of_run
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
-from mpibayes.hpc.crosscat.report import distribution, group_sections, groups
+from mpibayes.hpc.crosscat.report import distribution, group_words, groups, levels
 from mpibayes.hpc.crosscat.report.agreement import Agreement
-from mpibayes.hpc.crosscat.report.sections import verdict
 from mpibayes.hpc.crosscat.report.summarise import summarise
+from mpibayes.hpc.crosscat.report.verdict import verdict
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.posterior.similarity import similarity
 from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.report.document import BAD, DOUBT, Stops
+from mpibayes.hpc.report.document import BAD, DOUBT, PAGE, Stops
 from mpibayes.hpc.results.export import export
 from mpibayes.hpc.results.predict import predict
 from mpibayes.hpc.results.report import report
@@ -29,7 +29,7 @@ from tests.crosscat.report.runs import make_run, planted, write_planted
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
+    monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._figures", lambda posterior: [])
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def test_the_level_shown_first_need_not_be_the_first(run_dir):
     two, three, *_ = view.levels
     view.levels = [replace(two, level=replace(two.level, agree=0.0)), three]
     assert groups.first(view.levels) is three
-    (stops,) = [part for part in group_sections.section(p, view).parts if isinstance(part, Stops)]
+    (stops,) = [part for part in levels.section(p, view).blocks(PAGE)[0] if isinstance(part, Stops)]
     assert stops.first == 1 and stops.names[1] == "3 natural groups"
 
 
@@ -177,7 +177,7 @@ def test_names_follow_the_level_that_they_are_of(run_dir):
     (view,) = p.views
     for by_itself, place in ((1.0, 1), (0.0, 2)):
         view.levels = [replace(s, level=replace(s.level, by_itself=by_itself)) for s in view.levels[:2]]
-        said = group_sections.sentences(p)
+        said = group_words.sentences(p)
         assert [s.startswith("They are: ") for s in said].index(True) == place
         assert said[place - 1] == str(groups.first(view.levels).level)
 
@@ -188,7 +188,7 @@ def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_d
     (view,) = p.views
     view.agreement = replace(view.agreement, gap=500.0)
     apart = verdict(p)
-    assert apart.headline == group_sections.HEADLINE and apart.sound == DOUBT
+    assert apart.headline == group_words.HEADLINE and apart.sound == DOUBT
     assert any("--groups 2" in step for step in apart.next)
     p.summaries[0] = replace(p.summaries[0], climbed=500.0)
     climbing = verdict(p)
@@ -201,16 +201,16 @@ def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
     p = summarise(Posterior([run_dir]))
     (view,) = p.views
     p.warnings = ["Fewer than 100 effective draws."]
-    assert p.verdict == "same" and verdict(p).headline == group_sections.ROUGH
-    assert group_sections.top(view, "", 3).columns[-1].header == "2 natural groups"
+    assert p.verdict == "same" and verdict(p).headline == group_words.ROUGH
+    assert levels.top(view, "", 3).fields[-1].heading == "2 natural groups"
     view.agreement = replace(view.agreement, ari=np.full((2, 2), 0.8))
-    assert p.verdict == "spread" and verdict(p).headline == group_sections.HEADLINE
+    assert p.verdict == "spread" and verdict(p).headline == group_words.HEADLINE
     assert verdict(p).sound == DOUBT
     view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
     assert verdict(p).headline == "", "scores have not settled"
-    assert group_sections.top(view, "", 3).columns[-1].header == "2 groups, on which the chains disagree"
+    assert levels.top(view, "", 3).fields[-1].heading == "2 groups, on which the chains disagree"
     p.settled = SETTLED
-    assert verdict(p).headline == group_sections.PREDICTIONS and verdict(p).sound == DOUBT
+    assert verdict(p).headline == group_words.PREDICTIONS and verdict(p).sound == DOUBT
     assert verdict(p).found[0].startswith("Predictions can be used")
 
 
@@ -227,12 +227,12 @@ def test_predictions_are_of_use_where_groups_are_not(run_dir):
     assert not_settled.sound == BAD and not any("Predictions can be used" in line for line in not_settled.found)
     p.settled = SETTLED
     found = verdict(p)
-    assert found.sound == DOUBT and found.headline == group_sections.PREDICTIONS
+    assert found.sound == DOUBT and found.headline == group_words.PREDICTIONS
     assert found.found[0].startswith("Predictions can be used") and found.next[0].startswith("Use it: mpibayes predict")
     p.of_columns = Agreement(np.eye(2) * 0.01 + 0.99, np.zeros((2, 2)), 7, gap=500.0)
-    assert verdict(p).headline == group_sections.VIEWS and "same 1 view" in verdict(p).found[1]
+    assert verdict(p).headline == group_words.VIEWS and "same 1 view" in verdict(p).found[1]
     p.of_columns = replace(p.of_columns, ari=np.eye(2))
-    assert verdict(p).headline == group_sections.PREDICTIONS, "views differ"
+    assert verdict(p).headline == group_words.PREDICTIONS, "views differ"
     p.summaries[0] = replace(p.summaries[0], climbed=500.0)
     assert verdict(p).sound == BAD
 
@@ -241,9 +241,9 @@ def test_no_groups_in_any_view_are_said_once(run_dir):
     p = summarise(Posterior([run_dir]))
     (view,) = p.views
     p.views = [view, view]
-    natural = group_sections.sentences(p)
+    natural = group_words.sentences(p)
     view.levels = [replace(s, level=replace(s.level, agree=0.5)) for s in view.levels]
-    assert len(natural) > 1 and group_sections.sentences(p) == [groups.NOWHERE]
+    assert len(natural) > 1 and group_words.sentences(p) == [groups.NOWHERE]
 
 
 def test_levels_in_words():
@@ -286,7 +286,7 @@ def test_one_population_is_an_answer(run_dir):
     p.warnings, p.settled, view.levels = ["Fewer than 100 effective draws."], SETTLED, []
     assert p.verdict == "same" and not p.one_population and verdict(p).headline == ""
     view.representative = replace(view.representative, sizes=np.array([p.run.n_rows]))
-    assert p.one_population and verdict(p).headline == group_sections.ONE and verdict(p).sound == DOUBT
+    assert p.one_population and verdict(p).headline == group_words.ONE and verdict(p).sound == DOUBT
 
 
 def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(run_dir):
@@ -303,7 +303,7 @@ def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(r
         chain.trace["heldout_lpd"] = score
         p.summaries[i] = replace(p.summaries[i], heldout_averaged=float(score.mean()))
     found = verdict(p)
-    assert found.headline == group_sections.BEST and found.sound == DOUBT
+    assert found.headline == group_words.BEST and found.sound == DOUBT
     assert found.found[0].startswith("chain-2 predicts best: held-out rows score -20.0")
     assert found.next[0].startswith(f"Use chain-2, which predicts best: mpibayes predict {run_dir}/chain-2 NEW.csv")
     p.run.chains[1].trace["heldout_lpd"] = scores[1] + np.linspace(-0.5, 0.0, 400)

@@ -25,14 +25,14 @@ def pictures():
 @pytest.fixture
 def no_more_pictures(monkeypatch):
     """For tests that have looked, and go on to other claims: called, it ends the drawing."""
-    return lambda: monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
+    return lambda: monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._figures", lambda posterior: [])
 
 
 @pytest.fixture(autouse=True)
 def few_pictures(monkeypatch, request):
     """None where no test looks, and all but the first at a third of the resolution and without a layout."""
     if "pictures" not in request.fixturenames:
-        monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._pictures", lambda posterior: {})
+        monkeypatch.setattr("mpibayes.hpc.crosscat.report.report._figures", lambda posterior: [])
     if "whole" not in request.node.name:
         monkeypatch.setattr(drawing, "DPI", 50)
         monkeypatch.setattr(drawing, "png", lambda figure: figure.set_layout_engine("none") or png(figure))

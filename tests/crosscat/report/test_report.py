@@ -11,17 +11,18 @@ from rich.console import Console
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
+from mpibayes.hpc.crosscat.report.clusters import block_tables
 from mpibayes.hpc.crosscat.report.names import name_clusters
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, Trait
 from mpibayes.hpc.crosscat.report.report import make
-from mpibayes.hpc.crosscat.report.sections import verdict
 from mpibayes.hpc.crosscat.report.summarise import ClusterLine, summarise
-from mpibayes.hpc.crosscat.report.views import block_tables
+from mpibayes.hpc.crosscat.report.verdict import verdict
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.report.page.page import page
-from mpibayes.hpc.results.report import report, text_of
+from mpibayes.hpc.report.text import text_of
+from mpibayes.hpc.results.report import report
 from mpibayes.hpc.run.status import write_status
 from mpibayes.io.table import table_from_arrays, write_table
 from mpibayes.io.trace import read_trace

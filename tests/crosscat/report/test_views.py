@@ -11,11 +11,11 @@ import pytest
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.hpc.crosscat.exports import clusters
 from mpibayes.hpc.crosscat.partitions import by_size, variations
-from mpibayes.hpc.crosscat.report import agreement, dependence, figures, report, sections, tables
+from mpibayes.hpc.crosscat.report import agreement, dependence, figures, numbers, report, tables
 from mpibayes.hpc.crosscat.report.answers import answer
 from mpibayes.hpc.crosscat.report.summarise import summarise
 from mpibayes.hpc.posterior.similarity import similarity
-from mpibayes.hpc.report.document import Browse
+from mpibayes.hpc.report.document import PAGE, Table
 from mpibayes.hpc.run.directory import write_start
 from mpibayes.io.files import unguarded
 from mpibayes.io.table import table_from_arrays, write_table
@@ -53,11 +53,14 @@ def test_a_column_alone_is_shown_as_its_distribution(tmp_path):
     p = summarise(run)
     sole = {view.number: view for view in p.views if len(view.names) == 1}
     assert sole and len(sole) < len(p.views)
-    shown = {s.name: [part for part in s.parts if isinstance(part, Browse)] for s in sections.sections(p, {})}
+    shown = {
+        s.name: [part for block in s.blocks(PAGE) for part in block if isinstance(part, Table)]
+        for s in report.sections(p, [])
+    }
     (views,), (columns,) = shown["views"], shown["columns"]
     about = {row[0]: row[2:4] for row in columns.rows}
     paper = io.StringIO()
-    Console(file=paper, width=300).print(sections.top(p)[0])
+    Console(file=paper, width=300).print(report.top(p)[0])
     lines = [" ".join(line.split()) for line in paper.getvalue().splitlines()]
     note = clusters(run).about
     for view, row in zip(p.views, views.rows):
@@ -68,7 +71,7 @@ def test_a_column_alone_is_shown_as_its_distribution(tmp_path):
             assert f"{view.number} 1 - {name}: {said}" in lines and f"clusters-{view.number}" not in shown
         else:
             assert isinstance(row[3], int) and about[name][1].startswith("cluster ")
-        assert report._machine_found(p, view.number - 1, view)["distribution"] == (said or None)
+        assert numbers._one_of_several(p, view.number - 1, view)["distribution"] == (said or None)
 
 
 def kept(folder, burn_in=10):

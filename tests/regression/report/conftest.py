@@ -34,5 +34,5 @@ def pictures():
 def few_pictures(monkeypatch, request):
     """None where no test looks, and a third of the resolution elsewhere."""
     if "pictures" not in request.fixturenames:
-        monkeypatch.setattr("mpibayes.hpc.regression.report.report._pictures", lambda posterior: {})
+        monkeypatch.setattr("mpibayes.hpc.regression.report.report._figures", lambda posterior: [])
     monkeypatch.setattr("mpibayes.hpc.report.drawing.DPI", 50)

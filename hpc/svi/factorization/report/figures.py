@@ -9,15 +9,13 @@ import numpy as np
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.report.drawing import (
     chain_colour,
-    legend,
     note,
     plot,
-    seconds_at,
     shortened,
     styled,
-    thousands,
 )  # fmt: skip
 from mpibayes.hpc.svi.factorization.report.summarise import extremes
+from mpibayes.hpc.svi.report.figures import courses
 
 NAMED = 5  # items at each end of a factor
 LETTERS = 26
@@ -26,20 +24,7 @@ LETTERS = 26
 @styled
 def scores(chains: Sequence[Chain], best: int):
     """RMSE of held-out ratings over the cycles, and over the seconds, of every chain."""
-    figure = plot(10.0, 3.6)
-    left, right = figure.subplots(1, 2, sharey=True)
-    for i, chain in enumerate(chains):
-        t = chain.trace
-        known = np.isfinite(t["rmse"])
-        look = {"color": chain_colour(i), "linewidth": 1.6 if i == best else 0.9, "marker": "."}
-        left.plot(t["cycle"][known], t["rmse"][known], **look)
-        right.plot(seconds_at(chain, t["cycle"][known]), t["rmse"][known], **look)
-    left.set_title("RMSE of held-out ratings")
-    left.set_xlabel("cycle")
-    right.set_xlabel("seconds")
-    left.xaxis.set_major_formatter(thousands())
-    legend(figure, chains, [])
-    return figure
+    return courses(chains, best, "rmse", "RMSE of held-out ratings")[0]
 
 
 @styled

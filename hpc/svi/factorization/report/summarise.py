@@ -10,24 +10,17 @@ from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.factorization.draws import Kept, Posterior
 from mpibayes.hpc.svi.factorization.predictive import Law
 from mpibayes.hpc.svi.factorization.turned import Turned
+from mpibayes.hpc.svi.report import chains
 from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 
 USERS = 65_536  # looked at at a time
 
 
 @dataclass(frozen=True)
-class ChainSummary:
-    """A chain and its last kept state, as `hpc.svi.report.chains.line` has them. rating_sd: of what is left."""
+class ChainSummary(chains.ChainSummary):
+    """rating_sd: of what is left."""
 
-    name: str
-    cycles: int
-    seconds: float
-    kept: int
-    bound: float
     rating_sd: float
-    still_after: int | None
-    gain: float
-    guarded: float
     rmse: float
     heldout: float
 
@@ -67,11 +60,11 @@ def summarise(run: Posterior) -> RunSummary:
         ratings += np.bincount(train.columns, minlength=len(ratings))
         n_heldout += len(out.columns)
     bias, factors = turned.items(law.items.mean)
-    chains = [_chain(run, kept) for kept in last]
+    summaries = [_chain(run, kept) for kept in last]
     summary = RunSummary(
-        run, best, law, turned, chains, run.table.column_ids(), ratings, n_heldout, bias, factors
+        run, best, law, turned, summaries, run.table.column_ids(), ratings, n_heldout, bias, factors
     )  # fmt: skip
-    summary.warnings = step_warnings(summary.best_chain, len(chains), run.config.of(keys.Step))
+    summary.warnings = step_warnings(summary.best_chain, len(last), run.config.of(keys.Step))
     return summary
 
 

@@ -12,6 +12,7 @@ from mpibayes.hpc.svi.lda.draws import Kept, Posterior
 from mpibayes.hpc.svi.lda.family import local_of
 from mpibayes.hpc.svi.lda.model import n_used
 from mpibayes.hpc.svi.lda.predictive import Law
+from mpibayes.hpc.svi.report import chains
 from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 from mpibayes.io.sparse import SparseTable
 
@@ -35,18 +36,10 @@ class TopicLine:
 
 
 @dataclass(frozen=True)
-class ChainSummary:
-    """A chain and its last kept state, as `hpc.svi.report.chains.line` has them. topics: in use."""
+class ChainSummary(chains.ChainSummary):
+    """topics: in use."""
 
-    name: str
-    cycles: int
-    seconds: float
-    kept: int
-    bound: float
     topics: int
-    still_after: int | None
-    gain: float
-    guarded: float
     perplexity: float
 
 

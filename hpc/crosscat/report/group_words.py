@@ -1,0 +1,75 @@
+"""Groups of clusters in the words of the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mpibayes.hpc.crosscat.report import groups
+from mpibayes.hpc.crosscat.report.groups import ShownLevel
+from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
+from mpibayes.text import counted, percent
+
+VIEWS_SAID = 3  # views of which the verdict says the levels
+NAMES_SAID = 6  # groups of a level that the verdict names
+NAMED = 3  # columns of a view
+HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
+ROUGH = "Use the groups that are named here; other figures are rough"
+ONE = "No groups of rows were found; use the predictions"
+PREDICTIONS = "Use the predictions; no groups of rows can be used"
+BEST = "Use the predictions of the best chain; the others predict less well"
+VIEWS = "Use the views of the columns and the predictions; no groups of rows can be used"
+
+
+def usable(p: RunSummary) -> bool:
+    """True if a level of a view can be used."""
+    return any(groups.any_usable(view.levels) for view in p.views)
+
+
+def sentences(p: RunSummary) -> list[str]:
+    """Say for the verdict which groups can be used; views with natural levels come first. Where there are none in any
+    view, a sentence says so of all."""
+    views = [view for view in p.views if view.levels]
+    if len(views) > 1 and all(groups.judged(view.levels) for view in views) and not usable(p):
+        return [groups.NOWHERE]
+    views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
+    lines = []
+    for view in views[:VIEWS_SAID]:
+        first, *more = _with_names(view, groups.in_words(view.levels))
+        where = f"View {view.number} ({first_columns(view)}): " if p.run.several else ""
+        lines += [f"{where}{first}", *more]
+    left = len(views) - VIEWS_SAID
+    return [*lines, f"{counted(left, 'more view')} with groups below."] if left > 0 else lines
+
+
+def use_them(p: RunSummary) -> list[str]:
+    """Give the command that writes the groups of the level shown first for another program."""
+    best = [groups.first(view.levels) for view in p.views if groups.any_usable(view.levels)]
+    if not best:
+        return []
+    command = f"mpibayes export {p.run.chains[0].home} --to clusters --groups {best[0].level.n} -o groups.csv"
+    return [f"Use the groups: {command} writes the group of each row."]
+
+
+def _has(view: ViewSummary, what: str) -> bool:
+    return any(getattr(shown.level, what) for shown in view.levels)
+
+
+def _with_names(view: ViewSummary, said: Sequence[str]) -> list[str]:
+    """The sentences about levels; that of the level shown first is followed by its groups, if these are few and can be
+    used."""
+    shown = groups.first(view.levels)
+    if shown is None or shown.level.n > NAMES_SAID or not groups.any_usable([shown]):
+        return [*said]
+    at = said.index(str(shown.level)) + 1
+    return [*said[:at], f"They are: {'; '.join(f'{g.name} ({percent(g.share)})' for g in shown.groups)}.", *said[at:]]
+
+
+def first_columns(view: ViewSummary, most: int = NAMED, shown: Callable[[str], str] = str) -> str:
+    """The first columns of a view, as they are to be shown, and the number of the others."""
+    names = view.names
+    return ", ".join(map(shown, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def title(shown: ShownLevel) -> str:
+    """The number of groups of a level, and whether they are natural."""
+    return counted(shown.level.n, "natural group" if shown.level.natural else "group")

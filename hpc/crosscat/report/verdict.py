@@ -1,0 +1,120 @@
+"""The verdict on a mixture, or on a cross-categorization: findings, agreement of the chains, and what to do next."""
+
+from __future__ import annotations
+
+from mpibayes.hpc.crosscat.report import agreement, answers, group_words, links, tables
+from mpibayes.hpc.crosscat.report.remedies import PREDICTIONS
+from mpibayes.hpc.crosscat.report.summarise import RunSummary
+from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Verdict
+from mpibayes.hpc.report.tables import sentence, use_it, warned
+from mpibayes.hpc.settled import APART
+from mpibayes.text import counted, percent, span
+
+LARGEST = 10  # clusters whose share is said
+
+
+def verdict(p: RunSummary) -> Verdict:
+    """Findings, agreement of the chains, and what to do next."""
+    several, contradicted = len(p.summaries) > 1, agreement.contradicted(p.summaries, p.agreements)
+    alike = not contradicted and p.verdict in ("same", "nearly")
+    good = several and alike and p.settled.settled and not p.warnings
+    headline = "" if good else _of_use(p, alike)
+    sound = GOOD if good else BAD if contradicted and not headline else DOUBT
+    chains, following = _chains(p, several), _next(p, sound)
+    more = {"commands": p.advice.commands, "headline": headline, "warnings": warned(p.warnings)}
+    return Verdict(_found(p), chains, following, sound, **more)
+
+
+def _of_use(p: RunSummary, alike: bool) -> str:
+    """Name the usable part of a result that is not sound as a whole; "" where there is none, and where nothing but the
+    figures is in doubt. alike: whether the chains have the same clusters."""
+    if any(c.climbed for c in p.summaries):  # to where groups may be others, whether chains agree or not
+        return ""
+    if group_words.usable(p):
+        return group_words.ROUGH if alike else group_words.HEADLINE
+    if alike and p.predicts and p.one_population:
+        return group_words.ONE
+    if alike or not (p.predicts or p.best):
+        return ""
+    if not p.predicts:
+        return group_words.BEST
+    return group_words.VIEWS if p.same_views else group_words.PREDICTIONS
+
+
+def _of_predictions(p: RunSummary) -> list[str]:
+    """Say what can be used where groups cannot."""
+    if group_words.usable(p) or p.verdict in ("same", "nearly"):
+        return []
+    if not p.predicts:
+        return _of_best(p)
+    sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
+    if p.same_views:
+        sentences.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns.")
+    return sentences
+
+
+def _of_best(p: RunSummary) -> list[str]:
+    """Compare the scores of the best chain, whose predictions can be used, and of the others."""
+    if p.best is None:
+        return []
+    (best, *others), _ = agreement.ranked(p.summaries)
+    scores = span([round(c.heldout, 3) for c in others], "")
+    return [f"{best.name} predicts best: held-out rows score {best.heldout:.3f} nats a row, in other chains {scores}."]
+
+
+def _found(p: RunSummary) -> list[str]:
+    run = p.run
+    lines = [] if run.likelihood else ["Draws of the prior: the cells were ignored (model.likelihood = false)."]
+    if not p.views:
+        return [*lines, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
+    lines += _of_predictions(p)
+    lines += group_words.sentences(p)
+    if p.run.several:
+        telling = [view for view in p.views if not view.slight]
+        alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
+        groups = (
+            f"{span(sizes, 'cluster')}{' each' * (len(telling) > 1)}"
+            if telling
+            else "no groups of rows in columns that go together"
+        )
+        how_many = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
+        others = "the other is" if alone == 1 else "the others are"
+        rest = f"; {others} a single column or a single cluster" if telling and alone else ""
+        lines.append(
+            f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
+            f"{how_many}{groups}{rest}."
+        )
+    else:
+        sizes = p.views[0].representative.sizes
+        n = min(LARGEST, len(sizes))
+        most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
+        lines.append(f"{counted(len(sizes), 'cluster')} in {counted(run.n_rows, 'row')}{': ' * bool(most)}{most}.")
+    lines += links.sentences(p.links)
+    name = "n_views" if run.several else "n_clusters"
+    k = p.scalars.get(name)
+    if k is not None and not k.fixed and k.n_draws > 1:
+        what = "views" if run.several else "clusters"
+        lines.append(f"The draws have {k.low:,.0f} to {k.high:,.0f} {what} (5 to 95 %).")
+    if p.heldout_averaged is not None:
+        lines.append(f"Held-out rows score {p.heldout_averaged:.3f} nats a row.")
+    elif "heldout_lpd" in p.scalars:  # averages begin after run.burn_in, which an early look has not reached
+        lines.append(f"Held-out rows score {p.scalars['heldout_lpd'].mean:.3f} nats a row in each draw, on average.")
+    return lines
+
+
+def _chains(p: RunSummary, several: bool) -> list[str]:
+    if p.agreement is None:
+        return []
+    lines = answers.answer(p.agreement, p.summaries, p.of_rows)[: 2 if p.of_rows else 1] if several else []
+    return [
+        *(lines or ["One chain only: another might find something else."]),
+        f"Settled? {sentence(tables.settled(p).removesuffix('.'))}",
+    ]
+
+
+def _next(p: RunSummary, sound: str) -> list[str]:
+    use_groups = group_words.use_them(p) if sound != BAD else []
+    best = None if p.predicts or sound != DOUBT else p.best
+    usable = GOOD if sound != BAD and p.predicts else sound
+    use = use_it(p.run, usable, best)
+    return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step == PREDICTIONS))]
