@@ -91,11 +91,8 @@ class Law:
         if response in names:
             there = ~np.isnan(eta[:, 0])
             y = np.full(len(ids), np.nan)
-            drawn = self.likelihood.draw(eta[there], stream.uniforms(ids[there]))
-            blank = Rows.missing(self.columns, int(there.sum()))
-            self.design.set_response(blank, np.arange(len(drawn)), drawn)
+            y[there] = self.design.recorded(self.likelihood.draw(eta[there], stream.uniforms(ids[there])))
             column = next(c for c in self.columns if c.name == response)
-            y[there] = getattr(blank, column.block)[:, column.index]
             if not column.levels:
                 y[there] = recorded(column, None, y[there])
             if response in known.of:
