@@ -61,7 +61,7 @@ class Law(Density, Protocol):
         """Condition on what is known of each row."""
 
     def masses(self, events: Events) -> Any:
-        """What `Given.averaged` needs of a column's events besides, the same for all rows: worked out once."""
+        """Work out what `Given.averaged` needs of a column's events besides, the same for all rows."""
 
     def simulate(self, known: Known, names: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
         """Recorded values (n,) of each named column, level codes or numbers: one of what is known, or drawn given what
@@ -106,8 +106,8 @@ class JointLaw(Law, Protocol):
         links: the probabilities of their events together, (U, U'), and their information within clusters."""
 
     def shared(self, names: Sequence[str], place: int | None, known: Known) -> np.ndarray:
-        """What each training row (N,) shares with one of them, by its place, or with a row of which this is known, by
-        the views of some columns: `Asked.shares`. Of a law with `AskedJoint.labelled` rows."""
+        """Similarity of each training row (N,) and one of them, by its place, or a row of which this is known, by the
+        views of some columns, as `AskedJoint.shares` says; of a law with `AskedJoint.labelled` rows."""
 
 
 class Asked(Protocol):

@@ -1,4 +1,4 @@
-"""What the kept draws of every family have in common once they are opened for questions (`hpc.law.Asked`)."""
+"""Base of the kept draws of a family, opened for questions (`hpc.law.Asked`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What predictions of new rows have in common, whatever the model (`hpc.family.Forecast`)."""
+"""Base of predictions of new rows (`hpc.family.Forecast`), and their columns of missing cells."""
 
 from __future__ import annotations
 
