@@ -74,11 +74,6 @@ def report_of(kind: str) -> Any:
     return _door(kind, "report.report").make
 
 
-def law_of(kind: str) -> type[Density]:
-    """One draw of it, or an approximation, as a distribution over rows."""
-    return _door(kind, "law").Law
-
-
 def asked_of(kind: str) -> type[Asked]:
     """Its kept draws opened for questions; of kinds without `Posterior.no_questions`."""
     return _door(kind, "asked").Asked

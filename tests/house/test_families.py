@@ -28,6 +28,11 @@ def chain_of(kind):
     return getattr(room, inspect.signature(registry.family_of(kind).chain).return_annotation)
 
 
+def law_of(kind):
+    """Class of a run's draws, or of an approximation."""
+    return importlib.import_module(f"mpibayes.hpc.{registry.ROOMS[kind]}.law").Law
+
+
 def sparse(kind):
     return registry.keys_of(kind).SECTIONS["model"].sparse
 
@@ -55,13 +60,13 @@ DOORS = {
     "chain": (chain_of, doors.Chain, None),
     "draws": (registry.posterior_of, doors.Posterior, None),
     "draws of rows": (registry.posterior_of, doors.RowPosterior, lambda kind: not sparse(kind)),
-    "density": (registry.law_of, laws.Density, lambda kind: not sparse(kind)),
-    "law": (registry.law_of, laws.Law, has_answers),
-    "given": (lambda kind: given_by(registry.law_of(kind)), laws.Given, has_answers),
+    "density": (law_of, laws.Density, lambda kind: not sparse(kind)),
+    "law": (law_of, laws.Law, has_answers),
+    "given": (lambda kind: given_by(law_of(kind)), laws.Given, has_answers),
     "asked": (registry.asked_of, laws.Asked, has_answers),
-    "joint law": (registry.law_of, laws.JointLaw, lambda kind: of_verb(kind, "similarity")),
+    "joint law": (law_of, laws.JointLaw, lambda kind: of_verb(kind, "similarity")),
     "given a joint law": (
-        lambda kind: given_by(registry.law_of(kind)), laws.GivenJoint, lambda kind: of_verb(kind, "similarity"),
+        lambda kind: given_by(law_of(kind)), laws.GivenJoint, lambda kind: of_verb(kind, "similarity"),
     ),
     "asked joint laws": (registry.asked_of, laws.AskedJoint, lambda kind: of_verb(kind, "similarity")),
     "asked clusters": (registry.asked_of, laws.AskedClusters, lambda kind: of_verb(kind, "complete")),
