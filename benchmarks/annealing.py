@@ -43,10 +43,11 @@ from machine import markdown
 from public_tables import ATTACK, folder, imported
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.searches import best_search
 from mpibayes.hpc.crosscat.start.subsample import Annealing
+from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table
@@ -132,7 +133,7 @@ def run(table: Table, task: Task) -> list[dict]:
     for budget, state in zip(task.budgets, states(chain, start, task.budgets), strict=True):
         parts, places, more = state
         heldout = data.heldout_blocks(serial(), 1).blocks[0]
-        log_density = Predictive([ViewPredictive(*part, cells=False) for part in parts], places).log_density(heldout)
+        log_density = Density([ViewDensity(*part) for part in parts], places).log_density(heldout)
         score = float(log_density.sum())
         results.append(
             {"table": task.case.name, "strategy": task.strategy, "seed": task.seed, "budget": budget, "score": score}

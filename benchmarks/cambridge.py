@@ -34,7 +34,7 @@ from scipy.stats import poisson
 
 from mpibayes.hpc.ibp import update
 from mpibayes.hpc.ibp.chain import Buffet
-from mpibayes.hpc.ibp.predictive import Law
+from mpibayes.hpc.ibp.features import Features
 from mpibayes.hpc.ibp.start.strategy import start
 from mpibayes.hpc.ibp.state import Settings
 from mpibayes.hpc.parallel.comm import serial, world
@@ -87,7 +87,7 @@ def follow(comm, method: str, shards: int, seed: int, x, held, truth, seconds: f
             bits = chain.features() if last else None
             if comm.rank == 0:
                 t, there = chain.totals, np.flatnonzero(chain.totals.owned > 0)
-                law = Law.of(t.together[np.ix_(there, there)], t.cells[there], len(x), chain.hyper)
+                law = Features.of(t.together[np.ix_(there, there)], t.cells[there], len(x), chain.hyper)
                 yield {
                     "cycle": chain.cycles,
                     "sweeps": done,

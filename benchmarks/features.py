@@ -7,7 +7,7 @@
 below 0.6, each present with 0.1 to 0.3. Noise of 0.5. A seed has arrived when every true feature is there within 25 %
 of its norm, and no other has 0.5 % of the rows; the time is CPU time of one process until the first cycle that has
 arrived and whose next nine, too, have. The gap is how far the log density of 1,000 new rows, in nats a row, given the
-last features is below that under the true loadings and shares (hpc/ibp/predictive.py for both). Beside it is the gap of
+last features is below that under the true loadings and shares (hpc/ibp/features.py for both). Beside it is the gap of
 one who is told which rows have which features, and has to learn the loadings alone: K D / 2 N nats in the mean, and no
 program can be expected to do better.
 """
@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from mpibayes.hpc.ibp.chain import Buffet
+from mpibayes.hpc.ibp.features import Features
 from mpibayes.hpc.ibp.moves.ledger import Ledger
-from mpibayes.hpc.ibp.predictive import Law
 from mpibayes.hpc.ibp.start.strategy import STARTS, start
 from mpibayes.hpc.ibp.state import Hyper, Settings
 from mpibayes.hpc.parallel.comm import serial
@@ -88,9 +88,9 @@ def gaps(chain: Buffet, truth: np.ndarray, weights: np.ndarray, x, has, held: np
     shares = np.outer(weights, weights) + np.diag(weights * (1.0 - weights))
     z = has.astype(np.float64)
     laws = [
-        Law.of(many * shares, many * shares @ truth, int(many), told),
-        Law.of(ledger.columns.together, ledger.columns.cells, n, chain.hyper),
-        Law.of(z.T @ z, z.T @ x.astype(np.float64), n, told),
+        Features.of(many * shares, many * shares @ truth, int(many), told),
+        Features.of(ledger.columns.together, ledger.columns.cells, n, chain.hyper),
+        Features.of(z.T @ z, z.T @ x.astype(np.float64), n, told),
     ]
     true, found, best = (float(law.log_density(held)[0].mean()) for law in laws)
     return true - found, true - best

@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.start import strategy, views
+from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.rows import Rows
@@ -29,8 +30,8 @@ CHOICES = 400
 
 def score(chain: Mixture, rows: Rows) -> float:
     """Mean log density of a state, nats a row."""
-    parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in chain.views]
-    return float(Predictive(parts, chain.places).log_density(rows).mean())
+    parts = [ViewDensity(v.components, v.hyper, v.partition.statistics) for v in chain.views]
+    return float(Density(parts, chain.places).log_density(rows).mean())
 
 
 def regret(criterion: np.ndarray, final: np.ndarray, size: int) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.svi.chain import Settings
 from mpibayes.hpc.svi.factorization.chain import Kind, RatingsAscent
-from mpibayes.hpc.svi.factorization.predictive import HeldOut
+from mpibayes.hpc.svi.factorization.law import HeldOut
 from mpibayes.hpc.svi.factorization.ratings import Ratings, split
 from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Growing

@@ -4,20 +4,20 @@ keys.py             Keys: the sections of its configuration; with rules.py all t
 rules.py            Rules: what holds between keys, and between them and the table
 family.py           Family: before a chain starts; and Chain, which `run/chain_run.py` advances and stores
 draws.py            Posterior: a run opened for reading
-predictive.py       Predictive: one draw as a distribution over rows
+law.py              Law: one draw as a distribution over rows, see `hpc/law.py`
+asked.py            Asked: its kept draws opened for questions, unless `Posterior.no_questions`
 predict.py          Forecast: what it predicts of new rows
 exports.py          Exports: what `mpibayes export` writes of it besides its trace
 report/report.py    make(kept) -> `report.document.Document`
-query.py            Queries: how its kept draws are asked
 check.py            Check: what `mpibayes check` says of it
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars loads none of these
     import numpy as np
@@ -25,13 +25,13 @@ if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars lo
     from mpibayes.hpc.config.config import Config
     from mpibayes.hpc.config.places import Report
     from mpibayes.hpc.config.section import Section
-    from mpibayes.hpc.data.events import Known
     from mpibayes.hpc.data.rows import Data
+    from mpibayes.hpc.law import Density
     from mpibayes.hpc.parallel.comm import Communicator
-    from mpibayes.hpc.parallel.streams import Stream
     from mpibayes.hpc.scalar import Scalar
     from mpibayes.io.files import Guard
     from mpibayes.io.rows import Column, Rows
+    from mpibayes.io.sparse import SparseTable
     from mpibayes.io.table import Table
     from mpibayes.io.trace import Axes
 
@@ -58,8 +58,19 @@ class Rules(Protocol):
     def without_effect(self, sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
         """Keys, as ("run", "seed"), that nothing looks at, each with the setting that makes it so."""
 
+
+class TypedRules(Rules, Protocol):
+    """Rules of a model of a typed table."""
+
     def against_table(self, config: Config, columns: Mapping[str, Column], report: Report) -> None:
         """Report settings that do not fit the table's columns."""
+
+
+class SparseRules(Rules, Protocol):
+    """Rules of a model of a sparse table."""
+
+    def against_sparse(self, config: Config, table: SparseTable, report: Report) -> None:
+        """Report settings that do not fit the table."""
 
 
 @dataclass
@@ -165,9 +176,16 @@ class Family(Protocol):
 class Posterior(Protocol):
     """A run opened for reading. Raises ConfigError, DataError or CheckpointError where it cannot be."""
 
+    chains: Sequence[Any]  # `posterior.chains.Chain`: folder, configuration, trace, burn-in
+    table: Any  # a typed or a sparse one
+    data: Any  # its rows as the model has them, `data.rows.Data`
+    n_rows: int  # training rows
     modelled: Sequence[str]  # the table's columns that it has a law of, or is given
     response: str  # the only one it has a law of, given the others; "" where it has one of all
     weighted: bool | None  # whether reports and exports use survey weights, see `training_weights`
+    sparse: bool  # whether its table is a sparse one
+    grouped: bool  # whether it has groups of clusters
+    no_questions: str  # why its draws cannot be asked; "" where they can
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None): ...
 
@@ -183,20 +201,42 @@ class Posterior(Protocol):
     def contradicted(self) -> bool:
         """True if the report advises against using the result yet, since chains contradict each other."""
 
-    def draws(self, most: int) -> Iterator[Predictive]:
+    def refuse_groups(self, groups: int | None) -> None:
+        """Raises ConfigError where groups of clusters are asked of a model that has none."""
+
+
+class RowPosterior(Posterior, Protocol):
+    """A run on a typed table, opened for reading."""
+
+    def draws(self, most: int) -> Iterator[Density]:
         """Iterate over kept draws: at most so many, evenly spaced."""
 
 
-class Predictive(Protocol):
-    """One draw as a distribution over rows of the modelled columns; NaN, or the code behind the last level, is a
-    missing cell. Conditionals and surprisal are differences of log densities, imputation an average of simulations."""
+@dataclass(frozen=True)
+class Request:
+    """A call of `mpibayes predict`. source: the file, None where there is none. draws: most draws to use, None for as
+    many as the family takes. groups: number of groups of clusters. top, users: of ratings, the number of
+    recommendations and the named rows. unseen: treatment of an id or a level that the table does not have, "missing" or
+    "error"."""
 
-    def log_density(self, rows: Rows) -> np.ndarray:
-        """Log density of the observed cells of each row, (n,) float64, the missing ones marginalised."""
+    source: Path | None
+    draws: int | None = None
+    probabilities: bool = False
+    impute: bool = False
+    complete: bool = False
+    groups: int | None = None
+    top: int | None = None
+    users: Sequence[str] = ()
+    unseen: str = "missing"
 
-    def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
-        """`given` with the missing cells of `columns` drawn from this distribution, given the observed cells of their
-        row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
+    @property
+    def options(self) -> list[str]:
+        """Names of the options of `Forecast.cannot` that are asked for."""
+        asked = {
+            "probabilities": self.probabilities, "impute": self.impute, "complete": self.complete,
+            "top": self.top is not None, "users": bool(self.users),
+        }  # fmt: skip
+        return [name for name, is_set in asked.items() if is_set]
 
 
 @dataclass
@@ -213,21 +253,25 @@ class Predictions:
     beside: dict[str, np.ndarray]
 
 
-class SparseForecast(Protocol):
-    """Predictions of a model of a sparse table for a file. Made before the file is opened; raises the errors known by
-    then.
+class AnyForecast(Protocol):
+    """Predictions of one kind of model. Made before the new file is opened; raises the errors known by then.
 
-    source: the file, None where there is none. top: number of recommendations, None if not asked for. users: ids of the
-    named rows. unseen: treatment of an id that the table does not have, "missing" or "error".
+    The groups of clusters that a request has are of a model with `Posterior.grouped`, its options none in `cannot`.
     """
 
-    n_scored: int  # lines that have a log density, when all is written
-    log_density: float  # its sum over these
+    cannot: Mapping[str, str]  # options of a request that it does not take, each with the reason
 
-    def __init__(self, run: Posterior, source: Path | None, top: int | None, users: Sequence[str], unseen: str): ...
+    def __init__(self, run: Posterior, request: Request): ...
 
     def prepare(self) -> str:
         """The work before the first lines; what it came to, in words."""
+
+
+class SparseForecast(AnyForecast, Protocol):
+    """Predictions of a model of a sparse table for a file."""
+
+    n_scored: int  # lines that have a log density, when all is written
+    log_density: float  # its sum over these
 
     def blocks(self) -> Iterator[Mapping[str, Any]]:
         """Blocks of output lines, as columns by name."""
@@ -236,26 +280,13 @@ class SparseForecast(Protocol):
         """Notes for the user, once everything is written."""
 
 
-class Forecast(Protocol):
-    """Predictions of one kind of model for new rows. Made before the new file is opened; raises the errors known by
-    then.
-
-    draws: most draws to use, None for all. probabilities, impute, complete: the user's requests. groups: number of
-    groups of clusters; ConfigError where a model has none.
-    """
+class Forecast(AnyForecast, Protocol):
+    """Predictions of a model of a typed table for new rows. `batch` and `n_draws` are known once it is prepared."""
 
     like: Table  # the columns that are read from the new file
     may_lack: Collection[str]  # those of them that the file need not have
     batch: int  # rows that are given to it at a time
     n_draws: int
-
-    def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
-        groups: int | None = None,
-    ): ...  # fmt: skip
-
-    def prepare(self) -> str:
-        """The work before the first rows; what it came to, in words. `batch` and `n_draws` are known from then on."""
 
     def __call__(self, rows: Rows, first_row: int) -> Predictions:
         """Predictions for rows first_row.. (from 0) of the new file."""
@@ -312,6 +343,10 @@ class Exports(Protocol):
     """Exports besides the trace."""
 
     FORMS: Collection[str]  # of its kept draws, as --to has them: "labels", "clusters", "features"
+    # the forms among them that it writes itself: the head of the file, its lines block by block and column by column,
+    # and what they are
+    LINES: Mapping[str, Callable[[Any], tuple[list[str], Iterator[list[list[str]]], str]]]
+    NEEDS: Mapping[str, Callable[[Sequence[str | Path]], None]]  # by form: ConfigError where runs do not have it
 
     def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
         """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
@@ -328,103 +363,6 @@ class ClusterExports(Exports, Protocol):
     ) -> Iterator[Mapping[str, np.ndarray]]:
         """The most probable cluster of other rows in each view, and its probability, as columns (see `named`), some
         rows at a time. batches: recorded as in the run's table. draws: at most so many are averaged over."""
-
-
-class Asked(Protocol):
-    """Some kept draws of a run, opened for questions (`hpc/query/`)."""
-
-    like: Table  # the columns that can be asked about, as they are recorded
-    columns: Sequence[Column]  # the same
-    refused: Mapping[str, str]  # those of them that cannot, each with the reason
-    joint: Mapping[str, str]  # of columns that are modelled in a block its name
-    linked: bool  # whether columns may lean on each other within clusters
-    joinable: Collection[str]  # numbers that could be modelled together in a block, and are in none
-    link_keys: Mapping[str, str]  # keys of [model] by which they would, where they do not; none where they cannot
-    cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
-    answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any
-    shares: str  # what `DrawLaw.shared` is, in words
-    chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
-    n_kept: int  # draws there are
-    n_rows: int  # training rows
-    weights: np.ndarray | None  # (N,) of the training rows, where draws are laws of a population; may be set
-
-    def draws(self, names: Collection[str], some: slice = slice(None)) -> Sequence[DrawLaw]:
-        """The draws, or some of them, as laws of some columns; picklable."""
-
-    def may_lean(self, child: str, parent: str) -> bool:
-        """Return True if a column could lean on another by these keys."""
-
-    def completions(self, seed: int, some: slice = slice(None)) -> Iterator[Completion]:
-        """A copy of the table's missing cells from each draw, or from some of them; copies are numbered from 1. Only of
-        families that do not name "complete" in `cannot`."""
-
-    def syntheses(
-        self, seed: int, n: int, without: Mapping[str, np.ndarray], some: slice = slice(None)
-    ) -> Iterator[Synthesis]:
-        """A synthetic table of n rows from each draw, or from some of them; tables are numbered from 1. without: mask
-        of the atoms of some columns of numbers that no row is to have. Only of families that do not name "synthesize"
-        in `cannot`."""
-
-    def partition(self) -> Sequence[np.ndarray] | None:
-        """Cluster of every training row in each view of the report, int64 (N,); None without clusters."""
-
-    def cluster_group(self, number: int, n: int | None, view: int) -> tuple[np.ndarray, int] | None:
-        """The rows of the table, from 0, of a group of n groups of clusters, as the report numbers them, and n: if None
-        that of the level shown first. None where there are no clusters. Raises ConfigError."""
-
-
-class Completion(Protocol):
-    """The missing cells of any rows under one draw, whose parameters are drawn once for all of them."""
-
-    def cells(
-        self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Recorded values, level codes or numbers, of the cells that n rows lack, those of a row drawn together.
-
-        known: of the rows' observed cells; of training rows only columns in blocks and linked ones matter. gaps: by
-        column the rows (m,), ascending, to fill. ids (n,): of the rows, which name their draws. places (n,): of each
-        among the training rows, -1 of another row."""
-
-
-class Part(NamedTuple):
-    """Columns of a synthetic table that are drawn together, independently of the others: their names; K, and the
-    cluster of each training row (N,), below K; and clusters of rows of the table, (n,), from K on where it has no
-    training row."""
-
-    names: Sequence[str]
-    n_clusters: int
-    labels: np.ndarray
-    clusters: np.ndarray
-
-
-class Synthesis(Protocol):
-    """A synthetic table: rows drawn from one draw of clusters' weights and parameters, given one kept draw."""
-
-    def parts(self, ids: np.ndarray) -> list[Part]:
-        """The clusters of some rows, by their numbers (n,) from 0."""
-
-    def cells(self, ids: np.ndarray, parts: Sequence[Part]) -> dict[str, np.ndarray]:
-        """Recorded values, level codes or numbers, (n,) of every column, in these clusters."""
-
-
-class DrawLaw(Protocol):
-    """One draw as a law of some columns."""
-
-    width: int  # numbers of a row's state
-
-    def given(self, known: Known) -> tuple[np.ndarray, Sequence[np.ndarray]]:
-        """Log probability of what is known of each row, (n,), and what the draw makes of it, an opaque state."""
-
-    def log_given(self, wanted: Known, state: Sequence[np.ndarray]) -> np.ndarray:
-        """Log probability of what is wanted of each row given what that state knows, (n,)."""
-
-
-class Queries(Protocol):
-    """Door to questions about the kept draws of a run."""
-
-    def ask(self, run: Posterior, draws: int | None) -> Asked:
-        """Open at most so many of the kept draws, evenly spaced. Raises ConfigError with the reason if this kind of
-        model has no answers."""
 
 
 class Check(Protocol):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from mpibayes.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mpibayes.hpc.family import Check, Exports, Family, Forecast, Keys, Posterior, Queries, Rules
+    from mpibayes.hpc.family import AnyForecast, Check, Exports, Family, Keys, Posterior, Rules
+    from mpibayes.hpc.law import Asked, Density
     from mpibayes.hpc.scalar import Scalar
 
 ROOMS = {
@@ -73,7 +74,12 @@ def report_of(kind: str) -> Any:
     return _door(kind, "report.report").make
 
 
-def forecast_of(kind: str) -> type[Forecast]:
+def asked_of(kind: str) -> type[Asked]:
+    """Its kept draws opened for questions; of kinds without `Posterior.no_questions`."""
+    return _door(kind, "asked").Asked
+
+
+def forecast_of(kind: str) -> type[AnyForecast]:
     """Predictions of a kind of model for new rows."""
     return _door(kind, "predict").Forecast
 
@@ -81,11 +87,6 @@ def forecast_of(kind: str) -> type[Forecast]:
 def exports_of(kind: str) -> Exports:
     """Exports that `mpibayes export` writes besides the trace."""
     return _door(kind, "exports")
-
-
-def queries_of(kind: str) -> Queries:
-    """Questions to the kept draws of a kind of model."""
-    return _door(kind, "query")
 
 
 def check_of(kind: str) -> Check:
@@ -97,3 +98,32 @@ def _door(kind: str, name: str) -> Any:
     if not isinstance(kind, str) or kind not in ROOMS:
         raise ConfigError(f'model.family = "{kind}": there is no such family; expected one of {", ".join(FAMILIES)}')
     return importlib.import_module(f"mpibayes.hpc.{ROOMS[kind]}.{name}")
+
+
+if TYPE_CHECKING:  # the type checker holds the families' laws against their contracts
+    from mpibayes.hpc.crosscat import asked as of_crosscat
+    from mpibayes.hpc.crosscat import completion, synthesis
+    from mpibayes.hpc.crosscat import law as crosscat
+    from mpibayes.hpc.ibp import asked as of_ibp
+    from mpibayes.hpc.ibp import law as ibp
+    from mpibayes.hpc.law import AskedClusters, AskedJoint, Completion, JointLaw, Law, Synthesis
+    from mpibayes.hpc.regression import asked as of_regression
+    from mpibayes.hpc.regression import law as regression
+    from mpibayes.hpc.svi import law as svi
+
+    def densities(a: crosscat.Density, b: svi.Law) -> list[Density]:
+        return [a, b]
+
+    def laws(a: regression.Law, b: ibp.Law, c: crosscat.Law) -> list[Law]:
+        return [a, *joint_laws(b, c)]
+
+    def joint_laws(a: ibp.Law, b: crosscat.Law) -> list[JointLaw]:
+        return [a, b]
+
+    def asked(a: of_regression.Asked, b: of_ibp.Asked, c: of_crosscat.Asked) -> list[Asked]:
+        joint: list[AskedJoint] = [b, c]
+        clusters: AskedClusters = c
+        return [a, *joint, clusters]
+
+    def drawn(a: completion.Completion, b: synthesis.Synthesis) -> tuple[Completion, Synthesis]:
+        return a, b

@@ -52,7 +52,7 @@ class Columns:
 
 def rows_of(runs: Sequence[Any], names: Sequence[str]) -> HeldOutRows:
     """The rows that no run was trained on. Raises NotComparable."""
-    sparse = [name for run, name in zip(runs, names) if run.chains[0].config.model.sparse]
+    sparse = [name for run, name in zip(runs, names) if run.sparse]
     if sparse:
         raise NotComparable(
             f"{enumerated(sparse)}: of a sparse table single entries are held out, not rows",

@@ -7,6 +7,7 @@ from dataclasses import make_dataclass
 from functools import cached_property
 from itertools import pairwise
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,11 @@ class Components:
     `columns`: mpibayes.io.rows.Column of every used column. `priors`: what is given by column name, see the kinds.
     `joint`: {"columns": names, "prior": what is given} of each block of columns that are modelled jointly, by its name.
     """
+
+    categorical: Any  # and so on; each a `Component`
+    normal: Any
+    poisson: Any
+    multinormal: Any
 
     def __init__(
         self,

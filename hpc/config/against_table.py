@@ -24,7 +24,7 @@ def check_table(config: Config, table: Any) -> None:
     report = Report(config.places)
     for name in config.columns:
         report.add(("columns", name), "a sparse table has no columns that could be described; take it out")
-    registry.rules_of(config.kind).against_table(config, table, report)
+    registry.rules_of(config.kind).against_sparse(config, table, report)
     if report.problems:
         raise ConfigError(f"{config.path}: the configuration does not fit the table {config.table}", report.problems)
     return None

@@ -186,7 +186,7 @@ class Mixture:
 
     @property
     def places(self) -> list[dict[str, np.ndarray]] | None:
-        """Places of each view's columns in rows of all columns; None for a single view (see `Predictive`)."""
+        """Places of each view's columns in rows of all columns; None for a single view (see `Density`)."""
         if len(self.views) == 1:
             return None
         return [places(self.plain(view.columns), self.settings.blocks) for view in self.views]

@@ -14,49 +14,48 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.query import DrawLaw
+from mpibayes.hpc.crosscat.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.law import Law
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.parallel.streams import Purpose, Stream, in_lane
 
 
 class Completion:
-    """See `hpc.family.Completion`. law: of all columns, with the labels of all training rows; seed, copy: name the
+    """See `hpc.law.Completion`. law: of all columns, with the labels of all training rows; seed, copy: name the
     streams."""
 
-    def __init__(self, law: DrawLaw, seed: int, copy: int):
-        self._views, self._seed, self._copy = law.views, seed, copy
-        for view in law.views:
-            view.draw_parameters(self._stream(Purpose.COPY_PARAMETERS, view))
+    def __init__(self, law: Law, seed: int, copy: int):
+        self._seed, self._copy = seed, copy
+        self._views = [CellDraws(view, self._stream(Purpose.COPY_PARAMETERS, view)) for view in law.views]
 
     def cells(
         self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray
     ) -> dict[str, np.ndarray]:
         found = {}
-        for view in self._views:
-            inside = {name: at for name, at in gaps.items() if name in view.names and len(at)}
+        for draws in self._views:
+            inside = {name: at for name, at in gaps.items() if name in draws.view.names and len(at)}
             if inside:
-                found |= self._in_view(view, known, inside, ids, places)
+                found |= self._in_view(draws, known, inside, ids, places)
         return found
 
-    def _in_view(self, view: ViewLaw, known: Known, gaps, ids, places) -> dict[str, np.ndarray]:
+    def _in_view(self, draws: CellDraws, known: Known, gaps, ids, places) -> dict[str, np.ndarray]:
+        view = draws.view
         stream, cluster = self._stream(Purpose.COPY_CELLS, view), np.zeros(len(ids), np.intp)
         rows = np.unique(np.concatenate(list(gaps.values())))
         old, new = rows[places[rows] >= 0], rows[places[rows] < 0]
         cluster[old] = view.labels[places[old]]
         if len(new):
-            cluster[new] = view.clusters(known.only(list(view.names)).take(new), stream, ids[new])
+            cluster[new] = draws.clusters(known.only(list(view.names)).take(new), stream, ids[new])
         found = {}
-        for block in view.blocks:
-            inside = [name for name in block.names if name in gaps]
+        for block in [*(block.names for block in view.blocks), *([n] for n in view.names.difference(view.in_blocks))]:
+            inside = [name for name in block if name in gaps]
             if inside:
                 at = np.unique(np.concatenate([gaps[name] for name in inside]))
-                own = known.only(block.names).take(at)
-                drawn = view.in_block(block, own, set(inside), cluster[at], stream, ids[at])
+                drawn = draws.cells(
+                    inside, known.only(view.in_blocks).only(block).take(at), cluster[at], stream, ids[at]
+                )
                 found |= {name: drawn[name][np.searchsorted(at, gaps[name])] for name in inside}
-        for name in gaps.keys() - found.keys():
-            at = gaps[name]
-            found[name] = view.cells(name, cluster[at], stream, ids[at])
         return found
 
     def _stream(self, purpose: Purpose, view: ViewLaw) -> Stream:

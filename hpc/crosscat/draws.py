@@ -25,13 +25,14 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.bases import with_bases
-from mpibayes.hpc.crosscat.columns.cells import places, renumbered
 from mpibayes.hpc.crosscat.keys import Model, priors
-from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.law import Law
+from mpibayes.hpc.crosscat.of_columns import OfColumns, ViewDraw
+from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.tallies import Tallies, Total
-from mpibayes.hpc.data.rows import take_columns
-from mpibayes.hpc.links.coding import Coding, parents_of
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.gaps import NO_CELLS, Cells, Gaps, Masks, masks_of
@@ -41,14 +42,14 @@ from mpibayes.io import checkpoint
 from mpibayes.io import draws as stored
 from mpibayes.io.draws import FOLDER, DrawWriter
 from mpibayes.io.files import Guard, unguarded
-from mpibayes.io.rows import Column, Rows
+from mpibayes.io.rows import Rows
 from mpibayes.io.segments import read_blocks
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
 SLICE_ROWS = 65_536
-AT_ONCE = 100_000_000  # labels of draws that are in memory together, a byte or two each
+LABEL_BYTES = 256 << 20  # labels of draws whose clusters are added up in one pass over the table
 MOST_SELECTED = 1_000  # sets of columns, under their links, that are kept for the next question
 ROOM = 4  # a draw is stored with room for a multiple of so many views, so that few draws need more than those before
 
@@ -70,17 +71,6 @@ class Draw:
     view_of: np.ndarray
     parents: np.ndarray | None = None
     gaps: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class ViewDraw:
-    """A draw as one view of it has it: labels int64 (N,), 0..K-1, none of them empty, hyperparameters, and the missing
-    cells that are part of it."""
-
-    cycle: int
-    labels: np.ndarray
-    hyper: Hyper
-    cells: Cells = NO_CELLS
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
@@ -139,7 +129,7 @@ def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
 class Posterior(KeptChains, Tallies):
     """Chains of one mixture, or of one cross-categorization, on one table."""
 
-    weighable = True
+    weighable = grouped = True
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
         super().__init__(run_dirs, burn_in, table)
@@ -269,32 +259,63 @@ class Posterior(KeptChains, Tallies):
         names = [c.name for c in self.data.stored]
         return names if len(draw.labels) == 1 else [n for n, v in zip(names, draw.view_of.tolist()) if v == view]
 
-    def views_of(self, draw: Draw) -> list[tuple[OfColumns, ViewDraw]]:
-        """The views of a draw: their columns, and the draw as they have it."""
-        views, cells = [], self.cells(draw)
-        for v in range(len(draw.labels)):
-            columns = self.of(self.names_in(draw, v), draw)
-            views.append((columns, replace(columns.seen_by(draw, v), cells=cells)))
-        return views
+    def views_with(self, draw: Draw, names: Collection[str] | None = None) -> list[tuple[int, list[str]]]:
+        """The views of a draw that have some of these columns, by default any, and which: those that they lean on,
+        too."""
+        chosen = None if names is None else self.ancestors(names, draw)
+        of = ((v, self.names_in(draw, v)) for v in range(len(draw.labels)))
+        views = [(v, [n for n in mine if chosen is None or n in chosen]) for v, mine in of]
+        return [(v, mine) for v, mine in views if mine]
 
-    def draws(self, most: int) -> Iterator[Predictive]:
-        """Kept draws as distributions over rows: at most that many, evenly spaced. Their clusters take a pass over the
-        table for as many draws as have AT_ONCE labels."""
-        draws: list[Draw] = []
-        for _, draw in self.states(evenly(self.kept(), most)):
-            draws.append(replace(draw, labels=[z.astype(np.min_scalar_type(int(z.max()))) for z in draw.labels]))
-            if sum(len(z) for d in draws for z in d.labels) > AT_ONCE:
-                yield from self.predictives(draws, cells=True)
-                draws = []
-        yield from self.predictives(draws, cells=True)
+    def draws(self, most: int) -> Iterator[Law]:
+        """Kept draws as laws of all columns: at most that many, evenly spaced."""
+        return (law for group in self.groups(evenly(self.kept(), most)) for law in self.laws(group))
 
-    def predictives(self, draws: Sequence[Draw], cells: bool) -> Iterator[Predictive]:
-        """Draws as distributions over rows, by one pass over the table. cells: see `ViewPredictive`."""
-        views = [self.views_of(draw) for draw in draws]
-        statistics = iter(self.statistics_of([pair for of in views for pair in of]))
-        for of in views:
-            parts = [ViewPredictive(c.components, s.hyper, next(statistics), cells, c.coding) for c, s in of]
-            yield Predictive(parts, None if len(of) == 1 else [columns.places for columns, _ in of])
+    def groups(
+        self, wanted: Sequence[tuple[int, int]], names: Collection[str] | None = None
+    ) -> Iterator[list[Draw]]:  # fmt: skip
+        """Kept draws, as many together as one pass over the table takes, with labels of those views alone that have
+        some of these columns."""
+        group, held = [], 0
+        for _, draw in self.states(wanted):
+            need = {v for v, _ in self.views_with(draw, names)}
+            labels = [narrow(z) if v in need else z[:0] for v, z in enumerate(draw.labels)]
+            held += sum(z.nbytes for z in labels)
+            group.append(replace(draw, labels=labels))
+            if held > LABEL_BYTES:
+                yield group
+                group, held = [], 0
+        if group:
+            yield group
+
+    def laws(
+        self, draws: Sequence[Draw], names: Collection[str] | None = None, weights: np.ndarray | None = None,
+        labelled: slice | np.ndarray | None = None,
+    ) -> Iterator[Law]:  # fmt: skip
+        """Draws as laws of some columns, by default all, by one pass over the table. weights (N,): of training rows,
+        where clusters are those of a population. labelled: the training rows whose clusters come along."""
+        of = []
+        for draw in draws:
+            cells, views = self.cells(draw), []
+            for v, mine in self.views_with(draw, names):
+                columns = self.of(mine, draw)
+                views.append((v, columns, replace(columns.seen_by(draw, v), cells=cells)))
+            of.append(views)
+        statistics = iter(self.statistics_of([(columns, state) for views in of for _, columns, state in views]))
+        for views in of:
+            made = []
+            for v, columns, state in views:
+                s = next(statistics)
+                mean = None if weights is None else mean_weights(state.labels, weights, s.size)
+                which = self.data.latent.which
+                made.append(
+                    ViewLaw(
+                        columns.components, state.hyper, s, columns.coding, v, columns.names, which, state.cells, mean
+                    )
+                )
+                made[-1].labels = None if labelled is None else state.labels[labelled]
+            whole = len(views) == 1 and views[0][1].all
+            yield Law(made, None if whole else [columns.places for _, columns, _ in views])
 
     def statistics_of(self, states: Sequence[tuple[OfColumns, ViewDraw]]) -> list[Statistics]:
         """Statistics of the clusters of each draw, of some columns, in one pass over the table."""
@@ -313,73 +334,12 @@ class Posterior(KeptChains, Tallies):
         return [total.statistics for total in totals]
 
 
-class OfColumns(Tallies):
-    """Some of a run's columns, by the table's names; what one column of the table is made into comes along.
-
-    places: of each array of the run's rows, which columns these are (see `data.rows.take_columns`). parents: those of
-    all the run's columns, see `Draw`; `coding` has the links of these columns.
-    """
-
-    def __init__(
-        self, run: Posterior, names: Sequence[str], given: Mapping, joint: Mapping[str, Mapping],
-        parents: np.ndarray | None = None,
-    ):  # fmt: skip
-        self.run, self.names, self.n_rows = run, tuple(names), run.n_rows
-        chosen_names = set(names)
-        chosen = [c for c in run.columns if (c.part_of or c.name) in chosen_names]
-        self.all = len(chosen) == len(run.columns)
-        self.columns: Sequence[Column] = run.columns if self.all else renumbered(chosen)
-        blocks = {name: of for name, of in joint.items() if set(of["columns"]) <= chosen_names}
-        self.coding = self._coding(chosen, parents)
-        self.components, self.places = Components(self.coding.columns, given, blocks), places(chosen, joint)
-        place = {name: i for kind in run.components.kinds for i, name in enumerate(_names(kind))}
-        self._hyper = {  # by kind, where the hyperparameters of these columns are among those of all
-            kind.name: np.array([place[name] for name in _names(kind)], np.intp) for kind in self.components.kinds
-        }
-
-    def _coding(self, chosen: Sequence[Column], parents: np.ndarray | None) -> Coding:
-        """The links between the columns chosen, whose parents are chosen, too."""
-        if parents is None or not (parents != ROOT).any():
-            return Coding(self.columns, np.full(len(chosen), ROOT), {})
-        all_names, names = [c.name for c in self.run.columns], {c.name for c in chosen}
-        parent_of = {name: all_names[p] for name, p in zip(all_names, parents.tolist()) if p != ROOT and name in names}
-        return Coding(self.columns, parents_of(self.columns, parent_of), self.run.contexts)
-
-    def take(self, rows: Rows) -> Rows:
-        """Take these columns from rows of all the run's columns."""
-        return rows if self.all else take_columns(rows, self.places)
-
-    def coded(self, rows: Rows) -> Rows:
-        return self.coding.coded(rows)
-
-    def slices(self) -> Iterator[tuple[int, Rows]]:
-        return ((start, self.take(rows)) for start, rows in self.run.slices())
-
-    def seen_by(self, draw: Draw, view: int) -> ViewDraw:
-        """A draw as one of its views has it, with these columns' hyperparameters."""
-        alpha, d = draw.process[view]
-        hyper = replace(draw.hyper.take(self._hyper), concentration=alpha, discount=d)
-        return ViewDraw(draw.cycle, draw.labels[view], hyper)
-
-    def nearest_view(self, draw: Draw) -> int:
-        """The view of a draw that has most of these columns; of several the first."""
-        if len(draw.labels) == 1:
-            return 0
-        names = set(self.names)
-        mine = [v for c, v in zip(self.run.data.stored, draw.view_of.tolist()) if c.name in names]
-        return int(np.bincount(mine, minlength=len(draw.labels)).argmax())
-
-    def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, ViewDraw]]:
-        """(number of the chain, draw as the view has it that has most of these columns); see `Posterior.states`."""
-        return ((i, self.seen_by(draw, self.nearest_view(draw))) for i, draw in self.run.states(wanted))
-
-
-def _names(kind) -> list[str]:
-    """Names of a kind's columns, or of the first column of each of its blocks."""
-    return [kind.members(c)[0].name for c in range(len(kind))]
-
-
 def without_gaps(z: np.ndarray) -> np.ndarray:
     """Renumber a partition to labels 0..K-1, none of them empty."""
     used = np.bincount(z) > 0
     return z if used.all() else (np.cumsum(used) - 1)[z]
+
+
+def narrow(z: np.ndarray) -> np.ndarray:
+    """Labels in as few bytes as they need."""
+    return z.astype(np.min_scalar_type(int(z.max())))

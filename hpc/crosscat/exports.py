@@ -131,3 +131,6 @@ def _names(run: Posterior) -> dict[str, list]:
 def _axis(name: str) -> str:
     """Every hyperparameter has an axis of its own, since those of other columns may be fixed."""
     return "cluster" if name == "weight" else f"{name}_column"
+
+
+LINES, NEEDS = {}, {"links": require_links}

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.predictive import Predictive, predictives
+from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.parallel import shards
@@ -36,11 +37,11 @@ class HeldOut:
     ) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
-        Collective; valid on root. places: see `Predictive`. `average`: whether this draw joins the average.
+        Collective; valid on root. places: see `Density`. `average`: whether this draw joins the average.
         codings: the links of each view.
         """
-        parts = predictives(views, codings or [None] * len(views))
-        draw = Predictive(parts, places)
+        parts = densities(views, codings or [None] * len(views))
+        draw = Density(parts, places)
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))
         for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):

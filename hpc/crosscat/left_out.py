@@ -11,7 +11,8 @@ import numpy as np
 
 from mpibayes.hpc.components.masses import log_negative_binomial
 from mpibayes.hpc.components.normal import posterior
-from mpibayes.hpc.crosscat.view_law import ViewLaw, log_real, normalised
+from mpibayes.hpc.crosscat.view_density import log_real
+from mpibayes.hpc.crosscat.view_law import ViewLaw, normalised
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links import bins
 from mpibayes.hpc.links.law import TreeLaw

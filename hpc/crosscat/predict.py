@@ -25,20 +25,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat.draws import Draw, Posterior
+from mpibayes.hpc.crosscat.draws import Draw, Posterior, narrow
+from mpibayes.hpc.crosscat.law import Law
 from mpibayes.hpc.crosscat.levels.grouped import grouped
 from mpibayes.hpc.crosscat.partitions import contingency
-from mpibayes.hpc.crosscat.predictive import Pattern, Predictive, ViewPredictive, is_missing, patterns
 from mpibayes.hpc.crosscat.representative import Representative, representatives
+from mpibayes.hpc.crosscat.view_density import Pattern, ViewDensity, is_missing, patterns
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
-from mpibayes.hpc.family import Predictions
+from mpibayes.hpc.family import Predictions, Request
+from mpibayes.hpc.posterior.asked import require_likelihood
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.posterior.forecast import RowForecast
 from mpibayes.io.recording import number as number_at
 from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Column, Rows
@@ -48,32 +49,25 @@ DRAWS = 50
 BATCH_CELLS = 4_000_000  # rows of a batch times clusters, so that a batch takes some tens of MiB
 
 
-class Forecast:
+class Forecast(RowForecast):
     """See `hpc.family.Forecast`."""
 
-    def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
-        groups: int | None = None,
-    ):  # fmt: skip
-        """groups: see `levels.grouped`."""
-        require_likelihood(run)
+    def __init__(self, run: Posterior, request: Request):
+        """Groups of clusters: see `levels.grouped`."""
+        require_likelihood(run, "new rows")
         run.read_traces()  # which also tell what belongs to the burn-in
         self.kept = run.require_kept()
-        self._run, self._draws, self._probabilities = run, draws or DRAWS, probabilities
-        self._impute, self._complete, self._groups = impute, complete, groups
-        table = run.table
-        self.like = table.having(run.data.stored)
-        self.may_lack = {c.name for c in self.like.columns}
+        super().__init__(run, request)
 
     def prepare(self) -> str:
         kept, reference = self.kept, representatives(self._run, self.kept)
-        chosen = evenly(kept, self._draws)
+        chosen = evenly(kept, self._request.draws or DRAWS)
         other = [None] * len(reference.views)
-        if self._groups is not None:
-            other = grouped(self._run, kept, reference.views, self._groups)
+        if self._request.groups is not None:
+            other = grouped(self._run, kept, reference.views, self._request.groups)
         every = [*reference.views, *(r for r in other if r is not None)]
         self._grouped = [v for v, r in enumerate(other) if r is not None]  # views that have groups
-        self._predictor = p = Predictor(self._run, chosen, every, self._impute or self._complete)
+        self._predictor = p = Predictor(self._run, chosen, every, self._request.impute or self._request.complete)
         self.batch, self.n_draws = p.batch, p.n_draws
         numbers = [str(len(r.sizes)) for r in reference.views]
         clusters = enumerated(numbers)
@@ -92,11 +86,11 @@ class Forecast:
         result = self._predictor(rows)
         n_views = len(result.views) - len(self._grouped)
         in_groups, result.views = result.views[n_views:], result.views[:n_views]
-        p, cells = self._predictor, result.imputed if self._complete else {}
+        p, cells = self._predictor, result.imputed if self._request.complete else {}
         beside = {}
         for number, view in zip(_numbers(result), result.views):
             beside |= dict(zip((f"cluster{number}", f"p_cluster{number}"), view.cluster()))
-        columns = _columns(p, rows, result, first_row, self._probabilities, self._impute)
+        columns = _columns(p, rows, result, first_row, self._request.probabilities, self._request.impute)
         ends = _numbers(result)
         for v, view in zip(self._grouped, in_groups):
             best = view.p.argmax(axis=1)
@@ -107,14 +101,6 @@ class Forecast:
             result.log_density,
             {name: (cell.rows, cell.fill) for name, cell in cells.items()},
             beside,
-        )
-
-
-def require_likelihood(run: Posterior) -> None:
-    """Raises ConfigError where the cells were ignored."""
-    if not run.likelihood:
-        raise ConfigError(
-            f"{run.chains[0].home}: sampled the prior (model.likelihood = false), which says nothing about new rows"
         )
 
 
@@ -183,12 +169,14 @@ class Predictor:
         parts = {column.name for column in self._which.values()}
         self.columns = [c for c in run.columns if c.name not in parts]
         # labels in as few bytes as they need: the table is read once for all draws
-        drawn = [replace(d, labels=[_small(z) for z in d.labels]) for _, d in run.states(wanted)]
-        self.draws: list[Predictive] = []
+        drawn = [replace(d, labels=[narrow(z) for z in d.labels]) for _, d in run.states(wanted)]
+        self.draws: list[Law] = []
         # of each draw and representative view: the draw's view that stands for it, and (K, R) float32, n_rk / n_k
         self._membership: list[list[tuple[int, np.ndarray]]] = []
-        for draw, predictive in zip(drawn, run.predictives(drawn, cells=impute), strict=True):
-            self.draws.append(predictive)
+        for draw, law in zip(drawn, run.laws(drawn), strict=True):
+            for view in law.views:
+                view.prepare(impute)
+            self.draws.append(law)
             self._membership.append([_membership(r, draw) for r in views])
         self.n_draws = len(self.draws)
         most = max(view.tail.n_slots for draw in self.draws for view in draw.views)
@@ -252,13 +240,13 @@ class Predictor:
         views = [InView(new / overall, p / overall[:, None]) for p, new in sums]
         return Result(largest + np.log(overall / self.n_draws), spread, views, imputed)
 
-    def _cells(self, view: ViewPredictive, rows: Rows, holes: dict[str, np.ndarray]) -> Cells:
+    def _cells(self, view: ViewDensity, rows: Rows, holes: dict[str, np.ndarray]) -> Cells:
         """rows: of the view's columns."""
         partly = list(patterns(view.components, rows, partly=True))
         return Cells(rows, partly, list(self._lacking(view, rows, holes)) if self.impute else [])
 
     def _lacking(
-        self, view: ViewPredictive, rows: Rows, holes: dict[str, np.ndarray]
+        self, view: ViewDensity, rows: Rows, holes: dict[str, np.ndarray]
     ) -> Iterator[tuple[Pattern, Column | None]]:
         """The cells to predict. Of a column with atoms the rest is predicted where nobody knows which it is, not where
         it is an atom; the second of a pair is then the column of which it is."""
@@ -295,10 +283,6 @@ class Predictor:
             best = average.argmax(axis=1)
             return Imputed(at, best, average[np.arange(len(at)), best], best)
         return Imputed(at, *_mean_and_sd(column, average), _as_recorded(column, average))
-
-
-def _small(z: np.ndarray) -> np.ndarray:
-    return z.astype(np.min_scalar_type(int(z.max())))
 
 
 def _membership(r: Representative, draw: Draw) -> tuple[int, np.ndarray]:

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.draws import OfColumns, Posterior
+from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.of_columns import OfColumns
 from mpibayes.hpc.crosscat.partitions import by_size, nearest, typical, variations
 from mpibayes.hpc.posterior.chains import evenly
 

@@ -15,11 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.cell_draws import CLUSTER, CellDraws
+from mpibayes.hpc.crosscat.law import Law
 from mpibayes.hpc.crosscat.population import log_cluster_weights
-from mpibayes.hpc.crosscat.query import DrawLaw
-from mpibayes.hpc.crosscat.view_law import CLUSTER, ViewLaw
+from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
-from mpibayes.hpc.family import Part
+from mpibayes.hpc.law import Part
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
 
 WEIGHTS, SEATS = CLUSTER + 1, CLUSTER + 2  # sub-streams, apart from those of the kinds of columns
@@ -27,10 +28,10 @@ PIECE = 65_536  # rows whose clusters are looked at together
 
 
 class Synthesis:
-    """See `hpc.family.Synthesis`. law: of all columns, with the labels of all training rows; seed, table: name the
-    streams; n: rows; without: see `ViewLaw.cells`."""
+    """See `hpc.law.Synthesis`. law: of all columns, with the labels of all training rows; seed, table: name the
+    streams; n: rows; without: see `CellDraws.cells`."""
 
-    def __init__(self, law: DrawLaw, seed: int, table: int, n: int, without: Mapping[str, np.ndarray]):
+    def __init__(self, law: Law, seed: int, table: int, n: int, without: Mapping[str, np.ndarray]):
         self._without = without
         self._views = [_View(view, seed, table, n) for view in law.views]
 
@@ -61,7 +62,7 @@ class _View:
         self._new = self._in_new_clusters(n)
         g = generator(seed, Purpose.TABLE_ROWS, cycle=table, sub=SEATS, chain=lane)
         self._seats = seated(len(self._new), rest, d, g)
-        law.draw_parameters(parameters, more=int(self._seats.max(initial=-1)) + 1)
+        self._draws = CellDraws(law, parameters, more=int(self._seats.max(initial=-1)) + 1)
 
     def _uniforms(self, ids: np.ndarray) -> np.ndarray:
         return replace(self._stream, sub=CLUSTER).uniforms(ids)
@@ -78,14 +79,7 @@ class _View:
         return found
 
     def cells(self, ids: np.ndarray, clusters: np.ndarray, without: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = {}
-        for block in self.law.blocks:
-            nothing = Known(len(ids), {})
-            found |= self.law.in_block(block, nothing, set(block.names), clusters, self._stream, ids, without)
-        for name in self.names:
-            if name not in found:
-                found[name] = self.law.cells(name, clusters, self._stream, ids, without.get(name))
-        return found
+        return self._draws.cells(self.names, Known(len(ids), {}), clusters, self._stream, ids, without)
 
 
 def seated(n: int, concentration: float, discount: float, g: np.random.Generator) -> np.ndarray:

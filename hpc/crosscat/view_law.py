@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from mpibayes.hpc.components.component import Law
-from mpibayes.hpc.components.grid import pick_on_grid
-from mpibayes.hpc.components.masses import log_negative_binomial, log_t
-from mpibayes.hpc.components.single import one_uniform
-from mpibayes.hpc.components.statistics import Statistics, empty, join
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
-from mpibayes.hpc.crosscat.draws import OfColumns, ViewDraw
 from mpibayes.hpc.crosscat.population import log_cluster_weights
+from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.events import Events, Known
-from mpibayes.hpc.links import bins
-from mpibayes.hpc.links import law as links
-from mpibayes.hpc.links.law import TreeLaw
-from mpibayes.hpc.parallel.streams import Stream
-from mpibayes.io import recording
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.gaps import NO_CELLS, Cells
 from mpibayes.io.rows import Column
 
 AT_ONCE = 512  # rows whose scores are added up while they are in the processor's cache
 LEAST = -600.0  # a log probability whose inverse is a number
-CLUSTER = 2**31  # sub-stream of a row's cluster, apart from those of the kinds of columns
 
 
 def normalised(log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -45,25 +38,31 @@ def normalised(log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return log_total, log
 
 
-class ViewLaw:
-    """A view of a draw: K clusters and a new one, with statistics of some of its columns.
+class ViewLaw(ViewDensity):
+    """A view of a draw as a law of some of its columns.
 
-    number: of the view in the draw. labels (m,): of the training rows that were asked for. mean_weight (K,): survey
-    weight of the clusters' rows, where clusters are those of a population.
+    number: of the view in the draw. names: the table's columns, in order; labels (m,): of the training rows that were
+    asked for. needed: the missing cells that are part of the draw. which: by number the column of its atoms.
+    mean_weight (K,): survey weight of the clusters' rows, where clusters are those of a population.
     """
 
+    labels: np.ndarray | None = None
+
     def __init__(
-        self, number: int, own: OfColumns, state: ViewDraw, statistics: Statistics, which: Mapping[str, Column],
+        self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding | None = None,
+        number: int = 0, names: Sequence[str] = (), which: Mapping[str, Column] | None = None, needed: Cells = NO_CELLS,
         mean_weight: np.ndarray | None = None,
     ):  # fmt: skip
-        self.number, self.order, self.names, self.labels = number, own.names, set(own.names), None
-        self.hyper, self.statistics, self.components = state.hyper, statistics, own.components
-        self.coding, self.needed = own.coding, state.cells
-        alpha, d = state.hyper.concentration, state.hyper.discount
-        self.log_weight = log_cluster_weights(statistics.size, alpha, d, mean_weight)
-        self._which = {name: column.name for name, column in which.items()}
-        self._drawn: dict[str, Law] = {}
-        self.place = {kind.members(c)[0].name: (kind, c) for kind in own.components.kinds for c in range(len(kind))}
+        super().__init__(components, hyper, statistics, coding)
+        self.number, self.order, self.needed, self._mean_weight = number, names, needed, mean_weight
+        self.names = set(names)
+        self._which = {name: column.name for name, column in (which or {}).items()}
+
+    @cached_property
+    def log_weight(self) -> np.ndarray:
+        """Log weights of the clusters, and of a new one, (K + 1,)."""
+        alpha, d = self.hyper.concentration, self.hyper.discount
+        return log_cluster_weights(self.statistics.size, alpha, d, self._mean_weight)
 
     def scores(self, known: Known, prior: np.ndarray | None = None) -> np.ndarray:
         """Log of w_k times the probability of what is known of each row, (n, K + 1). prior: other weights."""
@@ -89,28 +88,6 @@ class ViewLaw:
         kind = self.components.multinormal
         laws = self.law(kind).blocks if len(kind) else ()
         return [*(BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)), *self.trees]
-
-    @cached_property
-    def trees(self) -> list[TreeLaw]:
-        """The trees of linked columns."""
-        kind, levels = self.components.categorical, self.statistics.levels
-        trees = links.linked(self.coding, kind) if self.coding.linked else ()
-        tables = [links.counted(kind, self.hyper.dirichlet, levels, tree, self._masses) for tree in trees]
-        return [TreeLaw(tree, of, self._log_rests) for tree, of in zip(trees, tables)]
-
-    def _masses(self, column: Column) -> np.ndarray:
-        """Probabilities of a number's bins in every cluster, (B, K + 1)."""
-        kind, c = self.place[column.name]
-        return bins.masses(column, self.law(kind), c)
-
-    def _masses_of_draws(self, column: Column) -> np.ndarray:
-        """The same under parameters that were drawn."""
-        kind, c = self.place[column.name]
-        return bins.masses(column, self._law_of_draws(kind), c)
-
-    def _log_rests(self, events: Events) -> np.ndarray:
-        """Log probability of the numbers of a column's events, given that they are no atoms, (U, K + 1)."""
-        return self._log_numbers(events.column, events.low[:, None], events.high[:, None])
 
     @cached_property
     def in_blocks(self) -> list[str]:
@@ -150,7 +127,7 @@ class ViewLaw:
         rest = np.full((len(events), len(self.log_weight)), -np.inf)
         there = ~np.isnan(events.low)
         if there.any():
-            rest[there] = self._log_numbers(column, events.low[there, None], events.high[there, None])
+            rest[there] = self.log_numbers(column, events.low[there, None], events.high[there, None])
         if not column.atoms:
             return rest
         atoms = self._which[column.name]
@@ -207,134 +184,11 @@ class ViewLaw:
         prior = np.add.reduceat(self.pseudo_counts, kind.offsets[:-1])[:, None]
         return np.column_stack([kind.observed(self.statistics.levels) + prior, prior])
 
-    def _log_numbers(self, column: Column, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        kind, c = self.place[column.name]
-        law = self.law(kind)
-        if column.kind == "count":
-            return log_negative_binomial(law.shape[c], law.rate[c], low, high)
-        return log_real(column, law.location[c], law.scale[c], law.nu[c], low, high)
-
-    def law(self, kind):
-        """The predictive law of a kind's columns, see `components.component.Law`."""
-        if kind.name not in self._laws:
-            self._laws[kind.name] = kind.predictive(getattr(self.hyper, kind.hyper), self.statistics.of(kind))
-        return self._laws[kind.name]
-
-    @cached_property
-    def _laws(self) -> dict:
-        return {}
-
-    def draw_parameters(self, stream: Stream, more: int = 0) -> None:
-        """Draw the parameters of all clusters, which all cells that are drawn from here on share: until then, each of
-        them has its own. more: clusters without rows that are added behind the others."""
-        statistics = join([self.statistics, empty(self.statistics, more)]) if more else self.statistics
-        for kind in self.components.kinds:
-            if len(kind):
-                hyper, s = getattr(self.hyper, kind.hyper), statistics.of(kind)
-                self._drawn[kind.name] = kind.drawn(hyper, s, stream)
-
-    def _law_of_draws(self, kind) -> Law:
-        return self._drawn.get(kind.name) or self.law(kind)
-
-    def clusters(self, known: Known, stream: Stream, ids: np.ndarray) -> np.ndarray:
-        """A cluster of each row, drawn given what is known of it, (n,). ids (n,): of the rows, in the stream."""
-        return pick_on_grid(self.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
-
-    def cells(
-        self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray, without: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Recorded values (n,) of a column that is in no block, each drawn from the row's cluster (n,). without: mask
-        of the column's atoms, in whose place come numbers that are no atoms."""
-        which = self._which.get(name)
-        code = None if which is None else self._cells(which, cluster, stream, ids)
-        if code is not None and without is not None:
-            code = np.where(np.append(without, False)[code.astype(np.intp)], len(without), code)
-        x, (kind, c) = self._cells(name, cluster, stream, ids), self.place[name]
-        column = kind.members(c)[0]
-        return recording.recorded(column, code, x) if column.kind == "real" else x
-
-    def _cells(self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray) -> np.ndarray:
-        (kind, c), none = self.place[name], np.zeros(0, np.intp)
-        law = self._law_of_draws(kind)
-        return law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
-
-    def in_block(
-        self, block: JointLaw, known: Known, wanted: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray,
-        without: Mapping[str, np.ndarray] | None = None,
-    ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Recorded values (n,) of the columns `wanted` of a block, of what is known of them or drawn given it. without:
-        see `cells`, by column."""
-        if isinstance(block, TreeLaw):
-            return self._in_tree(block, known, wanted, cluster, stream, ids, without or {})
-        kind, b = self.components.multinormal, self.blocks.index(block)
-        drawn = block.draw(self._law_of_draws(kind), b, known, wanted, cluster, stream, ids)
-        columns = {c.name: c for c in kind.members(b)}
-        return {name: recording.recorded(columns[name], None, x) for name, x in drawn.items()}
-
-    def _in_tree(self, tree: TreeLaw, known: Known, wanted, cluster, stream: Stream, ids, without) -> dict:
-        from mpibayes.hpc.crosscat.within import number_within
-
-        drawn = self._drawn.get("categorical")
-        tables = tree.tables if drawn is None else tree.drawn_tables(drawn, self._masses_of_draws)
-        found = {}
-        for name, code in tree.draw(tables, known, wanted, cluster, stream, ids).items():
-            number = tree.number(name)
-            if number is not None:
-                found[name] = self._number(number, code, known, cluster, stream, ids, without.get(name))
-                continue
-            found[name] = code.astype(np.float64)
-            if name in self._which:
-                if name in without:
-                    code = np.where(np.append(without[name], False)[code], len(without[name]), code)
-                kind, c = self.place[name]
-                x = self._cells(name, cluster, stream, ids)
-                found[name] = recording.recorded(kind.members(c)[0], code, x)
-                if name in known.of:
-                    column, given = known.of[name][0].column, number_within(self, *known.of[name], cluster, stream, ids)
-                    found[name] = np.where((code == len(column.atoms)) & ~np.isnan(given), given, found[name])
-        return found
-
-    def _number(
-        self, column: Column, code: np.ndarray, known: Known, cluster, stream: Stream, ids, without
-    ) -> np.ndarray:
-        """Recorded values (n,) of a number that others lean on, by the atom or the bin of each. without: see
-        `cells`."""
-        n_atoms, ends = len(column.atoms), bins.bounds(column)
-        low, high = (np.append(np.full(n_atoms, np.nan), end)[code] for end in ends)
-        if without is not None:  # the number is drawn from all bins
-            left_out = np.append(without, np.zeros(len(ends[0]), bool))[code]
-            low, high = np.where(left_out, ends[0][0], low), np.where(left_out, ends[1][-1], high)
-            code = np.where(left_out, n_atoms, code)
-        number = np.flatnonzero(code >= n_atoms)
-        kind, c = self.place[column.name]
-        given = np.full(len(code), np.nan)
-        if column.name in known.of:
-            events, which = known.of[column.name]
-            some = np.flatnonzero((which < len(events)) & (code >= n_atoms))
-            low[some], high[some] = (
-                np.fmax(low[some], events.low[which[some]]),
-                np.fmin(high[some], events.high[which[some]]),
-            )
-            if events.sets is None:  # a value, unless all that is known is that there is one
-                first, last = events.low[which[some]], events.high[which[some]]
-                given[some] = np.where(np.isfinite(first) & np.isfinite(last), 0.5 * (first + last), np.nan)
-        x = np.zeros(len(code))
-        if len(number):
-            u = one_uniform(stream, kind.substreams[0], c, ids[number])
-            y = low[number], high[number]
-            if column.kind == "real":
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    y = [recording.coordinate(column, np.maximum(end, 0.0) if column.log else end) for end in y]
-            x[number] = self._law_of_draws(kind).within(c, cluster[number], *y, u)
-        if column.kind == "real":
-            x = recording.recorded(column, np.minimum(code, n_atoms) if n_atoms else None, x)
-        return np.where(np.isnan(given), x, given)
-
     def below(self, column: Column, x: float) -> np.ndarray:
         """Probability that a number of the column is none above x, in every cluster, (K + 1,)."""
         bounds = np.array([[-np.inf]]), np.array([[x]])
         return (
-            np.exp(self._log_numbers(column, *bounds))[0]
+            np.exp(self.log_numbers(column, *bounds))[0]
             if x > -1.0 or column.kind != "count"
             else np.zeros(len(self.log_weight))
         )
@@ -343,33 +197,6 @@ class ViewLaw:
         """Number of a column in this view."""
         return self.order.index(name)
 
-    def simulate(self, known: Known, wanted: set[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """See `DrawLaw.simulate`."""
-        from mpibayes.hpc.crosscat.within import draw_within
-
-        cluster, found = self.clusters(known, stream, ids), {}
-        for block in self.blocks:
-            if wanted.intersection(block.names):
-                found |= self.in_block(block, known, wanted, cluster, stream, ids)
-        for name in sorted(wanted.difference(found)):
-            found[name] = self.cells(name, cluster, stream, ids)
-            if name in known.of:
-                given = draw_within(self, *known.of[name], cluster, stream, ids)
-                found[name] = np.where(np.isnan(given), found[name], given)
-        return found
-
     def columns_of(self, name: str) -> tuple[str, str | None]:
         """Columns that model a column of the table: its own name, and the column of its atoms, or None."""
         return name, self._which.get(name)
-
-
-def log_real(column: Column, location, scale, nu, low, high) -> np.ndarray:
-    """Log probability that a recorded number of a column is from low to high under t distributions of the model's
-    scale; where low == high, its density. Arguments broadcast."""
-    if not column.log and column.shape is None:
-        return log_t(location, scale, nu, low, high)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low_, high_ = (np.maximum(low, 0.0), high) if column.log else (low, high)
-        first, last = recording.coordinate(column, low_), recording.coordinate(column, high_)
-        found = log_t(location, scale, nu, first, last)
-        return np.where(low == high, found + recording.log_slope(column, last), found)

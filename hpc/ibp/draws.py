@@ -19,7 +19,8 @@ import numpy as np
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp import keys
-from mpibayes.hpc.ibp.predictive import Law, Predictive
+from mpibayes.hpc.ibp.features import Features
+from mpibayes.hpc.ibp.law import Law
 from mpibayes.hpc.ibp.state import WORD, Hyper
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
@@ -62,9 +63,9 @@ class Draw:
         """Features of each row, bool (N, K)."""
         return np.unpackbits(self.features, axis=1, count=self.n_rows).astype(bool).T
 
-    def law(self) -> Law:
+    def new_row(self) -> Features:
         """The distribution of a new row."""
-        return Law.of(self.together, self.cells, self.n_rows, self.hyper)
+        return Features.of(self.together, self.cells, self.n_rows, self.hyper)
 
 
 def shared_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -203,7 +204,7 @@ class Posterior(KeptChains):
                         )
                     yield i, draw
 
-    def draws(self, most: int) -> Iterator[Predictive]:
-        """Kept draws as distributions over rows: at most so many, evenly spaced."""
+    def draws(self, most: int) -> Iterator[Law]:
+        """Kept draws as laws of all columns: at most so many, evenly spaced."""
         for _, draw in self.states(evenly(self.kept(), most)):
-            yield Predictive(self.cells, draw.law())
+            yield Law(self.cells, draw.new_row())

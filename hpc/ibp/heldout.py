@@ -7,7 +7,7 @@ import numpy as np
 from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.ibp.chain import Buffet
-from mpibayes.hpc.ibp.predictive import Law
+from mpibayes.hpc.ibp.features import Features
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
 
@@ -22,7 +22,7 @@ class HeldOut:
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
-    def score(self, law: Law, n_shards: int, average: bool) -> tuple[float, float]:
+    def score(self, law: Features, n_shards: int, average: bool) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
         Collective; valid on root. law: of the draw (`law_everywhere`). `average`: whether it joins the average.
@@ -46,7 +46,7 @@ def by_shard(comm: Communicator, sums: np.ndarray, n_shards: int) -> np.ndarray 
     return comm.gather_to_root(sums, [len(shards.of_rank(n_shards, comm.size, rank)) for rank in range(comm.size)])
 
 
-def law_everywhere(buffet: Buffet) -> Law:
+def law_everywhere(buffet: Buffet) -> Features:
     """The distribution of a new row under the chain's state: computed on root, known to all ranks. Collective."""
     comm, owned = buffet.comm, buffet.totals.owned
     there = np.flatnonzero(owned > 0)
@@ -54,6 +54,6 @@ def law_everywhere(buffet: Buffet) -> Law:
     message = np.zeros(k * d + k * k + k + d + 2)
     if comm.rank == 0:
         t = buffet.totals
-        message[:] = Law.of(t.together[np.ix_(there, there)], t.cells[there], buffet.n_rows, buffet.hyper).packed()
+        message[:] = Features.of(t.together[np.ix_(there, there)], t.cells[there], buffet.n_rows, buffet.hyper).packed()
     comm.broadcast(message)
-    return Law.unpacked(message, k, d)
+    return Features.unpacked(message, k, d)

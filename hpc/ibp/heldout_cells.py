@@ -13,8 +13,8 @@ import numpy as np
 from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.data.rows import Data, heldout_cells
 from mpibayes.hpc.ibp.chain import Buffet
+from mpibayes.hpc.ibp.features import Features
 from mpibayes.hpc.ibp.heldout import by_shard
-from mpibayes.hpc.ibp.predictive import Law
 from mpibayes.hpc.ibp.state import WORD
 from mpibayes.hpc.parallel.comm import Communicator
 
@@ -57,7 +57,7 @@ class HeldOutCells:
         self.comm.sum_everywhere(total)
         self.n_cells = int(total[0])
 
-    def score(self, buffet: Buffet, law: Law, average: bool) -> tuple[float, float, float]:
+    def score(self, buffet: Buffet, law: Features, average: bool) -> tuple[float, float, float]:
         """Mean log density of a cell, in the table's units, under the present draw and under the average of the draws
         so far; and of the average means the root of the mean squared error, in standard deviations of the columns.
 
@@ -87,7 +87,7 @@ def mask(data: Data, cells: Cells, fraction: float, start: int, x: np.ndarray) -
     return heldout_cells([c.name for c in cells.columns], numbers, fraction) & ~np.isnan(x)
 
 
-def predicted(buffet: Buffet, law: Law, shard, part: Withheld) -> tuple[np.ndarray, np.ndarray]:
+def predicted(buffet: Buffet, law: Features, shard, part: Withheld) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation (n,) of each cell given all others, as the model has cells.
 
     The law's loadings are those given all cells, this one as it was drawn too: what it says of itself is taken out.

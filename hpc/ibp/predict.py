@@ -15,55 +15,42 @@ Columns written:
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mpibayes.errors import ConfigError
-from mpibayes.hpc.family import Predictions
+from mpibayes.hpc.family import Predictions, Request
 from mpibayes.hpc.ibp.draws import Posterior
+from mpibayes.hpc.ibp.features import ENUMERATED
+from mpibayes.hpc.ibp.law import Law
 from mpibayes.hpc.ibp.matching import match, representative
-from mpibayes.hpc.ibp.predictive import ENUMERATED, Predictive
+from mpibayes.hpc.posterior.asked import require_likelihood
 from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.posterior.forecast import RowForecast, filled, imputed
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
 DRAWS = 50
-BATCH = 4096
 
 
-class Forecast:
+class Forecast(RowForecast):
     """See `hpc.family.Forecast`."""
 
-    def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
-        groups: int | None = None,
-    ):  # fmt: skip
-        run.refuse_groups(groups)
-        folder = run.chains[0].home
-        if not run.likelihood:
-            raise ConfigError(
-                f"{folder}: sampled the prior (model.likelihood = false), which says nothing about new rows"
-            )
+    def __init__(self, run: Posterior, request: Request):
+        require_likelihood(run, "new rows")
         run.read_traces()  # which also tell what belongs to the burn-in
         self.kept = run.require_kept()
-        self._run, self._draws = run, draws or DRAWS
-        self._probabilities, self._impute, self._complete = probabilities, impute, complete
-        table = run.table
-        self.like = table.having(run.data.stored)
-        self.may_lack = {c.name for c in self.like.columns}
-        self.batch = BATCH
+        super().__init__(run, request)
 
     def prepare(self) -> str:
-        run, keys = self._run, evenly(self.kept, self._draws)
+        run, keys = self._run, evenly(self.kept, self._request.draws or DRAWS)
         reference = representative(run, self.kept)
         self._k = len(reference.draw)
         self._of = []  # each draw, and the places of its features that match the representative ones, -1 for none
         for _, draw in run.states(keys):
-            self._of.append((Predictive(run.cells, draw.law()), match(reference.draw, draw).place))
+            self._of.append((Law(run.cells, draw.new_row()), match(reference.draw, draw).place))
         self.n_draws = len(self._of)
-        many = max(len(draw.law.probability) for draw, _ in self._of)
+        many = max(len(draw.features.probability) for draw, _ in self._of)
         words = f"{self.n_draws} of {counted(len(self.kept), 'kept draw')}, {counted(self._k, 'feature')} "
         words += f"(cycle {reference.draw.cycle})"
         if many > ENUMERATED:
@@ -72,12 +59,13 @@ class Forecast:
 
     def __call__(self, rows: Rows, first_row: int) -> Predictions:
         n, d, k = len(rows), len(self._run.cells), self._k
-        cells = self._probabilities or self._impute or self._complete
+        asked = self._request
+        cells = asked.probabilities or asked.impute or asked.complete
         total, logs = np.full(n, -np.inf), np.empty((self.n_draws, n))
         p, count = np.zeros((n, k)), np.zeros(n)
         mean, square = np.zeros((n, d)), np.zeros((n, d))
         for s, (draw, place) in enumerate(self._of):
-            predicted = draw.moments(rows) if cells else draw.features(rows)
+            predicted = draw.moments(rows) if cells else draw.members(rows)
             logs[s], features = predicted[0], predicted[1]
             new = np.logaddexp(total, logs[s])
             old, now = np.exp(total - new), np.exp(logs[s] - new)  # shares of the draws so far, and of this one
@@ -90,16 +78,14 @@ class Forecast:
                 square = old[:, None] * square + now[:, None] * predicted[3]
         density = total - np.log(self.n_draws)
         sd = np.sqrt(np.maximum(square - mean**2, 0.0))
-        columns = self._columns(rows, first_row, density, logs, p, count, mean, sd)
-        filled, beside = self._filled(rows, mean) if self._complete else {}, {}
-        if self._complete:
-            beside = {"n_features": count}
-        return Predictions(columns, density, filled, beside)
+        missing = np.isnan(self._run.cells.of(rows))
+        columns = self._columns(missing, first_row, density, logs, p, count, mean, sd)
+        if not asked.complete:
+            return Predictions(columns, density, {}, {})
+        return Predictions(columns, density, filled(self._run.cells, rows, missing, mean), {"n_features": count})
 
-    def _columns(self, rows, first_row, density, logs, p, count, mean, sd) -> dict[str, Any]:
-        import pyarrow as pa
-
-        cells, n = self._run.cells, len(rows)
+    def _columns(self, missing, first_row, density, logs, p, count, mean, sd) -> dict[str, Any]:
+        cells, n = self._run.cells, len(missing)
         names = [" ".join(str(k + 1) for k in np.flatnonzero(row > 0.5)) or "-" for row in p]
         columns: dict[str, Any] = {
             "row": np.arange(first_row + 1, first_row + n + 1),
@@ -108,23 +94,9 @@ class Forecast:
             "features": names,
             "n_features": count,
         }
-        if self._probabilities:
+        if self._request.probabilities:
             columns |= {f"p_{k + 1}": p[:, k] for k in range(self._k)}
             columns |= {f"fitted_{c.name}": cells.in_units(d, mean[:, d]) for d, c in enumerate(cells.columns)}
-        if self._impute:
-            missing = np.isnan(cells.of(rows))
-            for d, c in enumerate(cells.columns):
-                for name, values in ("", cells.in_units(d, mean[:, d])), ("_sd", sd[:, d] * cells.scale[d]):
-                    columns[f"imputed_{c.name}{name}"] = pa.array(values, mask=~missing[:, d])
+        if self._request.impute:
+            columns |= imputed(cells, missing, mean, sd)
         return columns
-
-    def _filled(self, rows: Rows, mean: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Missing cells with their means; those of counts are whole numbers."""
-        cells, filled = self._run.cells, rows.take(slice(None))
-        missing = np.isnan(cells.of(rows))
-        by_column = {}
-        for d, c in enumerate(cells.columns):
-            at = np.flatnonzero(missing[:, d])
-            cells.put(filled, d, at, mean[at, d])
-            by_column[c.name] = at, getattr(filled, c.block)[at, c.index]
-        return by_column

@@ -242,17 +242,6 @@ class TreeLaw:
         tables: of parameters that were drawn, or this law's; of a column with atoms the code of which one it is, of a
         number that others lean on those of its atoms and bins."""
         columns, evidence = [c for name, c in self._at.items() if name in wanted], self.evidence(known)[0]
-        return dict(
-            zip((self._of.names[c] for c in columns), self._drawn(tables, evidence, columns, cluster, stream, ids))
-        )
-
-    def drawn(
-        self, levels: np.ndarray, columns: Sequence[int], cluster: np.ndarray, stream: Stream, ids: np.ndarray
-    ) -> np.ndarray:
-        """Levels of some columns by their places, (columns, n): known ones, or drawn given these and the clusters."""
-        return self._drawn(self._tables, Evidence(levels), columns, cluster, stream, ids)
-
-    def _drawn(self, tables, evidence: Evidence, columns: Sequence[int], cluster, stream: Stream, ids) -> np.ndarray:
         out = np.empty((len(columns), len(ids)), np.intp)
         for rows in self._pieces(len(ids)):
 
@@ -262,7 +251,7 @@ class TreeLaw:
             of_rows = [table.of(cluster[rows]) for table in tables]
             found = drawn(self._of.tree, of_rows, evidence.take(rows), columns, uniforms)
             out[:, rows] = [found[c] for c in columns]
-        return out
+        return dict(zip((self._of.names[c] for c in columns), out))
 
     def number(self, name: str) -> Column | None:
         """The column with this name if it is a number that others lean on, as it is modelled."""

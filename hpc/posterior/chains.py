@@ -89,16 +89,23 @@ class KeptChains:
 
     weighable = False  # True where clusters have shares, which survey weights change
     weighted: bool | None = None  # whether a report has shares of a population, see `training_weights`
+    grouped = False  # True where there are groups of clusters
+    no_questions: str = ""  # why kept draws cannot be asked, where they cannot
     response: str = ""  # the column that a model predicts from others, given; "" where it has a law of all its columns
 
     @property
     def modelled(self) -> tuple[str, ...]:
         """Names of the table's columns that the model has a law of, or is given; of a sparse table none."""
-        return () if self.chains[0].config.model.sparse else tuple(c.name for c in self.data.stored)
+        return () if self.sparse else tuple(c.name for c in self.data.stored)
+
+    @property
+    def sparse(self) -> bool:
+        """True for the runs of a sparse table."""
+        return self.chains[0].config.model.sparse
 
     def refuse_groups(self, groups: int | None) -> None:
         """Raises ConfigError where groups of clusters are asked of a model that has none."""
-        if groups is not None:
+        if groups is not None and not self.grouped:
             raise ConfigError(f"{self.chains[0].home}: --groups is for runs of mixtures and cross-categorizations")
 
     @property

@@ -20,6 +20,7 @@ import numpy as np
 
 from mpibayes.errors import MpibayesError
 from mpibayes.hpc.config.places import as_toml, bare
+from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Rows
 from mpibayes.io.table import table_from_arrays, write_table
@@ -120,11 +121,11 @@ class Fitted(InProcess):
 
     @cached_property
     def _forecast(self) -> Any:
+        from mpibayes.hpc.family import Request
         from mpibayes.hpc.registry import forecast_of
 
-        forecast = forecast_of(self.family)(
-            self.posterior, self._folder / TABLE, self._draws, self._probabilities, impute=False, complete=False
-        )
+        request = Request(self._folder / TABLE, self._draws, self._probabilities)
+        forecast = forecast_of(self.family)(self.posterior, request)
         forecast.prepare()
         return forecast
 
@@ -150,19 +151,17 @@ class Fitted(InProcess):
 
     def simulate(self, n: int, seed: int) -> dict[str, np.ndarray]:
         """n rows from the posterior predictive distribution, by column (n,): level codes or numbers."""
-        predictives = list(self.posterior.draws(self._draws))
-        columns = self.posterior.columns
+        laws = list(self.posterior.draws(self._draws))
+        names = [name for name, _, _ in self._columns]
         u = Stream(seed, Purpose.SIMULATED, cycle=0).uniforms(np.arange(n))
-        chosen = np.minimum((u * len(predictives)).astype(np.int64), len(predictives) - 1)
-        cells = {name: np.empty(n) for name, _, _ in self._columns}
-        for d, predictive in enumerate(predictives):
+        chosen = np.minimum((u * len(laws)).astype(np.int64), len(laws) - 1)
+        cells = {name: np.empty(n) for name in names}
+        for d, law in enumerate(laws):
             at = np.flatnonzero(chosen == d)
             if len(at):
                 stream = Stream(seed, Purpose.SIMULATED, cycle=d + 1)
-                blank = self.posterior.data.as_modelled(Rows.missing(self.posterior.data.stored, len(at)), at)
-                rows = predictive.simulate(blank, columns, stream)
-                for column in columns:
-                    cells[column.name][at] = getattr(rows, column.block)[:, column.index]
+                for name, x in law.simulate(Known(len(at), {}), names, stream, np.arange(len(at))).items():
+                    cells[name][at] = x
         return cells
 
 

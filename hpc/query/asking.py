@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
-from mpibayes.hpc.family import Asked, DrawLaw, Posterior
+from mpibayes.hpc.family import Posterior
+from mpibayes.hpc.law import Asked, AskedClusters, AskedJoint, JointLaw, Law
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root, serial
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.posterior.chains import family_in
@@ -23,7 +24,7 @@ from mpibayes.hpc.query import average
 from mpibayes.hpc.query.average import Averages
 from mpibayes.hpc.query.conditions import Conditions
 from mpibayes.hpc.query.support import Support, supports
-from mpibayes.hpc.registry import posterior_of, queries_of
+from mpibayes.hpc.registry import asked_of, posterior_of
 from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted
 
@@ -44,6 +45,13 @@ class Distributions:
     error: np.ndarray
     effective: np.ndarray
     sums: Sums
+
+
+def opened_for_questions(run: Posterior, draws: int | None) -> Asked:
+    """The kept draws of a run, at most so many. Raises ConfigError where there are none, or no answers."""
+    if run.no_questions:
+        raise ConfigError(f"{run.chains[0].home}: {run.no_questions}")
+    return asked_of(run.chains[0].config.kind)(run, draws)
 
 
 class Asking:
@@ -68,7 +76,7 @@ class Asking:
 
         def opened() -> tuple[Posterior, Asked]:
             run = posterior_of(family)(run_dirs, burn_in, table)
-            return run, queries_of(family).ask(run, draws)
+            return run, opened_for_questions(run, draws)
 
         self._begin(*agree(self.comm, opened, f"open {run_dirs[0]}"))
 
@@ -77,16 +85,15 @@ class Asking:
         """Ask a run that is open already. Raises ConfigError."""
         self = cls.__new__(cls)
         self.comm, self._options = comm or serial(), (draws, None)
-        kind = run.chains[0].config.kind
-        self._begin(run, agree(self.comm, lambda: queries_of(kind).ask(run, draws), "look for its draws"))
+        self._begin(run, agree(self.comm, lambda: opened_for_questions(run, draws), "look for its draws"))
         return self
 
     def _begin(self, run: Posterior, asked: Asked) -> None:
         self.run, self.asked = run, asked
-        self.conditions = Conditions(self.asked.like, self.asked.refused, self.asked.columns)
+        self.conditions = Conditions(self.asked.like, self.asked.columns)
         self.averages = Averages(self.asked.chain_of)
         self._supports: dict[tuple[str, int], Support] = {}
-        self._draws: tuple[frozenset[str], Sequence[DrawLaw]] = frozenset(), ()
+        self._draws: tuple[frozenset[str], Sequence[Law]] = frozenset(), ()
         self._masses: dict[tuple[str, int], list[np.ndarray]] = {}  # of these draws
         self._beside: dict[RunAt, Asking] = {}
         # of whom answers speak; "" where the table has no weights
@@ -126,7 +133,7 @@ class Asking:
     @property
     def columns(self) -> list[Column]:
         """Columns that can be asked about."""
-        return [c for c in self.asked.columns if c.name not in self.asked.refused]
+        return list(self.asked.columns)
 
     @property
     def answerable(self) -> list[str]:
@@ -147,6 +154,16 @@ class Asking:
                 f"{counted(self.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
             )
 
+    def joint(self, verb: str) -> AskedJoint:
+        """The draws as joint laws of their columns. Raises ConfigError as `require` does."""
+        self.require(verb)
+        return cast(AskedJoint, self.asked)
+
+    def clusters(self, verb: str) -> AskedClusters:
+        """The draws with their clusters of training rows. Raises ConfigError as `require` does."""
+        self.require(verb)
+        return cast(AskedClusters, self.asked)
+
     def named(self, names: Sequence[str]) -> list[Column]:
         """Columns with these names, in the order given."""
         return [self.conditions.column(name) for name in names]
@@ -155,7 +172,7 @@ class Asking:
         """Known cells of recorded rows of all used columns of the table, restricted to `names` if given."""
         return known_of(rows, [c for c in self.columns if names is None or c.name in names])
 
-    def draws(self, names: Collection[str]) -> Sequence[DrawLaw]:
+    def draws(self, names: Collection[str]) -> Sequence[Law]:
         """The kept draws as laws of some columns at least; those of the last question where they have all of them. Each
         rank makes some of them. Collective."""
         if not self._draws[1] or not self._draws[0].issuperset(names):
@@ -165,6 +182,10 @@ class Asking:
             laws = [of_ranks[d % size][d // size] for d in range(self.averages.n_draws)]
             self._draws, self._masses = (frozenset(names), laws), {}
         return self._draws[1]
+
+    def joint_draws(self, names: Collection[str]) -> Sequence[JointLaw]:
+        """`draws` of a model that was asked for by `joint`. Collective."""
+        return cast(Sequence[JointLaw], self.draws(names))
 
     def supports(self, names: Sequence[str], most: int) -> dict[str, Support]:
         """Support of each column; numeric columns in at most `most` bins."""
@@ -196,8 +217,8 @@ class Asking:
             known, more = given.block(blocks[i]), wanted.block(blocks[i])
             log_given, log_r = np.zeros((len(draws), known.n_rows)), np.zeros((len(draws), known.n_rows))
             for d, draw in enumerate(draws):
-                log_given[d], state = draw.given(known)
-                log_r[d] = draw.log_given(more, state)
+                on_them = draw.given(known)
+                log_given[d], log_r[d] = on_them.log_p, on_them.log_density(more)
             w = average.weights(log_given)
             return *average.log_average(log_r, w, self.averages), average.effective(w)
 
@@ -234,14 +255,15 @@ class Asking:
             log_given, parts = np.zeros((len(draws), known.n_rows)), Sums(self.averages, known.n_rows, len(cells))
             for d, draw in enumerate(draws):
                 mass = masses[d] if masses else draw.masses(cells.events)
-                log_given[d], state = draw.given(known)
-                parts.add(d, log_given[d], draw.averaged(cells.events, state, mass))
+                on_them = draw.given(known)
+                log_given[d] = on_them.log_p
+                parts.add(d, log_given[d], on_them.averaged(cells.events, mass))
             p, error = parts.result()
             return Distributions(cells, p, error, average.effective(average.weights(log_given)), parts)
 
         return average.in_blocks(given.n_rows, self._block(draws, 8 * len(cells) * n_sums / len(draws))), work
 
-    def _block(self, draws: Sequence[DrawLaw], width: float) -> int:
+    def _block(self, draws: Sequence[Law], width: float) -> int:
         """Rows of a block, with so many bytes a row and draw, and the states of one draw."""
         state = 16 * max(draw.width for draw in draws)
         return max(16, min(BLOCK, int(BYTES / (width * len(draws))), BYTES // state))

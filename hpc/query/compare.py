@@ -165,8 +165,8 @@ def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support
     draws = asking.draws({*cells, *known.of})
 
     def work(d: int) -> tuple[float, dict[str, np.ndarray]]:
-        log_p, state = draws[d].given(known)
-        return log_p[0], {n: draws[d].averaged(c.events, state, draws[d].masses(c.events))[0] for n, c in cells.items()}
+        given = draws[d].given(known)
+        return given.log_p[0], {n: given.averaged(c.events, draws[d].masses(c.events))[0] for n, c in cells.items()}
 
     log_p, each = zip(*dealt(asking.comm, len(draws), work))
     return _group(asking, name, np.array(log_p), each)
@@ -186,9 +186,9 @@ def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
             total = {n: np.zeros(len(c)) for n, c in cells.items()}
             masses = {n: draws[d].masses(c.events) for n, c in cells.items()}
             for rows in blocks:
-                _, state = draws[d].given(known.block(rows))
+                given = draws[d].given(known.block(rows))
                 for n in cells:
-                    total[n] += (draws[d].averaged(cells[n].events, state, masses[n]) * weights[rows, None]).sum(axis=0)
+                    total[n] += (given.averaged(cells[n].events, masses[n]) * weights[rows, None]).sum(axis=0)
             return total
 
         for total, part in zip(sums, dealt(asking.comm, len(draws), work)):

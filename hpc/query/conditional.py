@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,7 @@ class Conditional(Question):
         )  # fmt: skip
 
 
-def _lines_of(name: str, words: Sequence[str], p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
+def _lines_of(name: str, words: Any, p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
     """Lines of a table; those that read alike, as an atom and the rest that would be recorded as it, are one."""
     words = np.array(words, object)
     seen, of = np.unique(words.astype(str), return_inverse=True)

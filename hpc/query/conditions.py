@@ -7,7 +7,7 @@ either of which may be left out. A level that has `|` or `..` in it is found bef
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,19 +35,16 @@ Item = str | Said  # a condition, or names of columns
 
 
 class Conditions:
-    """Reads conditions on the columns of a table. refused: columns that cannot be asked about, each with the reason.
-    columns: the same as a model has them."""
+    """Reads conditions on the columns of a table. columns: the same as a model has them."""
 
-    def __init__(self, like: Table, refused: Mapping[str, str], columns: Sequence[Column] | None = None):
-        self._like, self._refused = like, refused
+    def __init__(self, like: Table, columns: Sequence[Column] | None = None):
+        self._like = like
         self._columns = {c.name: c for c in (like.columns if columns is None else columns)}
 
     def column(self, name: str) -> Column:
         """A column by its name. Raises ConfigError where there is none, or where it cannot be asked about."""
         if name not in self._columns:
             raise ConfigError(f"no column '{name}'{_near(name, self._columns)}")
-        if name in self._refused:
-            raise ConfigError(f"column '{name}' {self._refused[name]}; queries do not take such columns yet")
         return self._columns[name]
 
     def names(self, items: Sequence[str]) -> list[str]:

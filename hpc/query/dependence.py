@@ -18,6 +18,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events
+from mpibayes.hpc.law import JointLaw
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import HELD, Asking
@@ -99,7 +100,7 @@ def remarks(asking: Asking) -> list[str]:
 def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Information:
     """Mutual information of each column of a with each of b; of a column with itself, its entropy."""
     names = list(dict.fromkeys([*a, *b]))
-    supports, draws = asking.supports(names, CELLS), asking.draws(names)
+    supports, draws = asking.supports(names, CELLS), asking.joint_draws(names)
     wide = 8 * sum(len(s) for s in supports.values()) * sum(draw.width for draw in draws) > HELD
     masses = [Masses(draw, supports, wide) for draw in draws]
     place = {name: i for i, name in enumerate(names)}
@@ -122,7 +123,7 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
     for i, name in enumerate(a):
         p = np.mean([draw.weight(name) @ m.of([name])[name] for draw, m in zip(draws, masses)], axis=0)
         entropy[i] = -(p * np.log(np.maximum(p, TINY))).sum()
-    views = asking.asked.views(names)
+    views = asking.joint("dependence").views(names)
     of_a, of_b = (views[:, [place[n] for n in of]] for of in (a, b))
     together = (of_a[:, :, None] == of_b[:, None, :]).mean(axis=0)
     mutual, error, groups, inside = found
@@ -133,7 +134,7 @@ class Masses:
     """Probabilities (K + 1, U) of the cells of columns in the clusters of a draw; where they are wide, made when they
     are wanted."""
 
-    def __init__(self, draw, supports: dict[str, Support], wide: bool):
+    def __init__(self, draw: JointLaw, supports: dict[str, Support], wide: bool):
         self._draw, self._supports = draw, supports
         self._held = {} if wide else {n: draw.masses(s.events) for n, s in supports.items()}
 
@@ -163,7 +164,9 @@ def _tiles(a: list, b: list, same: bool) -> Iterator[tuple[list[str], list[str]]
     yield from combinations_with_replacement(a, 2) if same else ((x, y) for x in a for y in b)
 
 
-def _of_tile(asking: Asking, draws, masses, a: list[str], others: list[str]) -> tuple[np.ndarray, ...]:
+def _of_tile(
+    asking: Asking, draws: Sequence[JointLaw], masses: Sequence[Masses], a: list[str], others: list[str]
+) -> tuple[np.ndarray, ...]:
     """Mutual information of each of a with each of the others, its error, and the parts through groups and links."""
     starts = [*asking.averages.batches, len(draws)]
     events = masses[0].events([*a, *others]) if asking.asked.linked else None
@@ -198,7 +201,9 @@ def _sums(joints: Iterator[tuple[np.ndarray, ...]], shape: tuple[int, int]) -> t
     return total, apart, inside if len(inside) else np.zeros(shape)
 
 
-def _joint(draw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events=None) -> tuple[np.ndarray, ...]:
+def _joint(
+    draw: JointLaw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events=None
+) -> tuple[np.ndarray, ...]:
     """Probabilities of all pairs of cells in one draw. events: of each column, where columns may be linked; then also
     the probabilities without links, and the information of pairs of columns (A, B) within clusters."""
     marginal = {n: draw.weight(n) @ mass[n] for n in {*a, *b}}

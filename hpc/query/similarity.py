@@ -36,7 +36,7 @@ class Similarity(Question):
     to: Sequence[int] = ()
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
-        asking.require("similarity")
+        asked = asking.joint("similarity")
         if (self.row is None) == (not self.like):
             raise ConfigError("name one row: --row NUMBER of the table, or conditions with --like COLUMN=VALUE")
         names = asking.conditions.names(self.columns) or [c.name for c in asking.columns]
@@ -57,7 +57,7 @@ class Similarity(Question):
             lines[column.name] = values(column, _cells(recorded, column)[back])
         short = ["row", "similarity", "similarity_error", *beside[:SHOWN]]
         of = "" if not self.columns else f", by the views of {', '.join(names)}"
-        remarks = [asking.asked.shares + of, *few(effective, asking)]
+        remarks = [asked.shares + of, *few(effective, asking)]
         return Answer(f"Rows like {title}", lines, remarks, short=short, shown=max(self.top, len(self.to)))
 
 
@@ -95,12 +95,12 @@ def _shared(asking: Asking, names: Sequence[str], place: int | None, known: Know
     together = {*names, *known.of}
     log_p = np.zeros((asking.averages.n_draws, 1))
     if known.of:
-        log_p[:, 0] = [draw.given(known)[0][0] for draw in asking.draws(together)]
+        log_p[:, 0] = [draw.given(known).log_p[0] for draw in asking.draws(together)]
     w = average.weights(log_p)
     starts = asking.averages.batches, asking.averages.chains
     sums = [np.zeros((len(s), asking.asked.n_rows), np.float32) for s in starts]
     weights = [np.add.reduceat(w[:, 0], s) for s in starts]
-    for d, draw in enumerate(asking.asked.labelled(together)):
+    for d, draw in enumerate(asking.joint("similarity").labelled(together)):
         share = draw.shared(names, place, known)
         for s, total in zip(starts, sums):
             total[int(np.searchsorted(s, d, side="right")) - 1] += w[d, 0] * share

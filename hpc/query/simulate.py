@@ -68,7 +68,7 @@ def simulated(
     """Recorded values (n,) of each column wanted, level codes or numbers: what is known of each row, or of all of them
     alike, and draws given that. A range that is known is drawn from, too. first: the number of the first row."""
     draws = asking.draws({*wanted, *known.of})
-    log_given = np.array(dealt(asking.comm, len(draws), lambda d: draws[d].given(known)[0]))
+    log_given = np.array(dealt(asking.comm, len(draws), lambda d: draws[d].given(known).log_p))
     if not np.isfinite(log_given).any(axis=0).all():
         raise ConfigError("what is given has probability 0 under every draw, so that there is no row to draw")
     below, ids = np.cumsum(average.weights(log_given), axis=0), first + np.arange(n)

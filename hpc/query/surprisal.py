@@ -25,6 +25,7 @@ from mpibayes.text import counted
 
 MOST = 20_000  # training rows that are looked at
 PATTERNS = 50  # sets of columns that rows have, for each of which training rows are scored
+OF_TABLE = "surprisal of the table"  # verb
 REFERENCE = 1_000  # training rows that new ones are compared with
 
 
@@ -39,11 +40,11 @@ class Surprise:
         """Yield for each draw: log p_d of some rows, (m,), and 1 / p_d of their cells given the others, (m, C)."""
         known = self.known.block(rows)
         if self._places is not None:
-            yield from self._asking.asked.left_out(known, self._places[rows])
+            yield from self._asking.clusters(OF_TABLE).left_out(known, self._places[rows])
             return
-        for draw in self._asking.draws(self.known.of):
-            log_p, state = draw.given(known)
-            yield log_p, draw.inverses(known, state)
+        for draw in self._asking.joint_draws(self.known.of):
+            given = draw.given(known)
+            yield given.log_p, given.inverses()
 
     def of(self, rows: np.ndarray | slice) -> tuple[np.ndarray, ...]:
         """Surprisal of some rows (m,) and of their cells (m, C), NaN where a cell is missing; their errors; and the
@@ -119,7 +120,7 @@ class Surprisal(Question):
             raise ConfigError(f"by = {self.by!r}: expected 'cells' or 'rows'")
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
-        asking.require("surprisal of the table" if rows is None else "surprisal")
+        asking.require(OF_TABLE if rows is None else "surprisal")
         names = asking.conditions.names(self.columns) or [c.name for c in asking.columns]
         if rows is None:
             joint = [n for n in names if n in asking.asked.joint]
@@ -209,7 +210,7 @@ class Novelty(Question):
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         asking.require("novelty")
-        compared = "surprisal of the table" not in asking.asked.cannot
+        compared = OF_TABLE not in asking.asked.cannot
         names = [n for n in asking.conditions.names(self.columns) or rows.there(asking) if n not in rows.lacking]
         known = asking.known(rows.whole(asking).rows, names)
         asking.draws(names)
@@ -259,15 +260,15 @@ def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
 
 def _opens(asking: Asking, known: Known) -> np.ndarray:
     """Probability that each row is in a new cluster of at least one view, (n,)."""
-    draws = asking.draws(known.of)
+    draws = asking.joint_draws(known.of)
     blocks = list(average.in_blocks(known.n_rows, BLOCK))
 
     def work(i: int) -> np.ndarray:
         rows = known.block(blocks[i])
         log_p, new = np.zeros((len(draws), rows.n_rows)), np.zeros((len(draws), rows.n_rows))
         for d, draw in enumerate(draws):
-            log_p[d], state = draw.given(rows)
-            new[d] = draw.opens(state)
+            given = draw.given(rows)
+            log_p[d], new[d] = given.log_p, given.opens()
         return (average.weights(log_p) * new).sum(axis=0)
 
     return np.concatenate(dealt(asking.comm, len(blocks), work))

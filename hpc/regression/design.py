@@ -221,10 +221,9 @@ class Design:
         cells, blank = _cells_of(rows, self.response_column), blank_cells(rows, self.response_column)
         return np.where(blank, 0.0, (self.likelihood.encode(cells) - self.center) / self.scale), blank
 
-    def set_response(self, rows: Rows, places: np.ndarray, y: np.ndarray) -> None:
-        """Write the responses y (m,) into the cells of the rows at `places` (m,)."""
-        column = self.response_column
-        getattr(rows, column.block)[places, column.index] = self.likelihood.decode(self.center + self.scale * y)
+    def recorded(self, y: np.ndarray) -> np.ndarray:
+        """The responses y (m,) as the table has them: level codes, or numbers."""
+        return self.likelihood.decode(self.center + self.scale * y)
 
     def _fill(self, x: np.ndarray, term: Term, cells: np.ndarray, empty: np.ndarray) -> None:
         """Writes a term's predictors into x; empty: which cells are missing."""

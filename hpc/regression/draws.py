@@ -13,8 +13,8 @@ from mpibayes.errors import CheckpointError
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.family import settings_of
+from mpibayes.hpc.regression.law import Law
 from mpibayes.hpc.regression.likelihoods import Likelihood
-from mpibayes.hpc.regression.predictive import Predictive
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.run.directory import CHECKPOINTS
 from mpibayes.io import checkpoint
@@ -51,8 +51,8 @@ class Posterior(KeptChains):
         r_hat = [summary_of([d[:, j] for d in draws]).r_hat for j in range(draws[0].shape[1])]
         return contradicted(len(draws), np.array(r_hat))
 
-    def draws(self, most: int) -> Iterator[Predictive]:
-        """Draws as distributions over rows: at most so many, evenly spaced in each chain and as many of each.
+    def draws(self, most: int) -> Iterator[Law]:
+        """Draws as laws of the response: at most so many, evenly spaced in each chain and as many of each.
 
         Raises CheckpointError if the scale of the t distribution is in a checkpoint that is gone.
         """
@@ -60,7 +60,12 @@ class Posterior(KeptChains):
         for c in self.chains:
             places = evenly(np.flatnonzero(c.trace["cycle"] > c.burn_in), share)
             for theta in self._as_classes(c.trace["theta"][places]):
-                yield Predictive(self.design, likelihood, theta)
+                yield Law(self.design, likelihood, theta)
+
+    @property
+    def n_draws(self) -> int:
+        """Draws after burn-in of all chains, whose traces were read."""
+        return sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in self.chains)
 
     def _as_classes(self, theta: np.ndarray) -> np.ndarray:
         return theta.reshape(len(theta), self.design.n_classes, self.design.n_predictors)

@@ -8,6 +8,7 @@ from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.io.trace import Axes
 
 FORMS = ()
+LINES = NEEDS = {}
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:

@@ -16,17 +16,16 @@ Columns written, empty where a row cannot be predicted (missing predictors under
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.rows import used_columns
-from mpibayes.hpc.family import Predictions
+from mpibayes.hpc.family import Predictions, Request
+from mpibayes.hpc.posterior.forecast import OF_TYPED, RowForecast
 from mpibayes.hpc.regression.design import Design
 from mpibayes.hpc.regression.draws import Posterior
-from mpibayes.hpc.regression.predictive import Average
+from mpibayes.hpc.regression.law import Average
 from mpibayes.io.recode import lacking_columns
 from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Rows
@@ -35,31 +34,30 @@ from mpibayes.text import counted
 DRAWS = 200
 
 
-class Forecast:
+PREDICTED = (
+    "--probabilities and --impute are for runs of mixtures; a regression always writes class probabilities, or the "
+    "distribution of the response, and --complete fills that in"
+)
+
+
+class Forecast(RowForecast):
     """See `hpc.family.Forecast`."""
 
-    def __init__(
-        self, run: Posterior, source: Path, draws: int | None, probabilities: bool, impute: bool, complete: bool,
-        groups: int | None = None,
-    ):  # fmt: skip
-        run.refuse_groups(groups)
-        if probabilities or impute:
-            given = " and ".join(["--probabilities"] * probabilities + ["--impute"] * impute)
-            raise ConfigError(
-                f"{given}: for runs of mixtures; {run.chains[0].home} is a {run.settings.likelihood} regression, which "
-                "always writes class probabilities, or the distribution of the response; --complete fills that in"
-            )
+    cannot = OF_TYPED | dict.fromkeys(("probabilities", "impute"), PREDICTED)
+
+    def __init__(self, run: Posterior, request: Request):
+        super().__init__(run, request)
         run.read_traces()
         run.require_draws()
-        self._average = Average.of(run.draws(draws or DRAWS))
+        self._average = Average.of(run.draws(request.draws or DRAWS))
         self.n_draws, self.batch = len(self._average.theta), self._average.batch
-        self._n_kept = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in run.chains)
+        self._n_kept = run.n_draws
         self._design, columns = needed(run.design, run.data.columns)
         self.like = run.table.having(columns)
         response = self._design.response
         # without a predictor there is no row that can be used, unless missing cells have a coefficient
         self.may_lack = {response, *(t.column.name for t in self._design.terms if t.indicator)}
-        self._scored = response not in lacking_columns(self.like, source, self.may_lack)
+        self._scored = response not in lacking_columns(self.like, request.source, self.may_lack)
 
     def prepare(self) -> str:
         words = f"{self.n_draws} of {self._n_kept:,} draws of {counted(self._design.n_parameters, 'coefficient')}"

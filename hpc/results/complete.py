@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.family import Completion
+from mpibayes.hpc.law import Completion
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.parallel.together import together
 from mpibayes.hpc.posterior.chains import files_of
@@ -111,7 +111,7 @@ def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: b
     if not long:
 
         def own() -> list[tuple]:
-            drawn = asking.asked.completions(seed, slice(comm.rank, copies, comm.size))
+            drawn = asking.clusters("complete").completions(seed, slice(comm.rank, copies, comm.size))
             return [_copy(asking, filling, paths[i], c) for i, c in zip(range(comm.rank, copies, comm.size), drawn)]
 
         return [part for of in comm.collect(agree(comm, own, "write its copies")) for part in of]
@@ -119,7 +119,7 @@ def _written(comm, asking: Asking, filling: Filling, paths, copies: int, long: b
     def all_of_them() -> list[tuple]:
         with passes_over(asking.asked.like, filling.path, paths[0], filling.lacking, LONG) as start:
             _original(filling, start({}))
-            every = asking.asked.completions(seed)
+            every = asking.clusters("complete").completions(seed)
             return [_pass(filling, start, completion, copy) for copy, completion in enumerate(every, 1)]
 
     return on_root(comm, all_of_them, what="write the copies")

@@ -66,8 +66,8 @@ def export(
         return forms.export(given, to, out, burn_in, timings)
     family = family_in(given[0])
     door = exports_of(family)
-    if to == "links" and to in door.FORMS:
-        door.require_links(given)
+    if to in door.NEEDS:
+        door.NEEDS[to](given)
     if to in OF_DRAWS and to not in door.FORMS:
         what = f"a model without {OF_DRAWS[to]}"
         others = ", ".join(f"--to {form}" for form in (*door.FORMS, "csv"))
@@ -77,8 +77,8 @@ def export(
         run.weighted = weighted
         run.training_weights(weighted)  # which can be refused
         return _clusters(run, door, out, ids, sources, groups)
-    if to in ("factors", "topics"):
-        head, blocks, note = getattr(door, to)(posterior_of(family)(given, burn_in, table))
+    if to in door.LINES:
+        head, blocks, note = door.LINES[to](posterior_of(family)(given, burn_in, table))
         done = write_csv_lines(out, head, blocks)
         done.notes.append(note)
         return done

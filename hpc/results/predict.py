@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.family import Forecast, SparseForecast
+from mpibayes.hpc.family import Forecast, Request, SparseForecast
 from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.registry import forecast_of, posterior_of
 from mpibayes.io.files import replacing, writing
@@ -70,16 +70,17 @@ def predict(
         raise ConfigError(f"draws = {draws}: expected a whole number, 1 or more")
     family = family_in(run_dirs[0])
     kept = posterior_of(family)(run_dirs, burn_in, table)
-    if kept.chains[0].config.model.sparse:
-        kept.refuse_groups(groups)
-        if complete is not None or probabilities or impute:
-            raise ConfigError(f"{run_dirs[0]}: --complete, --probabilities and --impute are for typed tables")
-        return _of_sparse(forecast_of(family)(kept, source, top, users, unseen), out, console)
+    kept.refuse_groups(groups)
+    asked = Request(source, draws, probabilities, impute, complete is not None, groups, top, users, unseen)
+    kind = forecast_of(family)
+    for option in asked.options:
+        if option in kind.cannot:
+            raise ConfigError(f"{run_dirs[0]}: {kind.cannot[option]}")
+    if kept.sparse:
+        return _of_sparse(cast(SparseForecast, kind(kept, asked)), out, console)
     if source is None:
         raise ConfigError("name a file with new rows")
-    if top is not None or users:
-        raise ConfigError(f'{run_dirs[0]}: --top and --user are for ratings (model.likelihood = "factorization")')
-    forecast: Forecast = forecast_of(family)(kept, source, draws, probabilities, impute, complete is not None, groups)
+    forecast = cast(Forecast, kind(kept, asked))
     rows, lacking, notes = incoming(forecast.like, source, unseen, forecast.may_lack, batch_rows=batch_rows)
     for note in notes:
         _say(console, f"note: {note}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.family import Synthesis
+from mpibayes.hpc.law import Synthesis
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root
 from mpibayes.hpc.parallel.together import together
 from mpibayes.hpc.posterior.chains import evenly, files_of
@@ -140,7 +140,7 @@ def _written(
     mine, judged = slice(comm.rank, asked.tables, comm.size), evenly(range(asked.tables), TABLES)
 
     def local() -> list[tuple[Counter, dict]]:
-        drawn = asking.asked.syntheses(asked.seed, asked.n, merged.atoms, mine)
+        drawn = asking.clusters("synthesize").syntheses(asked.seed, asked.n, merged.atoms, mine)
         numbers = range(mine.start, mine.stop, mine.step)
         return [one(i, synthesis) for i, synthesis in zip(numbers, drawn)]
 

@@ -6,17 +6,19 @@ not draws: the result of a run is the last state of its best chain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.cells import Cells
-from mpibayes.hpc.posterior.chains import Chain, KeptChains
+from mpibayes.hpc.posterior.chains import KeptChains
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.gaussian import State
+from mpibayes.hpc.svi.law import Law, Students
 from mpibayes.hpc.svi.likelihood import arrays_of, likelihood_of
-from mpibayes.hpc.svi.predictive import Law, Predictive
 from mpibayes.io.draws import iterate_draws, last_draw
 
 
@@ -29,46 +31,63 @@ class Kept:
     q: State
     bound: float
 
-    def law(self) -> Law:
-        return Law.of(self.q)
 
+class Approximation(KeptChains):
+    """Chains of variational inference on one table. Their kept states are no draws."""
 
-def last_of(chains: Sequence[Chain]) -> list[tuple[int, int, dict]]:
-    """(number of the chain, cycle, arrays) of the last kept state of each chain that has one. ConfigError where none
-    has."""
-    drawn = [(i, last_draw(chain.folder)) for i, chain in enumerate(chains)]
-    last = [(i, *draw) for i, draw in drawn if draw is not None]
-    if not last:
-        raise ConfigError(f"{chains[0].home}: no state was kept yet; let the run go on, or lower output.kept")
-    return last
-
-
-class Posterior(KeptChains):
-    """Chains of variational inference on one table."""
+    no_questions: str = (
+        "queries are answered from draws of a posterior, and this approximation has none; `mpibayes predict` has the "
+        "log densities of new rows, their components and missing cells"
+    )
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
         super().__init__(run_dirs, burn_in, table)
         self.config = self.chains[0].config
-        self.cells = Cells(self.data.columns, self.config.of(keys.Model).standardise)
-        self.model = likelihood_of(self.config, len(self.cells))
+
+    def state(self, arrays: Mapping[str, np.ndarray]) -> State:
+        """The state that a kept state's arrays are of."""
+        raise NotImplementedError
 
     def last(self) -> list[Kept]:
         """The last kept state of each chain that has one. ConfigError where none has."""
-        return [self._kept(*draw) for draw in last_of(self.chains)]
+        drawn = [(i, last_draw(chain.folder)) for i, chain in enumerate(self.chains)]
+        last = [self._kept(i, *draw) for i, draw in drawn if draw is not None]
+        if not last:
+            raise ConfigError(f"{self.chains[0].home}: no state was kept yet; let the run go on, or lower output.kept")
+        return last
 
     def best(self) -> Kept:
         """The kept state with the highest bound; the first one on ties."""
         return max(self.last(), key=lambda kept: kept.bound)
+
+    def place(self, kept: Kept) -> str:
+        """The cycle and the bound of a kept state, in words."""
+        return f"cycle {kept.cycle:,} of {self.chains[kept.chain].folder}, bound {kept.bound:,.1f}"
+
+    def _kept(self, chain: int, cycle: int, arrays: Mapping[str, np.ndarray]) -> Kept:
+        return Kept(chain, cycle, self.state(arrays), float(arrays["bound"]))
+
+
+class Posterior(Approximation):
+    """Chains of a finite mixture."""
+
+    def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
+        super().__init__(run_dirs, burn_in, table)
+        self.cells = Cells(self.data.columns, self.config.of(keys.Model).standardise)
+        self.model = likelihood_of(self.config, len(self.cells))
+
+    def state(self, arrays: Mapping[str, np.ndarray]) -> State:
+        return State(**{name: arrays[name] for name in arrays_of(self.model.first())})
 
     def states(self, chain: int) -> Iterator[Kept]:
         """All kept states of a chain, one at a time."""
         for cycle, arrays in iterate_draws(self.chains[chain].folder):
             yield self._kept(chain, cycle, arrays)
 
-    def draws(self, most: int) -> Iterator[Predictive]:
-        """The best state, as a distribution over rows; one, whatever `most` is."""
-        yield Predictive(self.cells, self.best().law())
+    def law(self, kept: Kept) -> Law:
+        """A kept state as a distribution over rows."""
+        return Law(self.cells, Students.of(kept.q))
 
-    def _kept(self, chain: int, cycle: int, arrays: dict) -> Kept:
-        names = arrays_of(self.model.first())
-        return Kept(chain, cycle, State(**{name: arrays[name] for name in names}), float(arrays["bound"]))
+    def draws(self, most: int) -> Iterator[Law]:
+        """The best state; one, whatever `most` is."""
+        yield self.law(self.best())

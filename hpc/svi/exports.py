@@ -8,11 +8,12 @@ import numpy as np
 
 from mpibayes.hpc.family import Clusters, RowClusters, named
 from mpibayes.hpc.svi.draws import Posterior
-from mpibayes.hpc.svi.predictive import Law, responsibilities
+from mpibayes.hpc.svi.law import Law
 from mpibayes.io.rows import Rows
 from mpibayes.io.trace import Axes
 
 FORMS = ("clusters",)
+LINES = NEEDS = {}
 BATCH = 8192
 
 
@@ -20,10 +21,10 @@ def clusters(run: Posterior, groups: int | None = None) -> Clusters:
     """See `hpc.family.ClusterExports`: components of the best chain's last state, the heaviest first."""
     run.refuse_groups(groups)
     best, data = run.best(), run.data
-    law = best.law()
+    law = run.law(best)
     number, probability = assigned(run, law)
     if data.heldout is not None:
-        others = _assigned(run, law, data.heldout_of, len(data.heldout))
+        others = _assigned(law, data.heldout_of, len(data.heldout))
         number, probability = map(run.of_all_rows, (number, probability), others)
     where = f"cycle {best.cycle:,} of {run.chains[best.chain].folder}, of the best bound"
     about = f"most probable components, an approximation: {where}"
@@ -35,23 +36,23 @@ def clusters_of(
 ) -> Iterator[Mapping[str, np.ndarray]]:
     """See `hpc.family.ClusterExports`."""
     run.refuse_groups(groups)
-    law = run.best().law()
+    law = run.law(run.best())
     for rows in batches:
-        number, probability = _assigned(run, law, lambda i, j, rows=rows: rows.take(slice(i, j)), len(rows))
+        number, probability = _assigned(law, lambda i, j, rows=rows: rows.take(slice(i, j)), len(rows))
         yield named([(number + 1, probability)])
 
 
 def assigned(run: Posterior, law: Law) -> tuple[np.ndarray, np.ndarray]:
     """Most probable component of each training row, int64 (N,), from 0, and its probability, (N,)."""
-    return _assigned(run, law, run.data.rows_of, run.n_rows)
+    return _assigned(law, run.data.rows_of, run.n_rows)
 
 
-def _assigned(run: Posterior, law: Law, rows: Callable[[int, int], Rows], n: int) -> tuple[np.ndarray, np.ndarray]:
+def _assigned(law: Law, rows: Callable[[int, int], Rows], n: int) -> tuple[np.ndarray, np.ndarray]:
     """Most probable component and its probability for n rows; rows(start, stop) reads some of them."""
     number, probability = np.empty(n, np.int64), np.empty(n)
     for start in range(0, n, BATCH):
         stop = min(start + BATCH, n)
-        p = responsibilities(law.log_joint(run.cells.of(rows(start, stop))))
+        p = law.members(rows(start, stop))[1]
         number[start:stop], probability[start:stop] = p.argmax(axis=1), p.max(axis=1)
     return number, probability
 

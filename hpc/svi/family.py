@@ -18,9 +18,9 @@ from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.chain import Ascent, Settings
+from mpibayes.hpc.svi.law import Students
 from mpibayes.hpc.svi.likelihood import arrays_of, likelihood_of
 from mpibayes.hpc.svi.noise import Noise
-from mpibayes.hpc.svi.predictive import Law
 from mpibayes.hpc.svi.scalars import SCALARS
 from mpibayes.hpc.svi.schedule import Constant, Decay, Growing, Schedule
 from mpibayes.io.draws import DrawWriter, last_draw
@@ -130,7 +130,7 @@ class HeldOut:
         self.x = [cells.of(block) for _, block in sorted(rows.blocks.items())]
         self._log_scale = [np.where(np.isnan(x), 0.0, cells.log_scale).sum() for x in self.x]
 
-    def score(self, law: Law) -> float:
+    def score(self, law: Students) -> float:
         """Mean log density a row, on root. Collective."""
         sums = [
             float(logsumexp(law.log_joint(x), axis=1).sum() - log_scale) if len(x) else 0.0
@@ -209,7 +209,7 @@ class VariationalChain(Ascending):
         bound, score = ascent.bound, np.nan
         if keeps:
             bound = ascent.evaluate()
-            score = self.heldout.score(Law.of(ascent.q)) if self.heldout is not None else np.nan
+            score = self.heldout.score(Students.of(ascent.q)) if self.heldout is not None else np.nan
         if self.comm.rank == 0:
             values = {
                 "bound": bound, "bound_of_batch": ascent.bound_of_batch,

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mpibayes.hpc.family import Part
+from mpibayes.hpc.law import Part
 from mpibayes.hpc.parallel.streams import Purpose, Stream, in_lane
 from mpibayes.hpc.synthetic.training import Training
 from mpibayes.io.rows import Column

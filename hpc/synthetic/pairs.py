@@ -113,7 +113,7 @@ def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> P
     def drawn() -> list[np.ndarray]:
         mine = slice(step * asking.comm.rank, None, step * asking.comm.size)
         found = []
-        for synthesis in asking.asked.syntheses(SEED, len(rows), {}, mine) if len(every) else ():
+        for synthesis in asking.clusters("pairs").syntheses(SEED, len(rows), {}, mine) if len(every) else ():
             with np.errstate(over="ignore"):  # a number beyond all is in the last interval
                 cells = bins(synthesis.cells(ids, synthesis.parts(ids)))
             found.append(informations(np.where(missing, bins.sizes - 1, cells), bins.sizes, every)[0])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mpibayes.hpc.family import Synthesis
+from mpibayes.hpc.law import Synthesis
 from mpibayes.hpc.query.new_rows import BATCH
 from mpibayes.hpc.synthetic.gaps import Gaps
 from mpibayes.hpc.synthetic.rare import Merging

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
-from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.start import evidence, probe, strategy
 from mpibayes.hpc.crosscat.start.dependence import branches, linked
 from mpibayes.hpc.crosscat.start.probe import Probe
 from mpibayes.hpc.crosscat.start.trials import Change, Trials
+from mpibayes.hpc.crosscat.view_density import ViewDensity
 from tests.crosscat.test_trials import N, settled, stream, table
 
 
@@ -18,8 +19,8 @@ def unseen(n=200):
 
 def test_density_is_that_of_the_views_together():
     chain = settled(1, "ab", "c")
-    parts = [ViewPredictive(v.components, v.hyper, v.partition.statistics, cells=False) for v in chain.views]
-    whole = Predictive(parts, chain.places).log_density(unseen())
+    parts = [ViewDensity(v.components, v.hyper, v.partition.statistics) for v in chain.views]
+    whole = Density(parts, chain.places).log_density(unseen())
     rows = Probe(unseen())
     assert np.allclose(rows.log_density(chain, chain.views), whole, rtol=1e-12)
     each = sum(rows.log_density(chain, [view]) for view in chain.views)

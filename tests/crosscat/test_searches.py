@@ -7,8 +7,8 @@ import pytest
 
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.chain import Settings
-from mpibayes.hpc.crosscat.predictive import ViewPredictive
 from mpibayes.hpc.crosscat.start import searches, strategy, views
+from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.parallel.comm import serial
 from tests.crosscat.test_search import table
 
@@ -49,7 +49,7 @@ def stub(monkeypatch, scores):
 
     monkeypatch.setattr(searches, "searched", searched)
     monkeypatch.setattr(searches, "found_by", lambda search: search.score)
-    monkeypatch.setattr(searches, "Predictive", Scored)
+    monkeypatch.setattr(searches, "Density", Scored)
     return seen
 
 
@@ -96,10 +96,10 @@ def test_scores_are_those_of_the_searches_end(data):
     chain = views.Mixture(serial(), data.columns, lambda a, b: data.rows.take(slice(a, b)), data.n_rows, SETTINGS)
     chain.arrange([found.columns for found in choice.best.views])
     parts = [
-        ViewPredictive(view.components, found.hyper, found.statistics, cells=False)
+        ViewDensity(view.components, found.hyper, found.statistics)
         for view, found in zip(chain.views, choice.best.views)
     ]
-    score = searches.Predictive(parts, chain.places).log_density(data.rows.take(judges)).mean()
+    score = searches.Density(parts, chain.places).log_density(data.rows.take(judges)).mean()
     assert np.isclose(score, choice.scores.max(), rtol=1e-12)
     assert choice.scores.min() < choice.scores.max()
 

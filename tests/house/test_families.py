@@ -1,5 +1,7 @@
-"""Every family in the registry has every door of `hpc/family.py`, with the protocol's names and arguments."""
+"""Every kind of model in the registry has every door of `hpc/family.py` and `hpc/law.py`, with the protocol's names and
+arguments, and callers use no other member of what these doors give."""
 
+import ast
 import importlib
 import inspect
 import re
@@ -10,37 +12,73 @@ from pathlib import Path
 import pytest
 
 from mpibayes.hpc import family as doors
+from mpibayes.hpc import law as laws
 from mpibayes.hpc import registry
 from mpibayes.hpc.config import keys as shared
 from mpibayes.hpc.config.section import Section
 
 HPC = Path(__file__).parents[2] / "hpc"
 FAMILIES = pytest.mark.parametrize("family", registry.FAMILIES)
+KINDS = pytest.mark.parametrize("kind", registry.ROOMS)
 
 
-def chain_of(family):
+def chain_of(kind):
     """The class that a family's `chain` says it returns."""
-    room = inspect.getmodule(registry.family_of(family))
-    return getattr(room, inspect.signature(registry.family_of(family).chain).return_annotation)
+    room = inspect.getmodule(registry.family_of(kind))
+    return getattr(room, inspect.signature(registry.family_of(kind).chain).return_annotation)
 
 
-def predictive_of(family):
-    """Class of a run's draws."""
-    return importlib.import_module(f"mpibayes.hpc.{registry.ROOMS[family]}.predictive").Predictive
+def law_of(kind):
+    """Class of a run's draws, or of an approximation."""
+    return importlib.import_module(f"mpibayes.hpc.{registry.ROOMS[kind]}.law").Law
 
 
+def sparse(kind):
+    return registry.keys_of(kind).SECTIONS["model"].sparse
+
+
+def has_answers(kind):
+    return not registry.posterior_of(kind).no_questions
+
+
+def given_by(law):
+    """The class that a law's `given` says it returns."""
+    return getattr(inspect.getmodule(law), inspect.signature(law.given).return_annotation)
+
+
+def of_verb(kind, verb):
+    """True if a kind's draws can be asked a verb."""
+    return has_answers(kind) and verb not in registry.asked_of(kind).cannot
+
+
+# door: how it is opened, its protocol, and of which kinds of model
 DOORS = {
-    "keys": (registry.keys_of, doors.Keys),
-    "rules": (registry.rules_of, doors.Rules),
-    "family": (registry.family_of, doors.Family),
-    "chain": (chain_of, doors.Chain),
-    "draws": (registry.posterior_of, doors.Posterior),
-    "predictive": (predictive_of, doors.Predictive),
-    "predict": (registry.forecast_of, doors.Forecast),
-    "exports": (registry.exports_of, doors.Exports),
-    "query": (registry.queries_of, doors.Queries),
-    "check": (registry.check_of, doors.Check),
-}
+    "keys": (registry.keys_of, doors.Keys, None),
+    "rules": (registry.rules_of, doors.TypedRules, lambda kind: not sparse(kind)),
+    "rules of pairs": (registry.rules_of, doors.SparseRules, sparse),
+    "family": (registry.family_of, doors.Family, None),
+    "chain": (chain_of, doors.Chain, None),
+    "draws": (registry.posterior_of, doors.Posterior, None),
+    "draws of rows": (registry.posterior_of, doors.RowPosterior, lambda kind: not sparse(kind)),
+    "density": (law_of, laws.Density, lambda kind: not sparse(kind)),
+    "law": (law_of, laws.Law, has_answers),
+    "given": (lambda kind: given_by(law_of(kind)), laws.Given, has_answers),
+    "asked": (registry.asked_of, laws.Asked, has_answers),
+    "joint law": (law_of, laws.JointLaw, lambda kind: of_verb(kind, "similarity")),
+    "given a joint law": (
+        lambda kind: given_by(law_of(kind)), laws.GivenJoint, lambda kind: of_verb(kind, "similarity"),
+    ),
+    "asked joint laws": (registry.asked_of, laws.AskedJoint, lambda kind: of_verb(kind, "similarity")),
+    "asked clusters": (registry.asked_of, laws.AskedClusters, lambda kind: of_verb(kind, "complete")),
+    "predict": (registry.forecast_of, doors.Forecast, lambda kind: not sparse(kind)),
+    "predict pairs": (registry.forecast_of, doors.SparseForecast, sparse),
+    "exports": (registry.exports_of, doors.Exports, None),
+    "check": (registry.check_of, doors.Check, None),
+}  # fmt: skip
+OTHERS = {
+    "crosscat.completion.Completion": laws.Completion, "crosscat.synthesis.Synthesis": laws.Synthesis,
+    "crosscat.view_law.ViewLaw": laws.View, "ibp.law.Law": laws.View,
+}  # fmt: skip
 
 
 MISSING = object()
@@ -48,12 +86,15 @@ MISSING = object()
 
 def members(protocol):
     """Members of a protocol by name: its functions, and None for any other member."""
-    functions = {
-        name: member
-        for name, member in vars(protocol).items()
-        if isinstance(member, types.FunctionType | staticmethod) and member.__module__ == protocol.__module__
-    }
-    return dict.fromkeys(protocol.__annotations__) | functions
+    found = {}
+    for part in reversed([part for part in protocol.__mro__ if part not in typing.Protocol.__mro__]):
+        found |= dict.fromkeys(part.__annotations__)
+        for name, member in vars(part).items():
+            if isinstance(member, types.FunctionType | staticmethod) and member.__module__ == part.__module__:
+                found[name] = member
+            elif isinstance(member, property):
+                found[name] = None
+    return found
 
 
 def arguments(function, of_a_class):
@@ -83,11 +124,76 @@ def is_set(thing, name):
     return any(re.search(rf"self\.{name}\b[^=\n]*=[^=]", inspect.getsource(base)) for base in classes)
 
 
-@FAMILIES
+@KINDS
 @pytest.mark.parametrize("door", DOORS)
-def test_doors(family, door):
-    find, protocol = DOORS[door]
-    assert lacking(find(family), protocol) == []
+def test_doors(kind, door):
+    find, protocol, of = DOORS[door]
+    if of is None or of(kind):
+        assert lacking(find(kind), protocol) == []
+
+
+def test_each_door_is_of_some_kinds():
+    """Doors that no kind has would be tried in vain; those of svi and of sparse tables are among them."""
+    kinds = {door: [kind for kind in registry.ROOMS if of is None or of(kind)] for door, (*_, of) in DOORS.items()}
+    assert all(kinds.values())
+    assert kinds["predict pairs"] == ["svi factorization", "svi lda"] and kinds["density"][-1] == "svi"
+    assert kinds["asked joint laws"][-1] == "ibp" and kinds["asked"] == [*registry.FAMILIES[:-1]]
+
+
+@pytest.mark.parametrize("place", OTHERS)
+def test_what_doors_give(place):
+    module, _, name = place.rpartition(".")
+    assert lacking(getattr(importlib.import_module(f"mpibayes.hpc.{module}"), name), OTHERS[place]) == []
+
+
+# --- what callers use -------------------------------------------------------------------------------------------------
+
+CALLERS = ("query", "results", "synthetic", "comparison", "python")
+# names of variables and attributes that hold such a thing, in the rooms of callers
+HOLD = {
+    "asked": laws.AskedClusters, "draw": laws.JointLaw, "law": laws.JointLaw, "completion": laws.Completion,
+    "synthesis": laws.Synthesis, "run": doors.RowPosterior,
+}  # fmt: skip
+# where the name holds something else
+ELSE = {
+    "query/asking.py": {"run"}, "query/logp.py": {"asked"}, "results/synthesize.py": {"asked"},
+    "results/predict.py": {"asked"}, "python": {"run"},
+}  # fmt: skip
+
+
+def uses(source):
+    """(name, member) of each attribute of a variable, or of another attribute, of this name; `draws[d]` is a draw."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            value = node.value
+            if isinstance(value, ast.Subscript) and getattr(value.value, "id", "") == "draws":
+                yield "draw", node.attr
+            elif isinstance(value, ast.Name):
+                yield value.id, node.attr
+            elif isinstance(value, ast.Attribute):
+                yield value.attr, node.attr
+
+
+def undeclared(source, elsewhere=()):
+    return sorted(
+        f"{name}.{member}"
+        for name, member in set(uses(source))
+        if name in HOLD and name not in elsewhere and member not in members(HOLD[name])
+    )
+
+
+def test_callers_use_what_is_declared():
+    found = {}
+    for room in CALLERS:
+        for path in sorted((HPC / room).rglob("*.py")):
+            place = str(path.relative_to(HPC))
+            found[place] = undeclared(path.read_text(encoding="utf-8"), ELSE.get(place, ELSE.get(room, ())))
+    assert {place: names for place, names in found.items() if names} == {}
+
+
+def test_an_undeclared_member_is_seen():
+    source = "asking.asked.left_in(known)\ndraws[d].given(known).log_p\ndraw.state\ncompletion.cells()\n"
+    assert undeclared(source) == ["asked.left_in", "draw.state"]
 
 
 @pytest.mark.parametrize("family", [f for f in registry.FAMILIES if "clusters" in registry.exports_of(f).FORMS])
@@ -139,17 +245,17 @@ def test_a_wrong_door_is_seen():
     class Wrong:
         like = None
 
-        def __init__(self, run, source, draws=None, probabilities=False, impute=False):
+        def __init__(self, run, source, draws=None):
             self.batch = 3
 
         def __call__(self, rows, row): ...
 
     assert lacking(Wrong, doors.Forecast) == [
+        "cannot is missing",
+        "__init__ takes ['run', 'source', 'draws='], expected ['run', 'request']",
+        "prepare is missing",
         "may_lack is missing",
         "n_draws is missing",
-        "__init__ takes ['run', 'source', 'draws=', 'probabilities=', 'impute='], "
-        "expected ['run', 'source', 'draws', 'probabilities', 'impute', 'complete', 'groups=']",
-        "prepare is missing",
         "__call__ takes ['rows', 'row'], expected ['rows', 'first_row']",
     ]
     assert lacking(types.ModuleType("empty"), doors.Check) == ["memory is missing", "findings is missing"]

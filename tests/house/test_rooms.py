@@ -25,40 +25,35 @@ ROOMS = {
     "hpc.scalar": set(),
     "hpc.convergence": set(),
     "hpc.settled": {"hpc.convergence", "hpc.scalar"},
-    "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.parallel", "hpc.scalar"},
-    "hpc.registry": {*BELOW, "hpc.family", "hpc.scalar", "hpc.crosscat", "hpc.regression"}  # lazily
+    "hpc.law": {"io", "hpc.data", "hpc.parallel"},
+    "hpc.family": {"io", "hpc.config", "hpc.data", "hpc.law", "hpc.parallel", "hpc.scalar"},
+    "hpc.registry": {*BELOW, "hpc.family", "hpc.law", "hpc.scalar", "hpc.crosscat", "hpc.regression"}  # lazily
     | {"hpc.ibp", "hpc.svi"},
     "hpc.run": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.registry", "hpc.scalar"}
     | {"hpc.settled"},
-    "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.convergence", "hpc.data", "hpc.run", "hpc.scalar"},
+    "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.convergence", "hpc.data", "hpc.family", "hpc.run"}
+    | {"hpc.scalar"},
     "hpc.links": {*BELOW, "io", "kernels", "hpc.components", "hpc.data", "hpc.parallel"},
     "hpc.crosscat": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.links", "hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar", "hpc.settled"},
+    | {"hpc.law", "hpc.links", "hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar"}
+    | {"hpc.settled"},
     "hpc.regression": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar"},
     "hpc.ibp": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
-    | {"hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar", "hpc.settled"},
+    | {"hpc.law", "hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar", "hpc.settled"},
     "hpc.svi": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar"},
     "hpc.report": {*BELOW, "io", "hpc.config", "hpc.posterior", "hpc.run", "hpc.scalar", "hpc.settled"},
-    "hpc.query": {
-        *BELOW,
-        "io",
-        "hpc.data",
-        "hpc.family",
-        "hpc.parallel",
-        "hpc.posterior",
-        "hpc.registry",
-        "hpc.report",
-    },
-    "hpc.synthetic": {*BELOW, "io", "hpc.family", "hpc.parallel", "hpc.query"},
+    "hpc.query": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.law", "hpc.parallel", "hpc.posterior"}
+    | {"hpc.registry", "hpc.report"},
+    "hpc.synthetic": {*BELOW, "io", "hpc.law", "hpc.parallel", "hpc.query"},
     "hpc.comparison": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.posterior", "hpc.report", "hpc.run"},
-    "hpc.results": {*BELOW, "io", "hpc.comparison", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel"}
+    "hpc.results": {*BELOW, "io", "hpc.comparison", "hpc.config", "hpc.data", "hpc.family", "hpc.law", "hpc.parallel"}
     | {"hpc.posterior", "hpc.query", "hpc.registry", "hpc.report", "hpc.run", "hpc.synthetic"},
     "hpc.slurm": {*BELOW, "io", "hpc.config", "hpc.registry", "hpc.run"},
     "hpc.doctor": {*BELOW, "io", "kernels", "hpc.parallel", "hpc.run"},
-    "hpc.python": {*BELOW, "io", "hpc.config", "hpc.parallel", "hpc.posterior", "hpc.query", "hpc.registry"}
-    | {"hpc.report", "hpc.results", "hpc.run", "hpc.slurm", "hpc.synthetic"},
+    "hpc.python": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.family", "hpc.parallel", "hpc.posterior"}
+    | {"hpc.query", "hpc.registry", "hpc.report", "hpc.results", "hpc.run", "hpc.slurm", "hpc.synthetic"},
     "sklearn": {"hpc.python"},
     "hpc.cli": {*BELOW, "io", "hpc.config", "hpc.doctor", "hpc.parallel", "hpc.posterior", "hpc.query"}
     | {"hpc.registry", "hpc.report", "hpc.results", "hpc.run", "hpc.slurm", "hpc.synthetic"},

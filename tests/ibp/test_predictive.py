@@ -8,11 +8,15 @@ from scipy.special import logsumexp
 from scipy.stats import kstest, poisson
 
 from mpibayes.hpc.data.cells import Cells
-from mpibayes.hpc.ibp import predictive, update
-from mpibayes.hpc.ibp.predictive import Law, Predictive
+from mpibayes.hpc.data.events import known_of
+from mpibayes.hpc.ibp import features, update
+from mpibayes.hpc.ibp.features import Features
+from mpibayes.hpc.ibp.law import Law
 from mpibayes.hpc.ibp.state import Hyper, Totals
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.table import table_from_arrays
+
+STREAM = Stream(7, Purpose.CELLS_OF_ROWS, 0)
 
 
 def totals(z, x):
@@ -32,7 +36,7 @@ def problem(n=12, k=3, d=4, seed=1, noise=None, feature_sd=1.3):
 
 def law_of(z, x, hyper):
     t = totals(z, x)
-    return Law.of(t.together, t.cells, len(z), hyper)
+    return Features.of(t.together, t.cells, len(z), hyper)
 
 
 def by_brute_force(z, x, hyper, row, most=25):
@@ -82,17 +86,17 @@ def test_many_features_are_summed_near_the_best(monkeypatch):
     near = (rng.random((40, 12)) < 0.4) @ law.means + 0.5 * rng.normal(size=(40, 30))
     rows = np.vstack([near, 3.0 * rng.normal(size=(10, 30))])
     rows[::3, 2] = np.nan
-    monkeypatch.setattr(predictive, "FREE", 8)
+    monkeypatch.setattr(features, "FREE", 8)
     found, neglected = law.log_density(rows)
-    monkeypatch.setattr(predictive, "ENUMERATED", 12)
+    monkeypatch.setattr(features, "ENUMERATED", 12)
     whole, nothing = law.log_density(rows)
     assert not nothing.any() and (neglected > 0).any()
     assert (found <= whole + 1e-9).all()
     lost = -np.expm1(found - whole)
     assert (lost[:40] < 1e-3).all() and (lost < 0.3).all()
     assert (lost[:40] <= 4.0 * neglected[:40] + 1e-7).mean() > 0.8
-    monkeypatch.setattr(predictive, "ENUMERATED", 10)
-    monkeypatch.setattr(predictive, "FREE", 12)
+    monkeypatch.setattr(features, "ENUMERATED", 10)
+    monkeypatch.setattr(features, "FREE", 12)
     np.testing.assert_allclose(law.log_density(rows)[0], whole, rtol=0, atol=1e-6)
 
 
@@ -115,8 +119,8 @@ def test_density_is_in_the_tables_units():
     cells = Cells(columns, True)
     y = cells.of(rows)
     assert np.allclose(y.mean(axis=0), 0.0) and np.allclose(y.std(axis=0), 1.0)
-    mine = Predictive(cells, law_of(z, y, hyper))
-    expected = mine.law.log_density(y)[0] - np.log(raw.std(axis=0)).sum()
+    mine = Law(cells, law_of(z, y, hyper))
+    expected = mine.features.log_density(y)[0] - np.log(raw.std(axis=0)).sum()
     np.testing.assert_allclose(mine.log_density(rows), expected)
 
 
@@ -124,38 +128,39 @@ def test_simulated_cells_have_the_distribution_of_the_density():
     """By the probability integral transform given the other cells: one cell's distribution function by quadrature."""
     z, x, hyper, _ = problem(k=4)
     columns, _ = table(x)
-    mine = Predictive(Cells(columns, False), law_of(z, x, hyper))
+    mine = Law(Cells(columns, False), law_of(z, x, hyper))
     n = 3000
     given = np.tile(x[2] + 0.2, (n, 1))
     given[:, 1] = np.nan
     _, rows = table(given)
-    drawn = mine.simulate(rows, [columns[1]], Stream(7, Purpose.CELLS_OF_ROWS, 0)).reals[:, 1]
+    drawn = mine.simulate(known_of(rows, columns), {"x1"}, STREAM, np.arange(n))["x1"]
     grid = np.linspace(-15, 15, 6001)
     filled = np.tile(given[0], (len(grid), 1))
     filled[:, 1] = grid
-    density = np.exp(mine.law.log_density(filled)[0] - mine.law.log_density(given[:1])[0])
+    density = np.exp(mine.features.log_density(filled)[0] - mine.features.log_density(given[:1])[0])
     assert density.sum() * (grid[1] - grid[0]) == pytest.approx(1.0, abs=1e-6)
     below = np.cumsum(density) * (grid[1] - grid[0])
     assert kstest(np.interp(drawn, grid, below), "uniform").pvalue > 1e-3
-    again = mine.simulate(rows.take(slice(5, 8)), [columns[1]], Stream(7, Purpose.CELLS_OF_ROWS, 0), first_row=5)
-    assert again.reals[:, 1].tolist() == drawn[5:8].tolist()
+    again = mine.simulate(known_of(rows.take(slice(5, 8)), columns), {"x1"}, STREAM, np.arange(5, 8))["x1"]
+    assert again.tolist() == drawn[5:8].tolist()
 
 
 def test_moments_are_those_of_simulated_cells(monkeypatch):
     """By enumeration, and near the best combination."""
     z, x, hyper, _ = problem(n=40, k=4, d=5)
     columns, _ = table(x)
-    mine = Predictive(Cells(columns, False), law_of(z, x, hyper))
+    mine = Law(Cells(columns, False), law_of(z, x, hyper))
     given = x[7] + 0.3
     given[[1, 3]] = np.nan
     n = 20_000
     _, rows = table(np.tile(given, (n, 1)))
-    drawn = mine.simulate(rows, columns, Stream(3, Purpose.CELLS_OF_ROWS, 0)).reals[:, [1, 3]]
+    made = mine.simulate(known_of(rows, columns), {"x1", "x3"}, STREAM, np.arange(n))
+    drawn = np.column_stack([made["x1"], made["x3"]])
     for enumerated in (10, 2):
-        monkeypatch.setattr(predictive, "ENUMERATED", enumerated)
+        monkeypatch.setattr(features, "ENUMERATED", enumerated)
         density, p, mean, square = mine.moments(rows.take(slice(2)))
         np.testing.assert_allclose(density, mine.log_density(rows.take(slice(2))), atol=1e-7)
-        np.testing.assert_allclose(p, mine.features(rows.take(slice(2)))[1], atol=1e-7)
+        np.testing.assert_allclose(p, mine.members(rows.take(slice(2)))[1], atol=1e-7)
         error = drawn.std(axis=0) / np.sqrt(n)
         assert (np.abs(drawn.mean(axis=0) - mean[1, [1, 3]]) < 4.5 * error).all()
         spread = (drawn**2).std(axis=0) / np.sqrt(n)
@@ -166,12 +171,12 @@ def test_features_given_the_cells():
     """p(z_k | x) by the densities of rows that surely have it, or not: Bayes by hand on all combinations."""
     z, x, hyper, _ = problem()
     columns, rows = table(x[:5])
-    mine = Predictive(Cells(columns, False), law_of(z, x, hyper))
-    density, p = mine.features(rows)
+    mine = Law(Cells(columns, False), law_of(z, x, hyper))
+    density, p = mine.members(rows)
     np.testing.assert_allclose(density, mine.log_density(rows))
     for n in range(5):
         with_it, all_of_it = np.zeros(3), 0.0
-        for found in mine.law.found(x[n : n + 1]):
+        for found in mine.features.found(x[n : n + 1]):
             for _, _, log in found.terms:
                 weight = np.exp(log[0])
                 all_of_it += weight.sum()

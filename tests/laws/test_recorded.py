@@ -14,7 +14,7 @@ from scipy.special import gammaln, logsumexp
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
-from mpibayes.hpc.crosscat.predictive import ViewPredictive
+from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.latent import OF_NEW_ROWS, Latent
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io import recording
@@ -151,16 +151,16 @@ def total_probability(**how):
     components = Components(latent.columns)
     z = np.array([0, 0, 1, 1, 0, 1, 1, 0], np.int32)
     s = components_statistics(components, rows, z)
-    predictive = ViewPredictive(components, components.start(1.0, 0.0), s)
+    law = ViewDensity(components, components.start(1.0, 0.0), s)
     step = how["resolution"]
     values = np.arange(step if how.get("log") else -200.0, 400.0, step)
     repeats = 40
     asked = latent_table(np.repeat(values, repeats), **how)[1]
-    density = [predictive.log_density(asked)]
+    density = [law.log_density(asked)]
     if "atoms" in how:
         of_rest = latent_table(np.repeat(how["atoms"], repeats), **{**how, "atoms": ()})[1]
         of_rest.codes8 = np.ones((len(of_rest), 1), np.uint8)
-        density.append(predictive.log_density(of_rest))
+        density.append(law.log_density(of_rest))
     return np.exp(logsumexp(np.concatenate(density)) - np.log(repeats))
 
 
@@ -179,7 +179,7 @@ def test_probabilities_of_recorded_values_add_up(how):
 
 
 def test_without_widths_they_do_not():
-    with mock.patch("mpibayes.hpc.crosscat.predictive.log_cells", lambda columns, rows: np.zeros(len(rows))):
+    with mock.patch("mpibayes.io.recording.log_cells", lambda columns, rows: np.zeros(len(rows))):
         assert total_probability(resolution=0.5) > 1.5
 
 

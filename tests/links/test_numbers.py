@@ -228,9 +228,9 @@ def test_rows_without_numbers_have_the_same_density_by_both_ways(asking):
         column = asking.conditions.column(name)
         getattr(rows, column.block)[:, column.index] = np.nan
     known, modelled = known_of(rows, asking.columns), asking.run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    predictives = list(asking.run.predictives([d for _, d in asking.run.states(asking.asked._wanted)], cells=True))
-    for law, predictive in zip(asking.draws(["cost"]), predictives, strict=True):
-        assert np.allclose(predictive.log_density(modelled), law.given(known)[0], atol=1e-6)
+    whole = asking.run.laws([d for _, d in asking.run.states(asking.asked._wanted)])
+    for law, of_rows in zip(asking.draws(["cost"]), whole, strict=True):
+        assert np.allclose(of_rows.log_density(modelled), law.given(known).log_p, atol=1e-6)
 
 
 def test_predictions_are_those_of_questions(asking):
@@ -238,10 +238,9 @@ def test_predictions_are_those_of_questions(asking):
     bin, whose ends are far away."""
     rows, run = gaps(asking), asking.run
     known, modelled = known_of(rows, asking.columns), run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    predictives = list(run.predictives([d for _, d in run.states(asking.asked._wanted)], cells=True))
     n_numbers = 0
-    for law, predictive in zip(asking.draws([c.name for c in asking.columns]), predictives, strict=True):
-        (view,), (state,) = predictive.views, law.given(known)[1]
+    for law in asking.draws([c.name for c in asking.columns]):
+        (view,), on_them = law.views, law.given(known)
         for pattern in view.patterns(modelled):
             column = pattern.kind.members(pattern.column)[0]
             name = column.part_of or column.name
@@ -249,15 +248,15 @@ def test_predictions_are_those_of_questions(asking):
             if not len(at):
                 continue
             pattern = replace(pattern, rows=at, x=pattern.x[:0])
-            (found,) = view.averages(pattern, state.weight[at], modelled)
+            (found,) = view.averages(pattern, on_them.weights[0][at], modelled)
             if column.levels and not column.part_of:
                 events = of_values(asking.conditions.column(name), np.arange(len(column.levels)))
-                assert np.allclose(found, law.averaged(events, [state], law.masses(events))[at], atol=1e-6)
+                assert np.allclose(found, on_them.averaged(events, law.masses(events))[at], atol=1e-6)
             elif not column.levels:
                 x = np.arange(0 if name == "visits" else -300.0, 400.0)
                 atoms = asking.conditions.column(name).atoms
                 events = of_values(asking.conditions.column(name), np.setdiff1d(x, atoms))
-                p = law.averaged(events, [state], law.masses(events))[at]
+                p = on_them.averaged(events, law.masses(events))[at]
                 mean = p @ (np.setdiff1d(x, atoms) - column.center)
                 assert np.allclose(found[:, 0], mean, atol=0.05 * column.scale), (name, found[:, 0], mean)
                 n_numbers += len(at)
@@ -285,13 +284,13 @@ def test_simulated_rows_stay_linked(asking):
     assert (cells["cost"] == 0.0).mean() > 0.2
     assert (without.cells(np.arange(300), without.parts(np.arange(300)))["cost"] == 0.0).mean() < 0.05
     rows = gaps(asking)
-    modelled = asking.run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    for predictive in asking.run.predictives([d for _, d in asking.run.states(asking.asked._wanted)], cells=True):
-        drawn = predictive.simulate(modelled, asking.run.columns, Stream(1, Purpose.SIMULATED, cycle=1))
-        kept = asking.run.data.latent.recorded(drawn)
-        assert not np.isnan(kept.reals).any() and not np.isnan(kept.tallies).any()
-        there = ~np.isnan(rows.reals)
-        assert np.array_equal(kept.reals[there], rows.reals[there])
+    known, names = known_of(rows, asking.columns), [c.name for c in asking.columns]
+    for law in asking.draws(names):
+        drawn = law.simulate(known, names, Stream(1, Purpose.SIMULATED, cycle=1), np.arange(len(rows)))
+        for column in asking.columns:
+            there = ~column.is_missing(getattr(rows, column.block)[:, column.index])
+            assert not np.isnan(drawn[column.name]).any()
+            assert np.array_equal(drawn[column.name][there], getattr(rows, column.block)[there, column.index])
 
 
 # --- rows left out ----------------------------------------------------------------------------------------------------

@@ -135,18 +135,18 @@ def test_predictions_of_rows_with_gaps_are_those_of_questions(run, asking):
     rows = holed(asking, HOLES)
     cells = known_of(rows, asking.columns)
     draws = asking.draws(["c0", "c1", "c2"])
-    for predictive, law in itertools.islice(zip(asking.run.draws(10_000), draws, strict=True), 0, None, 9):
-        (view,) = predictive.views
-        log_p, (state,) = law.given(cells)
-        assert np.allclose(predictive.log_density(rows), log_p, atol=1e-6)
+    for law in itertools.islice(draws, 0, None, 9):
+        (view,) = law.views
+        on_them = law.given(cells)
+        assert np.allclose(law.log_density(rows), on_them.log_p, atol=1e-6)
         terms = view.log_terms(rows)
         weight = np.exp(terms - np.logaddexp.reduce(terms, axis=1)[:, None])
-        assert np.allclose(weight, state.weight, atol=1e-6)
+        assert np.allclose(weight, on_them.weights[0], atol=1e-6)
         for pattern in view.patterns(rows):
             column = pattern.kind.members(pattern.column)[0]
             (found,) = view.averages(pattern, weight[pattern.rows], rows)
             events = of_values(asking.conditions.column(column.name), np.arange(len(column.levels)))
-            exact = law.averaged(events, [state], law.masses(events))[pattern.rows]
+            exact = on_them.averaged(events, law.masses(events))[pattern.rows]
             assert np.allclose(found, exact, atol=1e-6)
 
 
@@ -154,12 +154,13 @@ def test_simulated_cells_have_their_probabilities(asking):
     """Chi-square of pairs of cells that are drawn together; each of five draws has one in 10,000."""
     n = 4_000
     row = holed(asking, [[-1, 1, -1]] * n)
-    for d, predictive in enumerate(itertools.islice(asking.run.draws(10_000), 0, None, 60)):
-        drawn = predictive.simulate(row, asking.run.columns, Stream(1, Purpose.SIMULATED, cycle=d))
-        assert (drawn.codes8[:, 1] == 1).all()
+    for d, law in enumerate(itertools.islice(asking.draws(["c0", "c1", "c2"]), 0, None, 60)):
+        given, stream = known_of(row, asking.columns), Stream(1, Purpose.SIMULATED, cycle=d)
+        drawn = law.simulate(given, {"c0", "c1", "c2"}, stream, np.arange(n))
+        assert (drawn["c1"] == 1).all()
         pairs = [[a, 1, b] for a in range(3) for b in range(2)]
-        p = np.exp(predictive.log_density(holed(asking, pairs)) - predictive.log_density(row.take(slice(0, 1))))
-        times = np.bincount(drawn.codes8[:, 0] * 2 + drawn.codes8[:, 2], minlength=6)
+        p = np.exp(law.log_density(holed(asking, pairs)) - law.log_density(row.take(slice(0, 1))))
+        times = np.bincount((drawn["c0"] * 2 + drawn["c2"]).astype(int), minlength=6)
         assert chisquare(times, n * p / p.sum()).pvalue > 1e-4 and p.sum() == pytest.approx(1.0, abs=1e-6)
 
 

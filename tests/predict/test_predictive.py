@@ -13,7 +13,9 @@ from scipy import stats
 from mpibayes.hpc.components.multinormal import Predictive as Student
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.predictive import Predictive, ViewPredictive
+from mpibayes.hpc.crosscat.law import Law
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Rows
@@ -42,7 +44,7 @@ def rows_of(n, **given) -> Rows:
 
 
 @functools.cache
-def view(clusters: int = 3) -> ViewPredictive:
+def view(clusters: int = 3) -> ViewLaw:
     """A draw with so many clusters; without any it is the prior."""
     g = np.random.default_rng(8)
     z = np.repeat(np.arange(3), (25, 12, 6)).astype(np.int32)
@@ -53,15 +55,11 @@ def view(clusters: int = 3) -> ViewPredictive:
     columns, rows = table_from_arrays(cells(43, **training))
     rows, components = Carve(columns, JOINT)(rows), Components(in_blocks(columns, JOINT), {}, JOINT)
     s = Statistics(*kernels.accumulate(rows, z, 3, components.categorical.offsets))
-    return ViewPredictive(components, components.start(1.5, 0.2), s.take(np.arange(clusters)))
+    return ViewLaw(components, components.start(1.5, 0.2), s.take(np.arange(clusters)), names=tuple("cduvxm"))
 
 
 def columns(names="cduvxm"):
     return [c for kind in view().components.kinds for c in kind.columns if c.name in names]
-
-
-def values(rows: Rows) -> dict[str, np.ndarray]:
-    return {c.name: getattr(rows, c.block)[:, c.index].astype(float) for c in columns()}
 
 
 GIVEN = {"c": 1, "u": 0.4}
@@ -71,15 +69,22 @@ def given_rows(n, given=GIVEN, **more) -> Rows:
     return rows_of(n, **{name: np.full(n, value) for name, value in given.items()}, **more)
 
 
-def simulated(of: ViewPredictive, given=GIVEN) -> dict[str, np.ndarray]:
-    return values(Predictive([of]).simulate(given_rows(N, given), columns("dvxm"), STREAM))
+def known(n, **given) -> Known:
+    """The same cells as a law is given them."""
+    made, rows = table_from_arrays(cells(n, **given))
+    return known_of(rows, [c for c in made if c.name in given])
+
+
+def simulated(of: ViewLaw, given=GIVEN) -> dict[str, np.ndarray]:
+    on_them = known(N, **{name: np.full(N, value) for name, value in given.items()})
+    return Law([of]).simulate(on_them, set("dvxm"), STREAM, np.arange(N))
 
 
 def p_of_d_and_m(drawn) -> float:
     """p-value of d and m together, given c and u."""
     d, m = (drawn[name] for name in "dm")
     table = np.array(np.meshgrid([0, 1], np.arange(MOST), indexing="ij")).reshape(2, -1)
-    law = Predictive([view()])
+    law = Law([view()])
     none = law.log_density(given_rows(1))
     p = np.exp(law.log_density(given_rows(table.shape[1], d=table[0], m=table[1])) - none).reshape(2, -1)
     of_d = np.exp(law.log_density(given_rows(2, d=np.arange(2))) - none)
@@ -99,18 +104,18 @@ def p_of_x(drawn) -> float:
 
 def p_of_v(drawn) -> float:
     """p-value of v, given d, m and x."""
-    known = {name: drawn[name][SOME] for name in "dmx"}
-    return p_of_places("v", drawn["v"][SOME], given_rows(300, **known))
+    rest = {name: drawn[name][SOME] for name in "dmx"}
+    return p_of_places("v", drawn["v"][SOME], given_rows(300, **rest))
 
 
-def p_of_places(name, value, known: Rows) -> float:
+def p_of_places(name, value, rest: Rows) -> float:
     """p-value of the values' places in their conditional distributions, by densities on a grid for each row."""
-    (column,), law, grid = columns(name), Predictive([view()]), np.tan(np.pi * (U - 0.5))
+    (column,), law, grid = columns(name), Law([view()]), np.tan(np.pi * (U - 0.5))
     n, wide = len(value), len(grid)
-    rows = known.take(np.repeat(np.arange(n), wide))
+    rows = rest.take(np.repeat(np.arange(n), wide))
     getattr(rows, column.block)[:, column.index] = np.tile(grid, n)
     log_p = law.log_density(rows).reshape(n, wide)
-    density = np.exp(log_p - law.log_density(known)[:, None]) * np.pi * (1.0 + grid**2)
+    density = np.exp(log_p - law.log_density(rest)[:, None]) * np.pi * (1.0 + grid**2)
     below = np.cumsum(density, axis=1) / (wide + 1)
     assert below[:, -1] == pytest.approx(1.0, abs=2e-2)
     place = np.arctan(value) / np.pi + 0.5
@@ -132,18 +137,20 @@ def test_wrong_ways_to_simulate_are_rejected(monkeypatch):
 
 
 def test_a_rows_cells_depend_on_its_number_alone():
-    law, g = Predictive([view()]), np.random.default_rng(1)
-    given = rows_of(30, c=g.integers(-1, 3, 30), u=np.where(g.random(30) < 0.5, np.nan, 1.0), x=g.normal(size=30))
-    whole = values(law.simulate(given, columns("cuvm"), STREAM))
-    parts = [values(law.simulate(given.take(slice(i, i + 7)), columns("cuvm"), STREAM, i)) for i in range(0, 30, 7)]
-    before = values(given)
+    law, g = Law([view()]), np.random.default_rng(1)
+    cells = {"c": g.integers(-1, 3, 30), "u": np.where(g.random(30) < 0.5, np.nan, 1.0), "x": g.normal(size=30)}
+    given, ids = known(30, **cells), np.arange(30)
+    whole = law.simulate(given, set("cuvm"), STREAM, ids)
+    parts = [law.simulate(given.take(at), set("cuvm"), STREAM, at) for at in np.split(ids, range(7, 30, 7))]
+    assert whole.keys() == set("cuvm")
     for name, x in whole.items():
-        np.testing.assert_array_equal(x, np.concatenate([p[name] for p in parts]), err_msg=name)
-        seen = before[name] < 3 if name == "c" else before[name] < 2 if name == "d" else ~np.isnan(before[name])
-        np.testing.assert_array_equal(x[seen], before[name][seen], err_msg="an observed cell stays")
-        assert (seen.all() or name in "cuvmd") and (name in "d" or np.isfinite(x).all())
-    assert (whole["d"] == 2).all() and (whole["c"] < 3).all(), "what is not wanted stays missing"
-    other = values(law.simulate(given, columns("cuvm"), Stream(seed=4, purpose=Purpose.SIMULATED, cycle=7)))
+        np.testing.assert_array_equal(x, np.concatenate([part[name] for part in parts]), err_msg=name)
+        before = cells.get(name, np.full(30, np.nan))
+        seen = before >= 0 if name == "c" else ~np.isnan(before)
+        np.testing.assert_array_equal(x[seen], before[seen], err_msg="an observed cell stays")
+        assert np.isfinite(x).all()
+    assert (whole["c"] < 3).all()
+    other = law.simulate(given, set("cuvm"), Stream(seed=4, purpose=Purpose.SIMULATED, cycle=7), ids)
     assert (other["m"] != whole["m"]).any()
 
 
@@ -168,33 +175,24 @@ def test_columns_that_repeat_each_other_are_drawn():
 
 
 def test_views_are_a_product():
-    """Two views over columns of one table: densities add, columns apart do not depend, and each view draws its own."""
+    """Two views over columns of one table: densities add, and each view draws its own."""
     g = np.random.default_rng(2)
     table = [(name, "real", g.normal(size=40), None) for name in "abcd"]
     own, rows = table_from_arrays(table)
     views, places = [], []
-    for names in ("bd", "ac"):
+    for number, names in enumerate(("bd", "ac")):
         mine, part = table_from_arrays([t for t in table if t[0] in names])
         components = Components(mine)
         z = g.integers(2, size=40).astype(np.int32)
         s = Statistics(*kernels.accumulate(part, z, 2, components.categorical.offsets))
-        views.append(ViewPredictive(components, components.start(1.0, 0.0), s))
+        views.append(ViewLaw(components, components.start(1.0, 0.0), s, number=number, names=sorted(names)))
         empty = {name: np.zeros(0, np.intp) for name in ("codes8", "codes16", "tallies", "vectors")}
         places.append(empty | {"reals": np.array(["abcd".index(n) for n in names]), "widths": np.zeros(0, np.int64)})
-    law = Predictive(views, places)
+    law = Law(views, places)
     parts = (table_from_arrays([t for t in table if t[0] in names])[1] for names in ("bd", "ac"))
     each = [view.log_density(part) for view, part in zip(views, parts)]
     np.testing.assert_allclose(law.log_density(rows), each[0] + each[1])
-    assert law.dependent(own).tolist() == [[i % 2 == j % 2 for j in range(4)] for i in range(4)]
-    together = law.together(rows)
-    assert together.shape == (40, 40) and (np.diag(together) == 1).all() and (together == together.T).all()
-    rows.reals[:, 1] = rows.reals[:, 2] = np.nan
-    drawn = law.simulate(rows, own[:3], STREAM).reals
-    assert (drawn[:, [0, 3]] == rows.reals[:, [0, 3]]).all() and np.isfinite(drawn).all()
-    assert stats.pearsonr(drawn[:, 1], drawn[:, 2]).pvalue > LEVEL, "views draw from streams of their own"
-
-
-def test_rows_that_fit_one_cluster_are_together():
-    rows = rows_of(3, x=np.array([0.0, 0.1, -4.0]), m=np.array([1.0, 0.0, 8.0]))
-    together = Predictive([view()]).together(rows)
-    assert together[0, 1] > 0.5 > 0.2 > together[0, 2]
+    given = known_of(rows, [c for c in own if c.name in "ad"])
+    drawn = law.simulate(given, set("abc"), STREAM, np.arange(40))
+    assert (drawn["a"] == rows.reals[:, 0]).all() and np.isfinite([drawn["b"], drawn["c"]]).all()
+    assert stats.pearsonr(drawn["b"], drawn["c"]).pvalue > LEVEL, "views draw from streams of their own"

@@ -80,9 +80,9 @@ def off(asking, given):
     for v in (-1.0, 1.0, 4.0, 5.5):
         event, total, weight = of_range(column, -np.inf, v), 0.0, 0.0
         for draw in draws:
-            log, state = draw.given(known)
-            total += np.exp(log[0]) * draw.averaged(event, state, draw.masses(event))[0, 0]
-            weight += np.exp(log[0])
+            on_them = draw.given(known)
+            total += np.exp(on_them.log_p[0]) * on_them.averaged(event, draw.masses(event))[0, 0]
+            weight += np.exp(on_them.log_p[0])
         here = v >= GRID
         worst = max(worst, abs(total / weight - np.trapezoid(p[here], GRID[here])))
     return worst
@@ -99,20 +99,18 @@ def test_columns_that_are_independent_in_a_cluster_are_rejected(asking, monkeypa
     draws = asking.draws({"x", "y"})
     column, known = asking.conditions.column("x"), said(asking, y=-1.0)
     event = of_range(column, -np.inf, 1.0)
-    _, state = draws[0].given(known)
-    wrong = draws[0].averaged(event, state, draws[0].masses(event))[0, 0]
+    wrong = draws[0].given(known).averaged(event, draws[0].masses(event))[0, 0]
     monkeypatch.undo()
-    _, state = draws[0].given(known)
-    assert abs(wrong - draws[0].averaged(event, state, draws[0].masses(event))[0, 0]) > 0.05
+    assert abs(wrong - draws[0].given(known).averaged(event, draws[0].masses(event))[0, 0]) > 0.05
 
 
 def p_value(asking, known, drawn):
     column, draws = asking.conditions.column("x"), asking.draws({"x", "y", "z", "w", "c"})
-    weight = np.exp([draw.given(known)[0][0] for draw in draws])
+    weight = np.exp([draw.given(known).log_p[0] for draw in draws])
     below = np.zeros(300)
     for i, v in enumerate(drawn[:300]):
         event = of_range(column, -np.inf, v)
-        each = [draw.averaged(event, draw.given(known)[1], draw.masses(event))[0, 0] for draw in draws]
+        each = [draw.given(known).averaged(event, draw.masses(event))[0, 0] for draw in draws]
         below[i] = np.average(each, weights=weight)
     return stats.kstest(below, "uniform").pvalue
 

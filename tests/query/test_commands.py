@@ -8,7 +8,8 @@ import pytest
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.registry import queries_of
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.svi.draws import Posterior
 from tests.query.runs import people as rows
 from tests.query.runs import people_run, write_csv
 
@@ -98,9 +99,9 @@ def test_mistakes(capsys, run, arguments, words):
 
 
 def test_an_approximation_is_refused():
-    run = SimpleNamespace(chains=[SimpleNamespace(home="runs/a")])
+    run = SimpleNamespace(chains=[SimpleNamespace(home="runs/a")], no_questions=Posterior.no_questions)
     with pytest.raises(ConfigError, match="this approximation has"):
-        queries_of("svi").ask(run, None)
+        Asking.of_run(run)
 
 
 def test_mistakes_in_a_file(capsys, run, tmp_path):

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import view_law
+from mpibayes.hpc.crosscat.cell_draws import CellDraws
 from mpibayes.hpc.crosscat.completion import Completion
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query.asking import Asking
@@ -81,16 +81,17 @@ def test_cells_of_one_row_and_of_two_have_the_posterior_probability(run, exact):
 
 def test_cells_of_a_row_drawn_apart_are_rejected(run, exact, monkeypatch):
     """Each cell from a cluster of its own, whatever is observed."""
-    right = view_law.ViewLaw.cells
+    right = CellDraws.cells
 
-    def apart(self, name, cluster, stream, ids):
-        p, g = np.exp(self.log_weight), np.random.default_rng([*map(ord, name), stream.seed, stream.cycle])
-        return right(self, name, g.choice(len(p), size=len(ids), p=p), stream, ids)
+    def apart(self, names, known, cluster, stream, ids):
+        p, g = np.exp(self.view.log_weight), np.random.default_rng([*map(ord, names[0]), stream.seed, stream.cycle])
+        return right(self, names, known, g.choice(len(p), size=len(ids), p=p), stream, ids)
 
-    monkeypatch.setattr(view_law.ViewLaw, "cells", apart)
+    monkeypatch.setattr(CellDraws, "cells", apart)
     assert wrong(run, exact)[0].any()
 
 
 def test_rows_with_parameters_of_their_own_are_rejected(run, exact, monkeypatch):
-    monkeypatch.setattr(view_law.ViewLaw, "draw_parameters", lambda self, stream: None)
+    right = CellDraws.__init__
+    monkeypatch.setattr(CellDraws, "__init__", lambda self, view, parameters: right(self, view))
     assert wrong(run, exact)[0].any()

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat import query
+from mpibayes.hpc.crosscat import law
 from mpibayes.hpc.crosscat.left_out import LeftOut
-from mpibayes.hpc.data.events import everyone, known_of, of_values
+from mpibayes.hpc.data.events import Known, everyone, known_of, of_values
 from mpibayes.hpc.query.asking import Asking
 from tests.exact.enumerate import Posterior
 from tests.query.runs import COLUMNS, case, tiny_run
@@ -61,10 +61,9 @@ def test_errors_are_of_the_right_size(tiny):
 
 def test_answers_that_ignore_what_is_given_are_rejected(tiny, monkeypatch):
     def prior(self, known):
-        every = [np.tile(np.exp(v.log_weight), (known.n_rows, 1)) for v in self.views]
-        return np.zeros(known.n_rows), [query.Given(weight, known.only(())) for weight in every]
+        return law.Given(self, Known(known.n_rows, {}))
 
-    monkeypatch.setattr(query.DrawLaw, "given", prior)
+    monkeypatch.setattr(law.Law, "given", prior)
     log, error = answered(tiny).T
     given = np.array([bool(b) for _, b in QUESTIONS])
     wrong = np.abs(log - EXACT) > ERRORS * error + ROUNDING
@@ -72,13 +71,13 @@ def test_answers_that_ignore_what_is_given_are_rejected(tiny, monkeypatch):
 
 
 def test_answers_without_a_new_cluster_are_rejected(tiny, monkeypatch):
-    right = query.ViewLaw.__init__
+    right = law.ViewLaw.__init__
 
     def closed(self, *arguments):
         right(self, *arguments)
         self.log_weight = np.append(self.log_weight[:-1], -np.inf)
 
-    monkeypatch.setattr(query.ViewLaw, "__init__", closed)
+    monkeypatch.setattr(law.ViewLaw, "__init__", closed)
     log, error = answered(tiny).T
     assert (np.abs(log - EXACT) > ERRORS * error + ROUNDING).any()
 

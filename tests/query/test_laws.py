@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mpibayes.hpc.crosscat import query
+from mpibayes.hpc.crosscat import law
 from mpibayes.hpc.data.events import Known, everyone
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import _mutual, information
@@ -106,9 +106,9 @@ def test_ranges_that_are_open_below_are_kept_by_simulated_rows(asking):
 def test_simulated_rows_whose_clusters_ignore_what_is_given_are_rejected(people, monkeypatch):
     asking = Asking(people)
     given = said(asking, "age=65", "colour=blue")
-    right = query.ViewLaw.scores
+    right = law.ViewLaw.scores
     assert p_value(asking, "height", given, simulated(asking, given, EVERY, N, seed=5)["height"]) > LEVEL
-    monkeypatch.setattr(query.ViewLaw, "scores", lambda self, known, prior=None: right(self, Known(known.n_rows, {})))
+    monkeypatch.setattr(law.ViewLaw, "scores", lambda self, known, prior=None: right(self, Known(known.n_rows, {})))
     drawn = simulated(asking, given, EVERY, N, seed=5)
     assert (
         p_value(asking, "height", given, drawn["height"]) < LEVEL

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat import query
+from mpibayes.hpc.crosscat.asked import Asked
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.oddness import Oddness
 from mpibayes.hpc.query.surprisal import Novelty, Surprise, of_table
@@ -51,7 +51,7 @@ def test_a_row_of_the_table_is_scored_without_itself(tiny):
 
 
 def test_rows_scored_by_the_product_of_their_margins_are_rejected(tiny, monkeypatch):
-    right = query.Asked.left_out
+    right = Asked.left_out
 
     def margins(self, known, places):
         parts = [right(self, known.only([name]), places) for name in known.of]
@@ -59,7 +59,7 @@ def test_rows_scored_by_the_product_of_their_margins_are_rejected(tiny, monkeypa
             log_p, inverse = zip(*of_draw, strict=True)
             yield sum(log_p), np.column_stack(inverse)
 
-    monkeypatch.setattr(query.Asked, "left_out", margins)
+    monkeypatch.setattr(Asked, "left_out", margins)
     score, truth, error = rows_of_the_table(tiny)
     assert (np.abs(score - truth) > ERRORS * error).any()
 
@@ -68,8 +68,8 @@ def test_rows_scored_with_themselves_in_the_draws_are_rejected(tiny, monkeypatch
     def familiar(self, rows):
         known = self.known.block(rows)
         for draw in self._asking.draws(known.of):
-            log_p, state = draw.given(known)
-            yield log_p, draw.inverses(known, state)
+            given = draw.given(known)
+            yield given.log_p, given.inverses()
 
     monkeypatch.setattr(Surprise, "passes", familiar)
     score, truth, error = rows_of_the_table(tiny)
@@ -164,7 +164,7 @@ def test_ranks_share_the_work_and_give_the_same_bits(tmp_path, mpirun):
         "rows.tallies[::2] += 1.0  # some of them are none of the table's\n"
         "one, other = ((o.rows, o.cells, *o.of(rows)) for o in (alone, shared))\n"
         "assert all(a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True))\n"
-        "print('same', comm.size)\n"
+        "print(f'same {comm.size}')\n"
     )
     done = mpirun(3, "-c", program, cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.count("same 3") == 3, done.stderr

@@ -7,7 +7,7 @@ import pytest
 
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.regression.query import ResponseLaw
+from mpibayes.hpc.regression.law import Given, Law
 from mpibayes.hpc.results.predict import predict
 from mpibayes.terminal import Console
 from tests.regression.report.conftest import runs, table  # noqa: F401
@@ -53,13 +53,13 @@ def test_the_response_is_predicted(runs, new, tmp_path, likelihood):  # noqa: F8
 
 
 def test_a_response_that_ignores_its_predictors_is_rejected(runs, new, tmp_path, monkeypatch):  # noqa: F811
-    right = ResponseLaw.given
+    right = Law.given
 
     def wrong(self, known):
-        log_p, (eta,) = right(self, known)
-        return log_p, [np.where(np.isnan(eta), eta, 0.0)]
+        eta = right(self, known).eta
+        return Given(self, np.where(np.isnan(eta), eta, 0.0))
 
-    monkeypatch.setattr(ResponseLaw, "given", wrong)
+    monkeypatch.setattr(Law, "given", wrong)
     assert np.median(differences(runs["logistic"], new, tmp_path, "logistic")) > 0.05
 
 
@@ -69,7 +69,7 @@ def test_simulated_responses_have_the_probabilities(runs, likelihood):  # noqa: 
     asking, name = Asking(runs[likelihood], 40), RESPONSE[likelihood]
     from mpibayes.hpc.query.simulate import simulated
 
-    terms = [t.column.name for t in asking.asked.design.terms]
+    terms = [t.column.name for t in asking.run.design.terms]
     rows = asking.sample(50)
     known = asking.known(rows, terms)
     whole = np.flatnonzero(np.all([which < len(e) for e, which in known.of.values()], axis=0))[0]

@@ -4,12 +4,14 @@ errors. Each test takes some 3 s: 900 tables."""
 
 import itertools
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from mpibayes.hpc.crosscat import synthesis, view_law
+from mpibayes.hpc.crosscat import synthesis
+from mpibayes.hpc.crosscat.cell_draws import CellDraws
 from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.query.asking import Asking
@@ -82,11 +84,9 @@ def test_rows_without_new_clusters_are_rejected(run, exact, monkeypatch):
 
 
 def test_rows_with_parameters_of_their_own_are_rejected(run, exact, monkeypatch):
-    def apart(self, stream, more=0):
-        """New clusters are one, and each cell has a draw of its own."""
-        self._drawn = {}
-
-    monkeypatch.setattr(view_law.ViewLaw, "draw_parameters", apart)
+    """New clusters are one, and each cell has a draw of its own."""
+    right_draws = CellDraws.__init__
+    monkeypatch.setattr(CellDraws, "__init__", lambda self, view, parameters, more: right_draws(self, view))
     right = synthesis._View.clusters
     monkeypatch.setattr(synthesis._View, "clusters", lambda self, ids: np.minimum(right(self, ids), len(self._below)))
     assert wrong(run, exact)[0].any()
@@ -102,9 +102,10 @@ def clusters_of_tables(n_tables, mean_weight=None):
 
     law = SimpleNamespace(
         names={"c"}, number=0, hyper=SimpleNamespace(concentration=0.7, discount=0.4), statistics=Sizes(size=size),
-        draw_parameters=lambda stream, more: None, log_weight=log_cluster_weights(size, 0.7, 0.4, mean_weight),
+        log_weight=log_cluster_weights(size, 0.7, 0.4, mean_weight),
     )  # fmt: skip
-    return [tuple(synthesis._View(law, 5, t, 4).clusters(np.arange(4)).tolist()) for t in range(n_tables)]
+    with mock.patch.object(synthesis, "CellDraws"):
+        return [tuple(synthesis._View(law, 5, t, 4).clusters(np.arange(4)).tolist()) for t in range(n_tables)]
 
 
 def probability(at, concentration=0.7, discount=0.4):

@@ -9,7 +9,7 @@ import pytest
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli import main
-from mpibayes.hpc.crosscat import query as of_draws
+from mpibayes.hpc.crosscat import draws as of_draws
 from mpibayes.hpc.crosscat.population import log_cluster_weights, mean_weights
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.query import compare, new_rows

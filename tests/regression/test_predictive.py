@@ -1,4 +1,4 @@
-"""One draw of a regression as a distribution over rows: `simulate` has the law that `log_density` says."""
+"""One draw of a regression as a law of its response: `simulate` has the law that `log_density` says."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,12 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.data.events import known_of
 from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.hpc.posterior.asked import plain
 from mpibayes.hpc.regression.design import Design
+from mpibayes.hpc.regression.law import Average, Law
 from mpibayes.hpc.regression.likelihoods import LIKELIHOODS, Logistic, Softmax, StudentT
-from mpibayes.hpc.regression.predictive import Average, Predictive
 from mpibayes.hpc.regression.settings import Settings
 from mpibayes.io.table import table_from_arrays
 
@@ -37,25 +39,30 @@ def patients(holes=False):
 
 
 def one_draw(name, kind=None, holes=False, **more):
-    """(a Predictive, the rows of the table); kind: of another likelihood than the name says."""
+    """(a law, the rows of the table); kind: of another likelihood than the name says."""
     columns, rows = patients(holes)
     design = Design.of(Settings(name, RESPONSE[name], ("age", "smoker"), **more), columns)
     likelihood = (kind or design.likelihood)(design.n_predictors, design.n_classes, 4.0, 0.6)
     theta = np.random.default_rng(4).normal(size=(design.n_classes, design.n_predictors))
-    return Predictive(design, likelihood, theta), rows
+    return Law(design, likelihood, theta, [plain(c) for c in columns]), rows
 
 
 def cells(rows, column):
     return getattr(rows, column.block)[:, column.index]
 
 
-def p_value(draw: Predictive, rows) -> float:
+def simulated(draw: Law, rows, name, first=0):
+    """Values of a column given what the rows have."""
+    return draw.simulate(known_of(rows, draw.columns), {name}, STREAM, first + np.arange(len(rows)))[name]
+
+
+def p_value(draw: Law, rows) -> float:
     """p-value of simulated responses of a few rows, each simulated many times, under exp(log_density) of every
     response."""
     column = draw.design.response_column
     given = rows.take(np.repeat(np.arange(ROWS), COPIES))
     cells(given, column)[:] = len(column.levels) or np.nan
-    simulated = cells(draw.simulate(given, [column], STREAM), column).reshape(ROWS, COPIES)
+    drawn = simulated(draw, given, column.name).reshape(ROWS, COPIES)
     if column.levels:
         support = np.arange(len(column.levels))
     else:
@@ -65,13 +72,13 @@ def p_value(draw: Predictive, rows) -> float:
     density = np.exp(draw.log_density(each)).reshape(ROWS, len(support))
     if column.levels:
         np.testing.assert_allclose(density.sum(axis=1), 1.0, rtol=1e-12)
-        seen = (simulated[:, :, None] == support).sum(axis=1)
+        seen = (drawn[:, :, None] == support).sum(axis=1)
         chi2 = ((seen - COPIES * density) ** 2 / (COPIES * density)).sum()
         return stats.chi2.sf(chi2, ROWS * (len(support) - 1))
     steps = 0.5 * (density[:, 1:] + density[:, :-1]) * np.diff(support)
     below = np.concatenate([np.zeros((ROWS, 1)), np.cumsum(steps, axis=1)], axis=1)
     np.testing.assert_allclose(below[:, -1], 1.0, atol=1e-5)
-    place = np.concatenate([np.interp(y, support, b) for y, b in zip(simulated, below)])
+    place = np.concatenate([np.interp(y, support, b) for y, b in zip(drawn, below)])
     return stats.kstest(place, "uniform").pvalue
 
 
@@ -107,7 +114,7 @@ def test_another_law_is_rejected(wrong):
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_the_average_is_that_of_the_draws(name):
     draw, rows = one_draw(name)
-    draws = [Predictive(draw.design, draw.likelihood, draw.theta * size) for size in (1.0, 0.4, -0.3)]
+    draws = [Law(draw.design, draw.likelihood, draw.theta * size) for size in (1.0, 0.4, -0.3)]
     average, built = Average.of(draws), draw.design.build(rows)
     found = average.log_density(average.linear(built.x), built.y) - np.log(draw.design.scale)
     each = np.array([d.log_density(rows) for d in draws])
@@ -120,20 +127,21 @@ def test_missing_cells():
     cells(rows, column)[10] = len(column.levels)
     density = draw.log_density(rows)
     assert np.isnan(density[:5]).all() and density[10] == 0.0 and (np.delete(density[5:], 5) < 0).all()
-    drawn = draw.simulate(rows, [column], STREAM)
-    assert cells(drawn, column)[10] < 2 and cells(rows, column)[10] == 2  # what was given stays as it was
-    assert np.array_equal(np.delete(cells(drawn, column), 10), np.delete(cells(rows, column), 10))
+    drawn = simulated(draw, rows, column.name)
+    assert drawn[10] < 2
+    assert np.array_equal(np.delete(drawn, 10), np.delete(cells(rows, column), 10))  # what was given stays as it was
     cells(rows, column)[:] = 2
-    drawn = cells(draw.simulate(rows, [column], STREAM), column)
-    assert (drawn[:5] == 2).all() and (drawn[5:] < 2).all()
-    later = draw.simulate(rows.take(slice(20, None)), [column], STREAM, first_row=20)
-    assert np.array_equal(cells(later, column), drawn[20:])
+    drawn = simulated(draw, rows, column.name)
+    assert np.isnan(drawn[:5]).all() and (drawn[5:] < 2).all()
+    assert np.array_equal(simulated(draw, rows.take(slice(20, None)), column.name, 20), drawn[20:])
 
 
 def test_predictors_have_no_distribution():
     draw, rows = one_draw("student-t", holes=True, missing="indicator")
-    age = draw.design.terms[0].column
-    with pytest.raises(ConfigError, match="no distribution of its predictors: age"):
-        draw.simulate(rows, [age], STREAM)
-    whole = rows.take(slice(5, None))
-    assert np.array_equal(draw.simulate(whole, [age], STREAM).reals, whole.reals)
+    known = known_of(rows, draw.columns)
+    given = draw.given(known.without(["cost"]))
+    with pytest.raises(ConfigError, match="column 'age' is a predictor"):
+        given.log_density(known.only(["age"]))
+    with pytest.raises(ConfigError, match="column 'age' is a predictor"):
+        draw.masses(known.of["age"][0])
+    np.testing.assert_array_equal(simulated(draw, rows, "age"), rows.reals[:, draw.design.terms[0].column.index])

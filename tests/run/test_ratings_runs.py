@@ -8,7 +8,7 @@ import pytest
 
 import mpibayes as mb
 from mpibayes.hpc.svi.factorization.draws import Posterior
-from mpibayes.hpc.svi.factorization.predictive import log_density, scored
+from mpibayes.hpc.svi.factorization.law import log_density, scored
 from mpibayes.io.draws import iterate_draws
 from mpibayes.io.export import export
 from mpibayes.io.sparse import SparseRows, write_sparse

@@ -8,9 +8,9 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.svi.lda import heldout, model
 from mpibayes.hpc.svi.lda.ascent import EXACTLY
 from mpibayes.hpc.svi.lda.heldout import HeldOut, halves
+from mpibayes.hpc.svi.lda.law import Law
 from mpibayes.hpc.svi.lda.local import Documents, Local, unit_of
 from mpibayes.hpc.svi.lda.model import Evaluator, State
-from mpibayes.hpc.svi.lda.predictive import Law
 from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Decay
 from mpibayes.hpc.svi.step import KEPT, Step

@@ -6,8 +6,8 @@ import pytest
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.svi.chain import Settings
 from mpibayes.hpc.svi.factorization.chain import Kind, RatingsAscent
+from mpibayes.hpc.svi.factorization.law import HeldOut
 from mpibayes.hpc.svi.factorization.model import Fixed
-from mpibayes.hpc.svi.factorization.predictive import HeldOut
 from mpibayes.hpc.svi.factorization.ratings import Ratings
 from tests.svi.ratings import made
 

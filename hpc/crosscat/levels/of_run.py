@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.draws import OfColumns, Posterior
+from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels.cells import Tally, for_tree, tally
 from mpibayes.hpc.crosscat.levels.level import Level, judged
 from mpibayes.hpc.crosscat.levels.tree import Tree, grow, joined
 from mpibayes.hpc.crosscat.levels.votes import Patterns, patterns
+from mpibayes.hpc.crosscat.of_columns import OfColumns
 from mpibayes.hpc.crosscat.representative import SAMPLED
 from mpibayes.hpc.crosscat.tallies import cuts
 from mpibayes.hpc.posterior.chains import evenly

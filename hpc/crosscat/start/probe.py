@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.predictive import predictives
 from mpibayes.hpc.crosscat.view import View
+from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.io.rows import Rows
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Probe:
         """Log density of each row in some views of a chain, (n,) float64."""
         found = np.zeros(len(self.rows))
         codings = [chain.linking.coding_of(view.columns) for view in views]
-        for view, predictive in zip(views, predictives(views, codings)):
-            found += predictive.log_density(chain.cells_of(view.columns, self.rows))
+        for view, density in zip(views, densities(views, codings)):
+            found += density.log_density(chain.cells_of(view.columns, self.rows))
         return found
 
 

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.predictive import Predictive, predictives
+from mpibayes.hpc.crosscat.law import Density
 from mpibayes.hpc.crosscat.start.strategy import n_judges, n_probes, rows_of_search
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
 from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -86,8 +87,8 @@ def _search(
     )
     if not len(judges):
         return found_by(mixture), 0.0
-    parts = predictives(mixture.views, mixture.linking.codings)
-    return found_by(mixture), float(Predictive(parts, mixture.places).log_density(unseen).mean())
+    parts = densities(mixture.views, mixture.linking.codings)
+    return found_by(mixture), float(Density(parts, mixture.places).log_density(unseen).mean())
 
 
 def in_words(searches: Sequence[float], judges: int) -> str:

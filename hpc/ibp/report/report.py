@@ -352,7 +352,7 @@ def _examples(p: RunSummary) -> tuple[np.ndarray, np.ndarray, list[str]]:
     run, draw = p.run, p.representative.draw
     at = np.unique(np.linspace(0, run.n_rows - 1, EXAMPLES).astype(np.int64))
     rows, has = run.cells.of(run.data.rows_at(at)), draw.rows()[at]
-    fitted = has @ draw.law().means
+    fitted = has @ draw.new_row().means
     numbers = at if run.data.training_rows is None else run.data.training_rows[at]
     titles = [
         f"row {n + 1:,}: {' '.join(str(k + 1) for k in np.flatnonzero(h)) or '-'}"

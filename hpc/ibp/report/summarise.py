@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpibayes.hpc.ibp.draws import Draw, Posterior
+from mpibayes.hpc.ibp.features import ENUMERATED
 from mpibayes.hpc.ibp.matching import COMPARED, Representative, match, representative
-from mpibayes.hpc.ibp.predictive import ENUMERATED
 from mpibayes.hpc.ibp.scalars import SCALARS, common_rows
 from mpibayes.hpc.posterior.chains import Chain, evenly
 from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_warnings, summary_of
@@ -136,7 +136,7 @@ def _features(p: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
         alike += np.where(m.place >= 0, m.alike, 0.0)
     loadings, errors = np.zeros((k, len(run.cells))), np.zeros((k, len(run.cells)))
     if run.likelihood:
-        law = draw.law()
+        law = draw.new_row()
         loadings = law.means * run.cells.scale
         errors = np.sqrt(np.diag(law.spread))[:, None] * law.noise_sd * run.cells.scale
     p.features = [

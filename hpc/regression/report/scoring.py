@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpibayes.hpc.regression.design import Built, Design
-from mpibayes.hpc.regression.predictive import Average
+from mpibayes.hpc.regression.law import Average
 
 BINS = 20  # of probabilities, for the calibration
 

@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.errors import DataError, NumericalError
 from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of
 from mpibayes.hpc.regression.draws import Posterior
-from mpibayes.hpc.regression.predictive import Average
+from mpibayes.hpc.regression.law import Average
 from mpibayes.hpc.regression.report import mixing
 from mpibayes.hpc.regression.report.coefficients import Summary, centred, in_original_units, summarise
 from mpibayes.hpc.regression.report.importance_check import ImportanceCheck, affordable, importance_check

@@ -15,7 +15,7 @@ USERS = 8192
 
 
 def factors(run: Posterior) -> tuple[list[str], Iterator[list[list[str]]], str]:
-    """For --to factors: the head of the file, its lines, block by block and column by column, and what they are. A line
+    """For --to factors, see `Exports.LINES`. A line
     each user and item: what it is, its id, its bias, its factors, under q of the best chain's last state."""
     best = run.best()
     turned, law = Turned.of(best.q, run.model.biased), run.law(best)
@@ -40,3 +40,6 @@ def factors(run: Posterior) -> tuple[list[str], Iterator[list[list[str]]], str]:
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
     """Nothing but the trace: states of a search are no draws."""
     return [], {}
+
+
+LINES, NEEDS = {"factors": factors}, {}

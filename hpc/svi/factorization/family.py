@@ -16,7 +16,7 @@ from mpibayes.hpc.parallel.shards import default_count
 from mpibayes.hpc.svi import family as svi
 from mpibayes.hpc.svi.factorization import keys
 from mpibayes.hpc.svi.factorization.chain import Kind, RatingsAscent
-from mpibayes.hpc.svi.factorization.predictive import HeldOut
+from mpibayes.hpc.svi.factorization.law import HeldOut
 from mpibayes.hpc.svi.factorization.ratings import Ratings, split
 from mpibayes.hpc.svi.factorization.scalars import SCALARS
 from mpibayes.hpc.svi.likelihood import arrays_of

@@ -13,15 +13,16 @@ spread.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.family import Request
+from mpibayes.hpc.posterior.forecast import OF_SPARSE
 from mpibayes.hpc.svi.factorization.draws import Posterior
+from mpibayes.hpc.svi.factorization.law import Law, log_density
 from mpibayes.hpc.svi.factorization.model import Moments
-from mpibayes.hpc.svi.factorization.predictive import Law, log_density
 from mpibayes.hpc.svi.factorization.triangles import packed
 from mpibayes.io.pairs import read_pairs
 from mpibayes.text import counted
@@ -32,10 +33,13 @@ USERS = 256  # recommended to at a time
 class Forecast:
     """See `hpc.family.SparseForecast`."""
 
-    def __init__(self, run: Posterior, source: Path | None, top: int | None, users: Sequence[str], unseen: str):
-        if top is None and (source is None or users):
+    cannot = OF_SPARSE
+
+    def __init__(self, run: Posterior, request: Request):
+        source, self._top, self._named = request.source, request.top, list(request.users)
+        if self._top is None and (source is None or self._named):
             raise ConfigError("name a file of (user, item) pairs; or, with --top N, users, by a file or --user")
-        self._run, self._source, self._top, self._named, self._unseen = run, source, top, list(users), unseen
+        self._run, self._source, self._unseen = run, source, request.unseen
         self._best = run.best()
         self._names = run.table.names
         self.n_scored, self._squares, self.log_density = 0, 0.0, 0.0
@@ -49,8 +53,7 @@ class Forecast:
         self._item_of = {name: j for j, name in enumerate(self._items)}
         self._users = run.table.row_ids()
         self._user_of = {name: i for i, name in enumerate(self._users)}
-        where = f"cycle {best.cycle:,} of {run.chains[best.chain].folder}, bound {best.bound:,.1f}"
-        return f"an approximation of rank {run.model.rank}: {where}"
+        return f"an approximation of rank {run.model.rank}: {run.place(best)}"
 
     def blocks(self) -> Iterator[dict[str, Any]]:
         """Blocks of output lines, as columns by name."""

@@ -35,7 +35,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     return idle
 
 
-def against_table(config: Config, table: SparseTable, report: Report) -> None:
+def against_sparse(config: Config, table: SparseTable, report: Report) -> None:
     """Report ratings without information."""
     if table.minimum == table.maximum:
         report.add(("data", "table"), f"all ratings are {table.minimum:g}, which says nothing of factors")

@@ -13,7 +13,7 @@ FORMS = ("topics",)
 
 
 def topics(run: Posterior) -> tuple[list[str], Iterator[list[list[str]]], str]:
-    """For --to topics: the head of the file, its lines, block by block and column by column, and what they are. A line
+    """For --to topics, see `Exports.LINES`. A line
     for each topic and word: both, and the mean probability of the word in the topic; a topic's words by that."""
     best = run.best()
     law, words = run.law(best), run.table.column_ids()
@@ -35,3 +35,6 @@ def topics(run: Posterior) -> tuple[list[str], Iterator[list[list[str]]], str]:
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
     """Nothing but the trace: states of a search are no draws."""
     return [], {}
+
+
+LINES, NEEDS = {"topics": topics}, {}

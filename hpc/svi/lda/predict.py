@@ -13,13 +13,15 @@ table; others are left out and counted. Columns written:
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.family import Request
+from mpibayes.hpc.posterior.forecast import OF_SPARSE, OF_TYPED
 from mpibayes.hpc.svi.lda.draws import Posterior
 from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.sparse import SparseRows, SparseTable
@@ -32,23 +34,20 @@ class Forecast:
     """See `hpc.family.SparseForecast`."""
 
     n_scored, log_density = 0, 0.0
+    cannot = OF_SPARSE | OF_TYPED
 
-    def __init__(self, run: Posterior, source: Path | None, top: int | None, users: Sequence[str], unseen: str):
-        if source is None:
+    def __init__(self, run: Posterior, request: Request):
+        if request.source is None:
             raise ConfigError("name a file with new documents")
-        if top is not None or users:
-            raise ConfigError('--top and --user are for ratings (model.likelihood = "factorization")')
-        self._run, self._source, self._unseen = run, source, unseen
+        self._run, self._source, self._unseen = run, request.source, request.unseen
         self._best = run.best()
         self._lost, self._words = 0.0, 0.0
         self._lost_kinds: set[int] = set()
 
     def prepare(self) -> str:
         """The work before the first lines; what it came to, in words."""
-        best = self._best
-        self._law = self._run.law(best)
-        where = f"cycle {best.cycle:,} of {self._run.chains[best.chain].folder}, bound {best.bound:,.1f}"
-        return f"an approximation of {counted(len(self._law.size), 'topic')}: {where}"
+        self._law = self._run.law(self._best)
+        return f"an approximation of {counted(len(self._law.size), 'topic')}: {self._run.place(self._best)}"
 
     def blocks(self) -> Iterator[dict[str, Any]]:
         """Blocks of output lines, some documents at a time, as columns by name."""

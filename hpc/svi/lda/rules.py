@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Report
@@ -11,6 +10,7 @@ from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.svi import rules as svi
 from mpibayes.hpc.svi.lda import keys
 from mpibayes.hpc.svi.lda.local import SAMPLED
+from mpibayes.io.sparse import SparseTable
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
@@ -41,10 +41,10 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     return idle
 
 
-def against_table(config: Config, columns: Any, report: Report) -> None:
-    """Report a sparse table (given as `columns`) that is not one of counts."""
-    if not columns.whole:
-        what = f"its values are not counts: they go from {columns.minimum:g} to {columns.maximum:g}"
+def against_sparse(config: Config, table: SparseTable, report: Report) -> None:
+    """Report a sparse table that is not one of counts."""
+    if not table.whole:
+        what = f"its values are not counts: they go from {table.minimum:g} to {table.maximum:g}"
         report.add(("model", "likelihood"), f'{what}; "lda" is about whole numbers of words, 0 or more')
-    elif columns.total < 1:
+    elif table.total < 1:
         report.add(("model", "likelihood"), "the table has no words: all counts are 0")

@@ -9,7 +9,7 @@ import numpy as np
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.draws import Kept, Posterior
 from mpibayes.hpc.svi.exports import assigned
-from mpibayes.hpc.svi.predictive import Law
+from mpibayes.hpc.svi.law import Students
 from mpibayes.hpc.svi.report import chains
 from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 
@@ -43,7 +43,7 @@ class RunSummary(OfChains):
 
     run: Posterior
     best: Kept
-    law: Law
+    law: Students
     chains: list[ChainSummary]
     components: list[ComponentLine]
     labels: np.ndarray
@@ -53,8 +53,8 @@ class RunSummary(OfChains):
 def summarise(run: Posterior) -> RunSummary:
     """Everything the report shows."""
     last, best = last_and_best(run)
-    law = best.law()
-    labels, probability = assigned(run, law)
+    law = Students.of(best.q)
+    labels, probability = assigned(run, run.law(best))
     rows = np.bincount(labels, minlength=len(law.weight))
     sure = np.bincount(labels, probability, minlength=len(law.weight)) / np.maximum(rows, 1)
     components = [_component(run, law, k, int(rows[k]), float(sure[k])) for k in range(len(law.weight))]
@@ -63,7 +63,7 @@ def summarise(run: Posterior) -> RunSummary:
     return summary
 
 
-def _component(run: Posterior, law: Law, k: int, rows: int, sure: float) -> ComponentLine:
+def _component(run: Posterior, law: Students, k: int, rows: int, sure: float) -> ComponentLine:
     nu, cells = law.degrees[k], run.cells
     covariance = law.scale[k] * (nu / (nu - 2.0) if nu > 2.0 else np.nan) * np.outer(cells.scale, cells.scale)
     scale = np.sqrt(np.diag(law.scale[k]))

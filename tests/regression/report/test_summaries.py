@@ -9,8 +9,8 @@ from scipy.special import expit, log_softmax, softmax
 from mpibayes.hpc.posterior.chains import family_in
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.draws import Posterior
+from mpibayes.hpc.regression.law import Average
 from mpibayes.hpc.regression.likelihoods import Logistic, Softmax, StudentT
-from mpibayes.hpc.regression.predictive import Average
 from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.report import coefficients as coef
 from mpibayes.hpc.regression.report.figures import autocorrelation
@@ -147,7 +147,7 @@ def test_quantiles_of_draws_that_are_far_apart():
 
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_scores_of_classes(pieces, monkeypatch):
-    monkeypatch.setattr("mpibayes.hpc.regression.predictive.CELLS", 1000)
+    monkeypatch.setattr("mpibayes.hpc.regression.law.CELLS", 1000)
     design, _, rows = design_of("softmax")
     built = design.build(rows)
     g = np.random.default_rng(8)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.factorization.draws import Kept, Posterior
-from mpibayes.hpc.svi.factorization.predictive import Law
+from mpibayes.hpc.svi.factorization.law import Law
 from mpibayes.hpc.svi.factorization.turned import Turned
 from mpibayes.hpc.svi.report import chains
 from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings

@@ -10,8 +10,8 @@ import numpy as np
 from mpibayes.hpc.svi import keys
 from mpibayes.hpc.svi.lda.draws import Kept, Posterior
 from mpibayes.hpc.svi.lda.family import local_of
+from mpibayes.hpc.svi.lda.law import Law
 from mpibayes.hpc.svi.lda.model import n_used
-from mpibayes.hpc.svi.lda.predictive import Law
 from mpibayes.hpc.svi.report import chains
 from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 from mpibayes.io.sparse import SparseTable

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.errors import ConfigError
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.svi.factorization.model import LOG_TWO_PI, Factorization, Moments, State
@@ -99,16 +98,3 @@ def scored(
         first, last = out.starts[batch[0]], out.starts[batch[-1] + 1]
         who = np.repeat(np.arange(len(batch)), lengths)
         yield out.values[first:last].astype(np.float64), *law.ratings(mean, covariance, who, out.columns[first:last])
-
-
-class Predictive:
-    """See `hpc.family.Predictive`, of which a factorization has nothing: its rows are users, and new ones are asked
-    about by pairs (`predict.py`)."""
-
-    def log_density(self, rows) -> np.ndarray:
-        """Refused. Raises ConfigError."""
-        raise ConfigError("a factorization says nothing of whole rows; `mpibayes predict` takes (user, item) pairs")
-
-    def simulate(self, given, columns, stream, first_row: int = 0):
-        """Refused. Raises ConfigError."""
-        raise ConfigError("a factorization simulates no rows; `mpibayes predict` takes (user, item) pairs")

@@ -7,7 +7,7 @@ added. With q(mu) and q(Lambda) both integrated out it has no closed form; that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,15 +15,12 @@ from scipy.linalg import solve_triangular
 from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.data.cells import Cells
-from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.svi.gaussian import State
-from mpibayes.io.rows import Column, Rows
-
-CHOICE, SCALE, NORMAL = range(3)  # streams of a simulated row
+from mpibayes.io.rows import Rows
 
 
 @dataclass(frozen=True)
-class Law:
+class Students:
     """weight (K,), mean (K, D), degrees (K,) and scale (K, D, D) of the Student t densities; heaviest first."""
 
     weight: np.ndarray
@@ -32,7 +29,7 @@ class Law:
     scale: np.ndarray
 
     @classmethod
-    def of(cls, q: State) -> Law:
+    def of(cls, q: State) -> Students:
         order = np.argsort(-q.alpha, kind="stable")
         degrees = q.degrees - (q.mean.shape[1] - 1)
         scale = q.scatter / degrees[:, None, None] + q.covariance
@@ -104,42 +101,20 @@ def responsibilities(log_joint: np.ndarray) -> np.ndarray:
     return np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
 
 
-class Predictive:
-    """See `hpc.family.Predictive`."""
+@dataclass(frozen=True)
+class Law:
+    """A state as a distribution over rows (`hpc.law.Density`)."""
 
-    def __init__(self, cells: Cells, law: Law):
-        self.cells, self.law = cells, law
+    cells: Cells
+    students: Students
 
     def log_density(self, rows: Rows) -> np.ndarray:
         """Log density of the observed cells of each row in the table's units, (n,) float64."""
+        return self.members(rows)[0]
+
+    def members(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """Log density of each row (n,), and probability of each component given its observed cells (n, K)."""
         x = self.cells.of(rows)
-        return logsumexp(self.law.log_joint(x), axis=1) - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1)
-
-    def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
-        """See the protocol. Counts are rounded, for the model has them as numbers."""
-        x, law = self.cells.of(given), self.law
-        n, d = x.shape
-        ids = first_row + np.arange(n, dtype=np.int64)
-        cumulative = np.cumsum(responsibilities(law.log_joint(x)), axis=1)
-        u = _sub(stream, CHOICE).uniforms(ids)
-        chosen = np.minimum((u[:, None] > cumulative).sum(axis=1), len(law.weight) - 1)
-        normal = _sub(stream, NORMAL).normals((ids[:, None] * d + np.arange(d)).ravel()).reshape(n, d)
-        for at, there in patterns(x):
-            for k in np.unique(chosen[at]) if len(there) < d else ():
-                members = at[chosen[at] == k]
-                rest, means, scale, factors = law.given(k, x[np.ix_(members, there)], there)
-                half = 0.5 * (law.degrees[k] + len(there))
-                chi = np.exp(_sub(stream, SCALE).log_gammas(np.full(len(members), half), ids[members])) / half
-                noise = np.einsum("uv,nv->nu", np.linalg.cholesky(scale), normal[np.ix_(members, rest)])
-                x[np.ix_(members, rest)] = means + np.sqrt(factors / chi)[:, None] * noise
-        asked = {c.name for c in columns}
-        filled, missing = given.take(slice(None)), np.isnan(self.cells.of(given))
-        for j, column in enumerate(self.cells.columns):
-            if column.name in asked:
-                at = np.flatnonzero(missing[:, j])
-                self.cells.put(filled, j, at, x[at, j])
-        return filled
-
-
-def _sub(stream: Stream, sub: int) -> Stream:
-    return Stream(stream.seed, stream.purpose, stream.cycle, stream.chain, sub)
+        log = self.students.log_joint(x)
+        density = logsumexp(log, axis=1) - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1)
+        return density, responsibilities(log)

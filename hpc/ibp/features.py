@@ -7,23 +7,20 @@ then x ~ N(z A, s V), cells independent, where V has the variances of the noise 
     A = M Z'X,    M = (Z'Z + I / ratio)^-1,    s = 1 + z M z' + kappa ratio
 
 with ratio the variance of a loading over the noise's. The sum over z is over all 2^K for up to ENUMERATED features,
-else over those near the best one that is found: see `Law.near`.
+else over those near the best one that is found: see `Features.near`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import gammaln
 
-from mpibayes.hpc.data.cells import Cells
 from mpibayes.hpc.ibp import update
 from mpibayes.hpc.ibp.state import Hyper
-from mpibayes.hpc.parallel.streams import Stream
-from mpibayes.io.rows import Column, Rows
 
 ENUMERATED = 10  # features, all of whose combinations are summed over
 FREE = 12  # at most, of a row's features where there are more: all combinations of those about which most is unsure
@@ -31,7 +28,6 @@ SURE = 20.0  # nats that a flip costs: such features stay as they are in the row
 MOST_OWN = 64  # new features of a row
 NEGLIGIBLE = 37.0  # nats below what was summed: a bound on terms that are left out, below float64's last bit
 CELLS = 1 << 18  # rows times combinations that are worked on at a time
-CHOICE, NOISE = range(2)  # streams of a simulated row
 
 
 @dataclass
@@ -82,9 +78,12 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Law:
-    """The distribution of a row. means (K, D), M spread (K, K), probability (K,) of each feature, own: mean number of
-    new features, noise_sd (D,), ratio; see the module."""
+class Features:
+    """The features of one draw, as the distribution of a row.
+
+    means (K, D), M spread (K, K), probability (K,) of each feature, own: mean number of new features, noise_sd (D,),
+    ratio; see the module.
+    """
 
     means: np.ndarray
     spread: np.ndarray
@@ -94,7 +93,7 @@ class Law:
     ratio: float
 
     @classmethod
-    def of(cls, together: np.ndarray, cells: np.ndarray, n_rows: int, hyper: Hyper) -> Law:
+    def of(cls, together: np.ndarray, cells: np.ndarray, n_rows: int, hyper: Hyper) -> Features:
         """together (K, K): rows that have two features. cells (K, D): sums over the rows that have each."""
         k, ratio = len(together), update.prior_variance(hyper)
         spread = np.zeros((0, 0))
@@ -112,7 +111,7 @@ class Law:
         return np.concatenate([part.ravel() for part in parts])
 
     @classmethod
-    def unpacked(cls, message: np.ndarray, k: int, d: int) -> Law:
+    def unpacked(cls, message: np.ndarray, k: int, d: int) -> Features:
         cuts = np.cumsum([k * d, k * k, k, d])
         means, spread, probability, noise, rest = np.split(message, cuts)
         return cls(means.reshape(k, d), spread.reshape(k, k), probability, float(rest[0]), noise, float(rest[1]))
@@ -248,7 +247,7 @@ class _Problem:
     constant: np.ndarray
 
     @classmethod
-    def of(cls, law: Law, x: np.ndarray) -> _Problem:
+    def of(cls, law: Features, x: np.ndarray) -> _Problem:
         seen = ~np.isnan(x)
         y = np.where(seen, x / law.noise_sd, 0.0)
         w = law.means / law.noise_sd
@@ -283,95 +282,3 @@ def _forms(linear: np.ndarray, square: np.ndarray | None) -> np.ndarray:
 def _log_sum(log: np.ndarray) -> np.ndarray:
     most = log.max(axis=1)
     return most + np.log(np.exp(log - most[:, None]).sum(axis=1))
-
-
-class Predictive:
-    """One draw. Rows have the run's columns; log densities are those of cells in the table's units."""
-
-    def __init__(self, cells: Cells, law: Law):
-        self.cells, self.law = cells, law
-
-    def log_density(self, rows: Rows) -> np.ndarray:
-        """Log density of the observed cells of each row, (n,) float64."""
-        return self.scored(rows)[0]
-
-    def scored(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """Log densities, and about the share of the density that was left out, (n,): 0 up to ENUMERATED features."""
-        x = self.cells.of(rows)
-        density, neglected = self.law.log_density(x)
-        return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), neglected
-
-    def features(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """(log density (n,), probability of each of the draw's features given the observed cells (n, K))."""
-        x = self.cells.of(rows)
-        density, p = np.empty(len(x)), np.zeros((len(x), len(self.law.probability)))
-        for part in self.law.found(x):
-            log = part.log_density()
-            density[part.rows] = log
-            for _, at, weight in part.weights(log):
-                p[part.rows[at]] += part.shares(weight, at)
-        return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p
-
-    def moments(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The results of `features`; and the mean and mean square of every cell as if unseen, given the observed cells,
-        (n, D) each, in the model's units."""
-        x, law = self.cells.of(rows), self.law
-        k = len(law.probability)
-        density, p = np.empty(len(x)), np.zeros((len(x), k))
-        mean, square = np.zeros(x.shape), np.zeros(x.shape)
-        for part in law.found(x):
-            at = part.rows
-            density[at] = log = part.log_density()
-            fixed, loadings = np.einsum("nk,kd->nd", part.base.astype(np.float64), law.means), law.means[part.free]
-            both, wide = np.zeros((len(at), *part.free.shape[1:] * 2)), np.zeros(len(at))
-            share = np.zeros((len(at), k))
-            for n_own, of, weight in part.weights(log):
-                share[of] += part.shares(weight, of)
-                both[of] += part.pairs(weight)
-                wide[of] += (weight * (part.spread[of] + n_own * law.ratio)).sum(axis=1)
-            p[at] = share
-            mean[at] = np.einsum("nk,kd->nd", share, law.means)
-            square[at] = fixed * (2.0 * mean[at] - fixed) + np.einsum(
-                "nuv,nud,nvd->nd", both, loadings, loadings, optimize=True
-            )
-            square[at] += wide[:, None] * law.noise_sd**2
-        return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p, mean, square
-
-    def simulate(self, given: Rows, columns: Sequence[Column], stream: Stream, first_row: int = 0) -> Rows:
-        """`given` with the missing cells of `columns` drawn from this distribution, given the observed cells of their
-        row. A row's draws depend on `stream` and its number alone, which counts from first_row."""
-        drawn, x = given.take(slice(None)), self.cells.of(given)
-        names = {column.name for column in columns}
-        missing = [d for d, c in enumerate(self.cells.columns) if c.name in names and np.isnan(x[:, d]).any()]
-        if not missing:
-            return drawn
-        ids = first_row + np.arange(len(x))
-        z, sd = self._drawn(x, replace(stream, sub=CHOICE).uniforms(ids))
-        noise = replace(stream, sub=NOISE)
-        for d in missing:
-            at = np.flatnonzero(np.isnan(x[:, d]))
-            normal = noise.normals(ids[at] * len(self.cells) + d)
-            mean = np.einsum("nk,k->n", z[at], self.law.means[:, d])
-            self.cells.put(drawn, d, at, mean + normal * sd[at] * self.law.noise_sd[d])
-        return drawn
-
-    def _drawn(self, x: np.ndarray, uniform: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Features of each row (n, K), 0 or 1, and the root of s, (n,), drawn given its cells; see the module."""
-        z, sd = np.zeros((len(x), len(self.law.probability))), np.ones(len(x))
-        for part in self.law.found(x):
-            log, n = part.log_density(), len(part.rows)
-            passed, left = np.zeros(n), uniform[part.rows].copy()
-            chosen, n_own = np.zeros(n, np.int64), np.zeros(n)
-            for kappa, at, weight in part.weights(log):
-                total = passed[at][:, None] + np.cumsum(weight, axis=1)
-                open_ = (left[at] >= passed[at]) & (left[at] < total[:, -1]) | (kappa == 0)
-                rows = at[open_]
-                place = (total[open_] <= left[rows][:, None]).sum(axis=1)
-                chosen[rows], n_own[rows] = np.minimum(place, weight.shape[1] - 1), kappa
-                passed[at] = total[:, -1]
-            u = part.free.shape[1]
-            has = part.base.astype(np.float64)
-            np.put_along_axis(has, part.free, (chosen[:, None] >> np.arange(u) & 1).astype(np.float64), axis=1)
-            z[part.rows] = has
-            sd[part.rows] = np.sqrt(part.spread[np.arange(n), chosen] + n_own * self.law.ratio)
-        return z, sd

@@ -1,0 +1,138 @@
+"""Kept draws of a mixture, or of a cross-categorization, opened for questions (`hpc.law.Asked`; docs/math.md 2.12).
+
+Laws are built from the kept labels and from passes over the table that read only the columns in question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.keys import Model
+from mpibayes.hpc.crosscat.law import Law
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.law import EVERY
+from mpibayes.hpc.links.coding import may_lean
+from mpibayes.hpc.posterior.asked import AskedRun, chosen
+from mpibayes.io.rows import Rows
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.completion import Completion
+    from mpibayes.hpc.crosscat.synthesis import Synthesis
+
+DRAWS = 100
+
+
+class Asked(AskedRun):
+    """See `hpc.law.AskedClusters`."""
+
+    shares = "probability of sharing a cluster in the view of a column"
+
+    def __init__(self, run: Posterior, draws: int | None):
+        self._wanted, n_kept = chosen(run, draws or DRAWS)
+        blocks = run.chains[0].config.joint
+        self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}
+        columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in run.data.stored]
+        super().__init__(run, run.data.stored, columns, [chain for chain, _ in self._wanted], n_kept)
+        free = (c for c in run.data.stored if c.kind == "real" and c.name not in self.joint)
+        self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
+        self.linked = run.chains[0].config.of(Model).links != "none"
+        self.link_keys = {} if self.linked else {"links": "forest"}
+
+    def may_lean(self, child: str, parent: str) -> bool:
+        """See `hpc.law.Asked`."""
+        of_child, of_parent = ([c for c in self.run.columns if name in (c.name, c.part_of)] for name in (child, parent))
+        return any(may_lean(c, p) for c in of_child for p in of_parent)
+
+    def draws(self, names: Collection[str], some: slice = EVERY) -> list[Law]:
+        """The kept draws, or some of them, as laws of some columns."""
+        names = self._whole(names)
+        return [
+            law
+            for group in self.run.groups(self._wanted[some], names)
+            for law in self.run.laws(group, names, self.weights)
+        ]
+
+    def _whole(self, names: Collection[str]) -> set[str]:
+        """Names completed by all columns of the blocks that some of them are in."""
+        blocks = {self.joint[name] for name in names if name in self.joint}
+        return {*names, *(name for name, block in self.joint.items() if block in blocks)}
+
+    def labelled(self, names: Collection[str], places: np.ndarray | None = None, some: slice = EVERY) -> Iterator[Law]:
+        """Draws one by one, with the clusters of training rows: of all, or of those at `places`, ascending."""
+        names = self._whole(names)
+        for group in self.run.groups(self._wanted[some], names):
+            yield from self.run.laws(group, names, self.weights, EVERY if places is None else places)
+
+    def completions(self, seed: int, some: slice = EVERY) -> Iterator[Completion]:
+        """See `hpc.law.Asked`."""
+        from mpibayes.hpc.crosscat.completion import Completion
+
+        copies = range(1, 1 + len(self._wanted))[some]
+        laws = self.labelled([c.name for c in self.columns], some=some)
+        return (Completion(law, seed, copy) for copy, law in zip(copies, laws, strict=True))
+
+    def syntheses(
+        self, seed: int, n: int, without: Mapping[str, np.ndarray], some: slice = EVERY
+    ) -> Iterator[Synthesis]:
+        """See `hpc.law.Asked`."""
+        from mpibayes.hpc.crosscat.synthesis import Synthesis
+
+        tables = range(1, 1 + len(self._wanted))[some]
+        laws = self.labelled([c.name for c in self.columns], some=some)
+        return (Synthesis(law, seed, table, n, without) for table, law in zip(tables, laws, strict=True))
+
+    def left_out(self, known: Known, places: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Leave-one-out log probabilities of the training rows at `places` (ascending) in every draw: of the known
+        cells, (n,), and the inverse of the probability of each column's cell given the others, (n, C), NaN where it is
+        not known."""
+        from mpibayes.hpc.crosscat.left_out import LeftOut
+
+        rows = self.modelled(places)
+        for law in self.labelled(known.of, places):
+            views = [LeftOut(view, self._of_view(view, rows, places), known) for view in law.views]
+            log_p, weights = zip(*(view.given() for view in views))
+            inverse = np.empty((known.n_rows, len(known.of)))
+            for c, name in enumerate(known.of):
+                i, _ = law.view_of(name)
+                inverse[:, c] = views[i].inverse(name, weights[i])
+            yield sum(log_p), inverse
+
+    def _of_view(self, view: ViewLaw, rows: Rows, places: np.ndarray) -> Rows:
+        """Take a view's columns of training rows, with the missing cells that are part of the draw."""
+        of = self.run.of(view.order)
+        return view.needed.filled(of.columns, of.take(rows), places)
+
+    def views(self, names: Sequence[str]) -> np.ndarray:
+        """View of each of these columns in every draw, (D, C)."""
+        place = {c.name: i for i, c in enumerate(self.columns)}
+        at = [place[name] for name in names]
+        found = {}
+        for chain, draw in self.run.states(self._wanted):
+            one = len(draw.labels) == 1
+            found[chain, draw.cycle] = np.zeros(len(at), np.int64) if one else draw.view_of[at]
+        return np.array([found[key] for key in self._wanted])
+
+    def partition(self) -> list[np.ndarray]:
+        """Cluster of every training row in each view of the report, numbered as there, int64 (N,)."""
+        from mpibayes.hpc.crosscat.representative import representatives
+
+        return [r.labels + 1 for r in representatives(self.run, self.run.kept()).views]
+
+    def cluster_group(self, number: int, n: int | None, view: int) -> tuple[np.ndarray, int]:
+        """See `hpc.law.Asked`."""
+        from mpibayes.hpc.crosscat.levels.grouped import group_of
+        from mpibayes.hpc.crosscat.representative import representatives
+
+        kept = self.run.kept()
+        places, n = group_of(self.run, kept, representatives(self.run, kept).views, number, n, view)
+        return self.training_numbers()[places], n
+
+    def modelled(self, places: np.ndarray) -> Rows:
+        """Training rows by their places among them, ascending, as they are modelled."""
+        return self.run.data.rows_at(places)

@@ -1,0 +1,172 @@
+"""Cells drawn from the clusters of a view: missing ones, those of rows that are made up, of what is known and what is
+not.
+
+The cells of a row are drawn together, given its cluster. Either each cell has the predictive law of its cluster, with
+parameters integrated out, or parameters are drawn once for all cells, so that several copies of a table vary as much as
+estimates are uncertain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from mpibayes.hpc.components.grid import pick_on_grid
+from mpibayes.hpc.components.single import one_uniform
+from mpibayes.hpc.components.statistics import empty, join
+from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.crosscat.within import draw_within, number_within
+from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.links import bins
+from mpibayes.hpc.links.law import TreeLaw
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io import recording
+from mpibayes.io.rows import Column
+
+CLUSTER = 2**31  # sub-stream of a row's cluster, apart from those of the kinds of columns
+
+
+class CellDraws:
+    """view: whose clusters. parameters: the stream by which parameters of all clusters are drawn, which all cells then
+    share; None: each cell has its own. more: clusters without rows that are added behind the others."""
+
+    def __init__(self, view: ViewLaw, parameters: Stream | None = None, more: int = 0):
+        self.view = view
+        self._drawn: dict[str, Any] = {}
+        if parameters is not None:
+            s = view.statistics
+            statistics = join([s, empty(s, more)]) if more else s
+            for kind in view.components.kinds:
+                if len(kind):
+                    self._drawn[kind.name] = kind.drawn(
+                        getattr(view.hyper, kind.hyper), statistics.of(kind), parameters
+                    )
+
+    def clusters(self, known: Known, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        """A cluster of each row, drawn given what is known of it, (n,). ids (n,): of the rows, in the stream."""
+        return pick_on_grid(self.view.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
+
+    def cells(
+        self, names: Collection[str], known: Known, cluster: np.ndarray, stream: Stream, ids: np.ndarray,
+        without: Mapping[str, np.ndarray] | None = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Recorded values (n,) of columns, level codes or numbers: of what is known, or drawn given the row's cluster
+        (n,) and what is known of other columns. without: by column a mask of its atoms, in whose place come numbers
+        that are no atoms."""
+        found: dict[str, np.ndarray] = {}
+        without = without or {}
+        for block in self.view.blocks:
+            inside = {name for name in block.names if name in names}
+            if inside:
+                found |= self._in_block(block, known, inside, cluster, stream, ids, without)
+        for name in sorted(set(names).difference(found)):
+            found[name] = self._single(name, cluster, stream, ids, without.get(name))
+            if name in known.of:
+                given = draw_within(self.view, *known.of[name], cluster, stream, ids)
+                found[name] = np.where(np.isnan(given), found[name], given)
+        return found
+
+    def _single(self, name: str, cluster, stream: Stream, ids: np.ndarray, without: np.ndarray | None) -> np.ndarray:
+        """Recorded values (n,) of a column that is in no block, each drawn from the row's cluster."""
+        _, which = self.view.columns_of(name)
+        code = None if which is None else self._column(which, cluster, stream, ids)
+        if code is not None and without is not None:
+            code = _none_of(without, code.astype(np.intp))
+        x, (kind, c) = self._column(name, cluster, stream, ids), self.view.place[name]
+        column = kind.members(c)[0]
+        return recording.recorded(column, code, x) if column.kind == "real" else x
+
+    def _column(self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        """Values (n,) of a column of the model: codes, or numbers in its units."""
+        (kind, c), none = self.view.place[name], np.zeros(0, np.intp)
+        law = self._law(kind)
+        return law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
+
+    def _law(self, kind: Any) -> Any:
+        return self._drawn.get(kind.name) or self.view.law(kind)
+
+    def _masses(self, column: Column) -> np.ndarray:
+        """Probabilities of a number's bins in every cluster, (B, K + 1)."""
+        kind, c = self.view.place[column.name]
+        return bins.masses(column, self._law(kind), c)
+
+    def _in_block(
+        self, block: JointLaw, known: Known, names: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray,
+        without: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Recorded values (n,) of some columns of a block, of what is known of them or drawn given it."""
+        if isinstance(block, TreeLaw):
+            return self._in_tree(block, known, names, cluster, stream, ids, without)
+        kind, b = self.view.components.multinormal, self.view.blocks.index(block)
+        drawn = cast(BlockLaw, block).draw(self._law(kind), b, known, names, cluster, stream, ids)
+        columns = {c.name: c for c in kind.members(b)}
+        return {name: recording.recorded(columns[name], None, x) for name, x in drawn.items()}
+
+    def _in_tree(
+        self, tree: TreeLaw, known: Known, names: set[str], cluster, stream: Stream, ids, without
+    ) -> dict[str, np.ndarray]:
+        drawn = self._drawn.get("categorical")
+        tables = tree.tables if drawn is None else tree.drawn_tables(drawn, self._masses)
+        found = {}
+        for name, code in tree.draw(tables, known, names, cluster, stream, ids).items():
+            number = tree.number(name)
+            if number is not None:
+                found[name] = self._number(number, code, known, cluster, stream, ids, without.get(name))
+                continue
+            found[name] = code.astype(np.float64)
+            if self.view.columns_of(name)[1] is not None:
+                if name in without:
+                    code = _none_of(without[name], code)
+                kind, c = self.view.place[name]
+                x = self._column(name, cluster, stream, ids)
+                found[name] = recording.recorded(kind.members(c)[0], code, x)
+                if name in known.of:
+                    column = known.of[name][0].column
+                    given = number_within(self.view, *known.of[name], cluster, stream, ids)
+                    found[name] = np.where((code == len(column.atoms)) & ~np.isnan(given), given, found[name])
+        return found
+
+    def _number(
+        self, column: Column, code: np.ndarray, known: Known, cluster, stream: Stream, ids, without
+    ) -> np.ndarray:
+        """Recorded values (n,) of a number that others lean on, by the atom or the bin of each. without: mask of its
+        atoms."""
+        n_atoms, ends = len(column.atoms), bins.bounds(column)
+        low, high = (np.append(np.full(n_atoms, np.nan), end)[code] for end in ends)
+        if without is not None:  # the number is drawn from all bins
+            left_out = np.append(without, np.zeros(len(ends[0]), bool))[code]
+            low, high = np.where(left_out, ends[0][0], low), np.where(left_out, ends[1][-1], high)
+            code = np.where(left_out, n_atoms, code)
+        number = np.flatnonzero(code >= n_atoms)
+        kind, c = self.view.place[column.name]
+        given = np.full(len(code), np.nan)
+        if column.name in known.of:
+            events, which = known.of[column.name]
+            some = np.flatnonzero((which < len(events)) & (code >= n_atoms))
+            low[some], high[some] = (
+                np.fmax(low[some], events.low[which[some]]),
+                np.fmin(high[some], events.high[which[some]]),
+            )
+            if events.sets is None:  # a value, unless all that is known is that there is one
+                first, last = events.low[which[some]], events.high[which[some]]
+                given[some] = np.where(np.isfinite(first) & np.isfinite(last), 0.5 * (first + last), np.nan)
+        x = np.zeros(len(code))
+        if len(number):
+            u = one_uniform(stream, kind.substreams[0], c, ids[number])
+            y = low[number], high[number]
+            if column.kind == "real":
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    y = [recording.coordinate(column, np.maximum(end, 0.0) if column.log else end) for end in y]
+            x[number] = self._law(kind).within(c, cluster[number], *y, u)
+        if column.kind == "real":
+            x = recording.recorded(column, np.minimum(code, n_atoms) if n_atoms else None, x)
+        return np.where(np.isnan(given), x, given)
+
+
+def _none_of(without: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """Codes of atoms (n,) in which those of a mask are no atoms."""
+    return np.where(np.append(without, False)[code], len(without), code)

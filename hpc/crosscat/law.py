@@ -1,0 +1,138 @@
+"""One draw of a mixture, or of a cross-categorization, as a law of rows (`hpc.law.Law`; docs/math.md 2.6, 2.12).
+
+A draw is a product of views, a view a mixture over its columns. The known cells of a row reweight a view's clusters:
+w_k times the probability of these cells in each; views that have no column of the question are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.view_density import ViewDensity
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.data.rows import take_columns
+from mpibayes.hpc.parallel.streams import Stream, in_lane
+from mpibayes.io.rows import Rows
+
+Places = Sequence[Mapping[str, np.ndarray]] | None  # of each view, its columns by array of the rows
+
+
+class Density:
+    """The product of some views as a density of rows. places: see `data.rows.take_columns`; None where the only view
+    has all columns."""
+
+    def __init__(self, views: Sequence[ViewDensity], places: Places = None):
+        self.views, self._places = list(views), places
+
+    def log_density(self, rows: Rows) -> np.ndarray:
+        """Log density of the observed cells of each row, (n,) float64."""
+        return sum(view.log_density(self.rows_of(v, rows)) for v, view in enumerate(self.views))
+
+    def rows_of(self, view: int, rows: Rows) -> Rows:
+        """The cells of a view's columns."""
+        return rows if self._places is None else take_columns(rows, self._places[view])
+
+
+class Law(Density):
+    """One draw as a law of some columns: its views with any of them; views are independent."""
+
+    views: list[ViewLaw]
+
+    @property
+    def width(self) -> int:
+        """Numbers of a row's state."""
+        return sum(len(view.log_weight) for view in self.views)
+
+    def given(self, known: Known) -> Given:
+        """See `hpc.law.Law`."""
+        return Given(self, known)
+
+    def shared(self, names: Sequence[str], place: int | None, known: Known) -> np.ndarray:
+        """Probability that each of the labelled rows (N,) is in the cluster of one of them, by its place, or of a row
+        of which this is known: averaged over some columns, in the view of each."""
+        share: np.ndarray | float = 0.0
+        for view in self.views:
+            n = sum(name in view.names for name in names)
+            if n and place is not None:
+                share = share + n * (view.labels == view.labels[place])
+            elif n:
+                weight = view.weighted(known.repeat(1))[1][0]
+                share = share + n * weight[view.labels]
+        return share / len(names)
+
+    def masses(self, events: Events) -> np.ndarray:
+        """Probability of each event of a column in the clusters of its view, (K + 1, U)."""
+        return np.ascontiguousarray(np.exp(self.view_of(events.column.name)[1].log_masses(events)).T)
+
+    def linked_pairs(
+        self, a: Sequence[str], b: Sequence[str], events: Mapping[str, Events]
+    ) -> Iterator[tuple[str, str, np.ndarray, float]]:
+        """Yield (x, y, table, inside) for the pairs of two columns, one of a and one of b, that depend on each other by
+        links: the probabilities of their events together, (U, U'), and their information within clusters."""
+        for weight, tree in ((np.exp(view.log_weight), tree) for view in self.views for tree in view.trees):
+            for x in (x for x in a if x in tree.names):
+                others = {y: events[y] for y in b if y in tree.names and y != x}
+                pairs = tree.joint(events[x], others, weight) if others else ()
+                yield from ((x, y, *both) for y, *both in pairs)
+
+    def weight(self, name: str) -> np.ndarray:
+        """Weights of the clusters of a column's view, and of a new one, (K + 1,)."""
+        return np.exp(self.view_of(name)[1].log_weight)
+
+    def view_of(self, name: str) -> tuple[int, ViewLaw]:
+        """Find the view of a column: its number in `views`, and the view."""
+        return next((i, view) for i, view in enumerate(self.views) if name in view.names)
+
+    def simulate(self, known: Known, names: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
+        """See `hpc.law.Law`."""
+        drawn = {}
+        for view in self.views:
+            inside = view.names & set(names)
+            if inside:
+                draws, lane = CellDraws(view), replace(stream, chain=in_lane(stream.chain, view.number))
+                drawn |= draws.cells(inside, known, draws.clusters(known, lane, ids), lane, ids)
+        return drawn
+
+
+class Given:
+    """See `hpc.law.Given`. weights: of each view the probabilities of its clusters, a new one last, (n, K + 1); inside:
+    of each what is known of columns that depend on each other even within a cluster, in blocks or by links."""
+
+    def __init__(self, law: Law, known: Known):
+        self._law, self._known = law, known
+        self.log_p, self.weights, self.inside = np.zeros(known.n_rows), [], []
+        for view in law.views:
+            total, weight = view.weighted(known)
+            self.log_p += total
+            self.weights.append(weight)
+            self.inside.append(known.only(view.in_blocks))
+
+    def log_density(self, wanted: Known) -> np.ndarray:
+        log_p = np.zeros(wanted.n_rows)
+        for view, weight, inside in zip(self._law.views, self.weights, self.inside):
+            if any(name in view.names for name in wanted.of):
+                log_p += view.weighted(wanted, weight, inside)[0]
+        return log_p
+
+    def averaged(self, events: Events, masses: np.ndarray) -> np.ndarray:
+        i, view = self._law.view_of(events.column.name)
+        block = view.block_of(events.column.name)
+        if block is not None and block.knows(self.inside[i]):
+            return block.averaged(events, self.weights[i], self.inside[i])
+        return self.weights[i] @ masses
+
+    def inverses(self) -> np.ndarray:
+        inverse = np.empty((self._known.n_rows, len(self._known.of)))
+        for c, (name, of) in enumerate(self._known.of.items()):
+            i, view = self._law.view_of(name)
+            inverse[:, c] = view.inverse(*of, self.weights[i], None, self.inside[i])
+        return inverse
+
+    def opens(self) -> np.ndarray:
+        """Probability of a new cluster in some view, (n,)."""
+        return 1.0 - np.prod([1.0 - weight[:, -1] for weight in self.weights], axis=0)

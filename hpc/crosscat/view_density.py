@@ -1,0 +1,246 @@
+"""A view of a draw as a density of rows (docs/math.md 2.6), scored by the kernels.
+
+A view is a mixture over its columns: with clusters k of the draw, and a new one, p(x, k) = w_k f(x | rows of k), where
+weights and parameters are integrated out and missing cells marginalised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpibayes.hpc.components.component import Component
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.masses import log_negative_binomial, log_t
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.data.events import Events
+from mpibayes.hpc.links import bins
+from mpibayes.hpc.links import law as links
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.law import TreeLaw
+from mpibayes.hpc.links.tree import UNKNOWN
+from mpibayes.io import recording
+from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels import mixture as kernels
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.view import View
+
+
+@dataclass
+class Pattern:
+    """Rows that lack the same cells of a column, or of a block of them: their numbers (m,), the members (places among
+    the kind's `members`) that are there and those that lack, and the cells x (m, len(seen))."""
+
+    kind: Component
+    column: int
+    rows: np.ndarray
+    seen: np.ndarray
+    lacking: np.ndarray
+    x: np.ndarray
+
+    def members(self) -> Iterator[tuple[int, Column]]:
+        """(place among the lacking ones, column) of each column that lacks."""
+        columns = self.kind.members(self.column)
+        return ((i, columns[member]) for i, member in enumerate(self.lacking))
+
+
+def patterns(
+    components: Components, rows: Rows, partly: bool = False, coding: Coding | None = None
+) -> Iterator[Pattern]:
+    """Patterns of missing cells of the rows, by column; `partly`: only rows with other cells of the same block. coding:
+    the links that the components have, and the rows have not."""
+    plain = {} if coding is None else {column.name: column for column in coding.plain}
+    for kind in components.kinds:
+        for c in range(len(kind)):
+            members = [plain.get(column.name, column) for column in kind.members(c)]
+            if partly and len(members) == 1:
+                continue
+            x = np.column_stack([getattr(rows, m.block)[:, m.index] for m in members])
+            missing = np.column_stack([is_missing(rows, m) for m in members])
+            incomplete = np.flatnonzero(missing.any(axis=1))
+            kinds, which = np.unique(missing[incomplete], axis=0, return_inverse=True)
+            for i, lacking in enumerate(kinds):
+                at, seen = incomplete[which.ravel() == i], np.flatnonzero(~lacking)
+                if len(seen) or not partly:
+                    yield Pattern(kind, c, at, seen, np.flatnonzero(lacking), x[np.ix_(at, seen)])
+
+
+def is_missing(rows: Rows, column: Column) -> np.ndarray:
+    """Mask of the missing cells of a column, bool (n,)."""
+    return column.is_missing(getattr(rows, column.block)[:, column.index])
+
+
+class ViewDensity:
+    """A view's mixture as a density of rows. K clusters as `statistics` numbers them, none of them empty, and last a
+    new one.
+
+    Rows have the view's columns. coding: the links that components and statistics have, and rows have not; `columns`
+    are the rows' own.
+    """
+
+    def __init__(self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding | None = None):
+        self.components, self.hyper, self.statistics = components, hyper, statistics
+        self.coding = coding if coding is not None and coding.linked else None
+        self.place = {kind.members(c)[0].name: (kind, c) for kind in components.kinds for c in range(len(kind))}
+        self._laws: dict[str, Any] = {}
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """The columns of the rows."""
+        if self.coding is not None:
+            return list(self.coding.plain)
+        return [c for kind in self.components.kinds for c in kind.columns]
+
+    @cached_property
+    def tail(self) -> kernels.Tail:
+        """The clusters as the kernels have them, of the rows that were trained on."""
+        return collapsed_clusters(self.components, self.hyper, self.statistics)
+
+    def law(self, kind: Component) -> Any:
+        """The predictive law of a kind's columns, see `components.component.Law`."""
+        if kind.name not in self._laws:
+            self._laws[kind.name] = kind.predictive(getattr(self.hyper, kind.hyper), self.statistics.of(kind))
+        return self._laws[kind.name]
+
+    def prepare(self, cells: bool) -> None:
+        """Work out the laws that rows will need: those of blocks, and with `cells` of every kind, for `averages`."""
+        for kind in self.components.kinds:
+            if len(kind) and (cells or any(len(kind.members(c)) > 1 for c in range(len(kind)))):
+                self.law(kind)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the clusters: counts and their logarithms, and what single cells take."""
+        counts = self.tail.n_slots * 4 * 3 * int(self.components.categorical.offsets[-1])
+        return counts + sum(law.n_bytes for law in self._laws.values())
+
+    def log_density(self, rows: Rows) -> np.ndarray:
+        """Log density of the observed cells of each row, (n,) float64."""
+        density = kernels.log_predictive(self._coded(rows), self.tail) + self._log_cells(rows)
+        partly = [p.rows for p in patterns(self.components, rows, partly=True)] + self._lacking_parents(rows)
+        if partly:  # by themselves, so that the other rows' last bits do not depend on them
+            incomplete = np.unique(np.concatenate(partly))
+            density[incomplete] = np.logaddexp.reduce(self.log_terms(rows.take(incomplete)), axis=1)
+        return density
+
+    def log_terms(self, rows: Rows, partly: Sequence[Pattern] | None = None) -> np.ndarray:
+        """log p(x, k) of the observed cells x of each row, (n, K + 1). partly: `patterns` of the rows, if known."""
+        terms = kernels.log_predictive_clusters(self._coded(rows), self.tail) + self._log_cells(rows)[:, None]
+        for at in self._lacking_parents(rows):
+            terms[at] = self._summed_out(rows.take(at))
+        for p in patterns(self.components, rows, partly=True) if partly is None else partly:
+            if len(p.seen):  # the kernel leaves blocks out that are not whole
+                terms[p.rows] += self.law(p.kind).log_density(p.column, p.x, p.seen)
+        return terms
+
+    @cached_property
+    def trees(self) -> list[TreeLaw]:
+        """The trees of linked columns."""
+        if self.coding is None:
+            return []
+        kind, levels = self.components.categorical, self.statistics.levels
+        trees = links.linked(self.coding, kind)
+        tables = [links.counted(kind, self.hyper.dirichlet, levels, tree, self._masses) for tree in trees]
+        return [TreeLaw(tree, of, self._log_rests) for tree, of in zip(trees, tables)]
+
+    def _masses(self, column: Column) -> np.ndarray:
+        """Probabilities of a number's bins in every cluster, (B, K + 1)."""
+        kind, c = self.place[column.name]
+        return bins.masses(column, self.law(kind), c)
+
+    def _log_rests(self, events: Events) -> np.ndarray:
+        """Log probability of the numbers of a column's events, given that they are no atoms, (U, K + 1)."""
+        return self.log_numbers(events.column, events.low[:, None], events.high[:, None])
+
+    def log_numbers(self, column: Column, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Log probability of recorded numbers from low to high that are no atoms, (U, K + 1); arguments broadcast."""
+        kind, c = self.place[column.name]
+        law = self.law(kind)
+        if column.kind == "count":
+            return log_negative_binomial(law.shape[c], law.rate[c], low, high)
+        return log_real(column, law.location[c], law.scale[c], law.nu[c], low, high)
+
+    def _coded(self, rows: Rows) -> Rows:
+        return rows if self.coding is None else self.coding.coded(rows)
+
+    def _lacking_parents(self, rows: Rows) -> list[np.ndarray]:
+        """The rows, if there are any, that lack a cell which one that is there leans on."""
+        at = np.zeros(0, np.intp) if self.coding is None else np.flatnonzero(self.coding.lacks_a_parent(rows))
+        return [at] if len(at) else []
+
+    def _summed_out(self, rows: Rows) -> np.ndarray:
+        """log p(x, k) of such rows but for cells of blocks that are partly there, (n, K + 1)."""
+        bare, used = rows.take(slice(None)), [*range(self.tail.n_slots), -1]  # clusters behind them are empty
+        scores = sum(tree.scored(tree.levels_of(self.coding, rows)) for tree in self.trees)
+        for column in (c for tree in self.trees for c in tree.columns(self.coding) if c.levels):
+            getattr(bare, column.block)[:, column.index] = column.blank
+        terms = kernels.log_predictive_clusters(self._coded(bare), self.tail)
+        return terms + scores[:, used] + self._log_cells(rows)[:, None]
+
+    def patterns(self, rows: Rows) -> Iterator[Pattern]:
+        """Patterns of missing cells of the rows, by column."""
+        return patterns(self.components, rows, coding=self.coding)
+
+    def averages(self, p: Pattern, weight: np.ndarray, rows: Rows) -> list[np.ndarray]:
+        """Sums over the clusters, weighted by (m, K + 1), for each cell that the rows of `p` lack: of the probabilities
+        of its levels (m, V), or of the first two moments about the column's center (m, 2). rows: that `p` is of."""
+        tree, c = self._in_tree(p.kind.members(p.column)[0].name)
+        if tree is not None:
+            levels, column = tree.levels_of(self.coding, rows)[p.rows], tree.columns(self.coding)[c]
+            if column.levels:
+                return [tree.believed(levels, c, weight)]
+            levels[:, c] = UNKNOWN
+            kind, number = self.place[column.name]
+            of_bins = bins.moments(column, self.law(kind), number, weight.shape[1])
+            return [tree.moments(levels, c, of_bins, weight)]
+        return self.law(p.kind).averages(p.column, p.x, p.seen, p.lacking, weight)
+
+    def share_of_rest(self, which: Column, rows: Rows, at: np.ndarray) -> np.ndarray | float:
+        """Probability of the last level of a categorical column that some of the rows lack in every cluster,
+        (K + 1,), or given their other cells (m, K + 1); 1 where averages of the number have it, since others lean on
+        it."""
+        if self._in_tree(which.part_of)[0] is not None:
+            return 1.0
+        tree, c = self._in_tree(which.name)
+        if tree is not None:
+            levels = tree.levels_of(self.coding, rows)[at]
+            levels[:, c] = UNKNOWN
+            return tree.believed_level(levels, c, len(which.levels) - 1)
+        kind, number = self.place[which.name]
+        return self.law(kind).probabilities(number)[-1]
+
+    def _in_tree(self, name: str) -> tuple[TreeLaw | None, int]:
+        """The tree of linked columns that a column is in, and its place there."""
+        for tree in self.trees:
+            names = [column.name for column in tree.columns(self.coding)]
+            if name in names:
+                return tree, names.index(name)
+        return None, 0
+
+    def _log_cells(self, rows: Rows) -> np.ndarray:
+        """See `io.recording.log_cells`."""
+        return recording.log_cells((c for kind in self.components.kinds for c in kind.columns), rows)
+
+
+def densities(views: Sequence[View], codings: Sequence[Coding | None]) -> list[ViewDensity]:
+    """The views of a chain as they are. codings: the links of each."""
+    return [ViewDensity(v.components, v.hyper, v.partition.statistics, of) for v, of in zip(views, codings)]
+
+
+def log_real(column: Column, location, scale, nu, low, high) -> np.ndarray:
+    """Log probability that a recorded number of a column is from low to high under t distributions of the model's
+    scale; where low == high, its density. Arguments broadcast."""
+    if not column.log and column.shape is None:
+        return log_t(location, scale, nu, low, high)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low_, high_ = (np.maximum(low, 0.0), high) if column.log else (low, high)
+        first, last = recording.coordinate(column, low_), recording.coordinate(column, high_)
+        found = log_t(location, scale, nu, first, last)
+        return np.where(low == high, found + recording.log_slope(column, last), found)

@@ -1,0 +1,64 @@
+"""Kept draws of an Indian buffet process opened for questions (`hpc.law.AskedJoint`; docs/math.md 2.12, 7.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.ibp.draws import Draw, Posterior
+from mpibayes.hpc.ibp.law import MOST, Law
+from mpibayes.hpc.law import EVERY
+from mpibayes.hpc.posterior.asked import AskedRun, chosen, plain
+
+DRAWS = 50
+CANNOT = {
+    "surprisal of the table": "leaving a training row out of draws of features is not worked out; name new rows with "
+    "--rows",
+    "complete": "it is for mixtures and cross-categorizations; of features, `mpibayes query RUN simulate --rows FILE` "
+    "draws the missing cells of new rows",
+    "pairs": "it is for mixtures and cross-categorizations, which draw whole rows",
+    "synthesize": "it is for mixtures and cross-categorizations; of features, `mpibayes query RUN simulate -n 1000` "
+    "draws rows",
+}
+
+
+class Asked(AskedRun):
+    """See `hpc.law.AskedJoint`."""
+
+    cannot: Mapping[str, str] = CANNOT
+    shares = "share of the features of either row that both have"
+
+    def __init__(self, run: Posterior, draws: int | None):
+        self._wanted, n_kept = chosen(run, draws or DRAWS)
+        stored = run.data.stored
+        super().__init__(run, stored, [plain(c) for c in stored], [chain for chain, _ in self._wanted], n_kept)
+
+    def draws(self, names: Collection[str], some: slice = EVERY) -> list[Law]:
+        """The kept draws, or some of them; each is a law of all columns. Raises ConfigError for too many features."""
+        return [self._law(draw) for _, draw in self.run.states(self._wanted[some])]
+
+    def labelled(
+        self, names: Collection[str], places: np.ndarray | None = None, some: slice = EVERY
+    ) -> Iterator[Law]:  # fmt: skip
+        """See `hpc.law.AskedJoint`."""
+        for _, draw in self.run.states(self._wanted[some]):
+            law = self._law(draw)
+            law.rows = draw.rows() if places is None else draw.rows()[places]
+            yield law
+
+    def _law(self, draw: Draw) -> Law:
+        """A draw as a law, its combinations worked out. Raises ConfigError for too many features."""
+        if len(draw) > MOST:
+            raise ConfigError(
+                f"{self.run.chains[0].home}: a draw has {len(draw)} features, and questions sum over all "
+                f"combinations of up to {MOST}; `mpibayes predict` has densities and missing cells of new rows"
+            )
+        law = Law(self.run.cells, draw.new_row())
+        law.all  # noqa: B018 - by the rank that has the draw, before it is sent to others
+        return law
+
+    def views(self, names: Sequence[str]) -> np.ndarray:
+        """All columns are in one, in every draw, (D, C)."""
+        return np.zeros((len(self._wanted), len(names)), np.int64)
