@@ -36,14 +36,10 @@ def export(
     timings: bool = True, table: str | Path | None = None, overwrite: bool = False, ids: Sequence[str] = (),
     sources: Sequence[str | Path] = (), groups: int | None = None, weighted: bool | None = None,
 ) -> Exported:  # fmt: skip
-    """Write `to`: clusters (see below), or a form of `io.export.export`.
+    """Write `to`, one of the forms that `mpibayes export --help` lists, or of `io.export.export`.
 
-    clusters  a line of CSV for each row of the table, in its order: the identifier if the table has one, or the columns
-              `ids`; row, its number from 1; line, where the table was imported from one CSV file; and the columns of
-              `hpc.family.Clusters`: cluster, as the report numbers it, probability of that, held_out
-    topics    of topics a line of CSV for each topic and word: the topic, its share, the word, its probability there
-    crate     a ZIP file with provenance, configuration and report, see `crate`
-    factors   of a factorization a line of CSV for each user and item: what it is, its id, its bias and its factors
+    A line of clusters begins with the identifier if the table has one, or the columns `ids`; row, its number from 1;
+    line, where the table was imported from one CSV file. The columns of `hpc.family.Clusters` follow.
 
     burn_in: cycles of burn-in, by default run.burn_in; csv: cycles to leave out, by default none. table: where the
     run's table is now. overwrite: replace a file that is no earlier export of this form. ids, sources: of clusters, see
