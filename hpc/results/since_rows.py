@@ -8,7 +8,7 @@ from mpibayes.errors import MpibayesError
 from mpibayes.hpc.comparison.since import add, since
 from mpibayes.hpc.registry import posterior_of
 from mpibayes.hpc.report.document import Document
-from mpibayes.hpc.run.grown import place_of
+from mpibayes.hpc.run.grown import FOLDER, place_of
 from mpibayes.hpc.run.identity import GROWN, read_provenance
 
 
@@ -21,7 +21,10 @@ def add_since(made: Document, run: Any) -> None:
     if homes or not times:
         return
     try:
-        before = posterior_of(run.chains[0].config.kind)([place_of(home, times)], None, run.table.path)
+        place = place_of(home, times)
+        if home.parent.name == FOLDER and not place.exists():  # the run as it was once, beside those of before
+            place = home.with_name(str(times))
+        before = posterior_of(run.chains[0].config.kind)([place], None, run.table.path)
         before.read_traces()
         before.require_draws()
         found = since(run, before, made)
