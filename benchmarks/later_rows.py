@@ -2,7 +2,7 @@
 
     python -m benchmarks.later_rows grow [--rows 1000000] [--new 100000] [--columns 68] [--clusters 20] [--cycles 40]
     python -m benchmarks.later_rows append [--rows 1000000] [--new 100000]
-    python -m benchmarks.later_rows flights [--months 12] [--scratch 3,6] [--cycles 60]
+    python -m benchmarks.later_rows flights [--months 12] [--every 1] [--scratch 3,6] [--cycles 60]
 
 grow: a run of the first rows, which takes in the others (run.grow), against one from scratch on all: CPU seconds until
 the held-out score is within 0.01 nats of where the run from scratch ends. append: seconds and bytes of an append,
@@ -115,8 +115,8 @@ def append(asked: argparse.Namespace) -> None:
     print(f"append of {asked.new:,} rows: {seconds:.1f} s CPU, {Path('table.part-2.h5').stat().st_size:,} bytes")
 
 
-def months() -> list:
-    """The flights of each month with what is known of their weather, planes and destinations."""
+def months(every: int) -> list:
+    """The flights of each month, every so many of them, with what is known of their weather, planes and destinations."""
     import pandas as pd
 
     place = next(
@@ -130,11 +130,11 @@ def months() -> list:
     flights = flights.merge(weather.drop_duplicates(["origin", "time_hour"]), how="left", on=["origin", "time_hour"])
     flights = flights.merge(planes, how="left", on="tailnum").merge(airports, how="left", on="dest")
     flights = flights.drop(columns=["year", "time_hour", "tailnum", "model"])
-    return [flights[flights.month == m].drop(columns="month") for m in range(1, 13)]
+    return [flights[flights.month == m].drop(columns="month")[::every] for m in range(1, 13)]
 
 
 def flights(asked: argparse.Namespace) -> None:
-    parts, scratch = months(), [int(m) for m in asked.scratch.split(",") if m]
+    parts, scratch = months(asked.every), [int(m) for m in asked.scratch.split(",") if m]
     for m, rows in enumerate(parts[: asked.months], 1):
         rows.to_csv(f"month-{m}.csv", index=False)
         began, clock = time.process_time(), time.perf_counter()
@@ -168,6 +168,7 @@ def main() -> None:
     for name, value in (("rows", 10**6), ("new", 10**5), ("columns", 68), ("clusters", 20), ("cycles", 40)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--months", type=int, default=12)
+    parser.add_argument("--every", type=int, default=1, help="a part of the flights")
     parser.add_argument("--scratch", default="3,6")
     parser.add_argument("--family", default="mixture")
     parser.add_argument("--folder", help="where files are made and kept; by default they are removed")

@@ -65,7 +65,8 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
 def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:
     """Describe the configuration and the table, whatever the model; (title, text) pairs."""
     yield "configuration", f"{config.path}: valid"
-    yield "table", f"{table.path}: {counted(table.n_rows, 'row')}, fingerprint {table.fingerprint[:12]}"
+    parts = f" in {len(table.pieces)} parts" if len(table.pieces) > 1 else ""
+    yield "table", f"{table.path}: {counted(table.n_rows, 'row')}{parts}, fingerprint {table.fingerprint[:12]}"
     kinds = [(kind, sum(c.kind == kind for c in data.columns)) for kind in KINDS]
     unused = f"; {len(config.unused)} left out" if config.unused else ""
     yield "columns", ", ".join(f"{n} {kind}" for kind, n in kinds if n) + unused

@@ -2,9 +2,10 @@
 
 Fields: state (running, waiting, stopped, finished, failed), family, cycle, cycles, the scalars that the family shows
 (`Scalar.place`; active_rows is fewer than rows while an annealed chain grows), rows, seconds_per_cycle,
-rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, the writer's host, place, pid, started, job and
-restarts (as in LOCK), before (how the previous start ended: state, last_checkpoint, host, job, updated, message),
-updated (ISO time), message. Any of them may be missing or null: early in a run not all are known.
+rows_per_second, eta_s, elapsed_s, last_checkpoint, ranks, shards, grown (how often rows came to its table), the
+writer's host, place, pid, started, job and restarts (as in LOCK), before (how the previous start ended: state,
+last_checkpoint, host, job, updated, message), updated (ISO time), message. Any of them may be missing or null: early in
+a run not all are known.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mpibayes.hpc.run.lock import lives, place
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.documents import json_value
 from mpibayes.io.files import chain_directories, read_regular, reason, storing, write_text
-from mpibayes.text import duration
+from mpibayes.text import counted, duration
 
 NAME = "status.json"
 # A running program writes its status every 10 seconds, or once a cycle where cycles are longer.
@@ -29,7 +30,7 @@ AT_WORK = ("running", "waiting")  # states of a run whose process is there
 SILENT_S = 300.0
 SILENT_CYCLES = 3.0
 CLOCKS_S = 5.0  # clocks of a cluster's hosts differ by less
-WHOLE = ("cycle", "cycles", "rows", ACTIVE_ROWS, "ranks", "shards")
+WHOLE = ("cycle", "cycles", "rows", ACTIVE_ROWS, "ranks", "shards", "grown")
 NUMBERS = ("seconds_per_cycle", "rows_per_second", "eta_s", "elapsed_s")
 TEXTS = ("state", "family", "host", "updated", "message")
 HARMLESS = "The run itself does not depend on it and will write it anew."
@@ -199,6 +200,7 @@ def _lines(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("elapsed", duration(row.get("elapsed_s"), words=True)),
         *((s.status, _value(row, s)) for s in _scalars(row) if s.status),
         ("checkpoint", f"cycle {checkpoint}" if isinstance(checkpoint, int) else str(checkpoint or "-")),
+        ("rows came", f"{counted(row['grown'], 'time')}; cycles are since then" if row.get("grown") else "-"),
         ("where", _where(row)),
         ("updated", _ago(row)),
         ("message", str(row.get("message") or "-")),
