@@ -116,7 +116,7 @@ def append(asked: argparse.Namespace) -> None:
 
 
 def months(every: int) -> list:
-    """The flights of each month, every so many of them, with what is known of their weather, planes and destinations."""
+    """The flights of each month, every so many of them, with their weather, planes and destinations."""
     import pandas as pd
 
     place = next(

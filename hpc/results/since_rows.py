@@ -8,7 +8,7 @@ from mpibayes.errors import MpibayesError
 from mpibayes.hpc.comparison.since import add, since
 from mpibayes.hpc.registry import posterior_of
 from mpibayes.hpc.report.document import Document
-from mpibayes.hpc.run.grown import place_of
+from mpibayes.hpc.run.grown import FOLDER, place_of
 from mpibayes.hpc.run.identity import GROWN, read_provenance
 
 
@@ -21,7 +21,8 @@ def add_since(made: Document, run: Any) -> None:
     if homes or not times:
         return
     try:
-        before = posterior_of(run.chains[0].config.kind)([place_of(home, times)], None, run.table.path)
+        place = home.parent / str(times) if home.parent.name == FOLDER else place_of(home, times)
+        before = posterior_of(run.chains[0].config.kind)([place], None, run.table.path)
         before.read_traces()
         before.require_draws()
         found = since(run, before, made)

@@ -182,7 +182,8 @@ def open_run(
         old["run"] |= {key: getattr(config.run, key) for key in OF_A_GROWTH}
     same_table = before["fingerprint"] == content["fingerprint"]
     changes = difference(old, as_dict(config), same_table or growth.due)
-    same_heldout = before.get("heldout") == content["heldout"]
+    # levels that came with rows are levels of a held-out file, too, which is coded otherwise then
+    same_heldout = before.get("heldout") == content["heldout"] or (growth.due and before.get("heldout") is not None)
     if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
         changes = [c for c in changes if not c.startswith("data.heldout:")]
     if not same_table and not growth.due:

@@ -73,7 +73,7 @@ def test_draws_come_from_other_streams(tmp_path):
     assert seeds[0] == config.run.seed and len(set(seeds)) == 4
 
 
-def test_rows_come_again_and_an_annealed_start_is_none(tmp_path):
+def test_rows_come_again_and_an_annealed_start_is_none(tmp_path, undrawn):
     anneal = ("--set", "sampler.strategy=anneal", "--set", "anneal.passes=1.5", "--set", "run.burn_in=auto",
               "--set", "run.shards=auto")  # fmt: skip
     begun(tmp_path, "mixture", *anneal)
@@ -86,6 +86,21 @@ def test_rows_come_again_and_an_annealed_start_is_none(tmp_path):
     assert [len(read_trace(tmp_path / p)["cycle"]) for p in ("may/grown/1", "may/grown/2", "may")] == [10, 6, 8]
     assert [record["rows"] for record in read_provenance(tmp_path / "may")["grown"]] == [90, 130]
     assert len(last_draw(tmp_path / "may").labels[0]) == 128
+    for place, words in (("may", "30 rows came"), ("may/grown/2", "40 rows came")):  # each against the one before it
+        assert f"Since the last rows: {words}" in mpibayes(tmp_path, "report", place).stdout
+
+
+def test_a_held_out_file_may_have_the_new_levels(tmp_path):
+    held = ("--set", "data.heldout=held.csv", "--set", "data.unseen=missing")
+    (tmp_path / "held.csv").write_text("p,q,r,s\na,b,x,1.5\nd,c,y,4.0\n")
+    begun(tmp_path, "mixture", *held)
+    later = csv(tmp_path, "july.csv", 30, 5)
+    later.write_text(later.read_text() + "d,a,x,1.0\n")
+    append_rows(later, tmp_path / "people.h5")
+    done = run(tmp_path, "may", *held, "--grow")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "held.csv").write_text("p,q,r,s\na,b,x,1.5\n")
+    assert "the held-out file's rows are not those" in run(tmp_path, "may", *held).stderr
 
 
 def test_a_prior_by_level_has_no_room_for_another(tmp_path):
