@@ -21,7 +21,9 @@ def add_since(made: Document, run: Any) -> None:
     if homes or not times:
         return
     try:
-        place = home.parent / str(times) if home.parent.name == FOLDER else place_of(home, times)
+        place = place_of(home, times)
+        if home.parent.name == FOLDER and not place.exists():  # the run as it was once, beside those of before
+            place = home.with_name(str(times))
         before = posterior_of(run.chains[0].config.kind)([place], None, run.table.path)
         before.read_traces()
         before.require_draws()
