@@ -266,11 +266,11 @@ def compute(todo: list[Task], tables: Path, path: Path, jobs: int) -> None:
 
 def by_strategy(results: list[dict], case: Case, what: Callable[[dict], float]) -> dict[str, dict[float, np.ndarray]]:
     """{strategy: {budget: values over seeds}} of a table."""
-    found = {name: defaultdict(list) for name in case.strategies}
+    result = {name: defaultdict(list) for name in case.strategies}
     for line in results:
-        if line["table"] == case.name and line["strategy"] in found:
-            found[line["strategy"]][line["budget"]].append(what(line))
-    return {name: {b: np.array(v) for b, v in sorted(values.items())} for name, values in found.items() if values}
+        if line["table"] == case.name and line["strategy"] in result:
+            result[line["strategy"]][line["budget"]].append(what(line))
+    return {name: {b: np.array(v) for b, v in sorted(values.items())} for name, values in result.items() if values}
 
 
 def summary(results: list[dict], cases: tuple[Case, ...]) -> str:

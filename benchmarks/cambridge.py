@@ -68,9 +68,9 @@ def images(rows: int, seed: int):
 def follow(comm, method: str, shards: int, seed: int, x, held, truth, seconds: float):
     """What a chain's state is worth, a dictionary for each look, on root. It ends after SWEEPS or so many CPU seconds;
     mean_features is the mean number of features over the second half of the cycles so far."""
-    kind, own, settings, begin = METHODS[method]
+    kind, part, settings, begin = METHODS[method]
     settings = Settings(seed=seed, shards=shards, **settings)
-    chain = kind(comm, lambda a, b: x[a:b].astype(np.float64), len(x), x.shape[1], settings, **own)
+    chain = kind(comm, lambda a, b: x[a:b].astype(np.float64), len(x), x.shape[1], settings, **part)
     clocks, spent, counts = (time.process_time, time.perf_counter), np.zeros(2), []
 
     def timed(work):
@@ -141,14 +141,14 @@ def prior(given) -> None:
     )
     print(f", with a standard error of {law.std() / repeats**0.5:.2f}")
     for method in DRAWN[:5]:
-        kind, own, given_settings, _ = METHODS[method]
+        kind, part, given_settings, _ = METHODS[method]
         means = []
         for shards in given.shards:
             fixed = {"alpha": alpha, "likelihood": False, "moves": 0, "shards": shards, "sweeps_per_cycle": 1}
             ends = []
             for seed in range(repeats):
                 settings = Settings(**{**given_settings, **fixed, "seed": seed})
-                chain = kind(serial(), lambda a, b: np.zeros((b - a, 1)), n, 1, settings, **own)
+                chain = kind(serial(), lambda a, b: np.zeros((b - a, 1)), n, 1, settings, **part)
                 start(chain, "random")
                 for _ in range(cycles):
                     chain.cycle()
@@ -159,14 +159,14 @@ def prior(given) -> None:
 
 def read(paths: list[Path]) -> dict[tuple[str, int, int], dict[str, np.ndarray]]:
     """{(method, shards, seed): {field: one number a look}} of files of curves."""
-    found: dict = {}
+    result: dict = {}
     for path in paths:
         with open(path, newline="") as file:
             for line in csv.DictReader(file):
-                curve = found.setdefault((line["method"], int(line["shards"]), int(line["seed"])), {})
+                curve = result.setdefault((line["method"], int(line["shards"]), int(line["seed"])), {})
                 for field in FIELDS.split()[5:-1]:
                     curve.setdefault(field, []).append(float(line[field]))
-    return {key: {field: np.array(v) for field, v in curve.items()} for key, curve in found.items()}
+    return {key: {field: np.array(v) for field, v in curve.items()} for key, curve in result.items()}
 
 
 def picture(curves, rows: int, clock: str, path: Path) -> None:

@@ -59,8 +59,8 @@ def made(name: str, rows: int, columns: int, clusters: int, private: float, seed
     laws = []  # of a column: (K, V)
     for n in levels:
         common = np.broadcast_to(model.dirichlet(np.ones(n)), (clusters, n))
-        own = model.dirichlet(np.ones(n), clusters)
-        law = np.where(model.random((clusters, 1)) < private, own, common)
+        part = model.dirichlet(np.ones(n), clusters)
+        law = np.where(model.random((clusters, 1)) < private, part, common)
         laws.append((law + 1e-6) / (law + 1e-6).sum(axis=1, keepdims=True))
     draws = np.random.default_rng([seed, rows])
     total = rows + HELD_OUT
@@ -134,8 +134,8 @@ def codes(text: pa.Array) -> tuple[np.ndarray, int]:
         _, x = np.unique(np.searchsorted(cuts, numbers), return_inverse=True)
     else:
         encoded = text.dictionary_encode()
-        found = encoded.indices.to_numpy()
+        result = encoded.indices.to_numpy()
         rank = np.empty(len(encoded.dictionary), np.int64)
-        rank[np.argsort(-np.bincount(found), kind="stable")] = np.arange(len(rank))
-        x = np.minimum(rank[found], MOST_LEVELS)
+        rank[np.argsort(-np.bincount(result), kind="stable")] = np.arange(len(rank))
+        x = np.minimum(rank[result], MOST_LEVELS)
     return x.astype(np.int8), int(x.max()) + 1

@@ -44,13 +44,13 @@ def cambridge(stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 def blobs(stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """(loadings (20, 144), weights (20,)): round spots of height 1 anywhere."""
     row, column = np.divmod(np.arange(144), 12)
-    found: list[np.ndarray] = []
-    while len(found) < 20:
+    result: list[np.ndarray] = []
+    while len(result) < 20:
         at, width = stream.uniform(0.5, 10.5, size=2), stream.uniform(1.0, 1.8)
         spot = np.exp(-0.5 * ((row - at[0]) ** 2 + (column - at[1]) ** 2) / width**2)
-        if all(spot @ other < 0.6 * np.linalg.norm(spot) * np.linalg.norm(other) for other in found):
-            found.append(spot)
-    return np.array(found), stream.uniform(0.1, 0.3, size=20)
+        if all(spot @ other < 0.6 * np.linalg.norm(spot) * np.linalg.norm(other) for other in result):
+            result.append(spot)
+    return np.array(result), stream.uniform(0.1, 0.3, size=20)
 
 
 def arrived(chain: Buffet, truth: np.ndarray) -> tuple[int, int]:
@@ -83,17 +83,17 @@ def density(x: np.ndarray, loadings: np.ndarray, weights: np.ndarray, noise: flo
 def gaps(chain: Buffet, truth: np.ndarray, weights: np.ndarray, x, has, held: np.ndarray) -> tuple[float, float]:
     """(gap of the chain's features, gap of the true features `has` of the rows x)."""
     ledger, n = Ledger(chain), chain.n_rows
-    told = Hyper(chain.hyper.alpha, chain.hyper.c, np.full(x.shape[1], NOISE), 1.0, "shared")
+    reported = Hyper(chain.hyper.alpha, chain.hyper.c, np.full(x.shape[1], NOISE), 1.0, "shared")
     many = 1e12  # rows that say what the loadings are
     shares = np.outer(weights, weights) + np.diag(weights * (1.0 - weights))
     z = has.astype(np.float64)
     laws = [
-        Features.of(many * shares, many * shares @ truth, int(many), told),
+        Features.of(many * shares, many * shares @ truth, int(many), reported),
         Features.of(ledger.columns.together, ledger.columns.cells, n, chain.hyper),
-        Features.of(z.T @ z, z.T @ x.astype(np.float64), n, told),
+        Features.of(z.T @ z, z.T @ x.astype(np.float64), n, reported),
     ]
-    true, found, best = (float(law.log_density(held)[0].mean()) for law in laws)
-    return true - found, true - best
+    true, result, best = (float(law.log_density(held)[0].mean()) for law in laws)
+    return true - result, true - best
 
 
 def main() -> None:
@@ -120,9 +120,9 @@ def main() -> None:
         at_start, reached, since, trail = time.process_time() - began, None, 0, []
         spent = at_start
         for _ in range(given.cycles):
-            found = arrived(chain, truth)
-            trail.append(found)
-            good = found == (len(truth), 0)
+            result = arrived(chain, truth)
+            trail.append(result)
+            good = result == (len(truth), 0)
             reached, since = (spent if since == 0 else reached, since + 1) if good else (None, 0)
             if since == 10:
                 break
@@ -130,10 +130,10 @@ def main() -> None:
             chain.cycle()
             spent += time.process_time() - began
         when = "never" if since < 10 else f"{reached:.2f} s"
-        found, best = gaps(chain, truth, weights, rows, has, held)
+        result, best = gaps(chain, truth, weights, rows, has, held)
         print(
             f"{given.what} {given.rows} seed {seed}: start {at_start:.2f} s {trail[0]}, arrived {when}, last "
-            f"{trail[-1]}, noise {chain.hyper.noise_sd[0]:.4f}, gap {found:.4f}, told {best:.4f}",
+            f"{trail[-1]}, noise {chain.hyper.noise_sd[0]:.4f}, gap {result:.4f}, told {best:.4f}",
             flush=True,
         )
 

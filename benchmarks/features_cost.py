@@ -54,12 +54,12 @@ def rows_of(has: np.ndarray, x: np.ndarray) -> Rows:
 
 
 def best(work, repeats: int) -> float:
-    found = []
+    result = []
     for _ in range(repeats):
         began = time.process_time()
         work()
-        found.append(time.process_time() - began)
-    return min(found)
+        result.append(time.process_time() - began)
+    return min(result)
 
 
 def accelerated(x: np.ndarray, z: np.ndarray, noise: float, loading: float, alpha: float, stream) -> np.ndarray:

@@ -129,8 +129,8 @@ def posterior_mode(
 
     start = np.zeros(shape) if start is None else start.reshape(shape)
     options = {"maxiter": 2000, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-8}
-    found = minimize(objective, (start @ turn).ravel(), jac=True, method="L-BFGS-B", options=options)
-    return solve_triangular(turn.T, found.x.reshape(shape).T).T.ravel()
+    result = minimize(objective, (start @ turn).ravel(), jac=True, method="L-BFGS-B", options=options)
+    return solve_triangular(turn.T, result.x.reshape(shape).T).T.ravel()
 
 
 def chosen_scales(

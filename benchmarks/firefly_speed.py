@@ -70,17 +70,17 @@ def ours(given: argparse.Namespace) -> None:
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[(len(cores) - 1 + comm.rank) % len(cores)]})
-    found = regression(given.one, given.data, given.out)
+    result = regression(given.one, given.data, given.out)
     began = time.process_time()
     problem = Problem(
-        comm, found.likelihood, found.rows, found.n_rows, given.shards or default_shards(found.n_rows),
-        n_predictors=found.n_predictors, prior_scale=prior_scale(given.one),
+        comm, result.likelihood, result.rows, result.n_rows, given.shards or default_shards(result.n_rows),
+        n_predictors=result.n_predictors, prior_scale=prior_scale(given.one),
     )  # fmt: skip
     chain = Firefly(comm, problem, Settings(seed=given.seed, burn_in=given.burn_in, refresh=None), chain=0)
     chain.start()
     chain.advance(given.burn_in)
     started, wall = time.process_time(), time.perf_counter()
-    told = chain.advance(given.draws)
+    reported = chain.advance(given.draws)
     seconds, wall = time.process_time() - started, time.perf_counter() - wall
     everything = time.process_time() - began
     peak = peak_mib()
@@ -90,12 +90,12 @@ def ours(given: argparse.Namespace) -> None:
     line = {
         "part": given.part, "table": given.one, "sampler": "ours", "seed": given.seed, "ranks": given.ranks,
         "draws": given.draws, "seconds": seconds, "seconds_all": everything, "wall": wall,
-        "bright": told["n_bright"].mean(), "queries_theta": told["queries_theta"].mean(),
-        "queries_z": told["queries_z"].mean(), "acceptance": told["acceptance_rate"].mean(),
-        "step": told["step_size"][-1], "peak_mib": peak, "data_mib": found.n_rows * 4 * 56 / 2**20 / comm.size,
+        "bright": reported["n_bright"].mean(), "queries_theta": reported["queries_theta"].mean(),
+        "queries_z": reported["queries_z"].mean(), "acceptance": reported["acceptance_rate"].mean(),
+        "step": reported["step_size"][-1], "peak_mib": peak, "data_mib": result.n_rows * 4 * 56 / 2**20 / comm.size,
     }  # fmt: skip
     if given.keep:
-        np.save(given.keep, told["theta"])
+        np.save(given.keep, reported["theta"])
     print(json.dumps(line))
 
 
@@ -151,9 +151,9 @@ def for_peers(given, name: str) -> Path:
     """Rows, mode and Laplace's covariance, as firefly_peers.py wants them."""
     path = given.out / f"peers.{name}.npz"
     if not path.exists():
-        found, scale = regression(name, given.data, given.out), prior_scale(name)
-        x, y = found.all()
-        mode = posterior_mode(found, (x.astype(float), y), "gaussian", scale)
+        result, scale = regression(name, given.data, given.out), prior_scale(name)
+        x, y = result.all()
+        mode = posterior_mode(result, (x.astype(float), y), "gaussian", scale)
         weight = 0.25 / np.cosh(0.5 * (x @ mode)) ** 2
         precision = (x * weight[:, None]).T @ x.astype(float) + np.eye(len(mode)) / scale**2
         np.savez(path, x=x, y=y, prior_scale=scale, mode=mode, covariance=np.linalg.inv(precision))
@@ -176,8 +176,8 @@ def line_of_peer(given, part: str, name: str, sampler: str, draws: int, warmup: 
         *more,
     ]
     print("  " + child([str(c) for c in command]).strip(), flush=True)
-    with np.load(out) as found:
-        theta, numbers = found["theta"], {k: float(found[k]) for k in ("seconds", "seconds_all", "peak_mib")}
+    with np.load(out) as result:
+        theta, numbers = result["theta"], {k: float(result[k]) for k in ("seconds", "seconds_all", "peak_mib")}
     return {
         "part": part,
         "table": name,
@@ -265,8 +265,8 @@ def exactness(results: list[dict], out: Path) -> list[list[str]]:
         )
         if reference is None:
             continue
-        with np.load(reference) as found:
-            truth = moments(found["theta"])
+        with np.load(reference) as result:
+            truth = moments(result["theta"])
         draws = {f"ours, seed {p.stem.split('.')[-1]}": np.load(p) for p in sorted(out.glob(f"ours.{name}.?.npy"))}
         if (out / f"hmcecs.speed.{name}.npz").exists():
             draws["hmcecs"] = np.load(out / f"hmcecs.speed.{name}.npz")["theta"]

@@ -135,9 +135,9 @@ def scales(name: str, prior: str, data: str | None, out: Path) -> tuple[float, f
     path = out / "scales.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     if name not in known:
-        found = regression(name, data, out)
-        errors = ERRORS if found.likelihood == "student-t" else (1.0,)
-        width, error, score = chosen_scales(found, prior, WIDTHS[prior], errors)
+        result = regression(name, data, out)
+        errors = ERRORS if result.likelihood == "student-t" else (1.0,)
+        width, error, score = chosen_scales(result, prior, WIDTHS[prior], errors)
         tried = {f"{w:g}, {e:g}": s for (w, e), s in score.items()}
         known[name] = {"prior": width, "error": error, "log density a held-out row": tried}
         path.write_text(json.dumps(known, indent=1))
@@ -153,19 +153,19 @@ def firefly(task: Task, data: str | None, out: Path, q: float | None, burn_in: i
     from mpibayes.hpc.regression.firefly import Firefly, Settings
     from mpibayes.hpc.regression.problem import Problem
 
-    found = regression(task.case.name, data, out)
+    result = regression(task.case.name, data, out)
     width, error = scales(task.case.name, task.case.prior, data, out)
     comm = serial()
     problem = Problem(
-        comm, found.likelihood, found.rows, found.n_rows, 1, n_predictors=found.n_predictors, n_classes=found.n_classes,
-        prior=task.case.prior, prior_scale=width, nu=NU, scale=error,
+        comm, result.likelihood, result.rows, result.n_rows, 1, n_predictors=result.n_predictors,
+        n_classes=result.n_classes, prior=task.case.prior, prior_scale=width, nu=NU, scale=error,
     )  # fmt: skip
     how = {"init": "prior" if task.figure else "laplace", "burn_in": burn_in}
     if task.algorithm != "default":
         how |= {"theta_update": task.case.update, "whiten": False, "z_update": "implicit"}
         how |= {"bounds": {"regular": "none"}.get(task.algorithm, task.algorithm)}
-        how |= {"q": q or "auto", "xi": 1.5 if found.likelihood == "logistic" else 0.0}
-    return Firefly(comm, problem, Settings(seed=task.seed, **how), chain=0), found, width, error
+        how |= {"q": q or "auto", "xi": 1.5 if result.likelihood == "logistic" else 0.0}
+    return Firefly(comm, problem, Settings(seed=task.seed, **how), chain=0), result, width, error
 
 
 def fraction(task: Task, data: str | None, out: Path) -> float | None:
@@ -175,9 +175,9 @@ def fraction(task: Task, data: str | None, out: Path) -> float | None:
     given = task.case.q[task.algorithm == "tuned"]
     if given:
         return given
-    chain, found, *_ = firefly(Task(task.case, task.algorithm, 0), data, out, None, 50)
+    chain, result, *_ = firefly(Task(task.case, task.algorithm, 0), data, out, None, 50)
     chain.start()
-    return float(f"{max(chain.advance(100)['n_bright'][50:].mean() / found.n_rows, 1e-5):.2g}")
+    return float(f"{max(chain.advance(100)['n_bright'][50:].mean() / result.n_rows, 1e-5):.2g}")
 
 
 def run(task: Task, data: str | None, out: Path) -> dict:
@@ -190,14 +190,15 @@ def run(task: Task, data: str | None, out: Path) -> dict:
     chain.start()
     chain.advance(burn_in)
     started = time.process_time()
-    told = chain.advance(n)
+    reported = chain.advance(n)
     seconds = time.process_time() - started
-    theta = told["theta"].reshape(n, -1)
+    theta = reported["theta"].reshape(n, -1)
     spectral, bulk = spectral_ess(theta), bulk_ess(theta[:: -(-n // BULK)])
     return {
         "case": task.case.name, "algorithm": task.algorithm, "seed": task.seed, "iterations": n, "q": q or "",
-        "queries_theta": told["queries_theta"].mean(), "queries_z": told["queries_z"].mean(),
-        "bright": told["n_bright"].mean(), "acceptance": told["acceptance_rate"].mean(), "step": told["step_size"][-1],
+        "queries_theta": reported["queries_theta"].mean(), "queries_z": reported["queries_z"].mean(),
+        "bright": reported["n_bright"].mean(), "acceptance": reported["acceptance_rate"].mean(),
+        "step": reported["step_size"][-1],
         "spectral_min": spectral.min(), "spectral_median": np.median(spectral), "spectral_mean": spectral.mean(),
         "bulk_min": bulk.min(), "bulk_median": np.median(bulk), "seconds": seconds, "start_seconds": started - began,
     }  # fmt: skip
@@ -206,17 +207,17 @@ def run(task: Task, data: str | None, out: Path) -> dict:
 def course(task: Task, data: str | None, out: Path) -> None:
     """A chain of Figure 4: DIR/courses/CASE.ALGORITHM.SEED.npz, iteration (T,), log posterior (T,), queries (T,)."""
     n = task.figure
-    chain, found, width, error = firefly(task, data, out, fraction(task, data, out), n)
+    chain, result, width, error = firefly(task, data, out, fraction(task, data, out), n)
     chain.start()
-    told = chain.advance(n)
+    reported = chain.advance(n)
     marks = np.unique(np.geomspace(1, n, 50).astype(int))
-    x, y = found.all()
+    x, y = result.all()
     x = x.astype(float)
     level = np.array([
-        log_likelihood(found, x, y, theta, error, False)[0] + log_prior(task.case.prior, width, theta)
-        for theta in told["theta"].reshape(n, -1)[marks - 1]
+        log_likelihood(result, x, y, theta, error, False)[0] + log_prior(task.case.prior, width, theta)
+        for theta in reported["theta"].reshape(n, -1)[marks - 1]
     ])  # fmt: skip
-    total = np.concatenate([[0], np.cumsum(told["queries_theta"] - told["n_bright"] + told["queries_z"])])
+    total = np.concatenate([[0], np.cumsum(reported["queries_theta"] - reported["n_bright"] + reported["queries_z"])])
     before = np.concatenate([[0], marks[:-1]])
     queries = (total[marks] - total[before]) / (marks - before)
     path = where(task, out)
@@ -240,8 +241,10 @@ def tasks(cases: tuple[Case, ...], n_seeds: int, done: set[tuple], out: Path) ->
     """What is to be computed."""
     todo = [Task(case, a, 1) for case in cases for a in ALGORITHMS if (case.name, a, case.iterations[a]) not in done]
     for case in cases:
-        wanted = [Task(case, a, s, case.figure) for a in ALGORITHMS[:3] for s in range(1, n_seeds + 1) if case.figure]
-        todo += [t for t in wanted if not where(t, out).exists()]
+        requested = [
+            Task(case, a, s, case.figure) for a in ALGORITHMS[:3] for s in range(1, n_seeds + 1) if case.figure
+        ]
+        todo += [t for t in requested if not where(t, out).exists()]
     return todo
 
 
@@ -264,13 +267,13 @@ def compute(todo: list[Task], data: str | None, out: Path, jobs: int) -> None:
         if new:
             lines.writeheader()
         for i, line in enumerate(pool.imap(work, [(t, data, out) for t in todo], chunksize=1)):
-            told = f"{time.strftime('%H:%M')} {i + 1}/{len(todo)} {todo[i].case.name}, {todo[i].algorithm}"
+            reported = f"{time.strftime('%H:%M')} {i + 1}/{len(todo)} {todo[i].case.name}, {todo[i].algorithm}"
             if line:
                 lines.writerow(line)
                 file.flush()
                 ess = f"{line['spectral_min']:.0f} / {line['spectral_median']:.0f} effective samples"
-                told += f": {line['iterations']:,} iterations, {line['seconds']:.0f} s, {ess}"
-            print(told, flush=True)
+                reported += f": {line['iterations']:,} iterations, {line['seconds']:.0f} s, {ess}"
+            print(reported, flush=True)
 
 
 # --- what came out ---------------------------------------------------------------------------------------------------

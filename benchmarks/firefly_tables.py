@@ -158,20 +158,20 @@ def cifar(data: Path) -> dict[str, np.ndarray]:
     from PIL import Image
 
     classes = ("airplane", "automobile", "bird")
-    found = []
+    result = []
     with tarfile.open(data / "cifar10_jpeg/cifar10-jpeg.tar.xz") as archive:
         for member in archive:
             parts = Path(member.name).parts[-3:]
             if member.isfile() and len(parts) == 3 and parts[1] in classes:
                 picture = np.asarray(Image.open(io.BytesIO(archive.extractfile(member).read())).convert("RGB"))
-                found.append((parts[0] == "test", parts[2], classes.index(parts[1]), picture))
-    found.sort(key=lambda f: f[:3])
-    test = np.array([f[0] for f in found])
-    order = np.random.default_rng(1).permutation(len(found))
+                result.append((parts[0] == "test", parts[2], classes.index(parts[1]), picture))
+    result.sort(key=lambda f: f[:3])
+    test = np.array([f[0] for f in result])
+    order = np.random.default_rng(1).permutation(len(result))
     order = order[np.argsort(test[order], kind="stable")]
     n = int((~test).sum())
-    bits = binary_features(np.stack([found[i][3] for i in order]), n)
-    y = np.array([found[i][2] for i in order], float)
+    bits = binary_features(np.stack([result[i][3] for i in order]), n)
+    y = np.array([result[i][2] for i in order], float)
     return {"x": with_one(bits - 0.5), "y": y, "n_training": np.array(n)}
 
 
@@ -283,8 +283,8 @@ def table(name: str, data: str | Path | None, out: Path) -> Regression:
         made = MAKERS[name](folder(data))
         np.savez(path.with_suffix(".part.npz"), **made)
         path.with_suffix(".part.npz").rename(path)
-    with np.load(path) as found:
-        arrays = dict(found)
+    with np.load(path) as result:
+        arrays = dict(result)
     x, y = arrays["x"], arrays["y"]
     n = int(arrays.get("n_training", len(x)))
     heldout = (arrays["x_heldout"], arrays["y_heldout"]) if "x_heldout" in arrays else (x[n:], y[n:])
@@ -299,12 +299,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("firefly_tables"))
     given = parser.parse_args()
     for name in REAL:
-        found = table(name, given.data, given.out)
-        x, y = found.all()
+        result = table(name, given.data, given.out)
+        x, y = result.all()
         values, counts = np.unique(y, return_counts=True)
         response = dict(zip(values.tolist(), counts.tolist(), strict=True)) if len(values) < 9 else "real"
         print(
-            f"{name}: {found.likelihood}, {x.shape[0]:,} x {x.shape[1]}, held out {len(found.heldout[1]):,}, "
+            f"{name}: {result.likelihood}, {x.shape[0]:,} x {x.shape[1]}, held out {len(result.heldout[1]):,}, "
             f"y {response}"
         )
 

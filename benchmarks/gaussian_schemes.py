@@ -182,8 +182,8 @@ def f1(z: np.ndarray, truth: np.ndarray) -> float:
     def pairs(m):
         return (m * (m - 1.0) / 2.0).sum()
 
-    found, real = pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-    return float(2.0 * pairs(table) / (found + real)) if found + real else 1.0
+    result, real = pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
+    return float(2.0 * pairs(table) / (result + real)) if result + real else 1.0
 
 
 def two_gaussians(n: int, dimension: int, separation: float, generator):

@@ -88,10 +88,10 @@ def with_gaps(table: pd.DataFrame, g: np.random.Generator, share: float = 0.3) -
     for _ in range(60):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if (1 / (1 + np.exp(-middle - x))).mean() < share else (low, middle)
-    found = table.copy()
+    result = table.copy()
     for name in GAPS:
-        found[name] = found[name].mask(g.random(len(table)) < 1 / (1 + np.exp(-low - x)))
-    return found
+        result[name] = result[name].mask(g.random(len(table)) < 1 / (1 + np.exp(-low - x)))
+    return result
 
 
 def estimates(table: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -144,16 +144,16 @@ def by_single(table: pd.DataFrame) -> list[pd.DataFrame]:
 def judge(copies: list[pd.DataFrame], truth: dict, n: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """For each question of a group, shares of at least 20 rows: whether its interval covers, and its squared error in
     variances of the complete sample."""
-    found = [estimates(copy) for copy in copies]
+    result = [estimates(copy) for copy in copies]
     out = {}
     for group in ("margins", "strong pairs", "other pairs", "age"):
-        q = np.array([f[group] for f in found])
-        u = np.array([f["age variance"] for f in found]) if group == "age" else q * (1.0 - q) / n
+        q = np.array([f[group] for f in result])
+        u = np.array([f["age variance"] for f in result]) if group == "age" else q * (1.0 - q) / n
         p = mb.pool(q, u, n=n)
         t = truth[group]
-        own = truth["age variance"] * truth["n"] / n if group == "age" else t * (1.0 - t) / n
+        part = truth["age variance"] * truth["n"] / n if group == "age" else t * (1.0 - t) / n
         here = n * t * (1.0 - t) > 20.0 if group != "age" else np.array([True])
-        out[group] = (((p.low < t) & (t < p.high))[here], (p.estimate - t)[here] ** 2 / own[here])
+        out[group] = (((p.low < t) & (t < p.high))[here], (p.estimate - t)[here] ** 2 / part[here])
     return out
 
 

@@ -308,7 +308,7 @@ def instruction_sets(rows: int, repeats: int) -> list[dict]:
     """Cases under each instruction set that this processor has, in turns."""
     sets = ["baseline", "avx2", "avx512"]
     sets = sets[: sets.index(ISA) + 1]
-    found = []
+    result = []
     for name in ISA_CASES:
         figures = {isa: [] for isa in sets}
         for _ in range(3):
@@ -318,8 +318,8 @@ def instruction_sets(rows: int, repeats: int) -> list[dict]:
                     command, check=True, capture_output=True, text=True, env=os.environ | {"MPIBAYES_ISA": isa}
                 )
                 figures[isa] += json.loads(answer.stdout)
-        found.append({"case": name, **figures})
-    return found
+        result.append({"case": name, **figures})
+    return result
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -388,11 +388,11 @@ def cycles_and_runs(options, folder: Path) -> tuple[dict, dict]:
 
 
 def isa_table(options) -> tuple[dict, list[dict]]:
-    found = instruction_sets(ROWS // 2 if options.quick else ROWS, 3 if options.quick else 5)
-    sets = [key for key in found[0] if key != "case"]
-    lines = [[f["case"], *(spread(f[isa]) for isa in sets)] for f in found]
+    result = instruction_sets(ROWS // 2 if options.quick else ROWS, 3 if options.quick else 5)
+    sets = [key for key in result[0] if key != "case"]
+    lines = [[f["case"], *(spread(f[isa]) for isa in sets)] for f in result]
     title = "Instruction sets, ns/cell (MPIBAYES_ISA; the bits of the results are the same)"
-    return {"title": title, "head": ["case", *sets], "lines": lines}, found
+    return {"title": title, "head": ["case", *sets], "lines": lines}, result
 
 
 def main() -> None:

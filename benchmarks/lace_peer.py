@@ -52,10 +52,10 @@ def prepare(run: str, new: str, folder: Path, rows: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     kept = [c for c in asking.asked.columns if len(c.levels) <= LEVELS]
     train = asking.asked.recorded(asking.asked.training_numbers())
-    for name, some in (("train", train), ("new", rows_of(asking, new).whole(asking).rows.take(slice(0, rows)))):
+    for name, subset in (("train", train), ("new", rows_of(asking, new).whole(asking).rows.take(slice(0, rows)))):
         columns = []
         for c in kept:
-            x = getattr(some, c.block)[:, c.index]
+            x = getattr(subset, c.block)[:, c.index]
             if c.levels:
                 columns.append([LEVEL + c.levels[v] if v < len(c.levels) else "" for v in x.tolist()])
             else:

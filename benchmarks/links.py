@@ -91,9 +91,9 @@ def measured(
         Settings(seed=seed, links=links, view_concentration="learn" if several else None),
     )
     if several:
-        some = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SEARCHED])
-        found = views.searched(columns, rows.take(some), views.settings_of_search(mixture), 0, GROUPS)
-        views.follow(mixture, views.found_by(found))
+        subset = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SEARCHED])
+        result = views.searched(columns, rows.take(subset), views.settings_of_search(mixture), 0, GROUPS)
+        views.follow(mixture, views.found_by(result))
     else:
         mixture.start("one")
     scorer, half, scoring, clusters, averaged = (
@@ -144,8 +144,8 @@ def main() -> None:
             columns, rows, held = table
             if several or links == "forest of levels":
                 columns = [replace(column, cuts=()) for column in columns]
-            found = measured(columns, rows, held, links.split()[0], given.seconds, given.seed, several)
-            write(given.out, name, {"rows": len(rows), **found, "links": links})
+            result = measured(columns, rows, held, links.split()[0], given.seconds, given.seed, several)
+            write(given.out, name, {"rows": len(rows), **result, "links": links})
 
 
 def write(out: Path, name: str, found: dict) -> None:

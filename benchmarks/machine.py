@@ -68,17 +68,17 @@ def _text(path: str | Path) -> str:
 
 def _first_line(command: list[str]) -> str:
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        result = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return found.splitlines()[0] if found else ""
+    return result.splitlines()[0] if result else ""
 
 
 def peak_mib() -> float:
     """Most memory that this process had resident; not that of the process it was started from, as getrusage may say."""
-    found = re.search(r"VmHWM:\s*(\d+) kB", _text("/proc/self/status"))
-    if found:
-        return int(found[1]) / 1024
+    result = re.search(r"VmHWM:\s*(\d+) kB", _text("/proc/self/status"))
+    if result:
+        return int(result[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 

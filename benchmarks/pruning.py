@@ -57,7 +57,7 @@ def centers(columns, rows: Rows, n_clusters: int, rounds: int = 6) -> np.ndarray
         far = (center**2).sum(axis=1)
         z = np.concatenate([(far - 2 * x[i : i + 5000] @ center.T).argmin(axis=1) for i in range(0, n, 5000)])
         size = np.maximum(np.bincount(z, minlength=n_clusters), 1)
-        center = np.stack([np.bincount(z, own, n_clusters) / size for own in x.T], axis=1).astype(np.float32)
+        center = np.stack([np.bincount(z, part, n_clusters) / size for part in x.T], axis=1).astype(np.float32)
     return np.unique(z, return_inverse=True)[1]
 
 
@@ -127,12 +127,12 @@ def shares(step, view, swept) -> list[float]:
     to_local = np.full(len(step.private), -1, np.int32)
     to_local[step.kept[order]] = np.arange(len(order))
     key = [step.key[name] for name in ("seed", "cycle")]
-    found = []
+    result = []
     for i in swept:
         shard, z = view.shards[i], to_local[view.z[i]]
         of = shard.rows, z, shard.start, *key, 0, step.key["chain"], draw, step.bounds, step.pruning.bins(shard)
-        found.append(np.mean(kernel.prune(*of, step.prior) != kernel.UNDECIDED))
-    return found
+        result.append(np.mean(kernel.prune(*of, step.prior) != kernel.UNDECIDED))
+    return result
 
 
 def main() -> None:

@@ -54,13 +54,13 @@ labels = 5
 
 def digits(data: Path, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """(first `rows` training digits (n, 144), all test digits)."""
-    found = []
+    result = []
     for name in ("train", "t10k"):
         with gzip.open(data / "mnist" / f"{name}-images-idx3-ubyte.gz") as file:
             pixels = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 28, 28)
         blocks = pixels[:, 2:26, 2:26].reshape(-1, 12, 2, 12, 2).mean(axis=(2, 4))
-        found.append(np.round(blocks.reshape(-1, 144) / 255.0, 4))
-    return found[0][:rows], found[1]
+        result.append(np.round(blocks.reshape(-1, 144) / 255.0, 4))
+    return result[0][:rows], result[1]
 
 
 def binary(data: Path, name: str) -> tuple[np.ndarray, np.ndarray]:

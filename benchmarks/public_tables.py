@@ -39,10 +39,10 @@ def folder(given: str | os.PathLike | None) -> Path:
 
 def source(data: Path, name: str) -> Path:
     """The file of a table; ends the program where there is none."""
-    found = sorted(data.glob(SOURCES[name]))
-    if not found:
+    result = sorted(data.glob(SOURCES[name]))
+    if not result:
         raise SystemExit(f"{data / SOURCES[name]}: no such file")
-    return found[0]
+    return result[0]
 
 
 def kdd_names(data: Path) -> list[str]:

@@ -55,8 +55,8 @@ def peak_bytes() -> int:
 def _digest(laps: list[tuple[float, float]]) -> dict[str, float]:
     """Of a phase's (wall, processor) seconds in each cycle."""
     wall, cpu = np.array(laps).T
-    found = {"wall": np.median(wall), "cpu": np.median(cpu), "mean": cpu.mean(), "sd": cpu.std()}
-    return {name: float(f"{seconds:.4g}") for name, seconds in found.items()}
+    result = {"wall": np.median(wall), "cpu": np.median(cpu), "mean": cpu.mean(), "sd": cpu.std()}
+    return {name: float(f"{seconds:.4g}") for name, seconds in result.items()}
 
 
 def run_case(args) -> dict | None:
@@ -157,37 +157,37 @@ REPEATED = ("strong", "weak")
 def cases() -> list[tuple[str, int, dict]]:
     """(figure, ranks, options) of every case."""
     small = {"rows": 100_000, "shards": 2, "cycles": 5}
-    found = []
+    result = []
     for _ in range(REPEATS):
         for ranks in (1, 2):
-            found.append(("strong", ranks, {"rows": 500_000}))
-            found.append(("weak", ranks, {"rows": 250_000 * ranks}))
-    found.append(("oversubscribed", 4, {"rows": 500_000}))
-    found += [("rows", 1, {"rows": n, "cycles": 5}) for n in (10_000, 30_000, 100_000, 300_000, 1_000_000)]
-    found.append(("rows", 1, {"rows": 2_458_285, "cycles": 3}))
-    found += [("clusters", 1, small | {"clusters": k}) for k in (4, 16, 32, 64, 128, 256, 512, 1024)]
-    found += [("columns", 1, small | {"columns": c}) for c in (10, 34, 68, 136, 272, 500)]
-    found += [("levels", 1, small | {"columns": 10, "levels": v}) for v in (2, 18, 255, 2_000, 20_000, 65_535)]
-    found += [("shards", 1, {"rows": 500_000, "shards": s, "cycles": 5}) for s in (5, 50, 500)]
-    found += [("moved", 1, small | {"separation": s}) for s in (0.05, 0.1, 1.0)]
-    found += [
+            result.append(("strong", ranks, {"rows": 500_000}))
+            result.append(("weak", ranks, {"rows": 250_000 * ranks}))
+    result.append(("oversubscribed", 4, {"rows": 500_000}))
+    result += [("rows", 1, {"rows": n, "cycles": 5}) for n in (10_000, 30_000, 100_000, 300_000, 1_000_000)]
+    result.append(("rows", 1, {"rows": 2_458_285, "cycles": 3}))
+    result += [("clusters", 1, small | {"clusters": k}) for k in (4, 16, 32, 64, 128, 256, 512, 1024)]
+    result += [("columns", 1, small | {"columns": c}) for c in (10, 34, 68, 136, 272, 500)]
+    result += [("levels", 1, small | {"columns": 10, "levels": v}) for v in (2, 18, 255, 2_000, 20_000, 65_535)]
+    result += [("shards", 1, {"rows": 500_000, "shards": s, "cycles": 5}) for s in (5, 50, 500)]
+    result += [("moved", 1, small | {"separation": s}) for s in (0.05, 0.1, 1.0)]
+    result += [
         ("reals", 1, small | {"columns": 0, "reals": r, "clusters": k, "separation": 1})
         for r, k in ((10, 64), (40, 64), (10, 256))
     ]
-    found += [("counts", 1, small | {"columns": 0, "counts": q, "separation": 3}) for q in (10, 40)]
-    found += [("mixed", 1, small | {"columns": 33, "reals": 7})]
+    result += [("counts", 1, small | {"columns": 0, "counts": q, "separation": 3}) for q in (10, 40)]
+    result += [("mixed", 1, small | {"columns": 33, "reals": 7})]
     for n, k, c in ((50_000, 64, 68), (200_000, 64, 68), (50_000, 16, 68), (50_000, 256, 68), (50_000, 64, 272)):
-        found.append(("moves", 1, {"rows": n, "clusters": k, "columns": c, "cycles": 4, "moves": 1}))
-    found.append(("moves", 2, {"rows": 200_000, "cycles": 4, "moves": 1}))
+        result.append(("moves", 1, {"rows": n, "clusters": k, "columns": c, "cycles": 4, "moves": 1}))
+    result.append(("moves", 2, {"rows": 200_000, "cycles": 4, "moves": 1}))
     for ranks in (16, 64, 256, 1000, 4096):  # a shard a rank
         for rank in (0, 1):
-            found.append(
+            result.append(
                 ("crowd", 1, {"rows": 50_000 * ranks, "crowd": ranks, "rank": rank, "shards": ranks, "cycles": 5})
             )
-    found.append(
+    result.append(
         ("crowd", 1, {"rows": 10**9, "crowd": 1000, "rank": 1, "shards": 20_000, "clusters": 256, "cycles": 3})
     )
-    return found
+    return result
 
 
 def measure(only: str | None, quick: bool) -> None:
@@ -215,11 +215,11 @@ def measure(only: str | None, quick: bool) -> None:
 
 def phase_seconds(case: dict) -> dict[str, float]:
     """Processor seconds a cycle by phase, of the rank that spent most; a round's mean for moves."""
-    found = {}
+    result = {}
     for phase in PHASES:
         middle = "mean" if phase == "moves" else "cpu"
-        found[phase] = max(rank["phases"][phase][middle] for rank in case["ranks_detail"])
-    return found
+        result[phase] = max(rank["phases"][phase][middle] for rank in case["ranks_detail"])
+    return result
 
 
 # --- the cost model's constants --------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def once(found: list[dict]) -> list[dict]:
 def fit() -> None:
     """Non-negative least squares of relative errors, a phase at a time, over the cases on one rank. What the collapsed
     shard costs more is a difference, so its error is taken relative to that shard's whole sweep."""
-    found = {}
+    result = {}
     alone = [c for c in once(kept()["scaling"]["cases"]) if c["ranks"] == 1 and not c["crowd"]]
     for phase in COMPUTE:
         rows, times = [], []
@@ -277,14 +277,14 @@ def fit() -> None:
         unit = np.maximum(np.abs(design).max(axis=0), 1e-300)
         best = nnls(design / unit, np.array(times))[0] / unit
         off = design @ best - times
-        found[phase] = {name: float(f"{b:.4g}") for name, b in zip(names, best) if b > 0}
-        print(f"{phase:16s} off by {np.median(np.abs(off)):.0%}, at most {np.abs(off).max():.0%}", found[phase])
-    found["crowd"] = _crowd_constants(found)
-    print(f"{'crowd':16s}", found["crowd"])
+        result[phase] = {name: float(f"{b:.4g}") for name, b in zip(names, best) if b > 0}
+        print(f"{phase:16s} off by {np.median(np.abs(off)):.0%}, at most {np.abs(off).max():.0%}", result[phase])
+    result["crowd"] = _crowd_constants(result)
+    print(f"{'crowd':16s}", result["crowd"])
     m = kept()["scaling"]["machine"]
     about = f"{m['processor']}, {m['cores']} cores, kernels {m['instruction_set']}"
     text = CONSTANTS.replace("ABOUT", f"{about}, {kept()['scaling']['date']}, commit {kept()['scaling']['commit']}")
-    for phase, table in found.items():
+    for phase, table in result.items():
         text += f'    "{phase}": {{\n' + "".join(f'        "{n}": {b!r},\n' for n, b in table.items()) + "    },\n"
     path = Path(__file__).resolve().parent.parent / "hpc" / "crosscat" / "cost_constants.py"
     path.write_text(text + "}\n")
@@ -333,23 +333,23 @@ def doc() -> None:
     import simulate_ranks
 
     result = kept()["scaling"]
-    found, spread = result["cases"], simulate_ranks.Spread.measured(once(result["cases"]))
+    results, spread = result["cases"], simulate_ranks.Spread.measured(once(result["cases"]))
     m = result["machine"]
     page = PAGE.read_text()
     for name, text in {
         "machine": f"{m['processor']}, {m['cores']} cores, kernels {m['instruction_set']}, {m['python']}, load "
         f"{m['load']} at the end;\n{result['date']}, commit {result['commit']}.",
-        "efficiency": efficiency_table(found),
-        "growth": growth_table(found),
-        "model": model_table(found),
-        "real": simulate_ranks.against_real(found, spread, m["cores"]),
+        "efficiency": efficiency_table(results),
+        "growth": growth_table(results),
+        "model": model_table(results),
+        "real": simulate_ranks.against_real(results, spread, m["cores"]),
         "spread": f"{spread.sweep:.1%}",
         "ranks": simulate_ranks.report(spread, moves_every=0),
-        "moves": moves_table(found),
+        "moves": moves_table(results),
     }.items():
         page = filled(page, name, text)
     PAGE.write_text(page)
-    print(PAGE, growth_picture(found), *simulate_ranks.pictures(spread, 0), sep="\n")
+    print(PAGE, growth_picture(results), *simulate_ranks.pictures(spread, 0), sep="\n")
 
 
 def filled(page: str, name: str, text: str) -> str:

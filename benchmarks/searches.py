@@ -62,9 +62,9 @@ def main() -> None:
         if not given.no_probe:
             n_probe = strategy.n_probes(len(training), given.rows)
         n_own = min(given.rows, len(training) - n_probe)
-        own, probed = training.take(np.sort(dealt[:n_own])), training.take(dealt[n_own : n_own + n_probe])
+        part, probed = training.take(np.sort(dealt[:n_own])), training.take(dealt[n_own : n_own + n_probe])
         began = time.process_time()
-        search = views.searched(data.columns, own, settings, 0, strategy.VIEWS, probe=probed if n_probe else None)
+        search = views.searched(data.columns, part, settings, 0, strategy.VIEWS, probe=probed if n_probe else None)
         seconds = time.process_time() - began
         criteria = score(search, judges), sum(view.log_joint() for view in search.views)
         settings = replace(settings, shards=None)

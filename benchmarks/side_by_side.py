@@ -80,11 +80,11 @@ class Checkout:
 
 def ratios(time, pairs: int) -> list[float]:
     """Here / there of each pair; which of the two comes first changes from pair to pair."""
-    found = []
+    result = []
     for i in range(pairs):
         taken = {who: time(who) for who in ((0, 1) if i % 2 else (1, 0))}
-        found.append(taken[0] / taken[1])
-    return found
+        result.append(taken[0] / taken[1])
+    return result
 
 
 def main() -> None:
@@ -98,21 +98,21 @@ def main() -> None:
     sys.path.insert(0, str(HERE / "src"))
     import kernels
 
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
     for _ in range(options.rounds):
         both = [Checkout(HERE), Checkout(options.other.resolve())]
         for name in (case.name for case in kernels.CASES if options.only in case.name):
             for checkout in both:
                 checkout.ask(name)
-            found.setdefault(name, []).extend(ratios(lambda i: both[i].loops(options.turns), options.pairs))  # noqa: B023
+            result.setdefault(name, []).extend(ratios(lambda i: both[i].loops(options.turns), options.pairs))  # noqa: B023
         for rows in FIREFLY:
             if options.only in (name := f"firefly, {rows:,} rows"):
                 time = lambda i, rows=rows: both[i].firefly(rows)  # noqa: B023, E731
-                found.setdefault(name, []).extend(ratios(time, options.pairs))
+                result.setdefault(name, []).extend(ratios(time, options.pairs))
         for checkout in both:
             checkout.worker.communicate()
     slower = []
-    for name, values in found.items():
+    for name, values in result.items():
         print(f"{name}: {np.median(values):.3f} ({min(values):.3f} to {max(values):.3f})")
         slower += [name] if np.median(values) > LIMIT else []
     sys.exit(f"slower by more than {LIMIT - 1:.0%}: {', '.join(slower)}" if slower else 0)

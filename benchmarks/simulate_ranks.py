@@ -81,13 +81,13 @@ class Spread:
 
     @classmethod
     def measured(cls, cases: list[dict]) -> Spread:
-        found = []
+        result = []
         for case in cases:
             if case["ranks"] == 1 and case["rows"] >= 100_000:
                 sweep = case["ranks_detail"][0]["phases"]["sweep"]
                 if sweep["mean"] > 0:
-                    found.append(sweep["sd"] / sweep["mean"])
-        return cls(float(np.median(found))) if found else cls()
+                    result.append(sweep["sd"] / sweep["mean"])
+        return cls(float(np.median(result))) if result else cls()
 
 
 def simulate(
@@ -231,19 +231,19 @@ def against_real(cases: list[dict], spread: Spread, cores: int) -> str:
 
     rows = []
     for figure, ranks in (("strong", 1), ("strong", 2), ("weak", 1), ("weak", 2), ("oversubscribed", 4)):
-        found = [c for c in cases if c["figure"] == figure and c["ranks"] == ranks]
-        if not found:
+        result = [c for c in cases if c["figure"] == figure and c["ranks"] == ranks]
+        if not result:
             continue
-        problem = replace(problem_of(found[0]), widest=19, moves_every=0)
+        problem = replace(problem_of(result[0]), widest=19, moves_every=0)
         cycle, _ = simulate(problem, ranks, ONE_NODE, Design(), spread, cores=cores)
-        real = float(np.median([c["cycle_s"] for c in found]))
-        best = min(c["cycle_min_s"] for c in found)
-        busy = min(busy_seconds(c) for c in found)
-        own = sum(s for name, s in cycle.seconds.items() if name not in ("waiting", "news", "broadcast"))
-        own /= max(1.0, ranks / cores)
+        real = float(np.median([c["cycle_s"] for c in result]))
+        best = min(c["cycle_min_s"] for c in result)
+        busy = min(busy_seconds(c) for c in result)
+        part = sum(s for name, s in cycle.seconds.items() if name not in ("waiting", "news", "broadcast"))
+        part /= max(1.0, ranks / cores)
         rows.append(
             [figure, f"{problem.rows:,}", ranks, f"{real * 1e3:.1f} ({best * 1e3:.1f})", f"{cycle.total * 1e3:.1f}",
-             f"{cycle.total / real - 1:+.0%}", f"{busy * 1e3:.1f}", f"{own * 1e3:.1f}", f"{own / busy - 1:+.0%}"]
+             f"{cycle.total / real - 1:+.0%}", f"{busy * 1e3:.1f}", f"{part * 1e3:.1f}", f"{part / busy - 1:+.0%}"]
         )  # fmt: skip
     head = ["run", "rows", "ranks", "measured, ms: median (quickest)", "simulated", "off by"]
     return markdown([*head, "processor ms of the busiest rank", "simulated", "off by"], rows)
@@ -302,10 +302,10 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="no pictures")
     parser.add_argument("--moves-every", type=int, default=0, help="cycles between rounds of moves")
     args = parser.parse_args()
-    found = kept().get("scaling", {"cases": [], "machine": {"cores": 0}})
-    spread = Spread.measured(found["cases"])
+    result = kept().get("scaling", {"cases": [], "machine": {"cores": 0}})
+    spread = Spread.measured(result["cases"])
     print(f"spread of a sweep from cycle to cycle: {spread.sweep:.1%}\n")
-    print(against_real(found["cases"], spread, found["machine"]["cores"]), "\n")
+    print(against_real(result["cases"], spread, result["machine"]["cores"]), "\n")
     print(report(spread, args.moves_every))
     print(collapsed_table(spread))
     if not args.table:

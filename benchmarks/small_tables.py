@@ -82,8 +82,8 @@ def chain(table: Path, family: str, folder: Path, *changes: str):
 
     text = f'[data]\ntable = "{table.resolve()}"\n[model]\nfamily = "{family}"\n[run]\nseed = 1\ncycles = 100000\n'
     (folder / "run.toml").write_text(text)
-    found = examine(folder / "run.toml", changes)
-    return family_of(found.config.kind)(serial(), found.config, found.data).chain(found.config, 0)
+    result = examine(folder / "run.toml", changes)
+    return family_of(result.config.kind)(serial(), result.config, result.data).chain(result.config, 0)
 
 
 def prepare(table: Path, family: str, first: int, state: Path) -> None:
@@ -134,13 +134,13 @@ def measure(table: Path, family: str, state: Path, cycles: int, profile: bool) -
 
 def checksum(shards, shared) -> str:
     """Of the labels and hyperparameters of all views."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for i, arrays in sorted(shards.items()):
         for name, array in sorted(arrays.items()):
-            found.update(f"{i} {name}".encode() + np.ascontiguousarray(array).tobytes())
+            result.update(f"{i} {name}".encode() + np.ascontiguousarray(array).tobytes())
     for name, value in sorted(shared.items()):
-        found.update(name.encode() + (value.tobytes() if isinstance(value, np.ndarray) else str(value).encode()))
-    return found.hexdigest()[:12]
+        result.update(name.encode() + (value.tobytes() if isinstance(value, np.ndarray) else str(value).encode()))
+    return result.hexdigest()[:12]
 
 
 def effective(x: np.ndarray) -> float:

@@ -108,11 +108,11 @@ def read(folder, name):
     ]
     with lzma.open(folder / name / file, "rt") as text:
         lines = (line.split(mark)[:3] for line in text)
-        found = np.array([[int(field) for field in line] for line in lines if len(line) == 3])
-    user, (ids, item) = np.unique(found[:, 0], return_inverse=True)[1], np.unique(found[:, 1], return_inverse=True)
+        result = np.array([[int(field) for field in line] for line in lines if len(line) == 3])
+    user, (ids, item) = np.unique(result[:, 0], return_inverse=True)[1], np.unique(result[:, 1], return_inverse=True)
     order = np.lexsort((item, user))
     starts = np.searchsorted(user[order], np.arange(user.max() + 2))
-    return SparseRows(starts, item[order].astype(np.int32), found[order, 2].astype(np.float32)), len(ids)
+    return SparseRows(starts, item[order].astype(np.int32), result[order, 2].astype(np.float32)), len(ids)
 
 
 def errors(rows, items, kind, cycles, which):
@@ -133,9 +133,9 @@ def rmse(folder):
         rows, items = read(folder, name)
         print(f"{name}: {len(rows):,} users, {items:,} items, {len(rows.columns):,} ratings, {SPLITS} splits")
         for words, kind in MODELS.items():
-            found = np.array([errors(rows, items, kind, 60, which) for which in range(SPLITS)])
-            mean, spread = found[:, 0].mean(), found[:, 0].std(ddof=1)
-            print(f"  {words}: RMSE {mean:.4f}, sd of splits {spread:.4f}, {found[:, 1].mean():.2f} s", flush=True)
+            result = np.array([errors(rows, items, kind, 60, which) for which in range(SPLITS)])
+            mean, spread = result[:, 0].mean(), result[:, 0].std(ddof=1)
+            print(f"  {words}: RMSE {mean:.4f}, sd of splits {spread:.4f}, {result[:, 1].mean():.2f} s", flush=True)
 
 
 def noise(folder, rank=5, cycles=100, starts=STARTS, name="movielens_100k"):

@@ -71,7 +71,7 @@ def corpus(folder, name):
         return rows_of(documents), v
     if name == "ap":
         pairs = [[p.split(":") for p in line.split()[1:]] for line in text(folder / "text_ap" / "ap.dat.xz")]
-        return rows_of([{int(w): int(c) for w, c in own} for own in pairs]), 10_473
+        return rows_of([{int(w): int(c) for w, c in part} for part in pairs]), 10_473
     place = folder / {"bbc": "text_bbc_news", "dblp": "text_dblp"}[name]
     number = {word: i for i, word in enumerate(text(place / "vocabulary.txt.xz"))}
     lines = (line.split("\t")[0].split() for line in text(place / "corpus.tsv.xz"))
@@ -89,8 +89,8 @@ def simulated(d=21_000, v=5_000, k=TOPICS, length=100, seed=0):
     words = []
     for _ in range(d):
         z = rng.multinomial(rng.poisson(length), rng.dirichlet(np.full(k, ALPHA)))
-        own = [rng.choice(v, n, p=beta[j]).tolist() for j, n in enumerate(z) if n]
-        words.append(Counter(word for some in own for word in some))
+        part = [rng.choice(v, n, p=beta[j]).tolist() for j, n in enumerate(z) if n]
+        words.append(Counter(word for subset in part for word in subset))
     return rows_of(words), v, beta.T
 
 
@@ -107,16 +107,16 @@ class Held:
 
     def score(self, p, alpha=ALPHA):
         """Perplexity with words' probabilities in topics (V, K) and an alpha (K,), or one, by each estimate."""
-        q, found = State(np.ascontiguousarray(p * 1e6 + 1e-9, np.float64), np.full(p.shape[1], alpha)), {}
+        q, result = State(np.ascontiguousarray(p * 1e6 + 1e-9, np.float64), np.full(p.shape[1], alpha)), {}
         held = heldout.HeldOut(serial(), self, 1, len(p), p.shape[1])
         scored = lambda theta: heldout.log_probability_of(held.others[0], theta, q.lam)  # noqa: E731
         for name, local in ESTIMATES.items():
             documents = held.documents
             documents.room.weigh(*weights(q))
             documents.steps(q, local, documents.texts[0], None, None, documents.gamma[0])
-            found[name] = scored(heldout.proportions(documents.gamma[0]))
-        found["sampled"] = scored(sampled(heldout.halves(self.rows)[0], q))
-        return {name: float(np.exp(-log / held.n_words[0])) for name, log in found.items()}
+            result[name] = scored(heldout.proportions(documents.gamma[0]))
+        result["sampled"] = scored(sampled(heldout.halves(self.rows)[0], q))
+        return {name: float(np.exp(-log / held.n_words[0])) for name, log in result.items()}
 
 
 def weights(q):
@@ -184,22 +184,22 @@ def defaults(rows):
 def ways(rows):
     """Other settings than the defaults: by name, cycles and settings."""
     t, given = defaults(rows)
-    found = {"alpha 0.1": (t, given | {"alpha": ALPHA})} if given["alpha"] != ALPHA else {}
+    result = {"alpha 0.1": (t, given | {"alpha": ALPHA})} if given["alpha"] != ALPHA else {}
     if given["first"] == "gibbs":
         t, given = cycles_of(length_of(rows)), CVB0 | {"alpha": alpha_of(length_of(rows), TOPICS)}
-        found["cvb0"] = t, given
+        result["cvb0"] = t, given
     half = {"then": "vb", "switch": t // 2, "warm": t if "batch" in given else t * 9 // 10}
-    found |= {"cvb0, then vb": (t, given | half), "linear, then vb": (t, given | half | {"first": "linear"})}
-    found["vb"] = CYCLES, {"warm": CYCLES // 2, "alpha": given["alpha"]}
+    result |= {"cvb0, then vb": (t, given | half), "linear, then vb": (t, given | half | {"first": "linear"})}
+    result["vb"] = CYCLES, {"warm": CYCLES // 2, "alpha": given["alpha"]}
     if len(rows) > 5000:
         every = {"alpha": given["alpha"]} | CVB0
         if "batch" in given:
-            found["all documents"] = cycles_of(length_of(rows)), every
+            result["all documents"] = cycles_of(length_of(rows)), every
         else:
-            found["cvb0, batches"] = max(CYCLES, -(-PASSES * len(rows) // BATCH)), every | BATCHES
+            result["cvb0, batches"] = max(CYCLES, -(-PASSES * len(rows) // BATCH)), every | BATCHES
     else:
-        found["20 cycles"] = 20, given
-    return found
+        result["20 cycles"] = 20, given
+    return result
 
 
 def own(rows, v, cycles, **given):
@@ -267,8 +267,8 @@ PEERS = {"tomotopy": tomotopy, "tomotopy-fixed": tomotopy_fixed, "scikit-learn":
 
 
 def line(name, held, p, alpha, took, more=""):
-    own, alike = held.score(p, alpha), held.score(p)
-    numbers = [own["linear"], own["vb"], own["sampled"], alike["linear"], alike["vb"]]
+    part, alike = held.score(p, alpha), held.score(p)
+    numbers = [part["linear"], part["vb"], part["sampled"], alike["linear"], alike["vb"]]
     words = "".join(f"{x:9,.0f}" for x in numbers)
     print(f"{name:<28}{np.sum(np.full(TOPICS, alpha)):8.2f}{words}{took:9.2f} s  {more}", flush=True)
 
@@ -341,7 +341,7 @@ def noise(folder):
         },
     }  # fmt: skip
     for name, given in ways.items():
-        found, acted, took = [], 0, 0.0
+        result, acted, took = [], 0, 0.0
         for seed in range(STARTS):
             began, chain = time.process_time(), ascent(rows, v, seed=seed, **given)
             chain.start()
@@ -349,10 +349,10 @@ def noise(folder):
                 chain.cycle()
                 acted += chain.guarded
             took += time.process_time() - began
-            found.append(chain.evaluate() / rows.values.sum())
+            result.append(chain.evaluate() / rows.values.sum())
         share = acted / (40 * STARTS * TOPICS)
         print(
-            f"{name}: {np.mean(found):.4f} +- {np.std(found) / STARTS**0.5:.4f}, best {max(found):.4f}, guard "
+            f"{name}: {np.mean(result):.4f} +- {np.std(result) / STARTS**0.5:.4f}, best {max(result):.4f}, guard "
             f"{share:.1%}, {took / STARTS:.2f} s", flush=True,
         )  # fmt: skip
 

@@ -74,9 +74,9 @@ def table(name: str, folder: Path, data: Path | None) -> Comparison:
             x, z = gaussians(REALS[name] + HELD_OUT)
             parts = {"x": x[:-HELD_OUT], "held": x[-HELD_OUT:], "levels": (), "z": z[:-HELD_OUT]}
         else:
-            found = discrete(name, data)
-            z = np.zeros(0, int) if found.z is None else found.z
-            parts = {"x": found.x, "held": found.held, "levels": found.levels, "z": z}
+            result = discrete(name, data)
+            z = np.zeros(0, int) if result.z is None else result.z
+            parts = {"x": result.x, "held": result.held, "levels": result.levels, "z": z}
         np.savez(path, **{key: np.asarray(value) for key, value in parts.items()})
     with np.load(path) as arrays:
         return Comparison(

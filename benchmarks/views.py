@@ -134,8 +134,8 @@ def chain(table: Table, seed: int, seconds: float, marks: tuple[float, ...]) -> 
             break  # what came after the time does not count, but for a first state
         last = state(mixture)
         if table.view_of is not None:
-            told = table.view_of >= 0
-            agreement = adjusted_rand(table.view_of[told], last[0][told])
+            reported = table.view_of >= 0
+            agreement = adjusted_rand(table.view_of[reported], last[0][reported])
             hit_s = np.inf if agreement < 1.0 else min(hit_s, spent)
     return Course(hit_s, agreement, len(last[1]), [*scores, score(table, *last)])
 
@@ -225,8 +225,8 @@ def score(table: Table, view_of: np.ndarray, labels: list[np.ndarray]) -> float:
     """Held-out score of a state, nats a row."""
     t, total = table.codes, 0.0
     for view, z in enumerate(labels):
-        own = np.flatnonzero(view_of == view)
-        total += heldout_codes(t.x[:, own], t.held[:, own], tuple(t.levels[c] for c in own), z)
+        part = np.flatnonzero(view_of == view)
+        total += heldout_codes(t.x[:, part], t.held[:, part], tuple(t.levels[c] for c in part), z)
     return total
 
 

@@ -366,10 +366,10 @@ class ClusterExports(Exports, Protocol):
 
 
 class Check(Protocol):
-    """Findings of `mpibayes check` on a configuration and its table (`run.examine.Found`)."""
+    """Findings of `mpibayes check` on a configuration and its table (`run.examine.Examined`)."""
 
-    def memory(self, found: Any, ranks: int) -> dict[str, int]:
+    def memory(self, examined: Any, ranks: int) -> dict[str, int]:
         """Resident bytes at the peak of the busiest of so many ranks, by part; predicted without running a chain."""
 
-    def findings(self, found: Any, ranks: int) -> Iterator[tuple[str, str]]:
+    def findings(self, examined: Any, ranks: int) -> Iterator[tuple[str, str]]:
         """(title, text) pairs, with the time of some cycles. Raises DataError as a run would."""

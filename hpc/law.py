@@ -43,7 +43,7 @@ class Given(Protocol):
     def log_p(self) -> np.ndarray:
         """Log probability of what is known, (n,)."""
 
-    def log_density(self, wanted: Known) -> np.ndarray:
+    def log_density(self, target: Known) -> np.ndarray:
         """Log probability of what is wanted of each row, (n,)."""
 
     def averaged(self, events: Events, masses: Any) -> np.ndarray:
@@ -129,7 +129,7 @@ class Asked(Protocol):
 
     def __init__(self, run: Any, draws: int | None): ...
 
-    def draws(self, names: Collection[str], some: slice = EVERY) -> Sequence[Law]:
+    def draws(self, names: Collection[str], part: slice = EVERY) -> Sequence[Law]:
         """The draws, or some of them, as laws of some columns; picklable."""
 
     def training_numbers(self) -> np.ndarray:
@@ -154,10 +154,10 @@ class AskedJoint(Asked, Protocol):
 
     shares: str  # what `JointLaw.shared` is, in words
 
-    def draws(self, names: Collection[str], some: slice = EVERY) -> Sequence[JointLaw]: ...
+    def draws(self, names: Collection[str], part: slice = EVERY) -> Sequence[JointLaw]: ...
 
     def labelled(
-        self, names: Collection[str], places: np.ndarray | None = None, some: slice = EVERY
+        self, names: Collection[str], places: np.ndarray | None = None, part: slice = EVERY
     ) -> Iterator[JointLaw]:
         """Draws one by one, with the clusters or features of training rows: of all, or of those at `places`,
         ascending."""
@@ -174,11 +174,11 @@ class AskedClusters(AskedJoint, Protocol):
         cells, (n,), and the inverse of the probability of each column's cell given the others, (n, C), NaN where it is
         not known."""
 
-    def completions(self, seed: int, some: slice = EVERY) -> Iterator[Completion]:
+    def completions(self, seed: int, part: slice = EVERY) -> Iterator[Completion]:
         """A copy of the table's missing cells from each draw, or from some of them; copies are numbered from 1."""
 
     def syntheses(
-        self, seed: int, n: int, without: Mapping[str, np.ndarray], some: slice = EVERY
+        self, seed: int, n: int, without: Mapping[str, np.ndarray], part: slice = EVERY
     ) -> Iterator[Synthesis]:
         """A synthetic table of n rows from each draw, or from some of them; tables are numbered from 1. without: mask
         of the atoms of some columns of numbers that no row is to have."""

@@ -377,8 +377,8 @@ def _candidates(folder: Path) -> list[tuple[int, Path]]:
     return [(cycle, path) for cycle, _, path in sorted(generations, reverse=True)]
 
 
-def _newest(folder: Path, found: list[tuple[int, Path]], warnings: list[str], deep: bool) -> Generation | None:
-    for cycle, path in found:
+def _newest(folder: Path, result: list[tuple[int, Path]], warnings: list[str], deep: bool) -> Generation | None:
+    for cycle, path in result:
         generation, problem = _read_manifest(path, cycle)
         if generation is not None:
             problem = _wrong_sizes(generation) or generation._verify(generation.manifest["shared"])
@@ -410,8 +410,8 @@ def _wrong_sizes(generation: Generation) -> str | None:
     return None
 
 
-def _wrong_size(path: Path, found: int, expected: int) -> str:
-    return f"{path}: has {found} bytes where {MANIFEST} says {expected}"
+def _wrong_size(path: Path, size: int, expected: int) -> str:
+    return f"{path}: has {size} bytes where {MANIFEST} says {expected}"
 
 
 def _read_manifest(directory: Path, cycle: int) -> tuple[Generation | None, str | None]:

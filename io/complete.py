@@ -122,15 +122,15 @@ class _Pass:
                 if isinstance(form, Dates) and form.part:
                     continue  # the file has the date that this part is read from
                 place = self._originals.places.get(name)
-                own = None if place is None else held[place]
+                part = None if place is None else held[place]
                 if cells is None:
-                    rows[name if place is None else place] = self._target.blank(own, m, gaps.get(name), column)
+                    rows[name if place is None else place] = self._target.blank(part, m, gaps.get(name), column)
                     continue
                 at, values = _here(cells.get(name), first, m)
                 if name in gaps:
-                    wanted = gaps[name][at]
-                    at, values = at[wanted], values[wanted]
-                rows[name if place is None else place] = self._target.put(own, m, at, values, column, form)
+                    requested = gaps[name][at]
+                    at, values = at[requested], values[requested]
+                rows[name if place is None else place] = self._target.put(part, m, at, values, column, form)
                 self._filled[name] = self._filled.get(name, 0) + len(at)
             for name, values in beside.items():
                 rows[_free(name, taken)] = self._target.number(values[first : first + m])

@@ -185,9 +185,9 @@ def _ahead(zone: str) -> float:
     return (1 if digits[0] == "+" else -1) * (int(digits[1:3]) / 24 + int(digits[3:] or 0) / 1440)
 
 
-def _like(found: re.Match, time: datetime.datetime) -> str:
+def _like(match: re.Match, time: datetime.datetime) -> str:
     """A time in the place of the one in a text, with its separators, leading zeros and zone, and its parts alone."""
-    known = {name: text for name, text in found.groupdict().items() if text is not None}
+    known = {name: text for name, text in match.groupdict().items() if text is not None}
     second = known.get("second", "")
     written = f"{time.second:02d}"
     if time.microsecond or len(second) > 2:
@@ -202,19 +202,19 @@ def _like(found: re.Match, time: datetime.datetime) -> str:
     new |= {"month": str(time.month), "day": str(time.day)} if short else {}
     new |= {} if short else {"month": f"{time.month:02d}", "day": f"{time.day:02d}"}
     new["hour"] = str(hour) if len(known.get("hour", "00")) == 1 else f"{hour:02d}"
-    text = found[0]
-    for name in sorted(known.keys() & new.keys(), key=found.start, reverse=True):
-        text = text[: found.start(name)] + new[name] + text[found.end(name) :]
+    text = match[0]
+    for name in sorted(known.keys() & new.keys(), key=match.start, reverse=True):
+        text = text[: match.start(name)] + new[name] + text[match.end(name) :]
     return text
 
 
-def dates_of(texts: pa.StringArray, said: str | None = None) -> tuple[Dates, ...]:
+def dates_of(texts: pa.StringArray, given: str | None = None) -> tuple[Dates, ...]:
     """The forms in which nearly all of the texts are dates: none, one, or two where day and month may be either.
 
-    said: the order of day and month as the user gives it, one of ORDERS."""
+    given: the order of day and month as the user gives it, one of ORDERS."""
     if not any(re.match(pattern, text) for text in texts[:10].to_pylist() for pattern in PATTERN.values()):
         return ()
-    orders = [order for order in PATTERN if said is None or order not in ORDERS.values() or order == ORDERS[said]]
+    orders = [order for order in PATTERN if given is None or order not in ORDERS.values() or order == ORDERS[given]]
     share = {order: float(np.mean(is_date(Dates(order), texts))) for order in orders}
     if share["compact"] < 1.0 or len(texts) < SURE:
         del share["compact"]

@@ -26,7 +26,7 @@ class Written:
     dates: str | None = None
 
 
-def find_forms(source: TextSource, profiles: Sequence[Profile], said: Written) -> list[str]:
+def find_forms(source: TextSource, profiles: Sequence[Profile], given: Written) -> list[str]:
     """Note in each profile the form of its cells, or the open question; return notes on forms that were guessed."""
     batches = source.batches(i for i, profile in enumerate(profiles) if profile.kind in (None, "real", "count"))
     first = next(batches, None)
@@ -38,18 +38,18 @@ def find_forms(source: TextSource, profiles: Sequence[Profile], said: Written) -
             texts = first.columns[position].texts
             no_value = pc.is_in(pc.utf8_lower(texts), value_set=pa.array(NO_VALUE))
             there = pc.filter(texts, pc.and_not(pa.array(~profile.missing_among(texts)), no_value))
-            forms[profile.name] = form_of(there.to_pylist(), said.decimal, said.thousands)
+            forms[profile.name] = form_of(there.to_pylist(), given.decimal, given.thousands)
             if forms[profile.name][0] is None and profile.kind != "count":
-                dates[position] = dates_of(there, said.dates)
+                dates[position] = dates_of(there, given.dates)
     _settle_dates(source, profiles, dates)
     return _settle_numbers(source, profiles, forms)
 
 
-def _settle_numbers(source: TextSource, profiles: Sequence[Profile], found) -> list[str]:
-    clear = [form for form, other in found.values() if form is not None and other is None]
+def _settle_numbers(source: TextSource, profiles: Sequence[Profile], result) -> list[str]:
+    clear = [form for form, other in result.values() if form is not None and other is None]
     guesses = []
     for profile in profiles:
-        form, other = found.get(profile.name, (None, None))
+        form, other = result.get(profile.name, (None, None))
         if form is not None:
             profile.form, guessed = settled(form, other, clear, source.dialect.delimiter)
             if guessed:
@@ -60,9 +60,9 @@ def _settle_numbers(source: TextSource, profiles: Sequence[Profile], found) -> l
     return guesses
 
 
-def _settle_dates(source: TextSource, profiles: Sequence[Profile], found: dict[int, tuple[Dates, ...]]) -> None:
+def _settle_dates(source: TextSource, profiles: Sequence[Profile], result: dict[int, tuple[Dates, ...]]) -> None:
     """Day or month first: as a later cell of the column says, or else all other columns."""
-    doubtful = {position: list(forms) for position, forms in found.items() if len(forms) > 1}
+    doubtful = {position: list(forms) for position, forms in result.items() if len(forms) > 1}
     example: dict[int, str] = {}
     for batch in source.batches(doubtful) if doubtful else ():
         for position, forms in doubtful.items():
@@ -74,9 +74,9 @@ def _settle_dates(source: TextSource, profiles: Sequence[Profile], found: dict[i
                 forms[:] = [form for form, n in zip(forms, good, strict=True) if n == max(good)]
         if all(len(forms) == 1 for forms in doubtful.values()):
             break
-    settled_ones = [forms[0] for forms in (found | doubtful).values() if len(forms) == 1]
+    settled_ones = [forms[0] for forms in (result | doubtful).values() if len(forms) == 1]
     orders = {form.order for form in settled_ones} & {"dmy", "mdy"}
-    for position, forms in (found | doubtful).items():
+    for position, forms in (result | doubtful).items():
         profile = profiles[position]
         if len(forms) > 1 and len(orders) == 1:
             forms = [form for form in forms if form.order in orders]
@@ -92,14 +92,14 @@ def _settle_dates(source: TextSource, profiles: Sequence[Profile], found: dict[i
         raise ConfigError("dates that can be read in two ways", asked)
 
 
-def as_found(profiles: Sequence[Profile], said: Written) -> Written:
+def as_found(profiles: Sequence[Profile], given: Written) -> Written:
     """The given forms, completed by those that all columns share after the first pass, for a schema."""
     forms = [p.form for p in profiles if isinstance(p.form, Form)]
     plain = any(p.form is None and p.n_numbers and not p.all_integer for p in profiles)
     decimals, groups = {form.decimal for form in forms}, {form.thousands for form in forms} - {""}
     orders = {p.form.order for p in profiles if isinstance(p.form, Dates)} & {"dmy", "mdy"}
     clear = len(decimals) == 1 and not (plain and "," in decimals)
-    decimal = said.decimal or (decimals.pop() if clear else None)
-    thousands = said.thousands or (groups.pop() if clear and len(groups) == 1 else None)
+    decimal = given.decimal or (decimals.pop() if clear else None)
+    thousands = given.thousands or (groups.pop() if clear and len(groups) == 1 else None)
     names = {"dmy": "day-first", "mdy": "month-first"}
-    return Written(decimal, thousands, said.dates or (names[orders.pop()] if len(orders) == 1 else None))
+    return Written(decimal, thousands, given.dates or (names[orders.pop()] if len(orders) == 1 else None))

@@ -130,10 +130,10 @@ def decide(p: Profile, keep: bool = False) -> Decision:
     return replace(decision, reason=reason, warning="; ".join(warnings), recording=r)
 
 
-def _with_codes(p: Profile, found: Decision) -> Decision:
+def _with_codes(p: Profile, decision: Decision) -> Decision:
     """The decision, with a question where some of the numbers that are levels may mean missing."""
     codes = _codes(p)
-    return replace(found, warning=_joined(found.warning, _far_from_others(p, codes))) if codes else found
+    return replace(decision, warning=_joined(decision.warning, _far_from_others(p, codes))) if codes else decision
 
 
 def _codes(p: Profile) -> tuple[float, ...]:

@@ -41,8 +41,8 @@ def later_parts(table: Path) -> list[tuple[int, Path]]:
     like = re.compile(re.escape(table.stem) + r"\.part-([1-9]\d*)" + re.escape(table.suffix))
     with reading(table):
         names = [path.name for path in table.parent.iterdir()]
-    found = ((int(match[1]), table.with_name(match[0])) for match in map(like.fullmatch, names) if match)
-    return sorted((number, path) for number, path in found if number > 1)
+    result = ((int(match[1]), table.with_name(match[0])) for match in map(like.fullmatch, names) if match)
+    return sorted((number, path) for number, path in result if number > 1)
 
 
 def pieces_of(table: Path) -> list[Piece]:

@@ -150,14 +150,14 @@ def _indicators(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[str, 
         return
     least_evidence = 2.0 * np.log(len(columns)) + np.log(FEW_VALUES) - np.log(BY_CHANCE)
     for column, codes in categories:
-        found, common = [], 0
+        result, common = [], 0
         for value, cells in enumerate(np.bincount(codes, minlength=len(column.levels))[: len(column.levels)]):
             sizes = np.array([cells, len(codes) - cells])
             if sizes.min() >= RARE and _log_arrangements(sizes) > least_evidence:
                 common += 1
-                found.append(halves.get(_half(codes == value), []))
-        indicators = [name for names in found for name in names]
-        if len(indicators) > 1 and sum(map(bool, found)) >= common - 1:
+                result.append(halves.get(_half(codes == value), []))
+        indicators = [name for names in result for name in names]
+        if len(indicators) > 1 and sum(map(bool, result)) >= common - 1:
             yield column.name, indicators
 
 

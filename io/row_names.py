@@ -47,8 +47,8 @@ class RowNames:
         self._table, self._given, ids = table, list(sources), list(dict.fromkeys(ids))
         self.notes: list[str] = []
         columns = {c.name: c for c in table.columns}
-        found = [columns[name] for name in ids if name in columns] if ids else [*filter(None, [identifier_of(table)])]
-        self.names = [Name(c.name, lambda c=c: self._cells(c)) for c in found]
+        result = [columns[name] for name in ids if name in columns] if ids else [*filter(None, [identifier_of(table)])]
+        self.names = [Name(c.name, lambda c=c: self._cells(c)) for c in result]
         asked = [name for name in ids if name not in columns]
         if asked:
             source = self._opened(asked[0])
@@ -189,8 +189,8 @@ def _source(paths: Sequence[Path], about: dict) -> TextSource:
 def _regrouped(texts: Texts, n: int) -> Texts:
     """Regroup the texts, n at a time."""
     held: list[str] = []
-    for some in texts:
-        held += some
+    for subset in texts:
+        held += subset
         while len(held) >= n:
             yield held[:n]
             held = held[n:]

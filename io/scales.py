@@ -42,12 +42,12 @@ def asked(
 
 
 def with_order(
-    profiles: Sequence[Profile], decisions: Sequence[Decision], said: Mapping[str, bool]
+    profiles: Sequence[Profile], decisions: Sequence[Decision], given: Mapping[str, bool]
 ) -> Iterator[Decision]:
     """The decisions, with the levels of columns in order sorted; an `error` where a column that the user names has no
-    order. said: see `asked`."""
+    order. given: see `asked`."""
     for p, d in zip(profiles, decisions, strict=True):
-        ordered = said.get(p.name)
+        ordered = given.get(p.name)
         if d.kind == "ignored" or d.error or ordered is False:
             yield replace(d, ordered=False) if d.kind == "categorical" else d
         elif d.kind not in LEVELLED and ordered:

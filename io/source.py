@@ -410,28 +410,28 @@ def _lines(path: Path, dialect: Dialect, rows: set[int]) -> Iterator[tuple[int, 
         return
 
 
-def _ragged(path: Path, dialect: Dialect, found: list[tuple[int, int, str]]) -> DataError:
-    lines = dict(_lines(path, dialect, {row for row, _, _ in found}))
+def _ragged(path: Path, dialect: Dialect, result: list[tuple[int, int, str]]) -> DataError:
+    lines = dict(_lines(path, dialect, {row for row, _, _ in result}))
     problems = []
-    for row, n, text in found:
+    for row, n, text in result:
         where = f"row {row:,}" + (f" (line {lines[row]:,})" if row in lines else "")
         problems.append(f"{where}: {counted(n, 'field')}, expected {len(dialect.names)}: {_excerpt(text)}")
-    more = " (the first ones)" if len(found) >= MAX_PROBLEMS else ""
+    more = " (the first ones)" if len(result) >= MAX_PROBLEMS else ""
     return DataError(
         f"{path}: rows with another number of fields than the first one{more}; "
-        f"read with delimiter {dialect.delimiter!r}{_advice(dialect, found)}",
+        f"read with delimiter {dialect.delimiter!r}{_advice(dialect, result)}",
         problems,
     )
 
 
-def _advice(dialect: Dialect, found: list[tuple[int, int, str]]) -> str:
+def _advice(dialect: Dialect, result: list[tuple[int, int, str]]) -> str:
     """Advice where rows with a wrong number of fields are alike."""
-    widths = {n for _, n, _ in found}
+    widths = {n for _, n, _ in result}
     if dialect.delimiter == " ":
         return "; if its columns are lined up by several blanks, make them one: tr -s ' '"
-    if widths == {len(dialect.names) + 1} and all(text.rstrip().endswith(dialect.delimiter) for _, _, text in found):
+    if widths == {len(dialect.names) + 1} and all(text.rstrip().endswith(dialect.delimiter) for _, _, text in result):
         return "; if every row but the first one ends with a delimiter, add one to the first, too"
-    if len(widths) == 1 and len(found) >= MAX_PROBLEMS:
+    if len(widths) == 1 and len(result) >= MAX_PROBLEMS:
         return "; if the file begins with a title, remove it, so that its first line has the names"
     return ""
 

@@ -252,10 +252,10 @@ class _Spool:
             os.posix_fallocate(file.fileno(), 0, self.n_entries * np.dtype(dtype).itemsize)
         return np.memmap(self.folder / name, dtype, "r+", shape=self.n_entries)
 
-    def _merged(self, name: str, found, rows, columns, new, ids) -> np.ndarray:
+    def _merged(self, name: str, result, rows, columns, new, ids) -> np.ndarray:
         """Values of equal pairs added up; of columns and times the first."""
         if name != "values":
-            return found[new]
+            return result[new]
         if not self.whole or not self.adds:
             i = int(np.flatnonzero(~new)[0])
             row, column = (of[k] if of is not None else str(k + 1) for of, k in zip(ids, (rows[i], columns[i])))
@@ -263,7 +263,7 @@ class _Spool:
                 f"row {row!r} has two values in column {column!r}; expected one of each pair. Counts are added up if "
                 "they are whole and called so: --names document,word,count"
             )
-        total = np.add.reduceat(found.astype(np.float64), np.flatnonzero(new))
+        total = np.add.reduceat(result.astype(np.float64), np.flatnonzero(new))
         if total.max() >= MAX_COUNT:
             raise DataError(f"the counts of a pair add up to {total.max():,.0f}; expected less than {MAX_COUNT:,}")
         return total

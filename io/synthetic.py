@@ -65,18 +65,18 @@ def synthesized(like: Table, source: Path, out: Path, merged: Mapping[str, str])
 def _in_order(like: Table, originals: Originals) -> list[tuple[Column, int | None]]:
     """The columns with their places in the file, in its order, then those that it does not have. Parts of a date are
     left out where the date itself is there."""
-    found = []
+    result = []
     for column in like.columns:
         form, place = originals.forms.get(column.name), originals.places.get(column.name)
         if isinstance(form, Dates) and form.part:
             place = None if place is None else originals.names[place]
             if place in {c.name for c in like.columns}:
                 continue
-            found.append((column, None))
+            result.append((column, None))
             continue
-        found.append((column, place))
+        result.append((column, place))
     last = len(originals.names)
-    return sorted(found, key=lambda pair: last if pair[1] is None else pair[1])
+    return sorted(result, key=lambda pair: last if pair[1] is None else pair[1])
 
 
 def _markers(about: Mapping) -> dict[str, str]:

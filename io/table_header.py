@@ -121,8 +121,8 @@ def weights_of(file: h5py.File, n_rows: int, source: Mapping[str, Any]) -> str:
     if "weights" not in file:
         return ""
     data = dataset(file, "weights")
-    found = f"{data.shape} {data.dtype}"
-    return "" if found == f"{(n_rows,)} float64" else f"dataset 'weights' is {found}, expected {(n_rows,)} float64"
+    result = f"{data.shape} {data.dtype}"
+    return "" if result == f"{(n_rows,)} float64" else f"dataset 'weights' is {result}, expected {(n_rows,)} float64"
 
 
 # --- its datasets -----------------------------------------------------------------------------------------------------

@@ -135,9 +135,10 @@ def choose(config, items):
         mark = item.get_closest_marker("mpi")
         (chosen if mark or size == 1 else serial).append(item)
         if mark:
-            wanted = mark.kwargs
+            requested = mark.kwargs
             if not (
-                wanted.get("min_size", 1) <= size <= wanted.get("max_size", size) and wanted.get("size", size) == size
+                requested.get("min_size", 1) <= size <= requested.get("max_size", size)
+                and requested.get("size", size) == size
             ):
                 item.add_marker(pytest.mark.skip(reason=f"not for {size} rank{'s' * (size > 1)}"))
         if item.get_closest_marker("long") and not config.getoption("--long"):
@@ -164,10 +165,10 @@ def spread(items, workers):
         path = item.nodeid.partition("::")[0]
         (files.setdefault(path, []) if SLOW & set(path.split("/")[:-1]) else quick).append(item)
     shares, loads = [[] for _ in range(workers)], [0] * workers
-    for own in sorted(files.values(), key=load, reverse=True):
+    for part in sorted(files.values(), key=load, reverse=True):
         least = loads.index(min(loads))
-        shares[least] += own
-        loads[least] += load(own)
+        shares[least] += part
+        loads[least] += load(part)
     for i, share in enumerate(shares):
         room = max(0, len(items) * (i + 1) // workers - len(items) * i // workers - len(share))
         share += quick[:room]
@@ -186,20 +187,20 @@ def mark_thorough(config, items, size=1):
     ranks of the runs on more than one. A name that no variant has is an
     error, so that a change of parameters cannot empty `make test` unseen.
     """
-    marks, found = {}, {}
+    marks, result = {}, {}
     for item in items:
         mark = item.get_closest_marker("quick")
         if mark and mark.kwargs.get("ranks", size) != size > 1:
             item.add_marker(pytest.mark.thorough)
         if mark and (mark.args or "every" in mark.kwargs):
             test, variant = item.nodeid.partition("[")[0], item.callspec.id
-            marks[test], variants = mark, found.setdefault(test, [])
+            marks[test], variants = mark, result.setdefault(test, [])
             if len(variants) % mark.kwargs["every"] if "every" in mark.kwargs else variant not in mark.args:
                 item.add_marker(pytest.mark.thorough)
             variants.append(variant)
     if not any("::" in word for word in config.args):
         for test, mark in marks.items():
-            if missing := set(mark.args) - set(found[test]):
+            if missing := set(mark.args) - set(result[test]):
                 raise pytest.UsageError(f"{test}: no variant has the name {', '.join(sorted(missing))}")
 
 

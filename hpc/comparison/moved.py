@@ -50,14 +50,14 @@ class Share:
 
 def moved_columns(columns: Sequence[Column], before: Rows, now: Rows) -> list[Moved]:
     """Columns whose cells differ between two lots of rows, those that differ most first."""
-    found = []
+    result = []
     for column in columns:
         a, b = (getattr(rows, column.block)[:, column.index] for rows in (before, now))
         cells, words, new = (_levels if column.levels else _numbers)(column, a, b)
         if p_value(*cells) < CHANCE / len(columns):
             p, q = (n / n.sum() for n in cells)
-            found.append(Moved(column.name, 0.5 * float(np.abs(p - q).sum()), words, new))
-    return sorted(found, key=lambda m: -m.distance)
+            result.append(Moved(column.name, 0.5 * float(np.abs(p - q).sum()), words, new))
+    return sorted(result, key=lambda m: -m.distance)
 
 
 def moved_shares(labels: np.ndarray, new: np.ndarray, view: int, groups: int = 0) -> list[Share]:
@@ -136,5 +136,5 @@ def share_in_words(share: Share, name: str = "") -> str:
 
 def new_in_words(new: Sequence[str]) -> str:
     """Levels that came, some of them by name."""
-    some = [repr(v) for v in new[:NAMED]]
-    return enumerated([*some, f"{len(new) - NAMED:,} more"] if len(new) > NAMED else some)
+    subset = [repr(v) for v in new[:NAMED]]
+    return enumerated([*subset, f"{len(new) - NAMED:,} more"] if len(new) > NAMED else subset)

@@ -62,8 +62,8 @@ class Levels:
 
     def in_contexts(self, column: int) -> np.ndarray:
         """Probabilities of a column's levels in every context of its parent and every cluster, (U, V, K + 1)."""
-        own = self.theta[self.offsets[column] : self.offsets[column + 1]]
-        return own.reshape(self._contexts[column], -1, own.shape[1])[:, :-1]
+        part = self.theta[self.offsets[column] : self.offsets[column + 1]]
+        return part.reshape(self._contexts[column], -1, part.shape[1])[:, :-1]
 
     def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:
         return [weight @ self.probabilities(column).T]
@@ -203,13 +203,13 @@ class Categorical:
         for c in range(columns.start, columns.stop):
             if self._tables[c] is not None:
                 learned.setdefault((id(self._tables[c]), bool(self._even[c])), []).append(c)
-        for (_, even), some in learned.items():
-            table, some = self._tables[some[0]], np.array(some)
-            groups = np.concatenate([np.arange(self.group_of[c], self.group_of[c + 1]) for c in some])
+        for (_, even), subset in learned.items():
+            table, subset = self._tables[subset[0]], np.array(subset)
+            groups = np.concatenate([np.arange(self.group_of[c], self.group_of[c + 1]) for c in subset])
             score = updates.grid_scores(levels, self.groups, groups, table, None if even else self.base)
-            if len(groups) > len(some):
-                score = np.add.reduceat(score, np.cumsum(self.contexts[some]) - self.contexts[some], axis=0)
-            multiplier[some] = table.points[pick_on_grid(score, stream.uniforms(some))]
+            if len(groups) > len(subset):
+                score = np.add.reduceat(score, np.cumsum(self.contexts[subset]) - self.contexts[subset], axis=0)
+            multiplier[subset] = table.points[pick_on_grid(score, stream.uniforms(subset))]
         return multiplier[columns]
 
     def draw(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray]:

@@ -282,12 +282,12 @@ class Students:
 
     def averages(self, column: int, x, seen, lacking, weight) -> list[np.ndarray]:
         mean, variance = self.blocks[column].conditional(x, seen, lacking)
-        members, found = self._kind.members(column), []
+        members, result = self._kind.members(column), []
         for i, member in enumerate(lacking):
             shift = mean[:, :, i] - members[member].center
             second = variance[:, :, i] + shift**2
-            found.append(np.column_stack([(weight * shift).sum(axis=1), (weight * second).sum(axis=1)]))
-        return found
+            result.append(np.column_stack([(weight * shift).sum(axis=1), (weight * second).sum(axis=1)]))
+        return result
 
     def draw(self, column: int, x, seen, lacking, clusters, stream: Stream, ids) -> np.ndarray:
         p, out = self.blocks[column], np.empty((len(ids), len(lacking)))
@@ -328,10 +328,10 @@ class Multinormal:
         self.columns = tuple(columns)
         self._by_name = by_name = {c.name: c for c in columns}
         self.blocks = []
-        for name, said in joint.items():
-            own = [by_name[c] for c in said["columns"]]
-            centers, scales = [c.center for c in own], [c.scale for c in own]
-            self.blocks.append(Block(name, said["columns"], centers, scales, said.get("prior")))
+        for name, block in joint.items():
+            part = [by_name[c] for c in block["columns"]]
+            centers, scales = [c.center for c in part], [c.scale for c in part]
+            self.blocks.append(Block(name, block["columns"], centers, scales, block.get("prior")))
         self.widths = widths = np.array([b.width for b in self.blocks], np.int64)
         each = {"column": np.ones_like(widths), "coordinate": widths, "pair": n_pairs(widths)}
         self.cuts = {axis: np.concatenate([[0], np.cumsum(n)]) for axis, n in each.items()}

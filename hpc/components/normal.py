@@ -110,10 +110,10 @@ class Normal:
             prior, center, scale = priors.get(column.name) or {}, column.center, column.scale
             grid = (center + scale * MEAN_GRID, KAPPA_GRID, NU_GRID, scale**2 * VARIANCE_GRID)
             aim = (center, START[KAPPA], START[NU], scale**2 * START[VARIANCE])
-            own = [as_grid(prior[name]) if name in prior else g for name, g in zip(NAMES, grid)]
-            self._start[r] = [g[np.argmin(np.abs(g - a))] for g, a in zip(own, aim)]
+            part = [as_grid(prior[name]) if name in prior else g for name, g in zip(NAMES, grid)]
+            self._start[r] = [g[np.argmin(np.abs(g - a))] for g, a in zip(part, aim)]
             for i in range(4):
-                grids[i].append(own[i])
+                grids[i].append(part[i])
         self.grids = [Grids(g) for g in grids]
 
     def __len__(self) -> int:

@@ -64,29 +64,29 @@ class Rates(NegativeBinomial):
     def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
         from scipy.stats import poisson  # slow to import
 
-        found, old = np.empty(len(u)), clusters < self._rates.shape[1]
-        found[old] = poisson.ppf(u[old], self._rates[column, clusters[old]])
-        found[~old] = super().quantile(column, clusters[~old], u[~old])
-        return found
+        result, old = np.empty(len(u)), clusters < self._rates.shape[1]
+        result[old] = poisson.ppf(u[old], self._rates[column, clusters[old]])
+        result[~old] = super().quantile(column, clusters[~old], u[~old])
+        return result
 
     def log_masses(self, column: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        found, rates = super().log_masses(column, low, high), self._rates[column]
+        result, rates = super().log_masses(column, low, high), self._rates[column]
         from scipy.special import gammainc, gammaincc
 
         first, last = np.maximum(low, 0.0), np.where(np.isfinite(high), high, 1e300)
         above = np.where(first > 0.0, gammainc(np.maximum(first, 1.0), rates), 1.0) - gammainc(last + 1.0, rates)
         below = gammaincc(last + 1.0, rates) - np.where(first > 0.0, gammaincc(np.maximum(first, 1.0), rates), 0.0)
         with np.errstate(divide="ignore"):
-            found[..., : len(rates)] = np.log(np.maximum(np.where(above < 0.5, above, below), 0.0))
-        return found
+            result[..., : len(rates)] = np.log(np.maximum(np.where(above < 0.5, above, below), 0.0))
+        return result
 
     def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
         from scipy.stats import poisson  # slow to import
 
-        found, old = np.empty(len(u)), clusters < self._rates.shape[1]
-        found[old] = _between(poisson(self._rates[column, clusters[old]]), low[old], high[old], u[old])
-        found[~old] = super().within(column, clusters[~old], low[~old], high[~old], u[~old])
-        return found
+        result, old = np.empty(len(u)), clusters < self._rates.shape[1]
+        result[old] = _between(poisson(self._rates[column, clusters[old]]), low[old], high[old], u[old])
+        result[~old] = super().within(column, clusters[~old], low[~old], high[~old], u[~old])
+        return result
 
 
 def _between(law, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -123,10 +123,10 @@ class Poisson:
         self._start = np.empty((len(self), 2))
         for q, column in enumerate(columns):
             prior, center = priors.get(column.name) or {}, max(float(column.center), 1e-6)
-            own = [as_grid(prior[n]) if n in prior else g for n, g in zip(NAMES, (SHAPE_GRID, RATE_GRID / center))]
-            self._start[q] = [g[np.argmin(np.abs(np.log(g / a)))] for g, a in zip(own, (1.0, 1.0 / center))]
+            part = [as_grid(prior[n]) if n in prior else g for n, g in zip(NAMES, (SHAPE_GRID, RATE_GRID / center))]
+            self._start[q] = [g[np.argmin(np.abs(np.log(g / a)))] for g, a in zip(part, (1.0, 1.0 / center))]
             for i in range(2):
-                grids[i].append(own[i])
+                grids[i].append(part[i])
         self.grids = [Grids(g) for g in grids]
 
     def __len__(self) -> int:

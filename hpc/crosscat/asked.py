@@ -49,12 +49,12 @@ class Asked(AskedRun):
         of_child, of_parent = ([c for c in self.run.columns if name in (c.name, c.part_of)] for name in (child, parent))
         return any(may_lean(c, p) for c in of_child for p in of_parent)
 
-    def draws(self, names: Collection[str], some: slice = EVERY) -> list[Law]:
+    def draws(self, names: Collection[str], part: slice = EVERY) -> list[Law]:
         """The kept draws, or some of them, as laws of some columns."""
         names = self._whole(names)
         return [
             law
-            for group in self.run.groups(self._wanted[some], names)
+            for group in self.run.groups(self._wanted[part], names)
             for law in self.run.laws(group, names, self.weights)
         ]
 
@@ -63,28 +63,28 @@ class Asked(AskedRun):
         blocks = {self.joint[name] for name in names if name in self.joint}
         return {*names, *(name for name, block in self.joint.items() if block in blocks)}
 
-    def labelled(self, names: Collection[str], places: np.ndarray | None = None, some: slice = EVERY) -> Iterator[Law]:
+    def labelled(self, names: Collection[str], places: np.ndarray | None = None, part: slice = EVERY) -> Iterator[Law]:
         """Draws one by one, with the clusters of training rows: of all, or of those at `places`, ascending."""
         names = self._whole(names)
-        for group in self.run.groups(self._wanted[some], names):
+        for group in self.run.groups(self._wanted[part], names):
             yield from self.run.laws(group, names, self.weights, EVERY if places is None else places)
 
-    def completions(self, seed: int, some: slice = EVERY) -> Iterator[Completion]:
+    def completions(self, seed: int, part: slice = EVERY) -> Iterator[Completion]:
         """See `hpc.law.Asked`."""
         from mpibayes.hpc.crosscat.completion import Completion
 
-        copies = range(1, 1 + len(self._wanted))[some]
-        laws = self.labelled([c.name for c in self.columns], some=some)
+        copies = range(1, 1 + len(self._wanted))[part]
+        laws = self.labelled([c.name for c in self.columns], part=part)
         return (Completion(law, seed, copy) for copy, law in zip(copies, laws, strict=True))
 
     def syntheses(
-        self, seed: int, n: int, without: Mapping[str, np.ndarray], some: slice = EVERY
+        self, seed: int, n: int, without: Mapping[str, np.ndarray], part: slice = EVERY
     ) -> Iterator[Synthesis]:
         """See `hpc.law.Asked`."""
         from mpibayes.hpc.crosscat.synthesis import Synthesis
 
-        tables = range(1, 1 + len(self._wanted))[some]
-        laws = self.labelled([c.name for c in self.columns], some=some)
+        tables = range(1, 1 + len(self._wanted))[part]
+        laws = self.labelled([c.name for c in self.columns], part=part)
         return (Synthesis(law, seed, table, n, without) for table, law in zip(tables, laws, strict=True))
 
     def left_out(self, known: Known, places: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -112,11 +112,11 @@ class Asked(AskedRun):
         """View of each of these columns in every draw, (D, C)."""
         place = {c.name: i for i, c in enumerate(self.columns)}
         at = [place[name] for name in names]
-        found = {}
+        result = {}
         for chain, draw in self.run.states(self._wanted):
             one = len(draw.labels) == 1
-            found[chain, draw.cycle] = np.zeros(len(at), np.int64) if one else draw.view_of[at]
-        return np.array([found[key] for key in self._wanted])
+            result[chain, draw.cycle] = np.zeros(len(at), np.int64) if one else draw.view_of[at]
+        return np.array([result[key] for key in self._wanted])
 
     def partition(self) -> list[np.ndarray]:
         """Cluster of every training row in each view of the report, numbered as there, int64 (N,)."""

@@ -114,16 +114,16 @@ class BlockLaw:
             np.add.at(out, at[rows], np.exp(each) * weight[at[rows], k, None])
         return out
 
-    def draw(self, law, block: int, known: Known, wanted: Collection[str], cluster, stream, ids) -> dict:
+    def draw(self, law, block: int, known: Known, requested: Collection[str], cluster, stream, ids) -> dict:
         """Values (n,) of the columns wanted by the clusters of the rows: of what is known, or drawn given it. law: of
         all blocks, of which this is one (`multinormal.Students`)."""
         x, _ = self.cells(known)
         for seen, at in _patterns(x):
-            lacking = np.array([m for m, name in enumerate(self.names) if name in wanted and m not in seen], np.intp)
+            lacking = np.array([m for m, name in enumerate(self.names) if name in requested and m not in seen], np.intp)
             if len(lacking):
                 drawn = law.draw(block, x[at][:, seen], seen, lacking, cluster[at], stream, ids[at])
                 x[np.ix_(at, lacking)] = drawn
-        return {name: x[:, m] for m, name in enumerate(self.names) if name in wanted}
+        return {name: x[:, m] for m, name in enumerate(self.names) if name in requested}
 
 
 def _ranges(events: Events) -> np.ndarray:

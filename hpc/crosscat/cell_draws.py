@@ -57,18 +57,18 @@ class CellDraws:
         """Recorded values (n,) of columns, level codes or numbers: of what is known, or drawn given the row's cluster
         (n,) and what is known of other columns. without: by column a mask of its atoms, in whose place come numbers
         that are no atoms."""
-        found: dict[str, np.ndarray] = {}
+        result: dict[str, np.ndarray] = {}
         without = without or {}
         for block in self.view.blocks:
             inside = {name for name in block.names if name in names}
             if inside:
-                found |= self._in_block(block, known, inside, cluster, stream, ids, without)
-        for name in sorted(set(names).difference(found)):
-            found[name] = self._single(name, cluster, stream, ids, without.get(name))
+                result |= self._in_block(block, known, inside, cluster, stream, ids, without)
+        for name in sorted(set(names).difference(result)):
+            result[name] = self._single(name, cluster, stream, ids, without.get(name))
             if name in known.of:
                 given = draw_within(self.view, *known.of[name], cluster, stream, ids)
-                found[name] = np.where(np.isnan(given), found[name], given)
-        return found
+                result[name] = np.where(np.isnan(given), result[name], given)
+        return result
 
     def _single(self, name: str, cluster, stream: Stream, ids: np.ndarray, without: np.ndarray | None) -> np.ndarray:
         """Recorded values (n,) of a column that is in no block, each drawn from the row's cluster."""
@@ -111,24 +111,24 @@ class CellDraws:
     ) -> dict[str, np.ndarray]:
         drawn = self._drawn.get("categorical")
         tables = tree.tables if drawn is None else tree.drawn_tables(drawn, self._masses)
-        found = {}
+        result = {}
         for name, code in tree.draw(tables, known, names, cluster, stream, ids).items():
             number = tree.number(name)
             if number is not None:
-                found[name] = self._number(number, code, known, cluster, stream, ids, without.get(name))
+                result[name] = self._number(number, code, known, cluster, stream, ids, without.get(name))
                 continue
-            found[name] = code.astype(np.float64)
+            result[name] = code.astype(np.float64)
             if self.view.columns_of(name)[1] is not None:
                 if name in without:
                     code = _none_of(without[name], code)
                 kind, c = self.view.place[name]
                 x = self._column(name, cluster, stream, ids)
-                found[name] = recording.recorded(kind.members(c)[0], code, x)
+                result[name] = recording.recorded(kind.members(c)[0], code, x)
                 if name in known.of:
                     column = known.of[name][0].column
                     given = number_within(self.view, *known.of[name], cluster, stream, ids)
-                    found[name] = np.where((code == len(column.atoms)) & ~np.isnan(given), given, found[name])
-        return found
+                    result[name] = np.where((code == len(column.atoms)) & ~np.isnan(given), given, result[name])
+        return result
 
     def _number(
         self, column: Column, code: np.ndarray, known: Known, cluster, stream: Stream, ids, without
@@ -146,14 +146,14 @@ class CellDraws:
         given = np.full(len(code), np.nan)
         if column.name in known.of:
             events, which = known.of[column.name]
-            some = np.flatnonzero((which < len(events)) & (code >= n_atoms))
-            low[some], high[some] = (
-                np.fmax(low[some], events.low[which[some]]),
-                np.fmin(high[some], events.high[which[some]]),
+            subset = np.flatnonzero((which < len(events)) & (code >= n_atoms))
+            low[subset], high[subset] = (
+                np.fmax(low[subset], events.low[which[subset]]),
+                np.fmin(high[subset], events.high[which[subset]]),
             )
             if events.sets is None:  # a value, unless all that is known is that there is one
-                first, last = events.low[which[some]], events.high[which[some]]
-                given[some] = np.where(np.isfinite(first) & np.isfinite(last), 0.5 * (first + last), np.nan)
+                first, last = events.low[which[subset]], events.high[which[subset]]
+                given[subset] = np.where(np.isfinite(first) & np.isfinite(last), 0.5 * (first + last), np.nan)
         x = np.zeros(len(code))
         if len(number):
             u = one_uniform(stream, kind.substreams[0], c, ids[number])

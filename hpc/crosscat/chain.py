@@ -111,17 +111,17 @@ class Mixture:
             cells = self.take_cells(self.views, views)
             self.views = [self.view_of_columns(*of, lane) for lane, of in enumerate(zip(views, cells))]
 
-    def take_cells(self, views: Sequence[View], wanted: Sequence[Collection[str]]) -> list[list]:
+    def take_cells(self, views: Sequence[View], requested: Sequence[Collection[str]]) -> list[list]:
         """Take the cells of several sets of columns from the views that have them, for this rank's shards. Shard by
         shard, so that no more than one shard's cells are held twice."""
-        found: list[list] = [[] for _ in wanted]
+        result: list[list] = [[] for _ in requested]
         for i in range(len(self.shards)):
             held = [self.held(view.columns, [view.shards[i].rows]) for view in views]
-            for own, names in zip(found, wanted):
-                own.append(self._cells(names, held)(0))
+            for part, names in zip(result, requested):
+                part.append(self._cells(names, held)(0))
             for view in views:
                 view.shards[i] = replace(view.shards[i], rows=view.shards[i].rows.only(()))
-        return found
+        return result
 
     def _held(self) -> list[Held]:
         """The cells of all views."""
@@ -133,17 +133,17 @@ class Mixture:
 
     def plain(self, names: Collection[str]) -> list:
         """Columns with these names, without links; none where the likelihood is switched off."""
-        wanted = set(names)
-        return [c for c in self.columns if c.name in wanted] if self.settings.likelihood else []
+        requested = set(names)
+        return [c for c in self.columns if c.name in requested] if self.settings.likelihood else []
 
     def _modelled(self, names: Collection[str]) -> list:
         """Columns with these names under the links; none where the likelihood is switched off."""
-        wanted = set(names)
-        return [c for c in self.linking.coding.columns if c.name in wanted] if self.settings.likelihood else []
+        requested = set(names)
+        return [c for c in self.linking.coding.columns if c.name in requested] if self.settings.likelihood else []
 
     def view_of_columns(self, names: Sequence[str], rows: Sequence, lane: int) -> View:
-        own = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
-        of = self._components(names), own, self.n_rows, self.n_shards, self.settings, self.chain, lane
+        part = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
+        of = self._components(names), part, self.n_rows, self.n_shards, self.settings, self.chain, lane
         return View(self.comm, names, *of)
 
     def _components(self, names: Collection[str]) -> Components:
@@ -172,8 +172,8 @@ class Mixture:
 
     def subject(self, names: Collection[str]) -> Subject:
         """Columns with these names as a subject."""
-        wanted = set(names)
-        held = [of for of, view in zip(self._held(), self.views) if wanted & set(view.columns)]
+        requested = set(names)
+        held = [of for of, view in zip(self._held(), self.views) if requested & set(view.columns)]
         return Subject(
             self.comm, *self.of_columns(names, held), self.shards, self.views[0].z, self.n_active, self.n_shards
         )
@@ -299,8 +299,8 @@ class Mixture:
         if changed:
             sync.count(self.comm, changed)
             self.summarise(changed)
-        for own, _ in done:
-            tally = Tally(*(getattr(tally, f.name) + getattr(own, f.name) for f in fields(Tally)))
+        for part, _ in done:
+            tally = Tally(*(getattr(tally, f.name) + getattr(part, f.name) for f in fields(Tally)))
         return tally
 
     def _info(self, moved: float, tally: Tally, of_views: Mapping[str, int] | None = None) -> CycleInfo:
@@ -344,8 +344,8 @@ class Mixture:
         rows."""
         chosen = self.first_rows()
         each = [how] * len(self.views) if isinstance(how, str | np.ndarray) else how
-        for view, own in zip(self.views, each, strict=True):
-            seating.start(view, own, n_clusters, chosen)
+        for view, part in zip(self.views, each, strict=True):
+            seating.start(view, part, n_clusters, chosen)
         self.cycles = 0
         self._count()
 

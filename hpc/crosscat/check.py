@@ -30,7 +30,7 @@ from mpibayes.hpc.links.scores import AT_ONCE
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.cores import program_cores
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_ranks, about_table
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Examined, about_ranks, about_table
 from mpibayes.io.draws import BUFFERED
 from mpibayes.io.rows import ARRAYS, Column, Rows
 from mpibayes.kernels.mixture.pruning import N_BINS
@@ -180,9 +180,9 @@ def time_sample(
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
     began = searched = time.process_time()
     if search:
-        found = views.found_by(views.searched(data.columns, rows, views.settings_of_search(mixture), 0, n_views))
+        result = views.found_by(views.searched(data.columns, rows, views.settings_of_search(mixture), 0, n_views))
         searched = time.process_time()
-        views.follow(mixture, found)
+        views.follow(mixture, result)
     else:
         if n_views:
             views.deal(mixture, n_views)
@@ -210,28 +210,28 @@ def time_sample(
     )
 
 
-def memory(found: Found, ranks: int) -> dict[str, int]:
+def memory(examined: Examined, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part, with a typical number of clusters."""
-    data = found.data
+    data = examined.data
     joint = [len(columns) for columns in data.carve.blocks.values()]
-    several = found.config.of(Model).has_views
-    clusters, n_views = TYPICAL_CLUSTERS, strategy.views_at_first(found.config)
+    several = examined.config.of(Model).has_views
+    clusters, n_views = TYPICAL_CLUSTERS, strategy.views_at_first(examined.config)
     if several:
         clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
-    model = found.config.of(Model)
+    model = examined.config.of(Model)
     columns = widest_links(data.columns, model.parents)
     lacking = sum(bool(c.levels and c.n_missing) for c in columns) if model.links != "none" and not several else 0
     return memory_per_rank(
-        columns, data.n_rows, found.config.run.shards, found.schedule(ranks).sizes[-1], clusters, joint=joint,
+        columns, data.n_rows, examined.config.run.shards, examined.schedule(ranks).sizes[-1], clusters, joint=joint,
         n_views=n_views, has_views=several, mpi=ranks > 1, links=model.links == "forest", gaps=lacking,
     )  # fmt: skip
 
 
-def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
+def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     """Findings of `check` as (title, text) pairs."""
-    schedule = found.schedule(ranks)
+    schedule = examined.schedule(ranks)
     fewest = schedule.sizes[-1]
-    config, table, data, n_heldout = found.config, found.table, found.data, found.n_heldout
+    config, table, data, n_heldout = examined.config, examined.table, examined.data, examined.n_heldout
     several = config.of(Model).has_views
     dealt = strategy.views_at_first(config) if several else 0
     sample, searches = strategy.pilot_rows(config, data.n_rows), strategy.searches(config, data.n_rows)

@@ -32,12 +32,12 @@ class Completion:
     def cells(
         self, known: Known, gaps: Mapping[str, np.ndarray], ids: np.ndarray, places: np.ndarray
     ) -> dict[str, np.ndarray]:
-        found = {}
+        result = {}
         for draws in self._views:
             inside = {name: at for name, at in gaps.items() if name in draws.view.names and len(at)}
             if inside:
-                found |= self._in_view(draws, known, inside, ids, places)
-        return found
+                result |= self._in_view(draws, known, inside, ids, places)
+        return result
 
     def _in_view(self, draws: CellDraws, known: Known, gaps, ids, places) -> dict[str, np.ndarray]:
         view = draws.view
@@ -47,7 +47,7 @@ class Completion:
         cluster[old] = view.labels[places[old]]
         if len(new):
             cluster[new] = draws.clusters(known.only(list(view.names)).take(new), stream, ids[new])
-        found = {}
+        result = {}
         for block in [*(block.names for block in view.blocks), *([n] for n in view.names.difference(view.in_blocks))]:
             inside = [name for name in block if name in gaps]
             if inside:
@@ -55,8 +55,8 @@ class Completion:
                 drawn = draws.cells(
                     inside, known.only(view.in_blocks).only(block).take(at), cluster[at], stream, ids[at]
                 )
-                found |= {name: drawn[name][np.searchsorted(at, gaps[name])] for name in inside}
-        return found
+                result |= {name: drawn[name][np.searchsorted(at, gaps[name])] for name in inside}
+        return result
 
     def _stream(self, purpose: Purpose, view: ViewLaw) -> Stream:
         return Stream(self._seed, purpose, cycle=self._copy, chain=in_lane(0, view.number))

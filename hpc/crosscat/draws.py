@@ -186,12 +186,12 @@ class Posterior(KeptChains, Tallies):
             )
         return kept
 
-    def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
-        """(number of the chain, draw) of the kept draws after burn-in, of `wanted` alone when given; one at a time.
+    def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
+        """(number of the chain, draw) of the kept draws after burn-in, of `requested` alone when given; one at a time.
 
         Labels of each view are 0..K-1, none of them empty.
         """
-        chosen = None if wanted is None else set(wanted)
+        chosen = None if requested is None else set(requested)
         for i, chain in enumerate(self.chains):
             cycles = None if chosen is None else [cycle for c, cycle in chosen if c == i]
             if cycles == []:
@@ -243,11 +243,11 @@ class Posterior(KeptChains, Tallies):
         if draw.parents is None:
             return set(names)
         whole = [c.part_of or c.name for c in self.columns]
-        found, new = set(names), set(names)
+        result, new = set(names), set(names)
         while new:
-            new = {whole[p] for name, p in zip(whole, draw.parents.tolist()) if p != ROOT and name in new} - found
-            found |= new
-        return found
+            new = {whole[p] for name, p in zip(whole, draw.parents.tolist()) if p != ROOT and name in new} - result
+            result |= new
+        return result
 
     @property
     def whole(self) -> OfColumns:
@@ -272,12 +272,12 @@ class Posterior(KeptChains, Tallies):
         return (law for group in self.groups(evenly(self.kept(), most)) for law in self.laws(group))
 
     def groups(
-        self, wanted: Sequence[tuple[int, int]], names: Collection[str] | None = None
+        self, requested: Sequence[tuple[int, int]], names: Collection[str] | None = None
     ) -> Iterator[list[Draw]]:  # fmt: skip
         """Kept draws, as many together as one pass over the table takes, with labels of those views alone that have
         some of these columns."""
         group, held = [], 0
-        for _, draw in self.states(wanted):
+        for _, draw in self.states(requested):
             need = {v for v, _ in self.views_with(draw, names)}
             labels = [narrow(z) if v in need else z[:0] for v, z in enumerate(draw.labels)]
             held += sum(z.nbytes for z in labels)

@@ -112,11 +112,11 @@ class Given:
             self.weights.append(weight)
             self.inside.append(known.only(view.in_blocks))
 
-    def log_density(self, wanted: Known) -> np.ndarray:
-        log_p = np.zeros(wanted.n_rows)
+    def log_density(self, target: Known) -> np.ndarray:
+        log_p = np.zeros(target.n_rows)
         for view, weight, inside in zip(self._law.views, self.weights, self.inside):
-            if any(name in view.names for name in wanted.of):
-                log_p += view.weighted(wanted, weight, inside)[0]
+            if any(name in view.names for name in target.of):
+                log_p += view.weighted(target, weight, inside)[0]
         return log_p
 
     def averaged(self, events: Events, masses: np.ndarray) -> np.ndarray:

@@ -56,8 +56,8 @@ class LeftOut:
         if name in self._of_own:
             return self._view.inverse(events, which, weight, (self._at, self._of_own[name]))
         tree = self._view.block_of(name)
-        own = self._log_linked(tree, self._known) - self._log_linked(tree, self._known.without([name]))
-        return self._view.inverse(events, which, weight, (self._at, own), self._known)
+        part = self._log_linked(tree, self._known) - self._log_linked(tree, self._known.without([name]))
+        return self._view.inverse(events, which, weight, (self._at, part), self._known)
 
     def _log_linked(self, tree: TreeLaw, known: Known) -> np.ndarray:
         """Log probability of what is known of the columns of a tree in each row's own cluster without it, (n,)."""
@@ -95,12 +95,12 @@ class LeftOut:
         total[seen[number]] = self._log_number(events.column, seen[number], low[number], high[number])
         return total
 
-    def _log_level(self, name: str, codes: np.ndarray, own: np.ndarray) -> np.ndarray:
+    def _log_level(self, name: str, codes: np.ndarray, mine: np.ndarray) -> np.ndarray:
         kind, c = self._view.place[name]
         row = kind.offsets[c] + codes
-        count = self._view.statistics.levels[row, own] + self._view.pseudo_counts[row] - 1.0
+        count = self._view.statistics.levels[row, mine] + self._view.pseudo_counts[row] - 1.0
         with np.errstate(divide="ignore"):
-            return np.log(count) - np.log(self._view.level_totals[c, own] - 1.0)
+            return np.log(count) - np.log(self._view.level_totals[c, mine] - 1.0)
 
     def _log_number(self, column, at: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         kind, c = self._view.place[column.name]

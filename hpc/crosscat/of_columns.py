@@ -89,9 +89,9 @@ class OfColumns(Tallies):
         mine = [v for c, v in zip(self.run.data.stored, draw.view_of.tolist()) if c.name in names]
         return int(np.bincount(mine, minlength=len(draw.labels)).argmax())
 
-    def states(self, wanted: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, ViewDraw]]:
+    def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, ViewDraw]]:
         """(number of the chain, draw as the view has it that has most of these columns); see `Posterior.states`."""
-        return ((i, self.seen_by(draw, self.nearest_view(draw))) for i, draw in self.run.states(wanted))
+        return ((i, self.seen_by(draw, self.nearest_view(draw))) for i, draw in self.run.states(requested))
 
 
 def _names(kind) -> list[str]:

@@ -75,10 +75,10 @@ def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
     return table
 
 
-def nearest(some: np.ndarray, distances: np.ndarray, eligible: np.ndarray | None = None) -> int:
-    """The draw of `eligible`, by default of `some`, that is nearest to all of `some`; the earliest on a tie."""
-    eligible = some if eligible is None else eligible
-    return int(eligible[np.argmin(np.round(distances[np.ix_(eligible, some)].mean(axis=1), 12))])
+def nearest(subset: np.ndarray, distances: np.ndarray, eligible: np.ndarray | None = None) -> int:
+    """The draw of `eligible`, by default of `subset`, that is nearest to all of `subset`; the earliest on a tie."""
+    eligible = subset if eligible is None else eligible
+    return int(eligible[np.argmin(np.round(distances[np.ix_(eligible, subset)].mean(axis=1), 12))])
 
 
 def typical(counts: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -157,19 +157,23 @@ class Cells:
 class Predictor:
     """Averages over some kept draws; call it with Rows of the run's used columns.
 
-    `wanted`: (chain, cycle) of the draws. `views`: the representative ones. `impute`: whether missing cells are
+    `requested`: (chain, cycle) of the draws. `views`: the representative ones. `impute`: whether missing cells are
     predicted.
     """
 
     def __init__(
-        self, run: Posterior, wanted: Sequence[tuple[int, int]], views: Sequence[Representative], impute: bool = False
+        self,
+        run: Posterior,
+        requested: Sequence[tuple[int, int]],
+        views: Sequence[Representative],
+        impute: bool = False,
     ):
         self.representatives, self.impute = views, impute
         self._which = run.data.latent.which
         parts = {column.name for column in self._which.values()}
         self.columns = [c for c in run.columns if c.name not in parts]
         # labels in as few bytes as they need: the table is read once for all draws
-        drawn = [replace(d, labels=[narrow(z) for z in d.labels]) for _, d in run.states(wanted)]
+        drawn = [replace(d, labels=[narrow(z) for z in d.labels]) for _, d in run.states(requested)]
         self.draws: list[Law] = []
         # of each draw and representative view: the draw's view that stands for it, and (K, R) float32, n_rk / n_k
         self._membership: list[list[tuple[int, np.ndarray]]] = []
@@ -228,9 +232,9 @@ class Predictor:
                 cells[name] *= fade[at, None]
             for view, weight in zip(draw.views, weights):
                 for p, which in known[id(view.components)].lacking:
-                    own = known[id(view.components)].rows
-                    share = 1.0 if which is None else view.share_of_rest(which, own, p.rows)
-                    averages = view.averages(p, weight[p.rows] * share, own)
+                    part = known[id(view.components)].rows
+                    share = 1.0 if which is None else view.share_of_rest(which, part, p.rows)
+                    averages = view.averages(p, weight[p.rows] * share, part)
                     for i, column in p.members():
                         name, first = self._home(column)
                         at = np.searchsorted(holes[name], p.rows)

@@ -87,9 +87,9 @@ class Pruning:
         for array in ("reals", "tallies"):
             cells = [getattr(shard.rows, array) for shard in self.shards]
             step = max(1, sum(map(len, cells)) // EDGE_CELLS)
-            edges = _edges(np.concatenate([own[::step] for own in cells]))
-            for own, into in zip(cells, bins.values()):
-                kernel.bin_cells(own, edges, into, first, least, greatest)
+            edges = _edges(np.concatenate([part[::step] for part in cells]))
+            for part, into in zip(cells, bins.values()):
+                kernel.bin_cells(part, edges, into, first, least, greatest)
             first += len(edges)
         return bins, least, greatest
 
@@ -105,12 +105,12 @@ class Pruning:
         row, column = np.nonzero(there)
         chosen = np.random.default_rng(0).permutation(len(row))[:SIMILAR_CELLS]
         row, column = row[chosen], column[chosen]
-        found, first = [], 0
+        result, first = [], 0
         for array in (levels, rows.reals[at], rows.tallies[at]):
-            own = (column >= first) & (column < first + array.shape[1])
-            found.append((column[own] - first, array[row[own], column[own] - first]))
+            part = (column >= first) & (column < first + array.shape[1])
+            result.append((column[part] - first, array[row[part], column[part] - first]))
             first += array.shape[1]
-        return found[0][1], found[1], found[2]
+        return result[0][1], result[1], result[2]
 
     def similar(self, shared: Shared) -> np.ndarray:
         """The instantiated clusters, similar ones side by side, int64 (K1,)."""
@@ -156,14 +156,14 @@ def side_by_side(terms: np.ndarray) -> np.ndarray:
     directions = np.linalg.eigh(terms @ terms.T)[1][:, -DIRECTIONS:]
     places, done, waiting = terms.T @ directions, [], [np.arange(n)]
     while waiting:
-        own = waiting.pop()
-        size = len(own)
+        part = waiting.pop()
+        size = len(part)
         unit = 16 if size > 16 else 4
         if size <= 4:
-            done.append(own)
+            done.append(part)
             continue
-        here = places[own]
-        own = own[np.argsort(here[:, here.var(axis=0).argmax()], kind="stable")]
+        here = places[part]
+        part = part[np.argsort(here[:, here.var(axis=0).argmax()], kind="stable")]
         half = -(-size // (2 * unit)) * unit
-        waiting += [own[half:], own[:half]]
+        waiting += [part[half:], part[:half]]
     return np.concatenate(done)

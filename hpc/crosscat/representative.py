@@ -144,34 +144,34 @@ def _rows(n_rows: int) -> np.ndarray:
     return np.sort(np.random.default_rng(n_rows).choice(n_rows, SAMPLED, replace=False))
 
 
-def _columns(run: Posterior, wanted: Sequence[tuple[int, int]]) -> Compared:
+def _columns(run: Posterior, requested: Sequence[tuple[int, int]]) -> Compared:
     """The views of these draws as partitions of the columns."""
-    view_of = np.array([draw.view_of for _, draw in run.states(wanted)])
-    return Compared(*np.array(wanted).T, view_of, variations(view_of))
+    view_of = np.array([draw.view_of for _, draw in run.states(requested)])
+    return Compared(*np.array(requested).T, view_of, variations(view_of))
 
 
 def _in_order(run: Posterior, view_of: np.ndarray) -> list[OfColumns]:
     """The views of a draw, those with most columns first; then by their first column."""
     names = [c.name for c in run.data.stored]
     members = [[n for n, v in zip(names, view_of.tolist()) if v == view] for view in dict.fromkeys(view_of.tolist())]
-    return [run.of(own) for own in sorted(members, key=lambda own: -len(own))]
+    return [run.of(part) for part in sorted(members, key=lambda mine: -len(mine))]
 
 
 def _of_view(
-    own: OfColumns,
-    wanted: Sequence[tuple[int, int]],
+    mine: OfColumns,
+    requested: Sequence[tuple[int, int]],
     labels: Sequence[np.ndarray],
     counts: np.ndarray,
     interval: tuple[float, float] | None,
 ) -> Representative:
-    """labels: of each of the `wanted` draws, on the rows that they are compared on; counts: of its clusters, on all
+    """labels: of each of the `requested` draws, on the rows that they are compared on; counts: of its clusters, on all
     rows; interval: of a typical count, by default of these."""
     stacked = np.stack(labels)
-    probes = evenly(np.random.default_rng(own.n_rows).permutation(stacked.shape[1]), PROBES)
-    compared = Compared(*np.array(wanted).T, stacked, variations(stacked[:, probes]))
+    probes = evenly(np.random.default_rng(mine.n_rows).permutation(stacked.shape[1]), PROBES)
+    compared = Compared(*np.array(requested).T, stacked, variations(stacked[:, probes]))
     best, among = _chosen(compared, counts, interval)
-    chain, cycle = wanted[best]
-    ((_, draw),) = own.states([(chain, cycle)])
+    chain, cycle = requested[best]
+    ((_, draw),) = mine.states([(chain, cycle)])
     z = by_size(draw.labels)
     loss = float(compared.distances[best].mean())
-    return Representative(own, chain, cycle, z, np.bincount(z), loss, draw.hyper, compared, among)
+    return Representative(mine, chain, cycle, z, np.bincount(z), loss, draw.hyper, compared, among)

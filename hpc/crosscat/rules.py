@@ -131,14 +131,14 @@ def _link_rules(model: Model, report: Report) -> None:
 
 def _circles(parents: Mapping[str, str]) -> list[list[str]]:
     """Circles of columns each of which leans on the next one."""
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     for child in parents:
         walk = [child]
         while walk[-1] in parents and parents[walk[-1]] not in walk:
             walk.append(parents[walk[-1]])
-        if parents.get(walk[-1]) == child and not any(child in circle for circle in found):
-            found.append(walk)
-    return found
+        if parents.get(walk[-1]) == child and not any(child in circle for circle in result):
+            result.append(walk)
+    return result
 
 
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:

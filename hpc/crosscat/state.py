@@ -79,7 +79,7 @@ def exchange(
         comm.share_rows(out, starts)
         return out
 
-    hyper, found = {}, {}
+    hyper, result = {}, {}
     for kind, starts in zip(KINDS, dealing.starts):
         mine = {array.name: getattr(parameters, array.name) for array in kind.parameters}
         mine[kind.hyper] = columns[kind.hyper].reshape(-1, math.prod(kind.hyper_form))
@@ -89,7 +89,7 @@ def exchange(
         for (axis, _), names in alike.items():
             out = whole(np.concatenate([mine[name] for name in names], axis=1), starts[axis])
             parts = np.split(out, np.cumsum([mine[name].shape[1] for name in names])[:-1], axis=1)
-            found.update((name, np.ascontiguousarray(part)) for name, part in zip(names, parts))
-        hyper[kind.hyper] = found.pop(kind.hyper).reshape(-1, *kind.hyper_form)
+            result.update((name, np.ascontiguousarray(part)) for name, part in zip(names, parts))
+        hyper[kind.hyper] = result.pop(kind.hyper).reshape(-1, *kind.hyper_form)
     weights = Weights(concentration, discount, log_weight, log_tail_weight, tail_concentration)
-    return weights, Hyper(concentration, discount, **hyper), Parameters(**found)
+    return weights, Hyper(concentration, discount, **hyper), Parameters(**result)

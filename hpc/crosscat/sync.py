@@ -98,11 +98,11 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
     owners = [view.owners(cycle) for view in views]
     clusters = [len(owner) for owner in owners]
     owned, anchor = np.zeros(sum(clusters), np.int64), np.full(sum(clusters), kernels.UNANCHORED, np.uint64)
-    own, least = apart(owned, clusters), apart(anchor, clusters)  # of each view, in these
+    part, least = apart(owned, clusters), apart(anchor, clusters)  # of each view, in these
     if views[0].n_shards == 1:  # it owns all clusters, and none has an anchor
         owned[:] = np.concatenate([view.counts.size for view in views])
     else:
-        for view, owner, *here in zip(views, owners, own, least):
+        for view, owner, *here in zip(views, owners, part, least):
             _own(view, owner, cycle, *here)
         comm.sum_everywhere(owned)
         comm.least_everywhere(anchor)
@@ -111,7 +111,7 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
     merged = merge_moments_up(comm, moments, each, clusters, views[0].n_shards, everywhere=True)
     for v, view in enumerate(views):
         statistics = moments[v].statistics(view.counts, merged[v])
-        view.partition = Partition(view.counts.size, owners[v], own[v], statistics, least[v])
+        view.partition = Partition(view.counts.size, owners[v], part[v], statistics, least[v])
 
 
 def _own(view: View, owner: np.ndarray, cycle: int, owned: np.ndarray, anchor: np.ndarray) -> None:
@@ -176,10 +176,10 @@ class Moments:
         return np.concatenate([array for kind, *both in each for array in kind.merge(*both)])
 
     def statistics(self, counts: Counts, moments: np.ndarray) -> Statistics:
-        found = counts._asdict()
+        result = counts._asdict()
         for kind, arrays in zip(self._kinds, self._by_kind(moments)):
-            found |= {of.name: a.astype(of.dtype, copy=False) for of, a in zip(kind.statistics, arrays)}
-        return Statistics(**found)
+            result |= {of.name: a.astype(of.dtype, copy=False) for of, a in zip(kind.statistics, arrays)}
+        return Statistics(**result)
 
     def _by_kind(self, moments: np.ndarray) -> list[tuple[np.ndarray, ...]]:
         arrays = iter(apart(moments, self._lengths))
@@ -209,8 +209,8 @@ def merge_moments_up(
     parts = {}
     for i, *views in zip(cut.of_rank(n_shards, comm.size, comm.rank), *each):
         parts[i] = np.concatenate([array for arrays in views for array in arrays])
-    found = merge_up(comm, parts, n_shards, merge)
-    merged = merged if found is None else found
+    result = merge_up(comm, parts, n_shards, merge)
+    merged = merged if result is None else result
     if everywhere:
         comm.broadcast(merged)
     return shaped(merged)

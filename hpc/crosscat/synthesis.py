@@ -73,10 +73,10 @@ class _View:
         return np.concatenate([ids[self._uniforms(ids) >= self._below[-1]] for ids in pieces])
 
     def clusters(self, ids: np.ndarray) -> np.ndarray:
-        found = np.searchsorted(self._below, self._uniforms(ids), side="right")
-        new = np.flatnonzero(found == len(self._below))
-        found[new] += self._seats[np.searchsorted(self._new, ids[new])]
-        return found
+        result = np.searchsorted(self._below, self._uniforms(ids), side="right")
+        new = np.flatnonzero(result == len(self._below))
+        result[new] += self._seats[np.searchsorted(self._new, ids[new])]
+        return result
 
     def cells(self, ids: np.ndarray, clusters: np.ndarray, without: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return self._draws.cells(self.names, Known(len(ids), {}), clusters, self._stream, ids, without)

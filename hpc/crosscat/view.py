@@ -170,7 +170,7 @@ class View:
         kind = np.int32 if idle else np.min_scalar_type(max(0, self.n_labels - 1))
         mine = [z.astype(kind) for z in self.z] or [np.zeros(0, kind)]
         bounds = cut.bounds(self.n_rows, self.n_shards)
-        lengths = [int(bounds[own.stop] - bounds[own.start]) for own in self._dealt()]
+        lengths = [int(bounds[part.stop] - bounds[part.start]) for part in self._dealt()]
         return self.comm.gather_to_root(np.concatenate(mine), lengths)
 
     def sizes(self) -> np.ndarray:
@@ -190,12 +190,12 @@ class View:
         dealing, comm = self.update.dealing, self.comm
         part = dealing.part(comm.rank)
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
-        return [comm.gather_to_root(own, of) for own, of in zip(mine, dealing.lengths) if sum(of)]
+        return [comm.gather_to_root(part, of) for part, of in zip(mine, dealing.lengths) if sum(of)]
 
     def _sum_log_base(self) -> float:
         """The part of the log likelihood that is of the cells alone, summed in shard order; valid on root."""
         parts = [sum(kind.log_base(shard.rows) for kind in self.components.kinds) for shard in self.shards]
-        gathered = self.comm.gather_to_root(np.array(parts, np.float64), [len(own) for own in self._dealt()])
+        gathered = self.comm.gather_to_root(np.array(parts, np.float64), [len(part) for part in self._dealt()])
         return float(sum(gathered)) if self.comm.rank == 0 else np.nan
 
     def _dealt(self) -> Iterator[range]:

@@ -242,5 +242,5 @@ def log_real(column: Column, location, scale, nu, low, high) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         low_, high_ = (np.maximum(low, 0.0), high) if column.log else (low, high)
         first, last = recording.coordinate(column, low_), recording.coordinate(column, high_)
-        found = log_t(location, scale, nu, first, last)
-        return np.where(low == high, found + recording.log_slope(column, last), found)
+        result = log_t(location, scale, nu, first, last)
+        return np.where(low == high, result + recording.log_slope(column, last), result)

@@ -31,10 +31,10 @@ def normalised(log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     total = log.sum(axis=-1)
     with np.errstate(divide="ignore"):
         log_total = top + np.log(np.where(np.isfinite(top), total, 1.0))
-    some = total > 0.0
-    log /= np.where(some, total, 1.0)[..., None]
-    if not some.all():
-        log[~some] = 1.0 / log.shape[-1]
+    subset = total > 0.0
+    log /= np.where(subset, total, 1.0)[..., None]
+    if not subset.all():
+        log[~subset] = 1.0 / log.shape[-1]
     return log_total, log
 
 
@@ -102,12 +102,12 @@ class ViewLaw(ViewDensity):
         """Log probability tables of the known cells. For each column outside blocks: log probabilities of its events,
         and of no event, (U + 1, K + 1), and the event of each row; for each block: those of each row."""
         blocks, single = [b for b in self.blocks if b.knows(known)], self.names.difference(self.in_blocks)
-        found = [(b.given(known, given), np.arange(known.n_rows)) for b in blocks]
+        result = [(b.given(known, given), np.arange(known.n_rows)) for b in blocks]
         for name, (events, which) in known.of.items():
             if name in single:
                 table = self.log_masses(events)
-                found.append((np.append(table, np.zeros((1, table.shape[1])), axis=0), which))
-        return found
+                result.append((np.append(table, np.zeros((1, table.shape[1])), axis=0), which))
+        return result
 
     def _scored(self, tables, rows: slice, prior: np.ndarray | None, total: np.ndarray) -> None:
         """Log weights of some rows, into `total`."""
@@ -135,10 +135,10 @@ class ViewLaw(ViewDensity):
         return np.logaddexp(rest, self._log_levels(atoms, events))
 
     def inverse(
-        self, events: Events, which: np.ndarray, weight: np.ndarray, own=None, given: Known | None = None
+        self, events: Events, which: np.ndarray, weight: np.ndarray, mine=None, given: Known | None = None
     ) -> np.ndarray:
         """1 / p(a row's event | all else that is known of it), (n,), by the weights of clusters given all (n, K + 1);
-        NaN where nothing is known. own: where the events' log probabilities are others, and these. given: what is
+        NaN where nothing is known. mine: where the events' log probabilities are others, and these. given: what is
         known of columns in blocks."""
         block = self.block_of(events.column.name)
         if block is not None:
@@ -147,10 +147,10 @@ class ViewLaw(ViewDensity):
         else:
             table = self.log_masses(events)
             log = np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
-        if own is not None:
-            log[own[0]] = own[1]
-        found = (weight * np.exp(-np.maximum(log, LEAST))).sum(axis=1)
-        return np.where(which < len(events), found, np.nan)
+        if mine is not None:
+            log[mine[0]] = mine[1]
+        result = (weight * np.exp(-np.maximum(log, LEAST))).sum(axis=1)
+        return np.where(which < len(events), result, np.nan)
 
     def _log_levels(self, name: str, events: Events) -> np.ndarray:
         """Log probabilities of events of a categorical column, or of the atoms of another one."""
@@ -158,10 +158,10 @@ class ViewLaw(ViewDensity):
         total, rows = self.level_totals[c], slice(kind.offsets[c], kind.missing_rows[c])
         beta, levels = self.pseudo_counts[rows, None], self.statistics.levels[rows]
         if events.sets is None:
-            some = events.codes >= 0
+            subset = events.codes >= 0
             counts = np.zeros((len(events), len(self.log_weight)))
-            counts[some, :-1] = levels[events.codes[some]]
-            counts[some] += beta[events.codes[some]]
+            counts[subset, :-1] = levels[events.codes[subset]]
+            counts[subset] += beta[events.codes[subset]]
         else:
             sets = events.sets
             more = beta.shape[0] - sets.shape[1]  # an event of atoms says nothing of what is no atom

@@ -26,8 +26,8 @@ def fit_bins(data: Data, links: str | Mapping[str, str]) -> dict[str, tuple[floa
     places = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, MOST_ROWS)).astype(np.int64))
     numbers = places if data.training_rows is None else data.training_rows[places]
     rows = data.recorded_at(numbers)
-    found = {c.name: cuts_of(c, getattr(rows, c.block)[:, c.index]) for c in columns}
-    return {name: cuts for name, cuts in found.items() if cuts}
+    result = {c.name: cuts_of(c, getattr(rows, c.block)[:, c.index]) for c in columns}
+    return {name: cuts for name, cuts in result.items() if cuts}
 
 
 def cuts_of(column: Column, x: np.ndarray) -> tuple[float, ...]:

@@ -35,15 +35,15 @@ class Asked(AskedRun):
         stored = run.data.stored
         super().__init__(run, stored, [plain(c) for c in stored], [chain for chain, _ in self._wanted], n_kept)
 
-    def draws(self, names: Collection[str], some: slice = EVERY) -> list[Law]:
+    def draws(self, names: Collection[str], part: slice = EVERY) -> list[Law]:
         """The kept draws, or some of them; each is a law of all columns. Raises ConfigError for too many features."""
-        return [self._law(draw) for _, draw in self.run.states(self._wanted[some])]
+        return [self._law(draw) for _, draw in self.run.states(self._wanted[part])]
 
     def labelled(
-        self, names: Collection[str], places: np.ndarray | None = None, some: slice = EVERY
+        self, names: Collection[str], places: np.ndarray | None = None, part: slice = EVERY
     ) -> Iterator[Law]:  # fmt: skip
         """See `hpc.law.AskedJoint`."""
-        for _, draw in self.run.states(self._wanted[some]):
+        for _, draw in self.run.states(self._wanted[part]):
             law = self._law(draw)
             law.rows = draw.rows() if places is None else draw.rows()[places]
             yield law

@@ -20,7 +20,7 @@ from mpibayes.hpc.run.examine import (
     MPI_BYTES,
     PROCESS_BYTES,
     WORK_BYTES,
-    Found,
+    Examined,
     about_ranks,
     about_table,
     with_mpi,
@@ -74,32 +74,32 @@ def memory_per_rank(
     }
 
 
-def memory(found: Found, ranks: int) -> dict[str, int]:
+def memory(examined: Examined, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part."""
-    config, cells = found.config, found.family.cells
+    config, cells = examined.config, examined.family.cells
     kept = config.run.cycles // config.of(Output).labels
-    share = _missing(found)
+    share = _missing(examined)
     held = (config.of(Data).heldout_cells or 0.0) * (1.0 - share) if len(cells) else 0.0
-    each, n = found.schedule(ranks).sizes[-1], found.data.n_rows
-    parts = memory_per_rank(len(cells), n, config.run.shards, each, kept, found.n_heldout, share, held)
+    each, n = examined.schedule(ranks).sizes[-1], examined.data.n_rows
+    parts = memory_per_rank(len(cells), n, config.run.shards, each, kept, examined.n_heldout, share, held)
     return with_mpi(parts, ranks, each)
 
 
-def _missing(found: Found) -> float:
+def _missing(examined: Examined) -> float:
     """The share of the modelled cells that are missing."""
-    cells = found.family.cells
-    return sum(c.n_missing for c in cells.columns) / max(1, found.table.n_rows * len(cells))
+    cells = examined.family.cells
+    return sum(c.n_missing for c in cells.columns) / max(1, examined.table.n_rows * len(cells))
 
 
-def time_sample(found: Found) -> tuple[int, float, int]:
+def time_sample(examined: Examined) -> tuple[int, float, int]:
     """(rows of a sample from all over the table, seconds of a cycle on them, features that there were)."""
-    data, cells, n = found.data, found.family.cells, min(found.data.n_rows, SAMPLE_ROWS)
+    data, cells, n = examined.data, examined.family.cells, min(examined.data.n_rows, SAMPLE_ROWS)
     places = np.arange(n) * data.n_rows // n
     x = cells.in_single_precision(data.rows_at(places))
-    if (fraction := found.config.of(Data).heldout_cells) is not None:
+    if (fraction := examined.config.of(Data).heldout_cells) is not None:
         numbers = places if data.training_rows is None else data.training_rows[places]
         x[heldout_cells([c.name for c in cells.columns], numbers, fraction)] = np.nan
-    settings = replace(settings_of(found.config, cells), shards=min(n, found.config.run.shards))
+    settings = replace(settings_of(examined.config, cells), shards=min(n, examined.config.run.shards))
     buffet = Buffet(serial(), lambda start, stop: x[start:stop], n, len(cells), settings)
     began, took = time.process_time(), []
     while len(took) < LEAST_CYCLES or time.process_time() - began < TIMED_S:
@@ -109,16 +109,16 @@ def time_sample(found: Found) -> tuple[int, float, int]:
     return n, float(np.median(took[len(took) // 2 :])), len(buffet.slots)
 
 
-def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
+def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     """Findings of `check` as (title, text) pairs. Raises DataError as a run would."""
-    schedule = found.schedule(ranks)
+    schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
-    config, cells, run = found.config, found.family.cells, found.config.run
-    n_train, n_shards = found.data.n_rows, run.shards
-    sampled, cycle_s, k = time_sample(found)
-    yield from about_table(config, found.table, found.data, found.n_heldout)
+    config, cells, run = examined.config, examined.family.cells, examined.config.run
+    n_train, n_shards = examined.data.n_rows, run.shards
+    sampled, cycle_s, k = time_sample(examined)
+    yield from about_table(config, examined.table, examined.data, examined.n_heldout)
     if (held := config.of(Data).heldout_cells) is not None and len(cells):
-        there = n_train * len(cells) * (1.0 - _missing(found))
+        there = n_train * len(cells) * (1.0 - _missing(examined))
         yield "", f"about {held * there:,.0f} of their cells ({held:.3g} of those there are) held out and scored"
     yield "shards", f"{n_shards} of about {n_train // n_shards:,} rows; opening = {config.of(Sampler).opening}"
     yield from about_ranks(schedule, n_shards)
@@ -128,7 +128,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     first = f"from cycle {config.burn_in + 1:,} on they count"
     yield "draws", f"{counted(run.cycles, 'cycle')}; {first}; features are kept {every(config.of(Output).labels)}"
 
-    parts = memory(found, ranks)
+    parts = memory(examined, ranks)
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     listed = ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{listed} (for {TYPICAL_FEATURES} features)"

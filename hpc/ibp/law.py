@@ -115,18 +115,18 @@ class Law:
         sd = self.all.spread * self.features.noise_sd[d]
         location = np.tile(self.all.location[:, d], self.width // len(self.all.location))
         a, b = ((x[:, None] - location) / sd for x in (low, high))
-        found = np.empty(a.shape)
+        result = np.empty(a.shape)
         with np.errstate(invalid="ignore", divide="ignore"):
             width = high - low
             narrow = ~(width > NARROW * sd.max())
             size = np.where(width == 0.0, -np.log(self.cells.scale[d]), np.log(width))[narrow, None]
             middle = 0.5 * (a[narrow] + b[narrow])
-            found[narrow] = size - np.log(sd) - 0.5 * np.log(2.0 * np.pi) - 0.5 * middle**2
+            result[narrow] = size - np.log(sd) - 0.5 * np.log(2.0 * np.pi) - 0.5 * middle**2
             right = a[~narrow] + b[~narrow] > 0.0  # the mirror image is in the left tail
             first, last = np.where(right, -b[~narrow], a[~narrow]), np.where(right, -a[~narrow], b[~narrow])
             most = log_ndtr(last)
-            found[~narrow] = most + np.log1p(-np.exp(log_ndtr(first) - most))
-        return found
+            result[~narrow] = most + np.log1p(-np.exp(log_ndtr(first) - most))
+        return result
 
     def masses(self, events: Events) -> np.ndarray:
         """Probability of each event of a column under every combination, (P, U)."""
@@ -162,7 +162,7 @@ class Law:
         below = np.cumsum(self.given(known).weight, axis=1)
         u = replace(stream, sub=COMBINATION).uniforms(ids)
         chosen = np.minimum((below <= u[:, None] * below[:, -1:]).sum(axis=1), self.width - 1)
-        found = {}
+        result = {}
         for name in sorted(names):
             d = self.number_of[name]
             low, high = np.full(len(ids), -np.inf), np.full(len(ids), np.inf)
@@ -170,8 +170,8 @@ class Law:
                 events, which = known.of[name]
                 seen = which < len(events)
                 low[seen], high[seen] = events.low[which[seen]], events.high[which[seen]]
-            found[name] = self._drawn(d, chosen, low, high, replace(stream, sub=PLACE).uniforms(d << 32 | ids))
-        return found
+            result[name] = self._drawn(d, chosen, low, high, replace(stream, sub=PLACE).uniforms(d << 32 | ids))
+        return result
 
     def _drawn(self, d: int, chosen: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Cells of a column within bounds, by the inverse of the distribution function; in the column's steps."""
@@ -203,20 +203,20 @@ class Given:
         prior = np.broadcast_to(law.all.log_weight, (known.n_rows, law.width))
         self.log_p, self.weight = self._weighted(known, prior)
 
-    def log_density(self, wanted: Known) -> np.ndarray:
+    def log_density(self, target: Known) -> np.ndarray:
         with np.errstate(divide="ignore"):
-            return self._weighted(wanted, np.log(self.weight))[0]
+            return self._weighted(target, np.log(self.weight))[0]
 
     def averaged(self, events: Events, masses: np.ndarray) -> np.ndarray:
         return self.weight @ masses
 
     def inverses(self) -> np.ndarray:
-        found = np.empty((self._known.n_rows, len(self._known.of)))
+        result = np.empty((self._known.n_rows, len(self._known.of)))
         for c, (events, which) in enumerate(self._known.of.values()):
             log = np.append(self._law.log_masses(events), np.zeros((1, self._law.width)), axis=0)[which]
             inverse = (self.weight * np.exp(-np.maximum(log, -600.0))).sum(axis=1)
-            found[:, c] = np.where(which < len(events), inverse, np.nan)
-        return found
+            result[:, c] = np.where(which < len(events), inverse, np.nan)
+        return result
 
     def opens(self) -> np.ndarray:
         """Probability of a feature of its own, (n,)."""
@@ -256,10 +256,10 @@ class Combinations:
         with np.errstate(divide="ignore", invalid="ignore"):
             has, lacks = np.log(law.probability), np.log1p(-law.probability)
             log = np.where(patterns > 0.0, has, lacks).sum(axis=1)
-        own = np.arange(_most_own(law.own) + 1)
-        log_own = -law.own + (own * np.log(law.own) - gammaln(own + 1.0) if law.own > 0.0 else 0.0 * own)
+        part = np.arange(_most_own(law.own) + 1)
+        log_own = -law.own + (part * np.log(law.own) - gammaln(part + 1.0) if law.own > 0.0 else 0.0 * part)
         wide = 1.0 + np.einsum("pk,kl,pl->p", patterns, law.spread, patterns)
-        spread = np.sqrt(wide + own[:, None] * law.ratio).ravel()
+        spread = np.sqrt(wide + part[:, None] * law.ratio).ravel()
         log = (log + log_own[:, None]).ravel()
         top = log.max()
         return cls(log - top - np.log(np.exp(log - top).sum()), patterns, location, spread)

@@ -77,8 +77,8 @@ def representative(run: Posterior, kept: Sequence[tuple[int, int]]) -> Represent
     return Representative(chain, sorted_by_rows(draw), float(losses[best]), losses)
 
 
-def _keyed(run: Posterior, wanted: Sequence[tuple[int, int]]):
-    return (((i, draw.cycle), draw) for i, draw in run.states(wanted))
+def _keyed(run: Posterior, requested: Sequence[tuple[int, int]]):
+    return (((i, draw.cycle), draw) for i, draw in run.states(requested))
 
 
 def _thinned(draw: Draw) -> np.ndarray:

@@ -69,11 +69,11 @@ def moments(column: Column, law, c: int, width: int) -> np.ndarray:
     low, high = on_the_scale(column)
     clusters = np.repeat(np.arange(width), len(NODES))
     u = np.tile(NODES, width)
-    found = []
+    result = []
     for a, b in zip(low, high):
         x = law.within(c, clusters, np.full(len(u), a), np.full(len(u), b), u).reshape(width, -1) - column.center
-        found.append(np.stack([x @ WEIGHTS, (x * x) @ WEIGHTS], axis=1))
-    return np.array(found)
+        result.append(np.stack([x @ WEIGHTS, (x * x) @ WEIGHTS], axis=1))
+    return np.array(result)
 
 
 class Bins(Table):

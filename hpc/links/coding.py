@@ -88,26 +88,26 @@ class Coding:
     @cached_property
     def order(self) -> list[int]:
         """The places of all columns, parents before the columns that lean on them."""
-        found = [c for c, parent in enumerate(self.parents.tolist()) if parent == ROOT]
-        for place in found:  # which grows
-            found += np.flatnonzero(self.parents == place).tolist()
-        return found
+        result = [c for c, parent in enumerate(self.parents.tolist()) if parent == ROOT]
+        for place in result:  # which grows
+            result += np.flatnonzero(self.parents == place).tolist()
+        return result
 
     def _coded(self) -> tuple[Column, ...]:
         """The columns with their contexts, and with the places of their cells."""
         if not self.linked:
             return self.plain
         taken = dict.fromkeys(CODES, 0)
-        found = []
+        result = []
         for column, parent in zip(self.plain, self.parents.tolist()):
             if not column.levels:
-                found.append(column)
+                result.append(column)
                 continue
             n = 1 if parent == ROOT else int(self.contexts[self.plain[parent].name].max()) + 1
             block = _block(column, n)
-            found.append(replace(column, contexts=n, block=block, index=taken[block]))
+            result.append(replace(column, contexts=n, block=block, index=taken[block]))
             taken[block] += 1
-        return tuple(found)
+        return tuple(result)
 
     def coded(self, rows: Rows) -> Rows:
         """Rows of the plain columns, coded. A child whose parent's cell is missing becomes missing (see

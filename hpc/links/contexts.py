@@ -30,11 +30,11 @@ def contexts_of(columns: Sequence[Column], rows: Iterable[Rows], comm: Communica
             n += np.bincount(getattr(batch, column.block)[:, column.index], minlength=len(n) + 1)[: len(n)]
     if wide:
         comm.sum_everywhere(cells)
-    found = {c.name: np.arange(len(c.levels)) for c in parents}
-    found |= {c.name: np.arange(n_contexts(c)) for c in columns if c.cuts}
+    result = {c.name: np.arange(len(c.levels)) for c in parents}
+    result |= {c.name: np.arange(n_contexts(c)) for c in columns if c.cuts}
     for column, n in zip(wide, counts):
         frequent = np.sort(np.argsort(-n, kind="stable")[: MOST_CONTEXTS - 1])
         of_level = np.full(len(n), MOST_CONTEXTS - 1)
         of_level[frequent] = np.arange(len(frequent))
-        found[column.name] = of_level
-    return found
+        result[column.name] = of_level
+    return result

@@ -24,9 +24,9 @@ def count_levels(
     offsets = np.concatenate([[0], np.cumsum(np.diff(kind.offsets)[columns])]).astype(np.int64)
     levels = np.zeros((int(offsets[-1]), k), np.int32)
     stored = [(kind.columns[c].block, kind.columns[c].index) for c in columns]
-    at = {block: [index for own, index in stored if own == block] for block in CODES}
+    at = {block: [index for part, index in stored if part == block] for block in CODES}
     for rows, groups in grouped:
-        codes = (np.ascontiguousarray(getattr(rows, block)[:, own]) for block, own in at.items())
+        codes = (np.ascontiguousarray(getattr(rows, block)[:, part]) for block, part in at.items())
         none = np.empty((len(rows), 0))
         levels += kernels.accumulate(Rows(*codes, none, none), groups, k, offsets)[1]
     comm.sum_everywhere(levels)

@@ -46,18 +46,20 @@ class Gaps:
 
     def _needed(self, masks: Masks) -> dict[int, np.ndarray]:
         """The rows of a shard whose cell of a column is needed, ascending, by the column's place, parents first."""
-        found: dict[int, np.ndarray] = {}
+        result: dict[int, np.ndarray] = {}
         there = {c: ~mask for c, mask in masks.items()}
         for c in reversed(self.coding.order):
             children = self._children.get(c, ())
             if c not in masks or not children:
                 continue
             every = not all(child in there for child in children)
-            some = np.ones(len(masks[c]), bool) if every else np.logical_or.reduce([there[child] for child in children])
-            needed = masks[c] & some
+            subset = (
+                np.ones(len(masks[c]), bool) if every else np.logical_or.reduce([there[child] for child in children])
+            )
+            needed = masks[c] & subset
             if needed.any():
-                found[c], there[c] = np.flatnonzero(needed), there[c] | needed
-        return {c: found[c] for c in self.coding.order if c in found}
+                result[c], there[c] = np.flatnonzero(needed), there[c] | needed
+        return {c: result[c] for c in self.coding.order if c in result}
 
     @cached_property
     def columns(self) -> list[int]:
@@ -86,16 +88,16 @@ class Gaps:
 
     def put(self, shard: int, rows: Rows, levels: np.ndarray) -> None:
         """Give the needed cells of a shard's coded rows these levels, those of one column after another."""
-        for c, (at, own) in self.apart(shard, levels).items():
-            self._put(rows, c, at, own.astype(np.intp))
+        for c, (at, part) in self.apart(shard, levels).items():
+            self._put(rows, c, at, part.astype(np.intp))
 
     def apart(self, shard: int, levels: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Rows and levels of the needed cells of each column, by its place, from those of one column after another."""
-        found, done = {}, 0
+        result, done = {}, 0
         for c, at in self.at[shard].items():
-            found[c] = at, levels[done : done + len(at)]
+            result[c] = at, levels[done : done + len(at)]
             done += len(at)
-        return found
+        return result
 
     # --- draws -------------------------------------------------------------------------------------------------------
 
@@ -113,9 +115,9 @@ class Gaps:
         tables = Tables(self.coding, kind, multiplier, levels, Stream(purpose=Purpose.FILLED_PARAMETERS, **key))
         for needed, (rows, z), number in zip(self.at, labelled, first):
             for c, at in needed.items():
-                for some in self._pieces(c, at[z[at] >= 0]):
-                    u = Stream(purpose=Purpose.FILLED, sub=c, **key).uniforms(number + some)
-                    self._put(rows, c, some, picked(self._log_weights(tables, rows, z[some], c, some), u))
+                for subset in self._pieces(c, at[z[at] >= 0]):
+                    u = Stream(purpose=Purpose.FILLED, sub=c, **key).uniforms(number + subset)
+                    self._put(rows, c, subset, picked(self._log_weights(tables, rows, z[subset], c, subset), u))
         places = sorted(tables.number[self.coding.plain[c].name] for c in self.columns)
         counted, offsets = count_levels(comm, kind, labelled, levels.shape[1], places)
         for i, c in enumerate(places):
@@ -220,7 +222,7 @@ class Cells:
     @classmethod
     def of_draw(cls, gaps: Gaps, levels: np.ndarray) -> Cells:
         """gaps: of all training rows as one shard; levels: as a draw has them."""
-        return cls({gaps.coding.plain[c].name: own for c, own in gaps.apart(0, levels).items()})
+        return cls({gaps.coding.plain[c].name: part for c, part in gaps.apart(0, levels).items()})
 
     def filled(self, columns: Sequence[Column], rows: Rows, places: np.ndarray) -> Rows:
         """A copy of plain rows of some columns with their needed cells. places: of the rows among the training rows,
@@ -230,10 +232,10 @@ class Cells:
         rows = replace(rows, **{block: getattr(rows, block).copy() for block in CODES})
         for column in (column for column in columns if column.name in self.of):
             at, levels = self.of[column.name]
-            some = slice(*np.searchsorted(at, [places[0], places[-1] + 1]))
-            where = np.searchsorted(places, at[some])
-            here = places[where] == at[some]
-            getattr(rows, column.block)[where[here], column.index] = levels[some][here]
+            subset = slice(*np.searchsorted(at, [places[0], places[-1] + 1]))
+            where = np.searchsorted(places, at[subset])
+            here = places[where] == at[subset]
+            getattr(rows, column.block)[where[here], column.index] = levels[subset][here]
         return rows
 
 

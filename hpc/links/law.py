@@ -53,7 +53,7 @@ def linked(coding: Coding, kind: Categorical) -> list[Linked]:
             children.setdefault(parent, []).append(c)
     number = {column.name: c for c, column in enumerate(kind.columns)}
     number |= {coding.plain[c].name: len(kind) + c for c in coding.numbers}
-    found = []
+    result = []
     for root in children:
         if parents[root] != ROOT:
             continue
@@ -67,8 +67,8 @@ def linked(coding: Coding, kind: Categorical) -> list[Linked]:
         numbers = {i: c for i, c in enumerate(columns) if not c.levels}
         apart = {c.name for c in numbers.values()}
         names = ["" if c.part_of in apart else c.part_of or c.name for c in columns]
-        found.append(Linked(Tree(above, contexts), plain, [number[c.name] for c in columns], names, numbers))
-    return sorted(found, key=lambda of: of.plain[0])
+        result.append(Linked(Tree(above, contexts), plain, [number[c.name] for c in columns], names, numbers))
+    return sorted(result, key=lambda of: of.plain[0])
 
 
 def counted(
@@ -87,8 +87,8 @@ def counted(
 
 
 def _by_context(kind: Categorical, rows: np.ndarray, c: int) -> np.ndarray:
-    own = rows[kind.offsets[c] : kind.offsets[c + 1]]
-    return own.reshape(int(kind.contexts[c]), int(kind.n_levels[c]) + 1, *own.shape[1:])[:, :-1]
+    part = rows[kind.offsets[c] : kind.offsets[c + 1]]
+    return part.reshape(int(kind.contexts[c]), int(kind.n_levels[c]) + 1, *part.shape[1:])[:, :-1]
 
 
 class TreeLaw:
@@ -177,17 +177,17 @@ class TreeLaw:
         if n_atoms and events.sets is not None:
             share[:, :n_atoms] = events.sets[:, :, None]
         elif n_atoms:
-            some = np.flatnonzero(events.codes >= 0)
-            share[some, events.codes[some]] = 1.0
+            subset = np.flatnonzero(events.codes >= 0)
+            share[subset, events.codes[subset]] = 1.0
         mass = self._tables[c].counts[-1, n_atoms:]
         for b, (first, last) in enumerate(zip(*bounds(column))):
             low, high = np.fmax(events.low, first), np.fmin(events.high, last)
             one = (low == high) & ((column.kind == "count") | (events.low == events.high))  # a value, not a border
-            some = np.flatnonzero(((low < high) | one) & ~np.isnan(events.low))  # NaN: of atoms alone
-            if len(some):
-                blank = np.full(len(some), -1)
-                both = np.exp(self._numbers(Events(events.column, blank, None, low[some], high[some])))
-                share[some, n_atoms + b] = np.where(mass[b] > 0.0, both / np.where(mass[b] > 0.0, mass[b], 1.0), 0.0)
+            subset = np.flatnonzero(((low < high) | one) & ~np.isnan(events.low))  # NaN: of atoms alone
+            if len(subset):
+                blank = np.full(len(subset), -1)
+                both = np.exp(self._numbers(Events(events.column, blank, None, low[subset], high[subset])))
+                share[subset, n_atoms + b] = np.where(mass[b] > 0.0, both / np.where(mass[b] > 0.0, mass[b], 1.0), 0.0)
         return share
 
     def believed(self, levels: np.ndarray, column: int, weight: np.ndarray) -> np.ndarray:
@@ -236,12 +236,18 @@ class TreeLaw:
         return Messages(self._of.tree, tables, evidence, 1).total[:, 0]
 
     def draw(
-        self, tables: Sequence[Table], known: Known, wanted: Collection[str], cluster: np.ndarray, stream: Stream, ids
+        self,
+        tables: Sequence[Table],
+        known: Known,
+        requested: Collection[str],
+        cluster: np.ndarray,
+        stream: Stream,
+        ids,
     ) -> dict[str, np.ndarray]:
         """Level codes (n,) of the columns wanted, by the clusters of the rows: of what is known, or drawn given it.
         tables: of parameters that were drawn, or this law's; of a column with atoms the code of which one it is, of a
         number that others lean on those of its atoms and bins."""
-        columns, evidence = [c for name, c in self._at.items() if name in wanted], self.evidence(known)[0]
+        columns, evidence = [c for name, c in self._at.items() if name in requested], self.evidence(known)[0]
         out = np.empty((len(columns), len(ids)), np.intp)
         for rows in self._pieces(len(ids)):
 
@@ -249,8 +255,8 @@ class TreeLaw:
                 return one_uniform(stream, Categorical.substreams[0], self._of.column[c], ids[rows])
 
             of_rows = [table.of(cluster[rows]) for table in tables]
-            found = drawn(self._of.tree, of_rows, evidence.take(rows), columns, uniforms)
-            out[:, rows] = [found[c] for c in columns]
+            result = drawn(self._of.tree, of_rows, evidence.take(rows), columns, uniforms)
+            out[:, rows] = [result[c] for c in columns]
         return dict(zip((self._of.names[c] for c in columns), out))
 
     def number(self, name: str) -> Column | None:
@@ -277,21 +283,21 @@ class TreeLaw:
 
     def levels_of(self, coding: Coding, rows: Rows) -> np.ndarray:
         """Levels of the tree's columns in plain rows, UNKNOWN where they are missing, (n, C)."""
-        found = []
+        result = []
         for place, c in zip(self._of.plain, self.columns(coding)):
             if not c.levels:
-                found.append(coding.context(place, rows))
+                result.append(coding.context(place, rows))
                 continue
             x = getattr(rows, c.block)[:, c.index].astype(np.intp)
-            found.append(np.where(x == len(c.levels), UNKNOWN, x))
-        return np.column_stack(found)
+            result.append(np.where(x == len(c.levels), UNKNOWN, x))
+        return np.column_stack(result)
 
     def _of_rows(self, tables, cluster: np.ndarray, levels: np.ndarray) -> list[OfRows]:
-        tree, found = self._of.tree, []
+        tree, result = self._of.tree, []
         for c, (table, parent) in enumerate(zip(tables, tree.parents)):
             context = np.zeros(len(levels), np.intp) if parent == ROOT else tree.contexts[parent][levels[:, parent]]
-            found.append(table.of(cluster, (context, levels[:, c])))
-        return found
+            result.append(table.of(cluster, (context, levels[:, c])))
+        return result
 
     def evidence(self, known: Known) -> tuple[Evidence, np.ndarray]:
         """Known cells of the tree's columns; and the log probability of the numbers of columns with atoms, given that
@@ -352,8 +358,8 @@ class TreeLaw:
         n_levels = self._tables[self._at[column.name]].n_levels
         share = np.zeros((len(events), n_levels))
         if events.sets is None:
-            some = np.flatnonzero(events.codes >= 0)
-            share[some, events.codes[some]] = 1.0
+            subset = np.flatnonzero(events.codes >= 0)
+            share[subset, events.codes[subset]] = 1.0
         else:
             share[:, : events.sets.shape[1]] = events.sets
         if column.levels:

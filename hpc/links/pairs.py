@@ -31,14 +31,14 @@ def given_each_level(
     contexts: dict[int, np.ndarray] = {}  # of each column, given each level of x, (V_x, W, width)
     for c, parent in enumerate(tree.parents):
         above = np.ones((n, 1, width)) if parent == ROOT else contexts[parent]
-        own = np.stack([tables[c].levels(u) for u in range(tables[c].n_contexts)])
+        part = np.stack([tables[c].levels(u) for u in range(tables[c].n_contexts)])
         if c == x:
             p = np.broadcast_to(np.eye(n)[:, :, None], (n, n, width))
         elif c in inside:
             below = scaled(m.below(c, np.arange(n)))[0][:, tree.contexts[c]]
-            p = _product(above / _product(below, own.transpose(1, 0, 2)), own) * below
+            p = _product(above / _product(below, part.transpose(1, 0, 2)), part) * below
         else:
-            p = _product(above, own)
+            p = _product(above, part)
         if c in tree.parents:
             contexts[c] = np.zeros((n, int(tree.contexts[c].max()) + 1, width))
             np.add.at(contexts[c], (slice(None), tree.contexts[c]), p)
@@ -56,8 +56,8 @@ def in_clusters(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, float]:
     table, inside = np.zeros((len(one), len(other))), 0.0
     step = max(1, AT_ONCE // table.size)
     for first in range(0, one.shape[2], step):
-        some = slice(first, first + step)
-        p = np.matmul(one[:, :, some].transpose(2, 0, 1), other[:, :, some].transpose(2, 1, 0))
+        subset = slice(first, first + step)
+        p = np.matmul(one[:, :, subset].transpose(2, 0, 1), other[:, :, subset].transpose(2, 1, 0))
         apart = p.sum(axis=2)[:, :, None] * p.sum(axis=1)[:, None, :]
         apart /= np.maximum(p.sum(axis=(1, 2)), TINY)[:, None, None]
         inside += float((p * np.log(np.maximum(p, TINY) / np.maximum(apart, TINY))).sum())

@@ -92,7 +92,7 @@ class Evidence:
     def alone(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
         """Log evidence of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative.
         Collective."""
-        parts = [self._of_some(groups, k, some) for some in self._pieces(columns, k)]
+        parts = [self._of_some(groups, k, subset) for subset in self._pieces(columns, k)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _pieces(self, columns: np.ndarray, k: int) -> Iterator[np.ndarray]:

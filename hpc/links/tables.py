@@ -74,34 +74,34 @@ class OfRows:
         self.n_contexts, self.n_levels = table.n_contexts, table.n_levels
 
     def of_cells(self, rows: np.ndarray, context: np.ndarray, level: np.ndarray) -> np.ndarray:
-        k, (of, own) = self._cluster[rows], self._own(rows)
-        weight = self._weight(context, level, k) - ((context == of) & (level == own))
-        return (weight / (self._table.total[context, k] - ((context == of) & (own >= 0))))[:, None]
+        k, (of, part) = self._cluster[rows], self._own(rows)
+        weight = self._weight(context, level, k) - ((context == of) & (level == part))
+        return (weight / (self._table.total[context, k] - ((context == of) & (part >= 0))))[:, None]
 
     def in_contexts(self, rows: np.ndarray, level: np.ndarray) -> np.ndarray:
-        k, (of, own) = self._cluster[rows][:, None], self._own(rows)
+        k, (of, part) = self._cluster[rows][:, None], self._own(rows)
         every = np.arange(self.n_contexts)
-        here = (every == of[:, None]) & (own >= 0)[:, None]
-        weight = self._weight(every, level[:, None], k) - (here & (own == level)[:, None])
+        here = (every == of[:, None]) & (part >= 0)[:, None]
+        weight = self._weight(every, level[:, None], k) - (here & (part == level)[:, None])
         return (weight / (self._table.total[every, k] - here))[..., None]
 
     def by_group(self, rows: np.ndarray, context, groups: np.ndarray, share) -> np.ndarray:
-        k, (of, own) = self._cluster[rows], self._own(rows)
+        k, (of, part) = self._cluster[rows], self._own(rows)
         sums = np.moveaxis(self._table.grouped(groups, share)[:, :, k], 2, 0).copy()
         total = self._table.total[:, k].T.copy()
-        out = np.flatnonzero(own >= 0)
-        removed = 1.0 if share is None else share[own[out], k[out] if share.shape[1] > 1 else 0]
-        sums[out, of[out], groups[own[out]]] -= removed
+        out = np.flatnonzero(part >= 0)
+        removed = 1.0 if share is None else share[part[out], k[out] if share.shape[1] > 1 else 0]
+        sums[out, of[out], groups[part[out]]] -= removed
         total[out, of[out]] -= 1.0
         sums /= total[:, :, None]
         return (sums if context is None else sums[np.arange(len(rows)), context])[..., None]
 
     def rows_of_levels(self, rows: np.ndarray, context: np.ndarray) -> np.ndarray:
         """Probabilities of all levels in the context and cluster of each row, (n, V)."""
-        k, (of, own) = self._cluster[rows], self._own(rows)
+        k, (of, part) = self._cluster[rows], self._own(rows)
         weight = self._weight(context[:, None], np.arange(self.n_levels), k[:, None])
-        out = np.flatnonzero((own >= 0) & (context == of))
-        weight[out, own[out]] -= 1.0
+        out = np.flatnonzero((part >= 0) & (context == of))
+        weight[out, part[out]] -= 1.0
         return weight / weight.sum(axis=1, keepdims=True)
 
     def shares(self, rows: np.ndarray, share: np.ndarray) -> np.ndarray:

@@ -294,12 +294,12 @@ def _passed(p: np.ndarray, e: np.ndarray) -> np.ndarray:
 
 
 def drawn(
-    tree: Tree, tables: Sequence, evidence: Evidence, wanted: Collection[int], uniforms: Callable[[int], np.ndarray]
+    tree: Tree, tables: Sequence, evidence: Evidence, requested: Collection[int], uniforms: Callable[[int], np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Levels (n,) of the columns wanted: known ones, or drawn together given all that is known, each row in its
+    """Levels (n,) of the requested columns: known ones, or drawn together given all that is known, each row in its
     cluster. tables: all `tables.OfRows`. uniforms(c): of column c, (n,)."""
     m = Messages(tree, tables, evidence, 1)
-    needed = {a for c in wanted for a in tree.path(c)}
+    needed = {a for c in requested for a in tree.path(c)}
     levels: dict[int, np.ndarray] = {}
     for c in sorted(needed):
         level = levels[c] = evidence.levels[:, c].copy()
@@ -317,4 +317,4 @@ def drawn(
                 p[here] *= tables[c].shares(rows[here], m.share(c, event))
         cumulative = p.cumsum(axis=1)
         level[rows] = (cumulative[:, :-1] <= (uniforms(c)[rows] * cumulative[:, -1])[:, None]).sum(axis=1)
-    return {c: levels[c] for c in wanted}
+    return {c: levels[c] for c in requested}

@@ -95,9 +95,9 @@ class Groups:
         if words := self._signalled():
             self._tell_outside(words)
 
-    def _hear_out(self, told: list[bool]) -> None:
+    def _hear_out(self, heard: list[bool]) -> None:
         """Receive all that was sent, so that nothing is under way when the program ends."""
-        while len(self._heard) < sum(told[rank] for rank in self._outside):
+        while len(self._heard) < sum(heard[rank] for rank in self._outside):
             self._heard.append(self.world.hear(patiently=True))
         for done in self._sent:
             done()

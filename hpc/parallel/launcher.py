@@ -73,9 +73,9 @@ def ranks_missing_here(pid: int) -> bool:
 
     pid: a rank of this host. False where that is unknown: other launchers, or no /proc.
     """
-    wanted, starters = _first(LOCAL_SIZE_VARIABLES, 0), STARTERS
-    if wanted == 0 and "SLURM_GTIDS" in os.environ:  # the numbers of the step's ranks on this host
-        wanted, starters = len(os.environ["SLURM_GTIDS"].split(",")), ("slurmstepd",)
+    requested, starters = _first(LOCAL_SIZE_VARIABLES, 0), STARTERS
+    if requested == 0 and "SLURM_GTIDS" in os.environ:  # the numbers of the step's ranks on this host
+        requested, starters = len(os.environ["SLURM_GTIDS"].split(",")), ("slurmstepd",)
     try:
         starter = _ancestor(pid, starters)
         if starter is None:
@@ -84,7 +84,7 @@ def ranks_missing_here(pid: int) -> bool:
         alive = [child for child in " ".join(lists).split() if _stat(child)[1] != "Z"]
     except (OSError, ValueError, IndexError):
         return False
-    return len(alive) < wanted
+    return len(alive) < requested
 
 
 def _ancestor(pid: int, names: tuple[str, ...]) -> int | None:

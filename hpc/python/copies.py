@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 def copies_of(
-    directories: list[Path], own: Handed | None, copies: int, long: bool, seed: int, unseen: str,
+    directories: list[Path], handed: Handed | None, copies: int, long: bool, seed: int, unseen: str,
     burn_in: int | None, table: Path | None,
 ) -> tuple[list[pa.Table], list[str]]:  # fmt: skip
-    """The copies, or all of them in one, and what to know of them. own: rows that are not those of the run's table."""
+    """The copies, or all of them in one, and what to know of them. handed: rows that are not those of the run's table."""
     from mpibayes.hpc.results.complete import complete
 
-    given = nullcontext(None) if own is None else own.file()
+    given = nullcontext(None) if handed is None else handed.file()
     with folder_for_files() as folder, given as source:
         done = complete(
             directories, source, folder / "copies", copies=copies, long=long, otherwise="parquet", seed=seed,
             unseen=unseen, burn_in=burn_in, table=table, console=nowhere(),
         )  # fmt: skip
         assert done is not None  # this process is root
-        notes = [note if own is None else note.replace(str(source), own.name) for note in done.notes]
+        notes = [note if handed is None else note.replace(str(source), handed.name) for note in done.notes]
         return [read_table(path, done.dialect) for path in done.paths], notes
 
 

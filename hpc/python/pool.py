@@ -83,8 +83,8 @@ def pool(
         raise ConfigError(f"level = {level}: expected a number between 0 and 1")
     names: Sequence[str] | None
     if variances is None:
-        estimates, variances, names, found = _of_models(estimates)
-        dfcom = found if dfcom is None and n is None else dfcom
+        estimates, variances, names, result = _of_models(estimates)
+        dfcom = result if dfcom is None and n is None else dfcom
     else:
         names = _names(estimates)
     q, u = _numbers(estimates, "estimates"), _numbers(variances, "variances")
@@ -165,12 +165,12 @@ def _complete(n: int | None, dfcom: float | None) -> float:
 
 def _numbers(values: Any, what: str) -> np.ndarray:
     try:
-        found = np.array([np.asarray(value, float) for value in values], float)
+        result = np.array([np.asarray(value, float) for value in values], float)
     except (TypeError, ValueError):
         raise ConfigError(f"{what}: not numbers, or not as many of each copy; {EXPECTED}") from None
-    if not np.isfinite(found).all():
+    if not np.isfinite(result).all():
         raise ConfigError(f"{what}: some are not finite; look at the analysis of each copy")
-    return found
+    return result
 
 
 def _names(estimates: Any) -> list[str] | None:

@@ -205,16 +205,16 @@ class Asking:
 
     # --- averages ----------------------------------------------------------------------------------------------------
 
-    def log_p(self, wanted: Known, given: Known) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def log_p(self, target: Known, given: Known) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Log probability of what is wanted of each row given what is known, its error, and the draws' effective
         number, (n,) each."""
-        n = max(wanted.n_rows, given.n_rows)
-        wanted, given = wanted.repeat(n), given.repeat(n)
-        draws = self.draws({*wanted.of, *given.of})
+        n = max(target.n_rows, given.n_rows)
+        target, given = target.repeat(n), given.repeat(n)
+        draws = self.draws({*target.of, *given.of})
         blocks = average.in_blocks(n, self._block(draws, 40))
 
         def work(i: int) -> tuple[np.ndarray, ...]:
-            known, more = given.block(blocks[i]), wanted.block(blocks[i])
+            known, more = given.block(blocks[i]), target.block(blocks[i])
             log_given, log_r = np.zeros((len(draws), known.n_rows)), np.zeros((len(draws), known.n_rows))
             for d, draw in enumerate(draws):
                 on_them = draw.given(known)

@@ -105,28 +105,28 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
     masses = [Masses(draw, supports, wide) for draw in draws]
     place = {name: i for i, name in enumerate(names)}
     shape = (len(a), len(b))
-    found, entropy = np.zeros((4, *shape)), np.zeros(len(a))  # information, its error, by groups, inside
+    result, entropy = np.zeros((4, *shape)), np.zeros(len(a))  # information, its error, by groups, inside
     same = list(a) == list(b)
     for names_a, others in _tiles(_groups(a, supports), _groups(b, supports), same):
         of_tile = _of_tile(asking, draws, masses, names_a, others)
         at = np.ix_([a.index(n) for n in names_a], [b.index(n) for n in others])
-        for whole, part in zip(found, of_tile):
+        for whole, part in zip(result, of_tile):
             whole[at] = part
         if same:
             at = np.ix_([a.index(n) for n in others], [b.index(n) for n in names_a])
-            for whole, part in zip(found, of_tile):
+            for whole, part in zip(result, of_tile):
                 whole[at] = part.T
     joint = asking.asked.joint
     for i, j in np.ndindex(shape):
         if a[i] != b[j] and joint.get(a[i]) is not None and joint.get(a[i]) == joint.get(b[j]):
-            found[:, i, j] = np.nan  # in a cluster they are not independent
+            result[:, i, j] = np.nan  # in a cluster they are not independent
     for i, name in enumerate(a):
         p = np.mean([draw.weight(name) @ m.of([name])[name] for draw, m in zip(draws, masses)], axis=0)
         entropy[i] = -(p * np.log(np.maximum(p, TINY))).sum()
     views = asking.joint("dependence").views(names)
     of_a, of_b = (views[:, [place[n] for n in of]] for of in (a, b))
     together = (of_a[:, :, None] == of_b[:, None, :]).mean(axis=0)
-    mutual, error, groups, inside = found
+    mutual, error, groups, inside = result
     return Information(mutual, error, together, entropy, groups, inside)
 
 

@@ -77,8 +77,8 @@ class Filling:
 
     def below_zero(self, cells: Cells) -> dict[str, int]:
         """Drawn cells below 0 of columns that never are, by column."""
-        found = {c.name: int((cells[c.name][1] < 0.0).sum()) for c in self._never_negative if c.name in cells}
-        return {name: n for name, n in found.items() if n}
+        result = {c.name: int((cells[c.name][1] < 0.0).sum()) for c in self._never_negative if c.name in cells}
+        return {name: n for name, n in result.items() if n}
 
     @property
     def _never_negative(self):

@@ -40,9 +40,9 @@ def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows 
     return known.join(asking.known(rows.rows, names)) if names else known.repeat(len(rows.rows))
 
 
-def apart(wanted: Known, given: Known) -> None:
+def apart(target: Known, given: Known) -> None:
     """ConfigError where a column is on both sides."""
-    both = [name for name in wanted.of if name in given.of]
+    both = [name for name in target.of if name in given.of]
     if both:
         raise ConfigError(f"column '{both[0]}' is both asked for and given")
 

@@ -63,11 +63,11 @@ class Simulate(Question):
 
 
 def simulated(
-    asking: Asking, known: Known, wanted: Sequence[str], n: int, seed: int, first: int = 0
+    asking: Asking, known: Known, requested: Sequence[str], n: int, seed: int, first: int = 0
 ) -> dict[str, np.ndarray]:
     """Recorded values (n,) of each column wanted, level codes or numbers: what is known of each row, or of all of them
     alike, and draws given that. A range that is known is drawn from, too. first: the number of the first row."""
-    draws = asking.draws({*wanted, *known.of})
+    draws = asking.draws({*requested, *known.of})
     log_given = np.array(dealt(asking.comm, len(draws), lambda d: draws[d].given(known).log_p))
     if not np.isfinite(log_given).any(axis=0).all():
         raise ConfigError("what is given has probability 0 under every draw, so that there is no row to draw")
@@ -80,9 +80,9 @@ def simulated(
         if not len(at):
             return {}
         part = known.take(at if known.n_rows > 1 else np.zeros(len(at), np.intp))
-        return draws[d].simulate(part, wanted, Stream(seed, Purpose.SIMULATED, cycle=d + 1), ids[at])
+        return draws[d].simulate(part, requested, Stream(seed, Purpose.SIMULATED, cycle=d + 1), ids[at])
 
-    columns = {name: np.full(n, np.nan) for name in wanted}
+    columns = {name: np.full(n, np.nan) for name in requested}
     for d, drawn in enumerate(dealt(asking.comm, len(draws), work)):
         for name, x in drawn.items():
             columns[name][chosen == d] = x

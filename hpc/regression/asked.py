@@ -40,15 +40,15 @@ class Asked(AskedRun):
         super().__init__(run, stored, columns, chain_of, run.n_draws)
         self.answers = frozenset([design.response])
 
-    def draws(self, names: Collection[str], some: slice = slice(None)) -> list[Law]:
+    def draws(self, names: Collection[str], part: slice = slice(None)) -> list[Law]:
         """See `hpc.law.Asked`; each is a law of the response."""
-        return self._laws[some]
+        return self._laws[part]
 
     def recorded(self, numbers: np.ndarray) -> Rows:
         """Rows of the table by their numbers, ascending; of `columns` alone."""
         rows = super().recorded(numbers)
-        stored, found = {c.name: c for c in self.run.data.stored}, Rows.missing(self.columns, len(numbers))
+        stored, result = {c.name: c for c in self.run.data.stored}, Rows.missing(self.columns, len(numbers))
         for column in self.columns:
             mine = stored[column.name]
-            getattr(found, column.block)[:, column.index] = getattr(rows, mine.block)[:, mine.index]
-        return found
+            getattr(result, column.block)[:, column.index] = getattr(rows, mine.block)[:, mine.index]
+        return result

@@ -24,7 +24,7 @@ from mpibayes.hpc.run.examine import (
     MPI_BYTES,
     PROCESS_BYTES,
     WORK_BYTES,
-    Found,
+    Examined,
     about_ranks,
     about_table,
     with_mpi,
@@ -63,25 +63,25 @@ def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n
     }
 
 
-def memory(found: Found, ranks: int) -> dict[str, int]:
+def memory(examined: Examined, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part."""
-    config = found.config
+    config = examined.config
     kept = config.run.cycles // config.output.thin
-    each = found.schedule(ranks).sizes[-1]
-    parts = memory_per_rank(found.family.design, found.data.n_rows, config.run.shards, each, kept)
+    each = examined.schedule(ranks).sizes[-1]
+    parts = memory_per_rank(examined.family.design, examined.data.n_rows, config.run.shards, each, kept)
     return with_mpi(parts, ranks, each)
 
 
-def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
+def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     """Findings of `check` as (title, text) pairs. Raises DataError as a run would."""
-    schedule = found.schedule(ranks)
+    schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
-    working = min(each, found.config.run.shards)
-    config, family, run = found.config, found.family, found.config.run
+    working = min(each, examined.config.run.shards)
+    config, family, run = examined.config, examined.family, examined.config.run
     began = time.perf_counter()
     family.load([], fresh=True)
-    yield from about_table(config, found.table, found.data, found.n_heldout)
-    yield "shards", f"{run.shards} of about {found.data.n_rows // run.shards:,} rows"
+    yield from about_table(config, examined.table, examined.data, examined.n_heldout)
+    yield "shards", f"{run.shards} of about {examined.data.n_rows // run.shards:,} rows"
     yield from about_ranks(schedule, run.shards)
     for warning in family.warnings:
         yield "", f"warning: {warning}"
@@ -96,7 +96,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     counting = f"from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
     yield "draws", f"{counted(run.cycles, 'cycle')}; {counting}"
 
-    parts = memory(found, ranks)
+    parts = memory(examined, ranks)
     busiest = f"on the busiest of {counted(ranks, 'rank')}"
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB {busiest}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)

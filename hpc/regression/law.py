@@ -83,11 +83,11 @@ class Law:
         response = self.design.response
         on_them = known.without([response])
         rows, eta = rows_of(on_them, self.columns, self.design), self.given(on_them).eta
-        found = {}
+        result = {}
         for column in self.columns:
             if column.name in names:
                 x = getattr(rows, column.block)[:, column.index].astype(np.float64)
-                found[column.name] = np.where(x == len(column.levels), np.nan, x) if column.levels else x
+                result[column.name] = np.where(x == len(column.levels), np.nan, x) if column.levels else x
         if response in names:
             there = ~np.isnan(eta[:, 0])
             y = np.full(len(ids), np.nan)
@@ -100,8 +100,8 @@ class Law:
                 single(events)
                 values = np.append(_values(events), np.nan)[which]
                 y = np.where(np.isnan(values), y, values)
-            found[response] = y
-        return found
+            result[response] = y
+        return result
 
 
 @dataclass(frozen=True)
@@ -117,19 +117,19 @@ class Given:
         """Zeros (n,): predictors have no probability."""
         return np.zeros(len(self.eta))
 
-    def log_density(self, wanted: Known) -> np.ndarray:
+    def log_density(self, target: Known) -> np.ndarray:
         """Log probability of the response that is wanted of each row, (n,); 0 where it is missing."""
-        for name in wanted.of:
+        for name in target.of:
             self.law.require(name)
-        if not wanted.of:
-            return np.zeros(wanted.n_rows)
-        events, which = wanted.of[self.law.design.response]
+        if not target.of:
+            return np.zeros(target.n_rows)
+        events, which = target.of[self.law.design.response]
         there = which < len(events)
-        found = np.zeros(wanted.n_rows)
+        result = np.zeros(target.n_rows)
         p = self._probabilities(events, which)
         with np.errstate(divide="ignore"):
-            found[there] = np.log(p[there])
-        return found
+            result[there] = np.log(p[there])
+        return result
 
     def averaged(self, events: Events, masses: None) -> np.ndarray:
         """Probabilities (n, U) of the response's events."""
@@ -139,15 +139,15 @@ class Given:
     def _probabilities(self, events: Events, which: np.ndarray) -> np.ndarray:
         """Probability of each row's event, (n,); a density where it is a number without a step; 1 without an event."""
         likelihood, design, eta, there = self.law.likelihood, self.law.design, self.eta, which < len(events)
-        found = np.ones(len(which))
+        result = np.ones(len(which))
         at = which[there]
         if events.column.levels:
             p = cast(OfClasses, likelihood).probabilities(eta[there])
             if events.sets is not None:
-                found[there] = (p * events.sets[at]).sum(axis=1)
+                result[there] = (p * events.sets[at]).sum(axis=1)
             else:
-                found[there] = p[np.arange(len(at)), events.codes[at]]
-            return found
+                result[there] = p[np.arange(len(at)), events.codes[at]]
+            return result
         low, high = ((x[at] - design.center) / design.scale for x in (events.low, events.high))
         a, b = ((x - eta[there, 0]) / likelihood.scale for x in (low, high))
         nu = likelihood.nu
@@ -159,9 +159,9 @@ class Given:
             constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
             height = np.exp(constant - 0.5 * (nu + 1.0) * np.log1p(middle**2 / nu))
             size = np.where(b > a, b - a, 1.0 / (likelihood.scale * design.scale))
-            found[there] = np.where(narrow, height * size, p)
-        found[there & np.isnan(eta[:, 0])] = np.nan
-        return found
+            result[there] = np.where(narrow, height * size, p)
+        result[there & np.isnan(eta[:, 0])] = np.nan
+        return result
 
 
 def single(events: Events) -> None:

@@ -27,7 +27,7 @@ def add_since(made: Document, run: Any) -> None:
         before = posterior_of(run.chains[0].config.kind)([place], None, run.table.path)
         before.read_traces()
         before.require_draws()
-        found = since(run, before, made)
+        result = since(run, before, made)
     except MpibayesError:
         return
-    add(made, found)
+    add(made, result)

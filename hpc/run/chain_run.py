@@ -149,8 +149,8 @@ class ChainRun:
                 )
             cycles = np.arange(info.cycles[0], last + 1)
             values = {**info.values, "seconds": np.full(n, seconds / n)}
-            wanted = cycles % self.config.output.thin == 0
-            self.trace.extend(cycles[wanted], {name: array[wanted] for name, array in values.items()})
+            requested = cycles % self.config.output.thin == 0
+            self.trace.extend(cycles[requested], {name: array[requested] for name, array in values.items()})
             if info.draw is not None:
                 self.draws.append(last, **info.draw)
             latest = {name: float(array[-1]) for name, array in values.items() if array.ndim == 1}
@@ -268,9 +268,9 @@ class ChainRun:
         """Start, or go on from the newest checkpoint; make ready to keep what the chain draws. False: it was time to
         stop before it had started."""
         comm, config, chain = self.comm, self.config, self.chain
-        found = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
-        if found is not None:
-            resume.restore(comm, found, chain)
+        result = resume.newest(comm, self.folder / run_directory.CHECKPOINTS, chain)
+        if result is not None:
+            resume.restore(comm, result, chain)
         else:
             try:
                 self._start()
@@ -292,11 +292,11 @@ class ChainRun:
             run_directory.write_training_rows(self.folder, self.data.training_rows, self.guard)
             self._before = status.ending(self.folder)
             self._name = run_directory.name_of_chain(self.folder, self.number, config.run.chains)
-            if found is None:
+            if result is None:
                 run_directory.require_no_checkpoint_was_written(self.folder, self.number, config.run.chains)
                 run_directory.write_start(self.folder, chain.start_record, self.guard)
             else:
-                run_directory.require_what_it_kept(self.folder, found, self._name)
+                run_directory.require_what_it_kept(self.folder, result, self._name)
                 run_directory.note_checkpoint(self.folder, self.number, config.run.chains, self.guard)
             scalars = chain.scalars
             self.trace = TraceWriter(
@@ -308,7 +308,7 @@ class ChainRun:
                 self.draws.truncate(cycle)
             which = self.number + 1 if config.run.chains > 1 else None
             last = {}
-            if found is not None:
+            if result is not None:
                 with contextlib.suppress(MpibayesError):  # a convenience
                     last = last_values(self.folder, cycle)
             self.progress = Progress(
@@ -321,7 +321,7 @@ class ChainRun:
                 values=last,
                 chains=config.run.chains,
             )
-            for warning in found.warnings if found is not None else ():
+            for warning in result.warnings if result is not None else ():
                 self.progress.note(f"warning: {warning}; continuing from cycle {cycle}")
             if chain.cycles < config.run.cycles:
                 for words in chain.in_words():

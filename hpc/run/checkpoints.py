@@ -45,31 +45,31 @@ def save(comm: Communicator, place: Path, chain: Chain, kept: Mapping[str, Any],
 
 def newest(comm: Communicator, place: Path, chain: Chain) -> checkpoint.Generation | None:
     """The newest generation that every rank finds whole, or None when there never was one."""
-    found = on_root(comm, lambda: checkpoint.latest(place, deep=False), what="look for the newest checkpoint")
-    while found is not None:
-        if found.n_shards != chain.n_shards:
+    result = on_root(comm, lambda: checkpoint.latest(place, deep=False), what="look for the newest checkpoint")
+    while result is not None:
+        if result.n_shards != chain.n_shards:
             raise CheckpointError(
-                f"{found.path}: is of {counted(found.n_shards, 'shard')}, and this run has {chain.n_shards} "
+                f"{result.path}: is of {counted(result.n_shards, 'shard')}, and this run has {chain.n_shards} "
                 "(run.shards): it is not this run's. Put the directory's own checkpoints back, or start anew with "
                 "--fresh"
             )
         problems = agree(
             comm,
-            lambda found=found: [p for index in chain.shards if (p := found.verify_part(index))],
-            f"verify its part of checkpoint {found.cycle:09d}",
+            lambda result=result: [p for index in chain.shards if (p := result.verify_part(index))],
+            f"verify its part of checkpoint {result.cycle:09d}",
         )
-        everyone = [p for some in comm.collect(problems) for p in some]
+        everyone = [p for subset in comm.collect(problems) for p in subset]
         if not everyone:
-            return found
-        found = on_root(comm, partial(checkpoint.previous, found, everyone), what="look for an older checkpoint")
+            return result
+        result = on_root(comm, partial(checkpoint.previous, result, everyone), what="look for an older checkpoint")
     return None
 
 
-def restore(comm: Communicator, found: checkpoint.Generation, chain: Chain) -> None:
+def restore(comm: Communicator, generation: checkpoint.Generation, chain: Chain) -> None:
     """Bring the chain to the state of a generation."""
     shared, mine = agree(
         comm,
-        lambda: (found.shared(), {index: found.shard(index) for index in chain.shards}),
-        f"read its part of checkpoint {found.cycle:09d}",
+        lambda: (generation.shared(), {index: generation.shard(index) for index in chain.shards}),
+        f"read its part of checkpoint {generation.cycle:09d}",
     )
     chain.restore(shared, mine)

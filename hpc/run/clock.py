@@ -93,7 +93,7 @@ def _ask_slurm(job: str) -> float:
     command = ["scontrol", "-o", "show", "job", job]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-        found = re.search(r"\bEndTime=(\d{4}-\S+)", answer)
-        return datetime.fromisoformat(found[1]).timestamp() - time.time() if found else 0.0
+        result = re.search(r"\bEndTime=(\d{4}-\S+)", answer)
+        return datetime.fromisoformat(result[1]).timestamp() - time.time() if result else 0.0
     except (OSError, subprocess.SubprocessError, ValueError):
         return 0.0

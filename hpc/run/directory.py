@@ -275,15 +275,15 @@ def _home(place: Path, n_chains: int) -> Path:
     return place if n_chains == 1 else place.parent
 
 
-def require_what_it_kept(place: Path, found: Generation, name: str) -> None:
+def require_what_it_kept(place: Path, generation: Generation, name: str) -> None:
     """CheckpointError where the trace or the labels end before this generation, or it is another run's."""
     for folder in (TRACE, LABELS):
-        kept = found.kept(folder)
+        kept = generation.kept(folder)
         if kept is None:
             continue
         if kept.run != name:
             raise CheckpointError(
-                f"{found.path}: is a checkpoint of another run, not of the one in {PROVENANCE}. "
+                f"{generation.path}: is a checkpoint of another run, not of the one in {PROVENANCE}. "
                 "Put the file of this run back"
             )
         require(place / folder, kept)

@@ -31,7 +31,7 @@ WORK_BYTES = 3 * MIB  # library pages first touched by a cycle, small temporarie
 
 
 @dataclass
-class Found:
+class Examined:
     """A configuration and the table it is about, after every check that needs no run."""
 
     config: Config  # with "auto" as a first start decides it
@@ -45,7 +45,7 @@ class Found:
         return work_of(self.config, self.data).schedule(ranks)
 
 
-def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
+def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Examined:
     """All that can be wrong before the run directory is opened. Raises ConfigError or DataError."""
     config = load(config_path, overrides)
     table = opened(config)
@@ -59,7 +59,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Found:
     family.read_files([], fresh=True)
     n_heldout = table.n_rows - data.n_rows if family.heldout_file is None else len(family.heldout_file)
     config = continued(config, family.decided(config, data.n_rows))
-    return Found(config, table, data, n_heldout, family)
+    return Examined(config, table, data, n_heldout, family)
 
 
 def about_table(config: Config, table: Table, data: Data, n_heldout: int) -> Iterator[tuple[str, str]]:

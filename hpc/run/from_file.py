@@ -76,31 +76,31 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
             f"needs one; for example -o {Path('runs') / stem(source)}"
         )
     place = folder.with_name(folder.name + ".toml")
-    own = source.suffix.lower() in TABLES
+    part = source.suffix.lower() in TABLES
     beside = folder.with_name(folder.name + ".h5")
-    table = source if own else beside
+    table = source if part else beside
     with reading(folder, ConfigError):
         is_there(folder)
     with reading(place, ConfigError):
         there = is_there(place)
     if there and not fresh:
-        if not (own and beside.exists() and beside.samefile(source)):  # its own table, whatever that was made from
-            _require_same(place, table, source, _made_from(source, own))
+        if not (part and beside.exists() and beside.samefile(source)):  # its own table, whatever that was made from
+            _require_same(place, table, source, _made_from(source, part))
         return place
     with writing(folder.parent):
         make_directory(folder.parent)
-    kept = own or _is_another(table, place, source)
-    if kept and not own:
+    kept = part or _is_another(table, place, source)
+    if kept and not part:
         _tell(f"{table}: was imported from {source.name} by itself and is kept; remove it to have it made anew")
-    made = _made_from(source, own) if kept else _made_of(source, f"sha256 {_import(source, table, there)}")
+    made = _made_from(source, part) if kept else _made_of(source, f"sha256 {_import(source, table, there)}")
     if there:
         _keep_own(place)
-    named, found = toml_string(str(table.absolute() if own else table.name)), Table.open(table)
-    cells = found.n_rows * len(found.columns)
+    named, result = toml_string(str(table.absolute() if part else table.name)), Table.open(table)
+    cells = result.n_rows * len(result.columns)
     cycles = next(cycles for most, cycles in CYCLES if cells <= most)
     until = UNTIL if cells <= SMALL else ""
     schema = header(f"./{quote(folder.name)}/{NAME}")  # which the run directory has, once it is started
-    known = "" if kept else f"# its table: fingerprint {found.fingerprint}\n"
+    known = "" if kept else f"# its table: fingerprint {result.fingerprint}\n"
     with writing(place):
         text = TEXT.format(made=made, known=known, schema=schema, table=named, cycles=cycles, until=until)
         write_text(place, text)
@@ -108,9 +108,11 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     return place
 
 
-def _made_from(source: Path, own: bool) -> str:
+def _made_from(source: Path, is_table: bool) -> str:
     """The first line of a configuration that is made from this file as it is now."""
-    return _made_of(source, f"fingerprint {Table.open(source).fingerprint}" if own else f"sha256 {sha256_of(source)}")
+    return _made_of(
+        source, f"fingerprint {Table.open(source).fingerprint}" if is_table else f"sha256 {sha256_of(source)}"
+    )
 
 
 def _made_of(source: Path, content: str) -> str:
@@ -128,11 +130,11 @@ def _keep_own(place: Path) -> None:
 
 def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
     with reading(place), open_regular(place) as file:
-        found = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
-    if found is not None and found[0] != made:
-        was = "it has changed since then" if found["name"] == toml_string(source.name) else f"not {source.name}"
+        result = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
+    if result is not None and result[0] != made:
+        was = "it has changed since then" if result["name"] == toml_string(source.name) else f"not {source.name}"
         raise ConfigError(
-            f"{place}: was made from {found['name']}; {was}. Choose another directory with -o, or start over with "
+            f"{place}: was made from {result['name']}; {was}. Choose another directory with -o, or start over with "
             "--fresh"
         )
     if not table.exists():
@@ -149,12 +151,12 @@ def _is_another(table: Path, place: Path, source: Path) -> bool:
         with reading(place), open_regular(place) as file:
             known = ITS_TABLE.search(file.read(4096).decode("utf-8", "replace"))
     try:
-        found = Table.open(table)
+        result = Table.open(table)
     except DataError:
         return False
-    if known is not None and known[1] == found.fingerprint:
+    if known is not None and known[1] == result.fingerprint:
         return False
-    if found.source.get("files") != [source.name]:
+    if result.source.get("files") != [source.name]:
         raise ConfigError(
             f"{table}: exists and is kept: it was not made from {source.name}; choose another directory with -o, or "
             "move it away"

@@ -47,13 +47,13 @@ def read_resolved(folder: Path) -> dict[str, Any]:
         settings = documents.toml(text)
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); it says what the run is") from None
-    found = re.fullmatch(r"(.*\n)# sha256 of the lines above: ([0-9a-f]{64})\n", text, re.DOTALL)
-    if found is None or _sum(found[1]) != found[2]:
+    result = re.fullmatch(r"(.*\n)# sha256 of the lines above: ([0-9a-f]{64})\n", text, re.DOTALL)
+    if result is None or _sum(result[1]) != result[2]:
         raise CheckpointError(
             f"{path}: damaged or edited (its own SHA-256 does not agree); it says what the run is. Restore it from a "
             "copy; a run is changed in the configuration that it is started with"
         )
-    if not found[1].endswith(f"\n# run {record['run']}\n"):
+    if not result[1].endswith(f"\n# run {record['run']}\n"):
         raise CheckpointError(f"{path}: is of another run than {folder / PROVENANCE}. Put the file of this run back")
     return settings
 

@@ -57,12 +57,12 @@ def plot(values: Sequence[float], width: int, height: int = 1) -> list[str]:
     if not values:
         return [""] * height
     n = min(width, len(values))
-    some = [values[round((i + 1) * len(values) / n) - 1] for i in range(n)]
-    later = some[len(some) // 2 :]
-    low, high = min(later), max(some)
-    low = max(min(some), low - 1.5 * max(max(later) - low, 1e-12 * abs(high)))
+    subset = [values[round((i + 1) * len(values) / n) - 1] for i in range(n)]
+    later = subset[len(subset) // 2 :]
+    low, high = min(later), max(subset)
+    low = max(min(subset), low - 1.5 * max(max(later) - low, 1e-12 * abs(high)))
     levels, reach = 8 * height, high - low
-    heights = [1 + (levels - 1) * min(1.0, max(0.0, (v - low) / reach)) if reach > 0 else levels / 2 for v in some]
+    heights = [1 + (levels - 1) * min(1.0, max(0.0, (v - low) / reach)) if reach > 0 else levels / 2 for v in subset]
     return [
         "".join(BLOCKS[max(0, min(8, int(h + 0.5) - 8 * (height - 1 - line)))] for h in heights)
         for line in range(height)

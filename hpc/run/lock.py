@@ -170,11 +170,11 @@ class Lock:
             return False
         judged = [*(file for file, _ in chain), claim]
         try:
-            found = [file for file, _ in _chain(path)]
+            result = [file for file, _ in _chain(path)]
         except BaseException:
             claim.unlink(missing_ok=True)
             raise
-        if found != judged:
+        if result != judged:
             claim.unlink(missing_ok=True)  # the LOCK that I have judged is gone
             return False
         with contextlib.suppress(FileNotFoundError):  # somebody holds me for dead in turn
@@ -241,9 +241,9 @@ def _await(happened: Callable[[], bool], what: str) -> bool:
     """Wait until it happens and return True, or False after SILENT_S; a line names the event awaited."""
     until = time.monotonic() + SILENT_S
     with announce(what, 1.0):
-        while not (found := happened()) and time.monotonic() < until:
+        while not (result := happened()) and time.monotonic() < until:
             time.sleep(SILENT_S / 100)
-    return found
+    return result
 
 
 def _chain(path: Path) -> list[tuple[Path, dict[str, Any]]]:

@@ -210,9 +210,9 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
                 say(f"weights: {weights}")
             if growth.due:
                 say(grown.in_words(folder, table.n_rows))
-        own = growth.settings(config)
+        part = growth.settings(config)
         chains = (
-            ChainRun(groups.comm, clock, guard, config, data, family.chain(own, i), places[i], i, growth.times)
+            ChainRun(groups.comm, clock, guard, config, data, family.chain(part, i), places[i], i, growth.times)
             for i in schedule.chains_of(groups.number)
         )
         if config.run.judged:

@@ -53,19 +53,19 @@ def until_settled(groups: Groups, config: Config, chains: Iterable[ChainRun]) ->
     """
     mine = groups.agree(lambda: list(chains), "make its chains ready")
     try:
-        found = _rounds(groups, config, mine)
+        result = _rounds(groups, config, mine)
     except MpibayesError:
         for chain in mine:
             chain.rest("stopped", "another chain failed")
         raise
-    if found is None:
+    if result is None:
         groups.agree(lambda: _leave(mine), "write its last checkpoints")
         return False
-    early = f"ends after {counted(found.cycle, 'cycle')}" if found.cycle < config.run.cycles else ""
+    early = f"ends after {counted(result.cycle, 'cycle')}" if result.cycle < config.run.cycles else ""
     last = config.run.chains - 1
     for ending in (False, True):  # the last line is of the whole run
         these = [chain for chain in mine if (chain.number == last) == ending]
-        groups.agree(partial(_close, these, early, found, ending), "write trace.h5 and the last status")
+        groups.agree(partial(_close, these, early, result, ending), "write trace.h5 and the last status")
     return True
 
 
@@ -79,18 +79,18 @@ def _rounds(groups: Groups, config: Config, mine: Sequence[ChainRun]) -> Judgeme
         return None
     while True:
         done = min(groups.world.collect(min(chain.chain.cycles for chain in mine)))
-        found = _judged(groups, config, mine, done)
-        if found is not None and (_ends(config, found) or done >= config.run.cycles):
-            return found
+        result = _judged(groups, config, mine, done)
+        if result is not None and (_ends(config, result) or done >= config.run.cycles):
+            return result
         end = min(_next_end(done), config.run.cycles)
         if not groups.all_done(partial(_round, groups.comm, mine, end), f"end cycle {end} of its chains", stopped):
             return None
 
 
-def _ends(config: Config, found: Judgement) -> bool:
+def _ends(config: Config, judgement: Judgement) -> bool:
     """True if the run ends by a judgement of its chains."""
-    scores = config.run.until == "scores" and found.has(SCORES) and found.cycle >= ENOUGH
-    return found.settled or scores
+    scores = config.run.until == "scores" and judgement.has(SCORES) and judgement.cycle >= ENOUGH
+    return judgement.settled or scores
 
 
 def _open(chains: Sequence[ChainRun]) -> bool:
@@ -108,9 +108,9 @@ def _leave(chains: Sequence[ChainRun]) -> None:
             chain.leave()
 
 
-def _close(chains: Sequence[ChainRun], words: str, found: Judgement, ending: bool) -> None:
+def _close(chains: Sequence[ChainRun], words: str, judgement: Judgement, ending: bool) -> None:
     for chain in chains:
-        chain.close(True, words, _end(found, chain) if ending else "")
+        chain.close(True, words, _end(judgement, chain) if ending else "")
 
 
 def _round(comm: Communicator, chains: Sequence[ChainRun], cycles: int) -> bool:
@@ -132,15 +132,15 @@ def _next_end(done: int) -> int:
     return min([end for end in EARLY if end > done] + [next_check(done)])
 
 
-def _end(found: Judgement, chain: ChainRun) -> str:
+def _end(judgement: Judgement, chain: ChainRun) -> str:
     """The last line."""
-    if found.settled:
-        return f"{chain.home}: {found}; look at them: mpibayes report {chain.home}"
+    if judgement.settled:
+        return f"{chain.home}: {judgement}; look at them: mpibayes report {chain.home}"
     run = chain.config.run
     by = f"run.cycles = {run.cycles} ended it: raise it to go on"
-    if found.cycle < run.cycles:
+    if judgement.cycle < run.cycles:
         by = 'run.until = "scores" ended it: set "settled" to go on until clusters have, too'
-    end = f"{chain.home}: {found}; {by}"
+    end = f"{chain.home}: {judgement}; {by}"
     return f"{end}. What can be used as it is: mpibayes report {chain.home}"
 
 
@@ -150,19 +150,19 @@ def _judged(groups: Groups, config: Config, mine: Sequence[ChainRun], cycle: int
     if not is_check(cycle) and cycle < config.run.cycles:
         return None
     chain, comm = mine[0].chain, groups.comm
-    wanted = {"cycle", ACTIVE_ROWS, *(s.name for s in chain.scalars if s.judged)}
+    requested = {"cycle", ACTIVE_ROWS, *(s.name for s in chain.scalars if s.judged)}
 
     def read() -> dict[int, dict[str, np.ndarray]]:
         whole = {run.number: read_trace(run.folder) for run in mine}
-        return {number: {k: trace[k] for k in wanted & trace.keys()} for number, trace in whole.items()}
+        return {number: {k: trace[k] for k in requested & trace.keys()} for number, trace in whole.items()}
 
     here = groups.agree(lambda: on_root(comm, read, share=False, what="read the traces"), "read the traces")
     traces = {number: trace for part in groups.world.collect(here or {}) for number, trace in part.items()}
 
     def look() -> Judgement:
-        found = judge([traces[i] for i in sorted(traces)], chain.scalars, chain.n_rows, cycle, config.burn_in)
-        if found.known and not found.settled and cycle < config.run.cycles:
-            mine[0].progress.note(f"{mine[0].home}: cycle {cycle:,}: {found}")
-        return found
+        result = judge([traces[i] for i in sorted(traces)], chain.scalars, chain.n_rows, cycle, config.burn_in)
+        if result.known and not result.settled and cycle < config.run.cycles:
+            mine[0].progress.note(f"{mine[0].home}: cycle {cycle:,}: {result}")
+        return result
 
     return on_root(groups.world, look, what="judge the traces")

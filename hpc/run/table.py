@@ -25,18 +25,18 @@ def opened(config: Config, path: Path | None = None, fingerprint: str = "") -> A
     about typed columns, or the other way round; DataError where there is no table. Its real columns are as the model
     takes them. fingerprint: of the table that a run was started with; rows that were appended since are left out."""
     path = config.table if path is None else path
-    there, wanted = is_sparse(path), config.model.sparse
-    if there != wanted:
+    there, requested = is_sparse(path), config.model.sparse
+    if there != requested:
         kinds = {
             True: "a sparse table, of counts or ratings (mpibayes import --sparse)",
             False: "a typed table, of columns (mpibayes import)",
         }
         family = config.kind.replace(" ", " with likelihood ")
         raise ConfigError(
-            f"{path}: {kinds[there]}, but the model, {family}, is about {kinds[wanted]}: name such a table, or choose "
-            "another model (model.family, model.likelihood)"
+            f"{path}: {kinds[there]}, but the model, {family}, is about {kinds[requested]}: name such a table, or "
+            "choose another model (model.family, model.likelihood)"
         )
-    table = open_table(path, wanted)
+    table = open_table(path, requested)
     if isinstance(table, Table):
         table = table.before_growth(fingerprint) or table
     return as_modelled(config, table)

@@ -44,8 +44,8 @@ def read_record(folder: Path) -> Record | None:
         with reading(path, ConfigError):
             if not is_there(path):
                 return None
-            found: Any = json_value(read_regular(path))
-            record = Record(**found)
+            result: Any = json_value(read_regular(path))
+            record = Record(**result)
         if not re.fullmatch(r"\d+", record.job, re.ASCII) or not isinstance(record.chain, bool):
             raise ValueError("not a number of a job")
     except (TypeError, ValueError):

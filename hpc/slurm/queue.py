@@ -95,8 +95,8 @@ def _parsed(line: str) -> Queued:
     """
 
     def field(name: str) -> str:
-        found = re.search(rf"(?:^|\s){name}=(\S*)", line)
-        return "" if found is None or found[1] in ("None", "(null)", "Unknown", "N/A") else found[1]
+        result = re.search(rf"(?:^|\s){name}=(\S*)", line)
+        return "" if result is None or result[1] in ("None", "(null)", "Unknown", "N/A") else result[1]
 
     code, _, signal = field("ExitCode").partition(":")
     return Queued(

@@ -14,7 +14,7 @@ from mpibayes.hpc.run.examine import (
     MPI_BYTES,
     PROCESS_BYTES,
     WORK_BYTES,
-    Found,
+    Examined,
     about_ranks,
     about_table,
     with_mpi,
@@ -63,21 +63,21 @@ def memory_per_rank(
     }
 
 
-def memory(found: Found, ranks: int) -> dict[str, int]:
+def memory(examined: Examined, ranks: int) -> dict[str, int]:
     """Bytes on the busiest rank, by part."""
-    config, model = found.config, found.config.of(keys.Model)
+    config, model = examined.config, examined.config.of(keys.Model)
     kept = config.run.cycles // config.of(keys.Output).kept
-    each = found.schedule(ranks).sizes[-1]
+    each = examined.schedule(ranks).sizes[-1]
     parts = memory_per_rank(
-        len(found.family.cells), model.components, found.data.n_rows, config.run.shards, each, kept, found.n_heldout,
+        len(examined.family.cells), model.components, examined.data.n_rows, config.run.shards, each, kept, examined.n_heldout,
         config.of(keys.Step).noise != "none",
     )  # fmt: skip
     return with_mpi(parts, ranks, each)
 
 
-def time_sample(found: Found) -> tuple[int, float, float]:
+def time_sample(examined: Examined) -> tuple[int, float, float]:
     """(rows of a sample from all over the table, seconds of a pass over them, seconds of a step)."""
-    data, cells, config = found.data, found.family.cells, found.config
+    data, cells, config = examined.data, examined.family.cells, examined.config
     n = min(data.n_rows, SAMPLE_ROWS)
     x = cells.of(data.rows_at(np.arange(n) * data.n_rows // n))
     model = likelihood_of(config, len(cells))
@@ -94,14 +94,14 @@ def time_sample(found: Found) -> tuple[int, float, float]:
     return n, float(np.median(whole)), max(0.0, float(np.median(steps)))
 
 
-def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
+def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     """Findings of `check` as (title, text) pairs. Raises DataError as a run would."""
-    schedule = found.schedule(ranks)
+    schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
-    config, cells, run = found.config, found.family.cells, found.config.run
-    n_train, n_shards, kept = found.data.n_rows, run.shards, config.of(keys.Output).kept
-    sampled, pass_s, step_s = time_sample(found)
-    yield from about_table(config, found.table, found.data, found.n_heldout)
+    config, cells, run = examined.config, examined.family.cells, examined.config.run
+    n_train, n_shards, kept = examined.data.n_rows, run.shards, config.of(keys.Output).kept
+    sampled, pass_s, step_s = time_sample(examined)
+    yield from about_table(config, examined.table, examined.data, examined.n_heldout)
     yield "shards", f"{n_shards} of about {n_train // n_shards:,} rows"
     yield from about_ranks(schedule, n_shards)
     yield "model", model_in_words(config, len(cells))
@@ -109,7 +109,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     yield "approximation", "q, not the posterior: its bound is below the log of p(table), by how much is not known"
     yield "kept", f"{counted(run.cycles, 'cycle')} at most; a state with its bound {every(kept)}"
 
-    parts = memory(found, ranks)
+    parts = memory(examined, ranks)
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     working = min(each, n_shards)

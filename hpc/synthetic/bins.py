@@ -59,8 +59,8 @@ class _Numbers:
         self.n = len(self._edges) + 1 + len(self._atoms) + 1
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        found = np.searchsorted(self._edges, x, side="left")
+        result = np.searchsorted(self._edges, x, side="left")
         for i, atom in enumerate(self._atoms):
-            found[x == atom] = len(self._edges) + 1 + i
-        found[np.isnan(x)] = self.n - 1
-        return found
+            result[x == atom] = len(self._edges) + 1 + i
+        result[np.isnan(x)] = self.n - 1
+        return result

@@ -35,16 +35,16 @@ class Gaps:
         """Mask of the missing cells (n,) of the columns that have some."""
         if self._donors is None:
             self._donors = [self._of(part) for part in parts]
-        found = {}
+        result = {}
         for i, (part, donors) in enumerate(zip(parts, self._donors)):
             if donors is not None:
                 u = replace(self._stream, chain=in_lane(0, i)).uniforms(ids)
-                found |= donors.masks(np.minimum(part.clusters, part.n_clusters), u)
+                result |= donors.masks(np.minimum(part.clusters, part.n_clusters), u)
         lacking = {}
         for a in self._training.absences:
-            met = a.met(self._columns[a.where], cells[a.where]) & ~found.get(a.where, False)
+            met = a.met(self._columns[a.where], cells[a.where]) & ~result.get(a.where, False)
             lacking[a.column] = lacking.get(a.column, False) | met
-        return found | {name: met | found.get(name, False) for name, met in lacking.items()}
+        return result | {name: met | result.get(name, False) for name, met in lacking.items()}
 
     def _of(self, part: Part) -> _Donors | None:
         place = {name: i for i, name in enumerate(self._training.names)}
@@ -80,5 +80,5 @@ class _Donors:
             return {name: np.zeros(len(u), bool) for name in self._names}
         cluster = np.where(self._rows[cluster] > 0, cluster, last)
         row = self._first[cluster] + np.floor(u * self._rows[cluster]).astype(np.int64)
-        found = self._sets[self._set[np.searchsorted(self._below, row, side="right")]]
-        return {name: found[:, i] for i, name in enumerate(self._names)}
+        result = self._sets[self._set[np.searchsorted(self._below, row, side="right")]]
+        return {name: result[:, i] for i, name in enumerate(self._names)}

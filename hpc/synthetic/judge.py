@@ -62,10 +62,10 @@ def roles(asking: Asking, target: str | None, key: Sequence[str]) -> Roles:
     """The columns' roles; the target is by default the last column with levels. Raises ConfigError."""
     names = [c.name for c in asking.named([*key, *([target] if target else [])])]
     levelled = [c.name for c in asking.columns if len(c.levels) > 1]
-    found = target or (levelled[-1] if levelled else asking.columns[-1].name)
-    if found in key:
-        raise ConfigError(f"--key {found}: is the target, too; name the columns that somebody may know besides it")
-    return Roles(found, [name for name in names if name != target])
+    result = target or (levelled[-1] if levelled else asking.columns[-1].name)
+    if result in key:
+        raise ConfigError(f"--key {result}: is the target, too; name the columns that somebody may know besides it")
+    return Roles(result, [name for name in names if name != target])
 
 
 class Judge:
@@ -104,8 +104,8 @@ class Judge:
         rows = _take(synthetic, slice(self.n))
         if self._of_real is None:
             self._of_real = self._utility(_take(self._real, slice(self.n)))
-        found = {name: (x, self._of_real[name]) for name, x in self._utility(rows).items()}
-        return found | self._risk(rows)
+        result = {name: (x, self._of_real[name]) for name, x in self._utility(rows).items()}
+        return result | self._risk(rows)
 
     def _utility(self, cells: Cells) -> dict[str, float]:
         rows, unseen, sizes = self.bins(cells), self.bins(self._unseen), self.bins.sizes
@@ -120,26 +120,26 @@ class Judge:
         }
 
     def _risk(self, cells: Cells) -> dict[str, tuple[float, float]]:
-        found = {"replicated uniques": (self._replicated(cells), np.nan)}
+        result = {"replicated uniques": (self._replicated(cells), np.nan)}
         if not self.held_out:
-            return found
-        found["replicated uniques"] = self._replicated(cells), self._replicated(self._unseen)
+            return result
+        result["replicated uniques"] = self._replicated(cells), self._replicated(self._unseen)
         rows, real, unseen = (self._places(x) for x in (cells, self._real, self._unseen))
         n = min(AMONG, len(real[0]), len(unseen[0]))
         near = _first(rows, NEAR)
         to_real, to_unseen = (risk.closest(near, _first(others, n)) for others in (real, unseen))
-        found["closest training row"] = float(to_real.mean()), float(to_unseen.mean())
-        found["nearer to training"] = float((to_real < to_unseen).mean() + 0.5 * (to_real == to_unseen).mean()), 0.5
+        result["closest training row"] = float(to_real.mean()), float(to_unseen.mean())
+        result["nearer to training"] = float((to_real < to_unseen).mean() + 0.5 * (to_real == to_unseen).mean()), 0.5
         among = _first(real, AMONG)
-        found["distance to training"] = tuple(
+        result["distance to training"] = tuple(
             float(risk.closest(_first(x, NEAR), among).mean()) for x in (rows, unseen)
         )
         if self._key:
             table = self.bins(cells)
-            found["disclosed"] = tuple(
+            result["disclosed"] = tuple(
                 risk.disclosed(self.bins(x), table, self._key, self._target) for x in (self._real, self._unseen)
             )
-        return found
+        return result
 
     def _replicated(self, cells: Cells) -> float:
         return float(np.isin(risk.fingerprints(self.columns, cells), self._uniques).mean())
@@ -181,8 +181,8 @@ def _n_rows(cells: Mapping[str, np.ndarray]) -> int:
     return len(next(iter(cells.values())))
 
 
-def _take(cells: Mapping[str, np.ndarray], some: slice) -> Cells:
-    return {name: x[some] for name, x in cells.items()}
+def _take(cells: Mapping[str, np.ndarray], part: slice) -> Cells:
+    return {name: x[part] for name, x in cells.items()}
 
 
 def _first(rows: tuple[np.ndarray, np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -78,8 +78,8 @@ class PairCheck:
         """The places of the pairs that are weaker for certain and by so many nats, the weakest in the run first."""
         if not self.judged:
             return np.zeros(0, np.intp)
-        found = self.weaker >= np.maximum(least, DEVIATIONS * self.drawn.std(axis=0, ddof=1))
-        return self.order[found[self.order]]
+        result = self.weaker >= np.maximum(least, DEVIATIONS * self.drawn.std(axis=0, ddof=1))
+        return self.order[result[self.order]]
 
     @property
     def order(self) -> np.ndarray:
@@ -112,12 +112,12 @@ def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> P
 
     def drawn() -> list[np.ndarray]:
         mine = slice(step * asking.comm.rank, None, step * asking.comm.size)
-        found = []
+        result = []
         for synthesis in asking.clusters("pairs").syntheses(SEED, len(rows), {}, mine) if len(every) else ():
             with np.errstate(over="ignore"):  # a number beyond all is in the last interval
                 cells = bins(synthesis.cells(ids, synthesis.parts(ids)))
-            found.append(informations(np.where(missing, bins.sizes - 1, cells), bins.sizes, every)[0])
-        return found
+            result.append(informations(np.where(missing, bins.sizes - 1, cells), bins.sizes, every)[0])
+        return result
 
     of_ranks = asking.comm.collect(agree(asking.comm, drawn, "draw rows"))
     n_tables = sum(map(len, of_ranks))
@@ -143,39 +143,39 @@ class Pairs(Question):
         asked = [c for c in asking.columns if not self.columns or c.name in asking.conditions.names(self.columns)]
         if len(asked) < 2:
             raise ConfigError("one column is left: a pair has two")
-        found = check(asking, asked)
-        order = found.order
-        first, second = np.array(found.pairs, object)[order].T
+        result = check(asking, asked)
+        order = result.order
+        first, second = np.array(result.pairs, object)[order].T
         lines = {
-            "column": first, "other": second, "table": found.table[order], "run": found.run[order],
-            "weaker": found.weaker[order], "p": (found.drawn >= found.table).mean(axis=0)[order],
+            "column": first, "other": second, "table": result.table[order], "run": result.run[order],
+            "weaker": result.weaker[order], "p": (result.drawn >= result.table).mean(axis=0)[order],
         }  # fmt: skip
         remarks = [
-            in_words(found),
-            f"table, run: mutual information in nats of {counted(found.n_rows, 'training row')} and of as many rows "
-            f"from each draw, numbers in {found.n_bins} intervals; p: share of the draws that have as much as the "
+            in_words(result),
+            f"table, run: mutual information in nats of {counted(result.n_rows, 'training row')} and of as many rows "
+            f"from each draw, numbers in {result.n_bins} intervals; p: share of the draws that have as much as the "
             "table",
         ]
         title = "Pairs of columns that are weaker in the run than in the table"
         return Answer(title, lines, remarks, shown=self.top, bars="weaker")
 
 
-def in_words(found: PairCheck) -> str:
+def in_words(check: PairCheck) -> str:
     """Say how many pairs are weaker for certain."""
-    if not found.judged:
-        return f"{counted(len(found.drawn), 'draw')}: too few to say which differences are not by chance"
-    clear = len(found.clear())
+    if not check.judged:
+        return f"{counted(len(check.drawn), 'draw')}: too few to say which differences are not by chance"
+    clear = len(check.clear())
     return (
-        f"{counted(clear, 'pair')} of {found.n_all:,} {'is' if clear == 1 else 'are'} weaker by {LEAST:g} nats or more "
-        f"and by {DEVIATIONS:.0f} standard deviations of {len(found.drawn)} draws"
+        f"{counted(clear, 'pair')} of {check.n_all:,} {'is' if clear == 1 else 'are'} weaker by {LEAST:g} nats or more "
+        f"and by {DEVIATIONS:.0f} standard deviations of {len(check.drawn)} draws"
     )
 
 
 def informations(bins: np.ndarray, sizes: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mutual information of pairs of columns (P, 2) in nats, (P,), from the bins (n, C) of rows that have both cells;
     and about what independent columns with as many bins would have. The last bin of a column is of missing cells."""
-    found = [_information(table) for table in _tables(np.ascontiguousarray(bins.T), sizes, pairs)]
-    return tuple(np.array(found).reshape(-1, 2).T)
+    result = [_information(table) for table in _tables(np.ascontiguousarray(bins.T), sizes, pairs)]
+    return tuple(np.array(result).reshape(-1, 2).T)
 
 
 def _tables(bins: np.ndarray, sizes: np.ndarray, pairs: np.ndarray) -> Iterator[np.ndarray]:

@@ -61,8 +61,8 @@ def _columns(arrays: Sequence[np.ndarray], n: int, dtype: type) -> np.ndarray:
 
 def closest(rows: tuple[np.ndarray, np.ndarray], others: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Distance of each row to the closest of others, (n,), both as `Places` has them."""
-    found = [_closest([a[i : i + AT_ONCE] for a in rows], others) for i in range(0, len(rows[0]), AT_ONCE)]
-    return np.concatenate(found)
+    result = [_closest([a[i : i + AT_ONCE] for a in rows], others) for i in range(0, len(rows[0]), AT_ONCE)]
+    return np.concatenate(result)
 
 
 def _closest(rows: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> np.ndarray:

@@ -27,11 +27,11 @@ def sets_of_columns(n_columns: int, k: int, most: int, seed: int) -> list[tuple[
 
 def variation(a: np.ndarray, b: np.ndarray, sizes: np.ndarray, sets: Sequence[tuple[int, ...]]) -> float:
     """Total variation distance between the joint distributions of some columns in rows a and b, the mean over sets."""
-    found = []
+    result = []
     for columns in sets:
         shares = [_shares(rows, sizes, columns) for rows in (a, b)]
-        found.append(0.5 * np.abs(shares[0] - shares[1]).sum())
-    return float(np.mean(found)) if found else float("nan")
+        result.append(0.5 * np.abs(shares[0] - shares[1]).sum())
+    return float(np.mean(result)) if result else float("nan")
 
 
 def _shares(rows: np.ndarray, sizes: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
@@ -46,8 +46,8 @@ def told_apart(a: np.ndarray, b: np.ndarray, sizes: np.ndarray, seed: int) -> fl
     trained on (two folds)."""
     x, y = _both(a, b)
     fold = generator(seed, Purpose.JUDGED, sub=11).permutation(len(x)) % 2 == 0
-    found = [area(Boosted(x[f], y[f], sizes).score(x[~f]), y[~f]) for f in (fold, ~fold)]
-    return float(np.mean(found))
+    result = [area(Boosted(x[f], y[f], sizes).score(x[~f]), y[~f]) for f in (fold, ~fold)]
+    return float(np.mean(result))
 
 
 def propensity_ratio(a: np.ndarray, b: np.ndarray, sizes: np.ndarray, seed: int) -> float:

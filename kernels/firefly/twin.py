@@ -126,8 +126,8 @@ class Rows:
             s = eta[:, 0]
             value, slope = y * s / 2 - log_two_cosh(s), (y / 2 - np.tanh(s / 2) / 2)[:, None]
         elif self.likelihood == SOFTMAX:
-            own, lse = np.arange(self.n_classes) == y[:, None], log_sum_exp(eta)
-            value, slope = (own * eta).sum(axis=1) - lse, own - np.exp(eta - lse[:, None])
+            part, lse = np.arange(self.n_classes) == y[:, None], log_sum_exp(eta)
+            value, slope = (part * eta).sum(axis=1) - lse, part - np.exp(eta - lse[:, None])
         else:
             r, spread = y - eta[:, 0], self.nu * self.scale2
             constant = lgamma((self.nu + 1) / 2) - lgamma(self.nu / 2) - log(pi * spread) / 2
@@ -234,18 +234,18 @@ class Target:
     def rows_value(self, theta, gradient=None):
         if self.remote is not None:
             return self.remote(theta, gradient)
-        total, own = 0.0, None if gradient is None else np.zeros_like(gradient)
+        total, part = 0.0, None if gradient is None else np.zeros_like(gradient)
         if gradient is not None:
             gradient[:] = 0
         for shard in self.shards:
-            total += self.partial(shard, theta, own)
+            total += self.partial(shard, theta, part)
             if gradient is not None:
-                gradient += own
+                gradient += part
         return total
 
     def value(self, theta, gradient=None):
-        own = None if gradient is None else np.zeros_like(gradient)
-        value, proper, scale = self.rows_value(theta, own), np.isfinite(self.prior_scale), self.prior_scale
+        part = None if gradient is None else np.zeros_like(gradient)
+        value, proper, scale = self.rows_value(theta, part), np.isfinite(self.prior_scale), self.prior_scale
         laws = [proper & (self.prior == GAUSSIAN), proper & (self.prior == LAPLACE)]  # else flat
         normal = -((theta / scale) ** 2) / 2 - np.log(scale) - log(2 * pi) / 2
         value += np.sum(np.select(laws, [normal, -np.abs(theta) / scale - np.log(2 * scale)]))
@@ -255,7 +255,7 @@ class Target:
             value += self.c0 + self.G @ phi.ravel() - np.sum(phi * (self.A @ phi @ self.S)) / 2
             slope = slope + self.G - (self.A @ phi @ self.S).ravel()
         if gradient is not None:
-            gradient[:] = slope + own
+            gradient[:] = slope + part
         return value
 
     def accept(self, theta, log_density):

@@ -84,8 +84,8 @@ class Rows:
         return np.array(columns, bool).reshape(len(slots), len(z)).T
 
     def least_priorities(self, slots, seed, cycle, chain):
-        own = [priority(self.start + i, seed, cycle, chain) for i in range(len(self))]
-        least = [min((own[i] for i in np.flatnonzero(column)), default=NOBODY) for column in self.has(slots).T]
+        part = [priority(self.start + i, seed, cycle, chain) for i in range(len(self))]
+        least = [min((part[i] for i in np.flatnonzero(column)), default=NOBODY) for column in self.has(slots).T]
         return np.array(least, np.uint64)
 
     def tally(self, slots):
@@ -125,9 +125,9 @@ class Features:
     def flip(self, x, z, row, anchors, key, sweep, tail):
         """One row's instantiated features, in order; z (K,) is changed."""
         mean, variance = (np.zeros(len(x)), 1.0) if tail is None else tail.given_the_others()
-        own = priority(row, *key)
+        part = priority(row, *key)
         for k in range(len(self.slots)):
-            if own <= anchors[k]:
+            if part <= anchors[k]:
                 continue
             scores = []
             for value in (False, True):
@@ -136,7 +136,7 @@ class Features:
             log_odds = log(self.weights[k]) - np.log1p(-self.weights[k])
             z[k] = threshold(row, k, key[0], sweep, *key[1:]) < log_odds + scores[1] - scores[0]
         for p, (j, k) in enumerate(self.pairs):
-            if z[j] == z[k] or self.has_to_stay(own, anchors[j], anchors[k]):
+            if z[j] == z[k] or self.has_to_stay(part, anchors[j], anchors[k]):
                 continue
             exchanged = z.copy()
             exchanged[[j, k]] = z[[k, j]]

@@ -278,18 +278,18 @@ def accumulate(rows, z, n_clusters, offsets, relabel=None):
     real_n, real_mean, real_scatter = np.zeros((R, n_clusters), np.int64), *np.zeros((2, R, n_clusters))
     tally_n, tally_sum = np.zeros((Q, n_clusters), np.int64), np.zeros((Q, n_clusters))
     for k in range(n_clusters):
-        own = z == k
+        part = z == k
         for c in range(codes.shape[1]):
-            np.add.at(levels[:, k], offsets[c] + codes[own, c], 1)
+            np.add.at(levels[:, k], offsets[c] + codes[part, c], 1)
         for r in range(R):
-            x = rows.reals[own, r]
+            x = rows.reals[part, r]
             x = x[~np.isnan(x)]
             real_n[r, k] = len(x)
             if len(x):
                 real_mean[r, k] = x.mean()
                 real_scatter[r, k] = ((x - real_mean[r, k]) ** 2).sum()
         for q in range(Q):
-            x = rows.tallies[own, q]
+            x = rows.tallies[part, q]
             tally_n[q, k], tally_sum[q, k] = (~np.isnan(x)).sum(), np.nansum(x)
     widths = widths_of(rows)
     vector_n = np.zeros((len(widths), n_clusters), np.int64)

@@ -78,17 +78,17 @@ class Packed:
             first, missing = self.offsets[c], self.offsets[c + 1] - 1
             observed = [s[0][0] - s[0][1 + missing] for s in (whole, one, zero)]
             mean = shrink * (beta[level] + whole[0][1 + level]) / (beta[first:missing].sum() + observed[0])
-            own = [(mean + s[0][1 + level]) / (shrink + n) for s, n in zip((one, zero), observed[1:])]
-            yield np.log(own[0] / own[1]) if level != missing else 0.0
+            part = [(mean + s[0][1 + level]) / (shrink + n) for s, n in zip((one, zero), observed[1:])]
+            yield np.log(part[0] / part[1]) if level != missing else 0.0
         for c, y in enumerate(self.reals[i]):
             n, mean, scatter = moments(whole, 1 + n_levels + c, c, n_real + c)
-            width, found = scatter / max(n, 1) + 1e-9, []
+            width, result = scatter / max(n, 1) + 1e-9, []
             for side in (one, zero):
-                n_s, own, scatter = moments(side, 1 + n_levels + c, c, n_real + c)
-                share, step = shrink / (shrink + n_s), own - mean if n_s else 0.0
+                n_s, part, scatter = moments(side, 1 + n_levels + c, c, n_real + c)
+                share, step = shrink / (shrink + n_s), part - mean if n_s else 0.0
                 variance = share * (width + (1.0 - share) * step**2) + max(scatter, 0.0) / (shrink + n_s)
-                found.append((mean + (1.0 - share) * step, 0.5 / max(variance, 1e-6 * width)))
-            (at_one, half_one), (at_zero, half_zero) = found
+                result.append((mean + (1.0 - share) * step, 0.5 / max(variance, 1e-6 * width)))
+            (at_one, half_one), (at_zero, half_zero) = result
             level = 0.5 * np.log(half_one / half_zero)
             d = (y * UNIT - at_one) ** 2 * half_one - (y * UNIT - at_zero) ** 2 * half_zero
             yield level - d if y != MISSING else 0.0

@@ -36,17 +36,17 @@ def local_step(words, counts, weight, alpha, local, gamma, most, tolerance):
 def local_steps(starts, words, counts, weight, alpha, local, gamma, most, tolerance):
     """All documents, from `gamma` (D, K), None for alpha + length / K. gamma, sums (V, K), iterations."""
     n, k, v = len(starts) - 1, len(alpha), len(weight)
-    sums, done, found = np.zeros((v, k)), 0, np.zeros((n, k))
+    sums, done, result = np.zeros((v, k)), 0, np.zeros((n, k))
     for i in range(n):
-        own, many = words[starts[i] : starts[i + 1]], counts[starts[i] : starts[i + 1]].astype(np.float64)
-        if not len(own):
-            found[i] = alpha
+        part, many = words[starts[i] : starts[i + 1]], counts[starts[i] : starts[i + 1]].astype(np.float64)
+        if not len(part):
+            result[i] = alpha
             continue
         first = alpha + many.sum() / k if gamma is None else gamma[i].astype(np.float64)
-        found[i], share, times = local_step(own, many, weight, alpha, local, first, most, tolerance)
-        np.add.at(sums, own, many[:, None] * share)
+        result[i], share, times = local_step(part, many, weight, alpha, local, first, most, tolerance)
+        np.add.at(sums, part, many[:, None] * share)
         done += times
-    return found, sums, done
+    return result, sums, done
 
 
 def picked(p, u):

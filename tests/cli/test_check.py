@@ -48,10 +48,10 @@ def test_chains_side_by_side_take_their_time_once_and_hold_the_rows_each(case):
     """Four chains: on four ranks each has one, on one rank it has four; a rank then holds all rows, not a quarter."""
     from mpibayes.hpc.run.examine import MPI_BYTES, examine
 
-    found = examine(case, ["run.chains=4", "data.heldout=none"])
-    memory = check_of(found.config.kind).memory
-    assert found.schedule(4).turns == 1 and found.schedule(1).turns == 4
-    alone, beside = memory(found, 1), memory(found, 4)
+    result = examine(case, ["run.chains=4", "data.heldout=none"])
+    memory = check_of(result.config.kind).memory
+    assert result.schedule(4).turns == 1 and result.schedule(1).turns == 4
+    alone, beside = memory(result, 1), memory(result, 4)
     assert beside["rows"] == alone["rows"] and beside["process"] == alone["process"] + MPI_BYTES
     assert memory(examine(case, ["run.chains=4", "run.groups=1"]), 4)["rows"] < 0.3 * alone["rows"]
 

@@ -96,8 +96,8 @@ def test_run_passes_everything_on(stand_in):
 
 
 def test_other_commands_pass_everything_on(stand_in, capsys):
-    found = types.SimpleNamespace(config=types.SimpleNamespace(notes=[], kind="mixture"))
-    calls = stand_in("mpibayes.hpc.run.examine", "examine", found)
+    result = types.SimpleNamespace(config=types.SimpleNamespace(notes=[], kind="mixture"))
+    calls = stand_in("mpibayes.hpc.run.examine", "examine", result)
     findings = types.SimpleNamespace(findings=lambda found, ranks: [("ranks", str(ranks))])
     stand_in("mpibayes.hpc.registry", "check_of", findings)
     assert cli.main(["check", "a.toml", "--ranks", "4", "--set", "run.seed=1"]) == 0
@@ -233,11 +233,11 @@ def test_options_of_dates_and_of_wide_tables(tmp_path, monkeypatch, capsys):
         for i in range(60):
             file.write(f"{1 + i % 12}/{1 + i % 11}/2024," + ",".join(f"{(i * j) % 59}.5" for j in range(1, 71)) + "\n")
     assert cli.main(["import", "data.csv", "table.h5"]) == 0
-    assert "day or the month first" in (said := capsys.readouterr().out) and len(said.splitlines()) < 20
+    assert "day or the month first" in (text := capsys.readouterr().out) and len(text.splitlines()) < 20
     options = ["--force", "--dates", "day-first", "--calendar", "when", "--verbose"]
     assert cli.main(["import", "data.csv", "table.h5", *options]) == 0
-    said = capsys.readouterr().out
-    assert "when weekday" in said and "day first" in said and len(said.splitlines()) > 70
+    text = capsys.readouterr().out
+    assert "when weekday" in text and "day first" in text and len(text.splitlines()) > 70
     assert cli.main(["import", "data.csv", "table.h5", "--force", "--calendar", "x1"]) == 2
 
 
@@ -257,10 +257,10 @@ def test_a_rank_has_one_thread_unless_the_environment_says_otherwise():
 @pytest.fixture
 def replaced(monkeypatch):
     """Commands that would replace this process."""
-    found = []
-    monkeypatch.setattr(os, "execv", lambda program, words: found.append(words))
+    result = []
+    monkeypatch.setattr(os, "execv", lambda program, words: result.append(words))
     monkeypatch.setattr("mpibayes.hpc.run.become.share_out", lambda ranks: None)
-    return found
+    return result
 
 
 def test_ranks_are_started_by_the_mpirun_of_this_environment(replaced, stand_in, monkeypatch, capsys):
@@ -287,8 +287,8 @@ def test_ranks_that_cannot_be_started(replaced, missing, monkeypatch, capsys):
     if not missing:
         monkeypatch.setenv("PMI_RANK", "0")
     assert cli.main(["run", "a.toml", "--ranks", "2"]) == 2 and not replaced
-    said = capsys.readouterr().err
-    assert ("there is no mpirun here" in said) if missing else ("has started this process" in said)
+    text = capsys.readouterr().err
+    assert ("there is no mpirun here" in text) if missing else ("has started this process" in text)
 
 
 def test_an_mpirun_that_is_no_program_is_named(tmp_path, monkeypatch, capsys):

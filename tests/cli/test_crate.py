@@ -45,18 +45,18 @@ def crate(folder):
 
 
 def test_the_library_reads_it(crate, folder):
-    found = ROCrate(crate)
+    result = ROCrate(crate)
     provenance = json.loads((folder / "run" / "provenance.json").read_text())
-    assert provenance["run"] in found.name and found.root_dataset["conformsTo"].id.endswith("/process/0.5")
-    assert found.metadata.id == METADATA and found.version == "1.1"
+    assert provenance["run"] in result.name and result.root_dataset["conformsTo"].id.endswith("/process/0.5")
+    assert result.metadata.id == METADATA and result.version == "1.1"
     for required in ("name", "description", "datePublished", "license"):
-        assert found.root_dataset[required]
-    parts = {part["name"]: part for part in found.root_dataset["hasPart"]}
+        assert result.root_dataset[required]
+    parts = {part["name"]: part for part in result.root_dataset["hasPart"]}
     assert sorted(parts) == sorted(GIVEN + MADE + REPORT)
     for name, part in parts.items():
         content = (folder / "run" / name).read_bytes()
         assert part["sha256"] == hashlib.sha256(content).hexdigest() and part["contentSize"] == str(len(content))
-    action = found.root_dataset["mentions"]
+    action = result.root_dataset["mentions"]
     assert action.type == "CreateAction" and action["instrument"]["softwareVersion"]
     table, *given = action["object"]
     assert table["identifier"] == f"sha256:{provenance['fingerprint']}" and [e["name"] for e in given] == GIVEN

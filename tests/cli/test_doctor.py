@@ -64,10 +64,10 @@ def test_under_mpirun(tmp_path):
 
 def test_json(tmp_path):
     _, done = doctor(tmp_path, "--json")
-    told = json.loads(done.stdout)
-    assert [c["check"] for c in told["checks"]] == ALONE and told["exit_code"] == done.returncode == 0
-    assert told["worst"] in (OK, WARNING)
-    assert set(told["checks"][0]) == {"check", "level", "text", "advice", "code"}
+    reported = json.loads(done.stdout)
+    assert [c["check"] for c in reported["checks"]] == ALONE and reported["exit_code"] == done.returncode == 0
+    assert reported["worst"] in (OK, WARNING)
+    assert set(reported["checks"][0]) == {"check", "level", "text", "advice", "code"}
 
 
 @pytest.mark.parametrize(
@@ -167,19 +167,19 @@ def test_a_batch_job(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
     monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 7230))
-    found = doctor_checks.job()
-    assert found.level == OK and "SLURM job 77 on n[1-2]" in found.text and "in 2h00m" in found.text
+    result = doctor_checks.job()
+    assert result.level == OK and "SLURM job 77 on n[1-2]" in result.text and "in 2h00m" in result.text
     monkeypatch.delenv("SLURM_JOB_END_TIME")
     monkeypatch.setenv("PATH", "")  # no scontrol
-    found = doctor_checks.job()
-    assert found.level == WARNING and "--max-time" in found.advice
+    result = doctor_checks.job()
+    assert result.level == WARNING and "--max-time" in result.advice
 
 
 def test_slow_messages_are_a_warning(tmp_path, monkeypatch):
     ranks = doctor_mpi.Ranks(tmp_path, 0.1)
     monkeypatch.setattr(ranks, "_time", lambda array, seconds: [2e-3] * 10)
-    found = ranks.allreduce()
-    assert found.level == WARNING and "OMPI_MCA_mpi_yield_when_idle=1" in found.advice and "2 ms" in found.text
+    result = ranks.allreduce()
+    assert result.level == WARNING and "OMPI_MCA_mpi_yield_when_idle=1" in result.advice and "2 ms" in result.text
     monkeypatch.setattr(ranks, "_time", lambda array, seconds: [2e-6] * 10)
     assert ranks.allreduce().level == OK
 
@@ -209,12 +209,12 @@ def test_ranks_against_cores(tmp_path, monkeypatch):
     ranks.comm = serial()
     assert ranks.cores().level == OK
     ranks.comm = Several(lambda value: ("b", *value[1:]))
-    found = ranks.cores()
-    assert found.level == WARNING and "a: 2 ranks on 2 cores, b: 1 rank on 2 cores" in found.text
-    assert "OMP_NUM_THREADS=1" in found.advice
+    result = ranks.cores()
+    assert result.level == WARNING and "a: 2 ranks on 2 cores, b: 1 rank on 2 cores" in result.text
+    assert "OMP_NUM_THREADS=1" in result.advice
     ranks.comm = Several(lambda value: value)
-    found = ranks.cores()
-    assert found.level == WARNING and "a: 3 ranks on 2 cores" in found.text and "no more ranks" in found.advice
+    result = ranks.cores()
+    assert result.level == WARNING and "a: 3 ranks on 2 cores" in result.text and "no more ranks" in result.advice
     monkeypatch.setattr(doctor_mpi, "quota", lambda: 1.0)
     ranks.comm = serial()
     assert "1 rank on 1 core;" in ranks.cores().text
@@ -223,8 +223,8 @@ def test_ranks_against_cores(tmp_path, monkeypatch):
 def test_a_rank_that_does_not_see_the_directory(tmp_path, monkeypatch):
     ranks = doctor_mpi.Ranks(tmp_path, 0.1)
     ranks.comm = Several(lambda seconds: None)
-    found = ranks.shared()
-    assert (found.level, found.code) == (PROBLEM, 4) and "rank 2 (b) did not see" in found.text
+    result = ranks.shared()
+    assert (result.level, result.code) == (PROBLEM, 4) and "rank 2 (b) did not see" in result.text
     monkeypatch.setattr(doctor_mpi, "SEEN_S", 0.2)
     assert doctor_mpi.seen_after(tmp_path / "nothing", b"word") is None
     assert list(tmp_path.iterdir()) == []
@@ -233,5 +233,5 @@ def test_a_rank_that_does_not_see_the_directory(tmp_path, monkeypatch):
 def test_ranks_with_other_versions(tmp_path):
     ranks = doctor_mpi.Ranks(tmp_path, 0.1)
     ranks.comm = Several(lambda text: text.replace(np.__version__, "1.0"))
-    found = ranks.same()
-    assert (found.level, found.code) == (PROBLEM, 2) and "rank 2 (b) with" in found.text
+    result = ranks.same()
+    assert (result.level, result.code) == (PROBLEM, 2) and "rank 2 (b) with" in result.text

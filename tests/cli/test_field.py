@@ -97,8 +97,8 @@ def test_the_groups_are_those_that_were_planted(tmp_path, name, index):
     the best rule there is. These 100 cycles have 0.817, and 1,480 of two chains 0.846. The representative partition
     is one draw, in which rows between the classes are drawn.
     """
-    run, found = groups(pd.read_csv(FIELD / f"{name}.csv"), tmp_path)
-    assert np.count_nonzero(np.bincount(found) > 10) == 2
+    run, result = groups(pd.read_csv(FIELD / f"{name}.csv"), tmp_path)
+    assert np.count_nonzero(np.bincount(result) > 10) == 2
     assert adjusted_rand_score(truth(name), run.clusters(groups=2).frame["group"]) >= index
 
 
@@ -106,8 +106,8 @@ def test_the_groups_are_those_that_were_planted(tmp_path, name, index):
 def test_patterns_that_were_written_out_have_two_groups(tmp_path):
     patterns = pd.read_csv(FIELD / "freq.csv")
     cases = patterns.loc[patterns.index.repeat(patterns["Freq"])].drop(columns="Freq")
-    _, found = groups(cases, tmp_path)
-    assert len(found) == 3000 and np.allclose(np.sort(np.bincount(found) / 3000)[-2:], [0.4, 0.6], atol=0.03)
+    _, result = groups(cases, tmp_path)
+    assert len(result) == 3000 and np.allclose(np.sort(np.bincount(result) / 3000)[-2:], [0.4, 0.6], atol=0.03)
 
 
 @pytest.mark.thorough

@@ -108,10 +108,10 @@ def test_quantiles_are_those_of_the_distribution():
     from scipy import stats
 
     for shape, rate, n in ((1.0, 1.0, 41), (2.5, 0.3, 7), (0.4, 2.0, 1)):
-        found = PitmanYor.of({"gamma": (shape, rate), "points": n}, 0.0)
+        result = PitmanYor.of({"gamma": (shape, rate), "points": n}, 0.0)
         exact = stats.gamma(shape, scale=1 / rate).ppf((np.arange(1, n + 1) - 0.5) / n)
-        np.testing.assert_allclose(found.concentrations, exact, rtol=1e-12)
-        assert found.gamma is None and found.fixed == (n == 1)
+        np.testing.assert_allclose(result.concentrations, exact, rtol=1e-12)
+        assert result.gamma is None and result.fixed == (n == 1)
 
 
 def test_auto_is_decided_once(tmp_path):

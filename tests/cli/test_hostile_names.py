@@ -126,8 +126,8 @@ def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch):
     write("a.csv", rows())
     for name, chains in (("a.toml", 2), ("one.toml", 1)):
         (tmp_path / name).write_text(CONFIG.format(chains=chains))
-    told = command("import", "a.csv", "t.h5", "--write-schema", "s.toml")
-    assert r"co\rl\x1b]0;owned\x07\x1b[2Jour\n" in told and MARKUP in told and r"red\x1b[31m" in told
+    reported = command("import", "a.csv", "t.h5", "--write-schema", "s.toml")
+    assert r"co\rl\x1b]0;owned\x07\x1b[2Jour\n" in reported and MARKUP in reported and r"red\x1b[31m" in reported
     assert command("import", "a.csv", "t.h5", "--schema", "s.toml", "--force")
     columns = {c.name: c for c in Table.open("t.h5").columns}
     assert list(columns) == [COLOUR, MARKUP, FORMULA, RESPONSE] and set(columns[COLOUR].levels) == set(LEVELS)
@@ -143,9 +143,9 @@ def test_a_mixture_of_hostile_columns(command, tmp_path, monkeypatch):
         assert folder.name == "one" or COLOUR in tomllib.loads(resolved)["columns"]
         for log in folder.rglob("*.log"):
             harmless(log.read_text())
-        told = command("report", folder)
+        reported = command("report", folder)
         paper = pictures_are_there(folder / "report")
-        assert any(visible(level)[:8] in told + paper for level in LEVELS if not level.isprintable())
+        assert any(visible(level)[:8] in reported + paper for level in LEVELS if not level.isprintable())
         summary = json.loads((folder / "report" / "summary.json").read_text())
         assert {c["column"] for c in summary["columns"]} == set(columns)
     assert command("export", "one", "--to", "csv", "-o", "trace\x1b.csv")
@@ -168,9 +168,9 @@ def test_a_regression_on_hostile_columns(command, tmp_path):
         + REGRESSION.format(response=toml_string(RESPONSE))
     )
     command("run", "a.toml", "-o", "a")
-    told = command("report", "a")
+    reported = command("report", "a")
     paper = pictures_are_there(tmp_path / "a" / "report")
-    assert MARKUP in told and MARKUP in paper and FORMULA in paper and visible(RESPONSE) in paper
+    assert MARKUP in reported and MARKUP in paper and FORMULA in paper and visible(RESPONSE) in paper
     with open("a/report/coefficients.csv", newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     assert {line["class"] for line in lines} == set(LEVELS) and f"{COLOUR}[{LEVELS[1]}]" in {
@@ -185,10 +185,10 @@ def test_a_regression_on_hostile_columns(command, tmp_path):
 
 def test_errors_and_warnings(command, tmp_path):
     write("a.csv", rows())
-    told = command("import", "a.csv", "t.h5", "--kind", f"{ESCAPES}=real", "--drop", "[/]\x1b", code=2)
-    assert r"no column '\x1b]0;owned" in told and r"[/]\x1b" in told
-    told = command("import", "a.csv", "t.h5", "--kind", f"{COLOUR}=real", code=3)
-    assert r"column 'co\rl\x1b]0;owned" in told
+    reported = command("import", "a.csv", "t.h5", "--kind", f"{ESCAPES}=real", "--drop", "[/]\x1b", code=2)
+    assert r"no column '\x1b]0;owned" in reported and r"[/]\x1b" in reported
+    reported = command("import", "a.csv", "t.h5", "--kind", f"{COLOUR}=real", code=3)
+    assert r"column 'co\rl\x1b]0;owned" in reported
     command("import", f"no{ESCAPES}\n.csv", "t.h5", code=3)
     command("import", "a.csv", f"t{ESCAPES}\n.csv", code=2)
     command("import", "a.csv", "t.h5", f"--{ESCAPES}", code=2)

@@ -94,8 +94,8 @@ def test_the_filled_script(place, capsys, tmp_path):
     assert last < commands[0], "sbatch reads no option below the first command"
     assert in_bash(text, tmp_path).returncode == 0
     echo = text[: text.index("\nrestarts=")] + '\nprintf "%s\\n" "$@"\n'
-    said = subprocess.run(["bash", "-c", echo], capture_output=True, text=True, timeout=20).stdout.splitlines()
-    assert said == [str(place / "run.toml"), str(place / "runs" / "a b"), "--set", "sampler.init='one'"]
+    words = subprocess.run(["bash", "-c", echo], capture_output=True, text=True, timeout=20).stdout.splitlines()
+    assert words == [str(place / "run.toml"), str(place / "runs" / "a b"), "--set", "sampler.init='one'"]
     assert not (place / "runs").exists(), "a dry run writes nothing"
 
 
@@ -133,8 +133,8 @@ def test_more_ranks_than_shards(place, capsys):
 
 def test_it_submits(place, sbatch, capsys):
     assert main(["submit", "run.toml", "-o", "runs/a", "--nodes", "2"]) == 0
-    said = capsys.readouterr().out
-    assert "job 77: 8 ranks on 2 nodes, 04:00:00 a job" in said and f"{place}/runs/a-77.log" in said, said
+    text = capsys.readouterr().out
+    assert "job 77: 8 ranks on 2 nodes, 04:00:00 a job" in text and f"{place}/runs/a-77.log" in text, text
     assert sbatch.calls.read_text() == f"--parsable {place}/runs/a.sbatch\n"
     assert sorted(p.name for p in (place / "runs").iterdir()) == ["a.job.json", "a.sbatch"]
     assert main(["run", "run.toml", "-o", "runs/a"]) == 0, "the run directory is still to be made"
@@ -147,8 +147,8 @@ def test_it_submits(place, sbatch, capsys):
 
 def test_it_submits_an_array(place, sbatch, capsys):
     assert main(["submit", "run.toml", "-o", "runs/b", "--array", "3"]) == 0
-    said = capsys.readouterr().out
-    assert "b-77_N.log" in said and f"mpibayes report {shlex.quote(f'{place}/runs/b')}/seed-*" in said
+    text = capsys.readouterr().out
+    assert "b-77_N.log" in text and f"mpibayes report {shlex.quote(f'{place}/runs/b')}/seed-*" in text
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_odd_names_stay_as_they_are(place, sbatch, capsys, monkeypatch, name):
         main(["submit", "--out", name, "--account", name, "--set", f"sampler.init='one' #{name}", "--", f"{name}.toml"])
         == 0
     )
-    said = capsys.readouterr().out
-    assert f"log:     {place}/{name}-77.log\n" in said
-    status = next(line for line in said.splitlines() if line.startswith("status:"))
+    words = capsys.readouterr().out
+    assert f"log:     {place}/{name}-77.log\n" in words
+    status = next(line for line in words.splitlines() if line.startswith("status:"))
     assert shlex.split(status) == ["status:", "mpibayes", "status", f"{place}/{name}"]
     text = (place / f"{name}.sbatch").read_text()
     script = text[: text.index("\nrestarts=")] + '\nprintf "%s\\n" "$PATH" "$@"\n'

@@ -32,9 +32,9 @@ def place(home, monkeypatch):
 
 
 def refused(words, expected, code=2):
-    found, said = mpibayes(*words.split())
-    assert found == code and said.count("mpibayes: error") == 1 and "Traceback" not in said, (found, said)
-    assert expected in said, said
+    result, text = mpibayes(*words.split())
+    assert result == code and text.count("mpibayes: error") == 1 and "Traceback" not in text, (result, text)
+    assert expected in text, text
 
 
 def ran(words):

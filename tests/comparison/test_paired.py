@@ -39,8 +39,8 @@ def wrong_twin(a, b):
 def judged(variance):
     """(mean of the estimated variances over that of the mean differences, share beyond two errors of the truth)."""
     g = np.random.default_rng(20)
-    found = [(difference(a, b).mean, variance(a, b)) for a, b in (scores(g) for _ in range(REPEATS))]
-    means, variances = np.array(found).T
+    result = [(difference(a, b).mean, variance(a, b)) for a, b in (scores(g) for _ in range(REPEATS))]
+    means, variances = np.array(result).T
     return variances.mean() / means.var(), float((np.abs(means - TRUE) > 2.0 * np.sqrt(variances)).mean())
 
 

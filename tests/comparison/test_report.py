@@ -135,8 +135,8 @@ def test_refusals(runs, tmp_path):
 def test_the_same_from_python(runs, three):
     _, _, summary = three
     run, *others = (mb.open(runs[name]) for name in ("mixture", "views", "one"))
-    found = run.report(against=others)
-    assert found.document == summary
+    result = run.report(against=others)
+    assert result.document == summary
     again = run.report(against=others[1])
     assert [of["name"] for of in again.document["runs"]] == ["mixture", "one"]
 

@@ -48,9 +48,9 @@ def runs(table, tmp_path_factory):
 
 def scored(runs, *names):
     """(numbers of the rows, scores of each run)"""
-    some = [runs[name] for name in names]
-    rows, columns = rows_of(some, names), columns_of(some, names)
-    values = [log_scores(run, name, rows, columns, of) for run, name, of in zip(some, names, columns.log_width)]
+    subset = [runs[name] for name in names]
+    rows, columns = rows_of(subset, names), columns_of(subset, names)
+    values = [log_scores(run, name, rows, columns, of) for run, name, of in zip(subset, names, columns.log_width)]
     return rows.numbers, values
 
 
@@ -102,11 +102,11 @@ def test_columns_that_one_run_lacks_are_missing(runs):
 
 
 def test_rows_that_neither_was_trained_on(runs):
-    some = [runs["wider"], runs["mixture"]]
-    rows = rows_of(some, ["wider", "mixture"])
+    subset = [runs["wider"], runs["mixture"]]
+    rows = rows_of(subset, ["wider", "mixture"])
     assert "neither was trained on" in rows.words
-    np.testing.assert_array_equal(rows.numbers, some[1].data.heldout)  # those of a larger fraction have them, too
-    assert not set(rows.numbers) & (set(some[0].data.training_rows) | set(some[1].data.training_rows))
+    np.testing.assert_array_equal(rows.numbers, subset[1].data.heldout)  # those of a larger fraction have them, too
+    assert not set(rows.numbers) & (set(subset[0].data.training_rows) | set(subset[1].data.training_rows))
 
 
 def test_batches_do_not_matter(runs, monkeypatch):
@@ -164,7 +164,7 @@ def test_densities_become_probabilities_of_steps(tmp_path):
         text = f'[model]\nfamily = "mixture"\n{real}'
         runs[name] = Posterior([make_run(tmp_path / name, table, CYCLES, BURN_IN, heldout=0.5, text=text)])
         runs[name].read_traces()
-    found = columns_of(list(runs.values()), list(runs))
-    assert found.log_width == [{}, {"x": pytest.approx(np.log(0.1))}] and len(found.notes) == 1
+    result = columns_of(list(runs.values()), list(runs))
+    assert result.log_width == [{}, {"x": pytest.approx(np.log(0.1))}] and len(result.notes) == 1
     _, (cells, plain) = scored(runs, *runs)
     assert abs(cells.mean() - plain.mean()) < 0.2  # without the width 2.3 apart

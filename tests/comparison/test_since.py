@@ -50,17 +50,17 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family, undrawn):
     assert run(tmp_path, "a", "--grow").returncode == 0
     done = mpibayes(tmp_path, "report", "a")
     assert done.returncode == 0 and "Since the last rows: 120 rows came" in done.stdout, done.stdout + done.stderr
-    found = json.loads((tmp_path / "a" / "report" / "summary.json").read_text())["since"]
-    june, july = found["parts"]
+    result = json.loads((tmp_path / "a" / "report" / "summary.json").read_text())["since"]
+    june, july = result["parts"]
     assert (june["files"], june["rows"], july["files"], july["rows"]) == ("june.csv", 60, "july.csv", 60)
     assert abs(june["beyond_the_old"]) < 4 * june["standard_error"] and june["odd"] < 0.2
     assert july["beyond_the_old"] > 4 * july["standard_error"] and july["odd"] > 0.5
     assert july["cells_of_new_levels"] > 100 > june["cells_of_new_levels"] == 0
-    moved = {c["column"]: c for c in found["columns"]}
+    moved = {c["column"]: c for c in result["columns"]}
     assert set(moved) == {"p", "q", "r", "x"} and moved["p"]["new_levels"] == ["d"]
-    new = [c for c in found["clusters"] if c["new"]]
-    assert new and new[0]["now"] > 0.4 and "is new: 0 % to" in new[0]["text"], found["clusters"]
-    assert (found["rows_before"], found["run_before"]) == (240, "a/grown/1")
+    new = [c for c in result["clusters"] if c["new"]]
+    assert new and new[0]["now"] > 0.4 and "is new: 0 % to" in new[0]["text"], result["clusters"]
+    assert (result["rows_before"], result["run_before"]) == (240, "a/grown/1")
     text, page = ((tmp_path / "a" / "report" / name).read_text() for name in ("report.txt", "report.html"))
     for words in ("Since the last rows", "july.csv", "columns that moved", "clusters that grew or shrank"):
         assert words in text and words in page

@@ -25,11 +25,11 @@ def table(n=400, seed=5):
 def test_a_base_counts_the_rows():
     (columns, rows), codes = table()
     slices = [rows.take(slice(a, a + 100)) for a in range(0, 400, 100)]
-    found = with_bases({}, columns, slices, serial())
-    assert set(found) == {"wide", "widest"}
+    result = with_bases({}, columns, slices, serial())
+    assert set(result) == {"wide", "widest"}
     for name, x, k in (("wide", codes[1], MANY + 7), ("widest", codes[2], 300)):
         count = np.bincount(x[x >= 0], minlength=k) + UNSEEN
-        np.testing.assert_allclose(found[name]["base"], count / count.mean(), rtol=1e-14)
+        np.testing.assert_allclose(result[name]["base"], count / count.mean(), rtol=1e-14)
     given = {"wide": {"dirichlet": [0.5] * (MANY + 7)}}
     assert with_bases(given, columns, slices, serial())["wide"] is given["wide"]
 

@@ -40,8 +40,8 @@ def test_groups(seed):
     columns, rows = table(np.random.default_rng(seed))
     names = [c.name for c in columns]
     group = grouped(columns, rows, [(name,) for name in names], 6)
-    found = {frozenset(names[i] for i in np.flatnonzero(group == g)) for g in range(6)}
-    assert found == GROUPS  # what is missing tells nothing
+    result = {frozenset(names[i] for i in np.flatnonzero(group == g)) for g in range(6)}
+    assert result == GROUPS  # what is missing tells nothing
 
 
 def test_columns_that_stay_together_are_as_close_as_the_closest_of_them():
@@ -59,17 +59,17 @@ def test_dependence_is_that_of_the_table_of_two_columns():
     columns, rows = table_from_arrays([("x", "categorical", x, list("abc")), ("y", "categorical", y, list("abc"))])
     p = np.bincount(3 * x + y, minlength=9).reshape(3, 3) / 500
     a, b = p.sum(axis=1), p.sum(axis=0)
-    told = 500 * (p * np.log(p / np.outer(a, b))).sum() - 2.0 - 2.0 * np.sqrt(2.0)
+    reported = 500 * (p * np.log(p / np.outer(a, b))).sum() - 2.0 - 2.0 * np.sqrt(2.0)
     least = 500 * min(-(a * np.log(a)).sum(), -(b * np.log(b)).sum())
-    assert dependence(columns, rows)[0, 1] == pytest.approx(told / least)
+    assert dependence(columns, rows)[0, 1] == pytest.approx(reported / least)
 
 
 def test_branches_are_what_has_been_joined():
     columns, rows = table(np.random.default_rng(1))
     names = [c.name for c in columns]
-    found = {frozenset(names[i] for i in of) for of in branches(linked(columns, rows, [(name,) for name in names]))}
-    assert {group for group in GROUPS if len(group) > 1} <= found
-    assert all(1 < len(of) < len(names) for of in found)
+    result = {frozenset(names[i] for i in of) for of in branches(linked(columns, rows, [(name,) for name in names]))}
+    assert {group for group in GROUPS if len(group) > 1} <= result
+    assert all(1 < len(of) < len(names) for of in result)
     assert branches(linked(columns[:1], rows, [(names[0],)])) == []
 
 
@@ -89,13 +89,13 @@ def test_a_search_starts_from_groups_whose_rows_settle_first():
     settings = Settings(seed=2, view_concentration="learn")
     no_trials = mock.patch.object(search.Trials, "run", lambda self: None)
     with mock.patch.multiple(search, MOST=0, UNITS=100), no_trials:  # no cycle in which columns move
-        found = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
-        assert {frozenset(of.columns) for of in found} == GROUPS
-        assert all(len(of.statistics) > 1 for of in found if len(of.columns) == 4)
+        result = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
+        assert {frozenset(of.columns) for of in result} == GROUPS
+        assert all(len(of.statistics) > 1 for of in result if len(of.columns) == 4)
         in_turn = lambda tree, n_units, n: np.arange(n_units) % n  # noqa: E731  the wrong one
         with mock.patch.object(views, "grouped", in_turn):
-            found = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
-        assert {frozenset(of.columns) for of in found} != GROUPS
+            result = views.found_by(views.searched(columns, rows, settings, 0, 6)).views
+        assert {frozenset(of.columns) for of in result} != GROUPS
 
 
 def test_a_column_without_cells_tells_nothing():

@@ -59,8 +59,8 @@ def course(comm, favour, monkeypatch, cycles=8, **settings):
 def assert_same(a, b):
     for (labels_a, *numbers_a), (labels_b, *numbers_b) in zip(a, b, strict=True):
         assert numbers_a == numbers_b
-        for own, other in zip(labels_a, labels_b, strict=True):
-            assert np.array_equal(own, other)
+        for part, other in zip(labels_a, labels_b, strict=True):
+            assert np.array_equal(part, other)
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -28,7 +28,7 @@ def table(seed, clusters=(6, 6), columns=7):
     for column in range(2):
         names.append(f"noise{column}")
         cells.append(g.integers(LEVELS, size=N))
-    return table_from_arrays([(name, "categorical", own, list("abcd")) for name, own in zip(names, cells)])
+    return table_from_arrays([(name, "categorical", part, list("abcd")) for name, part in zip(names, cells)])
 
 
 def told(names):
@@ -45,8 +45,8 @@ def two_views(columns):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_views_are_found(seed):
     columns, rows = table(seed)
-    found = views.searched(columns, rows, Settings(seed=seed, view_concentration="learn"), 0, 8)
-    assert told(of.columns for of in found.views) == two_views(columns)
+    result = views.searched(columns, rows, Settings(seed=seed, view_concentration="learn"), 0, 8)
+    assert told(of.columns for of in result.views) == two_views(columns)
 
 
 def settled(kind, seed):

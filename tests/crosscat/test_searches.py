@@ -65,8 +65,8 @@ def test_judges_are_the_same_for_all_searches_and_seen_by_none(monkeypatch, data
     searches.best_search(serial(), data, SETTINGS, 0, 400, 4, 4)
     judges = set.intersection(*(set(places.tolist()) for places in data.asked))
     assert len(judges) >= data.n_rows // 10  # samples of 400 of 1,350 rows may share a few more
-    own = [set(places.tolist()) - judges for places in data.asked]
-    assert all(len(a & b) < 0.5 * len(a) for i, a in enumerate(own) for b in own[:i]), "samples differ"
+    part = [set(places.tolist()) - judges for places in data.asked]
+    assert all(len(a & b) < 0.5 * len(a) for i, a in enumerate(part) for b in part[:i]), "samples differ"
 
 
 def test_chains_have_judges_and_samples_of_their_own(monkeypatch, data):
@@ -94,10 +94,10 @@ def test_scores_are_those_of_the_searches_end(data):
         )
     )
     chain = views.Mixture(serial(), data.columns, lambda a, b: data.rows.take(slice(a, b)), data.n_rows, SETTINGS)
-    chain.arrange([found.columns for found in choice.best.views])
+    chain.arrange([result.columns for result in choice.best.views])
     parts = [
-        ViewDensity(view.components, found.hyper, found.statistics)
-        for view, found in zip(chain.views, choice.best.views)
+        ViewDensity(view.components, result.hyper, result.statistics)
+        for view, result in zip(chain.views, choice.best.views)
     ]
     score = searches.Density(parts, chain.places).log_density(data.rows.take(judges)).mean()
     assert np.isclose(score, choice.scores.max(), rtol=1e-12)
@@ -112,7 +112,7 @@ def test_the_same_on_any_number_of_ranks():
     run = partial(searches.best_search, data=data, settings=SETTINGS, chain=1, n_rows=200, n_views=4, n_searches=3)
     alone, ranks = run(serial()), run(world())
     assert alone.scores.tolist() == ranks.scores.tolist()
-    assert [found.columns for found in alone.best.views] == [found.columns for found in ranks.best.views]
+    assert [result.columns for result in alone.best.views] == [result.columns for result in ranks.best.views]
     for a, b in zip(alone.best.views, ranks.best.views):
         assert np.array_equal(a.statistics.size, b.statistics.size)
 

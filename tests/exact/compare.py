@@ -122,8 +122,8 @@ def event_means(means: np.ndarray, expected: np.ndarray, rare: float = 0.02):
     share = np.clip(np.maximum(variance / (q * (1.0 - q)), variance.sum() / (q * (1.0 - q)).sum()), 1e-6, 1.0)
     trials = n / share
     hits, tail = trials * mean, np.ones((2, len(q)))
-    some, most = hits > 0.0, hits < trials
-    tail[0, some] = special.betainc(hits[some], (trials - hits)[some] + 1.0, q[some])
+    subset, most = hits > 0.0, hits < trials
+    tail[0, subset] = special.betainc(hits[subset], (trials - hits)[subset] + 1.0, q[subset])
     tail[1, most] = special.betainc((trials - hits)[most], hits[most] + 1.0, 1.0 - q[most])
     p, z = np.full(len(expected), np.nan), np.full(len(expected), np.nan)
     p[usable] = np.minimum(1.0, 2.0 * tail.min(axis=0))
@@ -172,10 +172,10 @@ def by_looks(more, judged, size: int, looks: int = 1) -> Verdict | None:
         if records is None:
             return None
         seen += records
-        found = judged(seen)
-        if not found.passed:
+        result = judged(seen)
+        if not result.passed:
             break
-    return found
+    return result
 
 
 def judge_history(history: np.ndarray, posterior, level: float = 1e-4) -> Verdict:

@@ -39,7 +39,7 @@ class Posterior:
 
         prior = np.array([law(z, cross.rows) for z in self.partitions])
         self._scores = [np.array([self._column(c, cross.priors[c[0]], z) for z in self.partitions]) for c in columns]
-        likelihood = np.array([logsumexp(own, axis=1) - np.log(own.shape[1]) for own in self._scores])
+        likelihood = np.array([logsumexp(part, axis=1) - np.log(part.shape[1]) for part in self._scores])
         log_p, views, rows = [], [], []
         for view in of_views:
             weight = [prior + likelihood[view == v].sum(axis=0) for v in range(view.max() + 1)]
@@ -81,8 +81,8 @@ class Posterior:
 
     def points(self, column: int) -> np.ndarray:
         """Law of the point of a column's prior given each state, (S, points)."""
-        own = self._scores[column]
-        return np.exp(own - logsumexp(own, axis=1, keepdims=True))[self.rows[:, column]]
+        part = self._scores[column]
+        return np.exp(part - logsumexp(part, axis=1, keepdims=True))[self.rows[:, column]]
 
     def summaries(self) -> tuple[list[str], np.ndarray]:
         """Names, and (events, S) of which state each happens in: every partition of the columns, two rows together in

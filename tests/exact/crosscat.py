@@ -183,8 +183,8 @@ CASES = {
 def sampler(comm, name, n_shards, default_seed, kind=Mixture, **settings):
     setup = CASES[name]
     columns, rows, blocks = production.table_of(setup.case, setup.priors)
-    own = {"split_merge": 0, "column_moves": 1, "priors": setup.priors, "blocks": blocks, "shards": n_shards}
-    settings = Settings(seed=seed(default_seed), **{**own, **setup.process, **settings})
+    part = {"split_merge": 0, "column_moves": 1, "priors": setup.priors, "blocks": blocks, "shards": n_shards}
+    settings = Settings(seed=seed(default_seed), **{**part, **setup.process, **settings})
     return kind(comm, columns, lambda a, b: rows.take(np.arange(a, b)), len(rows), settings)
 
 
@@ -193,12 +193,12 @@ def place(mixture, units, views, labels, cycles, hypers=()):
     hypers: those of each unit, None: as they are."""
     views, labels = list(views), np.asarray(labels)
     of_view = [[u for u, v in enumerate(views) if v == view] for view in range(max(views) + 1)]
-    names = [{name for u in own for name in units[u]} for own in of_view]
-    mixture.arrange([[c.name for c in mixture.columns if c.name in own] for own in names])
+    names = [{name for u in part for name in units[u]} for part in of_view]
+    mixture.arrange([[c.name for c in mixture.columns if c.name in part] for part in names])
     cut = shards.bounds(mixture.n_rows, mixture.n_shards)
     given = {names[0]: value for names, value in zip(units, hypers) if value is not None}
-    for view, own in zip(mixture.views, of_view):
-        z = np.unique(labels[own[0]], return_inverse=True)[1]
+    for view, part in zip(mixture.views, of_view):
+        z = np.unique(labels[part[0]], return_inverse=True)[1]
         of_column = view.components.by_column(view.hyper) | given
         hyper = view.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
         view.resume(lambda i, z=z: z[cut[i] : cut[i + 1]], int(z.max()) + 1, hyper)
@@ -216,8 +216,8 @@ def state(mixture, units):
 
 def hypers_of(mixture, units):
     """Hyperparameters of each unit of columns, by the names that the program knows."""
-    found = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
-    return [found[names[0]] for names in units]
+    result = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
+    return [result[names[0]] for names in units]
 
 
 def verdict(comm, name, n_shards, n_replicates, default_seed, cycles, level, looks=1, **settings):
@@ -245,7 +245,7 @@ def verdict(comm, name, n_shards, n_replicates, default_seed, cycles, level, loo
         return None if comm.rank else seen
 
     def judged(seen):
-        index = np.array([[exact.number(*found) for found, _ in run] for run in seen])
+        index = np.array([[exact.number(*result) for result, _ in run] for run in seen])
         at = np.array([[at for _, at in run] for run in seen])
         happened = np.concatenate([table.T[index], at], axis=2)
         return judge(index[:, -1], exact.p, [*events, *points.events], happened.mean(axis=1), expected, level)
@@ -274,5 +274,5 @@ class Points:
     def at(self, hypers) -> list[float]:
         """Indicators of the events, 0 or 1."""
         return [
-            float(np.allclose(value, own)) for values, own in zip(self.values, hypers) if values for value in values
+            float(np.allclose(value, part)) for values, part in zip(self.values, hypers) if values for value in values
         ]

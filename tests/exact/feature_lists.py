@@ -30,11 +30,11 @@ class Law:
 
     def __init__(self, x, alpha, c, noise_sd, feature_sd, most=7, likelihood=True):
         self.x, (n, _) = x, x.shape
-        own = isinstance(noise_sd, list)
+        part = isinstance(noise_sd, list)
         self.given = {"alpha": alpha, "c": c, "noise_sd": 1.0, "feature_sd": feature_sd, "likelihood": likelihood}
-        self.given["noise"] = "column" if own else "shared"
+        self.given["noise"] = "column" if part else "shared"
         self.noise_sd = np.broadcast_to(np.array(noise_sd), x.shape[1]).astype(float)
-        unit = self.noise_sd if own else np.ones(x.shape[1])
+        unit = self.noise_sd if part else np.ones(x.shape[1])
         histories = range(1, 2**n)
         self.classes = [z for k in range(most + 1) for z in combinations_with_replacement(histories, k)]
         m = np.array([bin(h).count("1") for h in range(2**n)])

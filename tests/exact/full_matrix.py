@@ -135,7 +135,7 @@ def matrix(given) -> int:
     bits: dict = {}
     for r in rows:
         bits.setdefault((r["case"], r["shards"], r["opening"]), set()).add(r["bits"])
-    different = [key for key, found in bits.items() if len(found) > 1]
+    different = [key for key, result in bits.items() if len(result) > 1]
     small = [r for r in rows if min(r["p_chi"], r["p_z"]) < LEVEL]
     p = np.array([q for r in rows for q in (r["p_chi"], r["p_z"])])
     summary = (
@@ -281,7 +281,7 @@ def power_of_moves(given) -> int:
     for wrong, name, part, n in WRONG + rare:
         posterior, p = Posterior(CASES[name]), ([], [])
         for i in range(given.repeats if n else 0):
-            for found, context in zip(p, (wrong, contextlib.nullcontext)):
+            for result, context in zip(p, (wrong, contextlib.nullcontext)):
                 with PARTS[part](), context():
                     mixture = production.sampler(
                         serial(),
@@ -292,7 +292,7 @@ def power_of_moves(given) -> int:
                         split_merge=1,
                     )
                     history = production.partition_history(mixture, posterior, n, CYCLES, given.seed + 100 * i + 1)
-                found.append(judge_history(history, posterior).p)
+                result.append(judge_history(history, posterior).p)
         # with the program's own constants, but for launches without scans and partial recall
         with (
             production.constants(**({"SCANS": 0} if "no scans" in part else FEW if "recalled" in part else {})),
@@ -300,7 +300,7 @@ def power_of_moves(given) -> int:
         ):
             moves = transitions.Moves(CASES[name], 1, FOUR_ROWS[name])
             error = moves.error(moves.matrix(transitions.informed if "informed" in part else transitions.guided))
-        rejected = [f"{sum(q < LEVEL for q in found)} of {len(found)}" if n else "-" for found in p]
+        rejected = [f"{sum(q < LEVEL for q in result)} of {len(result)}" if n else "-" for result in p]
         size = f"{n} x {CYCLES}" if n else "-"
         print(
             f"| {wrong.__name__} | {name} | {part} | {error:.1e} | {size} | {rejected[0]} | {rejected[1]} |", flush=True

@@ -189,11 +189,11 @@ class Law:
             squares = np.einsum("crs,rd->csd", vectors, self.x[np.ix_(pattern, columns)]) ** 2
             self.parts.append((columns, np.maximum(values, 0.0), squares))
             for start in range(0, len(out) if self.noise == "shared" else 0, 64):  # so many at a time stay in the cache
-                some = slice(start, start + 64)
+                subset = slice(start, start + 64)
                 for i in range(pattern.sum()):
-                    variance = self.v + self.f * self.parts[-1][1][some, i, None]
-                    out[some] -= 0.5 * len(columns) * np.log(2.0 * np.pi * variance)
-                    out[some] -= 0.5 * squares[some, i].sum(axis=1)[:, None] / variance
+                    variance = self.v + self.f * self.parts[-1][1][subset, i, None]
+                    out[subset] -= 0.5 * len(columns) * np.log(2.0 * np.pi * variance)
+                    out[subset] -= 0.5 * squares[subset, i].sum(axis=1)[:, None] / variance
             if self.noise == "column":
                 for j in range(len(columns)):
                     log_det, q = self._own_noise(self.parts[-1], j)
@@ -324,13 +324,13 @@ class Law:
         fixed = self._noise_prior()[0] ** 2 if self.noise == "column" else None
         for g in range(len(self.v)):
             v, f = (fixed, fixed * self.f[g]) if fixed else (self.v[g], self.f[g])
-            cross, own = f * self.gram[:, row, on], v + f * self.gram[:, row, row]
+            cross, part = f * self.gram[:, row, on], v + f * self.gram[:, row, row]
             if len(on):
                 solved = np.linalg.solve(v * np.eye(len(on)) + f * self.gram[:, on][:, :, on], cross[:, :, None])[
                     ..., 0
                 ]
-                mean[:, g], own = solved @ self.x[on, column], own - (solved * cross).sum(axis=1)
-            sd[:, g] = np.sqrt(own)
+                mean[:, g], part = solved @ self.x[on, column], part - (solved * cross).sum(axis=1)
+            sd[:, g] = np.sqrt(part)
         return mean, sd
 
     def look(self, features, hyper, cells) -> tuple[int, np.ndarray]:

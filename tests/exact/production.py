@@ -332,8 +332,8 @@ class _PlainTail(twin.Tail):
         return self._tallies(1)
 
     def _tallies(self, field):
-        found = [[tally[field] for tally in s.tallies] for s in self.slots]
-        return np.array(found, dtype=np.float64).reshape(len(self.slots), -1).T
+        result = [[tally[field] for tally in s.tallies] for s in self.slots]
+        return np.array(result, dtype=np.float64).reshape(len(self.slots), -1).T
 
 
 class _TailOverRows(_PlainTail):

@@ -44,8 +44,8 @@ def chain(comm, case: Case, n_shards: int, seed: int, in_python=False, number: i
 
 def advance(sampler, n_cycles: int):
     """Its trace, with theta (n, P); None off root."""
-    told = sampler.advance(n_cycles)
-    return None if told is None else told | {"theta": told["theta"].reshape(n_cycles, -1)}
+    reported = sampler.advance(n_cycles)
+    return None if reported is None else reported | {"theta": reported["theta"].reshape(n_cycles, -1)}
 
 
 def place(sampler, theta) -> None:
@@ -60,14 +60,18 @@ def history(sampler, starts, n_cycles: int):
 
     With n_bright_before, the bright rows that a cycle began with.
     """
-    told = []
+    reported = []
     for theta in starts:
         place(sampler, theta)
         first = sampler._count()
-        told.append(advance(sampler, n_cycles))
-        if told[-1] is not None:
-            told[-1]["n_bright_before"] = np.append(first, told[-1]["n_bright"][:-1])
-    return None if told[-1] is None else {name: np.concatenate([one[name] for one in told]) for name in told[-1]}
+        reported.append(advance(sampler, n_cycles))
+        if reported[-1] is not None:
+            reported[-1]["n_bright_before"] = np.append(first, reported[-1]["n_bright"][:-1])
+    return (
+        None
+        if reported[-1] is None
+        else {name: np.concatenate([one[name] for one in reported]) for name in reported[-1]}
+    )
 
 
 def verdict(
@@ -105,10 +109,10 @@ def digest(comm, case: Case, n_shards: int, seed: int, cycles: int, burn_in: int
     """sha256 of a chain's trace from its first cycle on, on root."""
     sampler = chain(comm, case, n_shards, seed, burn_in=burn_in, **settings)
     sampler.start()
-    told = sampler.advance(cycles)
-    if told is None:
+    reported = sampler.advance(cycles)
+    if reported is None:
         return None
     total = hashlib.sha256()
-    for name in sorted(told):
-        total.update(name.encode() + np.ascontiguousarray(told[name]).tobytes())
+    for name in sorted(reported):
+        total.update(name.encode() + np.ascontiguousarray(reported[name]).tobytes())
     return total.hexdigest()

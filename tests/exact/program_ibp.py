@@ -186,9 +186,9 @@ def hyperparameters_last():
 
     def weights(self, key, private):
         new, self.hyper.c = self.hyper.c, before["c"]
-        found = weigh(self, key, private)
+        result = weigh(self, key, private)
         self.hyper.c = new
-        return found
+        return result
 
     stack = contextlib.ExitStack()
     stack.enter_context(mock.patch.object(update, "learn", learn))

@@ -130,11 +130,11 @@ class Posterior:
         n = case.n_parameters
         nodes = nodes or (10 if n < 3 else 4)
         # From somewhere off the origin, where a Laplace prior has its kink.
-        found = optimize.minimize(
+        result = optimize.minimize(
             lambda t: -case.log_joint(t), np.full(n, 0.1), method="Nelder-Mead",
             options={"xatol": 1e-10, "fatol": 1e-13, "maxiter": 5000, "maxfev": 5000},
         )  # fmt: skip
-        self.mode, top = found.x, -found.fun
+        self.mode, top = result.x, -result.fun
         axes, weights = zip(*(self._axis(k, top - far, nodes) for k in range(n)))
         self.theta = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=-1)
         w = functools.reduce(np.multiply.outer, weights).ravel()

@@ -43,9 +43,9 @@ def with_idle_rows(name, n_shards, kind, default_seed):
     setup = CASES[name]
     given = setup.case.columns
     cells = [np.arange(max(AT) + 1) % len(levels) for *_, levels in given]
-    for own, (_, _, values, _) in zip(cells, given):
-        own[AT] = values
-    columns, rows = table_from_arrays([(n, k, own, levels) for (n, k, _, levels), own in zip(given, cells)])
+    for part, (_, _, values, _) in zip(cells, given):
+        part[AT] = values
+    columns, rows = table_from_arrays([(n, k, part, levels) for (n, k, _, levels), part in zip(given, cells)])
     settings = {"split_merge": 0, "column_moves": 1, "view_moves": 0, "priors": setup.priors, "shards": n_shards}
     settings = Settings(seed=seed(default_seed), **settings, **setup.process)
     return kind(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
@@ -63,9 +63,9 @@ def verdict(name, n_shards, n_replicates, default_seed, cycles=4, kind=Still, lo
         labels = np.full((len(names), mixture.n_rows), IDLE)
         labels[:, AT] = exact.partitions[exact.rows[starts[r]]]
         place(mixture, names, exact.views[starts[r]].tolist(), labels, r * STRIDE)
-        found = [mixture.cycle() and state(mixture, [(name,) for name in names]) for _ in range(cycles)]
-        assert all((np.flatnonzero(np.array(z) >= 0) == AT).all() for _, labels in found for z in labels)
-        return [exact.number(views, np.array(labels)[:, AT].tolist()) for views, labels in found]
+        result = [mixture.cycle() and state(mixture, [(name,) for name in names]) for _ in range(cycles)]
+        assert all((np.flatnonzero(np.array(z) >= 0) == AT).all() for _, labels in result for z in labels)
+        return [exact.number(views, np.array(labels)[:, AT].tolist()) for views, labels in result]
 
     def judged(seen):
         index = np.array(seen)
@@ -102,8 +102,8 @@ def idle_rows_scored():
 )
 def test_law_of_the_active_rows(wrong, n_shards):
     with wrong():
-        found = verdict("sharp", n_shards, 60, 131, looks=1 if wrong is contextlib.nullcontext else LOOKS)
-    assert found.passed == (wrong is contextlib.nullcontext), f"{found} (seed {seed(131)})"
+        result = verdict("sharp", n_shards, 60, 131, looks=1 if wrong is contextlib.nullcontext else LOOKS)
+    assert result.passed == (wrong is contextlib.nullcontext), f"{result} (seed {seed(131)})"
 
 
 def idle_rows_in_moves():
@@ -111,7 +111,7 @@ def idle_rows_in_moves():
     right = Subject.log_likelihood
 
     def wrong(self, z, n_labels):
-        return right(self, [np.maximum(own, 0) for own in z], n_labels)
+        return right(self, [np.maximum(part, 0) for part in z], n_labels)
 
     return mock.patch.object(Subject, "log_likelihood", wrong)
 
@@ -124,11 +124,11 @@ def test_law_of_moves_of_views_of_the_active_rows(core):
         size = 40
         if core == 2:
             with idle_rows_in_moves():
-                found = verdict("sharp", 2, 80, 132, cycles=2, kind=StillMoves, looks=LOOKS)
-            assert not found.passed, str(found)
-            size = max(size, found.size)
-        found = verdict("sharp", 2, size, 132, cycles=2, kind=StillMoves)
-    assert found.passed, f"{found} (seed {seed(132)})"
+                result = verdict("sharp", 2, 80, 132, cycles=2, kind=StillMoves, looks=LOOKS)
+            assert not result.passed, str(result)
+            size = max(size, result.size)
+        result = verdict("sharp", 2, size, 132, cycles=2, kind=StillMoves)
+    assert result.passed, f"{result} (seed {seed(132)})"
 
 
 # ---- the growth ------------------------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def law_after_growth(name, n_replicates, default_seed, looks=1, settling=8):
 @pytest.mark.parametrize("wrong", [contextlib.nullcontext, auxiliary_of_one_cluster])
 def test_law_after_the_growth(wrong):
     with wrong():
-        found = law_after_growth("sharp", 100, 133, 1 if wrong is contextlib.nullcontext else LOOKS)
-    assert found.passed == (wrong is contextlib.nullcontext), f"{found} (seed {seed(133)})"
+        result = law_after_growth("sharp", 100, 133, 1 if wrong is contextlib.nullcontext else LOOKS)
+    assert result.passed == (wrong is contextlib.nullcontext), f"{result} (seed {seed(133)})"
 
 
 def many_rows(comm, n_shards, default_seed, **settings):
@@ -170,13 +170,13 @@ def many_rows(comm, n_shards, default_seed, **settings):
     n, stream = 100, np.random.default_rng(5)
     kind = stream.integers(4, size=(2, n))
     codes = [np.where(stream.random(n) < 0.1, -1, (kind[c % 2] + (stream.random(n) < 0.1)) % 4) for c in range(6)]
-    columns, rows = table_from_arrays([(f"c{c}", "categorical", own, list("abcd")) for c, own in enumerate(codes)])
+    columns, rows = table_from_arrays([(f"c{c}", "categorical", part, list("abcd")) for c, part in enumerate(codes)])
     made = Settings(
         seed=seed(default_seed), shards=n_shards, view_concentration="learn",
         annealing=Annealing("linear", 4.0, 20), **settings,
     )  # fmt: skip
     mixture = Mixture(comm, columns, lambda a, b: rows.take(slice(a, b)), n, made)
-    mixture.arrange([[f"c{c}" for c in own] for own in ((0, 1), (2, 5), (3, 4))])
+    mixture.arrange([[f"c{c}" for c in part] for part in ((0, 1), (2, 5), (3, 4))])
     mixture.start("sequential")
     return mixture
 
@@ -219,11 +219,11 @@ def test_anchors_of_one_view_alone_would_leave_rows_behind():
 @pytest.mark.mpi(min_size=2)
 def test_same_bits_on_ranks():
     def bits(comm):
-        mixture, found = many_rows(comm, 5, 135), []
+        mixture, result = many_rows(comm, 5, 135), []
         for _ in range(8):
             mixture.cycle()
-            found.append(state(mixture, [(f"c{c}",) for c in range(6)]))
-        return found
+            result.append(state(mixture, [(f"c{c}",) for c in range(6)]))
+        return result
 
-    found = bits(world())
-    assert world().rank or found == bits(serial())
+    result = bits(world())
+    assert world().rank or result == bits(serial())

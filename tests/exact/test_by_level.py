@@ -98,16 +98,16 @@ def test_wrong_steps_do_not_keep_the_posterior(wrong, name):
 )
 def test_law_of_steps_alone(name, n_shards, n_replicates):
     with production.one_kind_alone(program.by_level, **OFTEN):
-        found = alone(serial(), name, n_shards, n_replicates, 151)
-    assert found.passed, f"{found} (seed {seed(151)})"
+        result = alone(serial(), name, n_shards, n_replicates, 151)
+    assert result.passed, f"{result} (seed {seed(151)})"
 
 
 @pytest.mark.quick("without_sides-60")
 @pytest.mark.parametrize("wrong, n_replicates", [(without_sides, 60), (one_spread, 240)])
 def test_wrong_draws_are_rejected(wrong, n_replicates):
     with production.one_kind_alone(program.by_level, **OFTEN), wrong():
-        found = alone(serial(), "cat6", 2, n_replicates, 151)
-    assert not found.passed, str(found)
+        result = alone(serial(), "cat6", 2, n_replicates, 151)
+    assert not result.passed, str(result)
 
 
 def test_sides_are_dealt_as_they_are_told():
@@ -128,6 +128,6 @@ def test_sides_are_dealt_as_they_are_told():
     n = np.arange(rows + 1)
     ways = -np.log(rows + 1) - betaln(n + 1, rows - n + 1)
     law = np.exp(ways + betaln(n + 0.5, rows - n + 0.5) - betaln(0.5, 0.5))
-    for found in counts:
-        draws = np.repeat(n, found.astype(int))
+    for result in counts:
+        draws = np.repeat(n, result.astype(int))
         assert chi_square(draws, law) >= LEVEL, seed(152)

@@ -92,14 +92,14 @@ def tables(case: Case, n_rows: int):
     cells = np.array([np.where(np.array(x) < 0, len(levels), x) for _, _, x, levels in columns]).T + first
     level, of_row = np.unique(cells, axis=0, return_inverse=True)
     pseudo = np.concatenate([[*case.priors[name]["dirichlet"], 0.0] for name, *_ in columns])
-    found = {}
+    result = {}
     for p, z in zip(posterior.p, posterior.partitions):
         counts = np.zeros((len(level), z.max() + 1), np.int64)
         np.add.at(counts, (of_row.ravel(), z), 1)
         table = program.Table(counts, level, pseudo, first, case.concentration, case.discount)
-        known = found.get(name_of(counts), (0.0, table))
-        found[name_of(counts)] = known[0] + p, table
-    return found
+        known = result.get(name_of(counts), (0.0, table))
+        result[name_of(counts)] = known[0] + p, table
+    return result
 
 
 def name_of(counts):
@@ -142,8 +142,8 @@ def test_splits_stop_where_tables_become_too_large():
     """A round that may not begin with more clusters must not end with more: only then is there a way back."""
     (_, table), *_ = tables(CASES["cat6"], 4).values()
     table.most, stream = 2, np.random.default_rng(seed(178))
-    found = {(table.split(stream), table.merge(stream)) and table.counts.shape[1] for _ in range(300)}
-    assert found <= {1, 2}
+    result = {(table.split(stream), table.merge(stream)) and table.counts.shape[1] for _ in range(300)}
+    assert result <= {1, 2}
 
 
 def without_ways():
@@ -278,8 +278,8 @@ def alone(comm, name, n_shards, n_replicates, default_seed, looks=1):
 @pytest.mark.quick("cat6-2", "holes6-6")
 @pytest.mark.parametrize("name, n_shards", [("cat6", 2), ("cat6py", 1), ("cat6neg", 3), ("one6", 2), ("holes6", 6)])
 def test_law_of_rounds(name, n_shards):
-    found = alone(serial(), name, n_shards, 60, 171)
-    assert found.passed, f"{found} (seed {seed(171)})"
+    result = alone(serial(), name, n_shards, 60, 171)
+    assert result.passed, f"{result} (seed {seed(171)})"
 
 
 def levels_without_prior():
@@ -302,8 +302,8 @@ def not_dealt():
 @pytest.mark.parametrize("wrong, name, n_replicates", [(levels_without_prior, "cat6", 60), (not_dealt, "one6", 240)])
 def test_wrong_rounds_are_rejected(wrong, name, n_replicates):
     with wrong():
-        found = alone(serial(), name, 1, n_replicates, 171, LOOKS)
-    assert not found.passed, str(found)
+        result = alone(serial(), name, 1, n_replicates, 171, LOOKS)
+    assert not result.passed, str(result)
 
 
 def test_shards_have_their_share():
@@ -313,7 +313,7 @@ def test_shards_have_their_share():
     for rows in product([0, 1], repeat=6):  # the cluster of each of a shard's rows of a pattern
         dealt = [rows[:1], rows[3:5]], [rows[1:3], rows[5:]]
         if sum(rows[:3]) == 1 and sum(rows[3:]) == 2:
-            law[tuple(sum(own) for shard in dealt for own in shard)] += 1
+            law[tuple(sum(part) for shard in dealt for part in shard)] += 1
     names, drawn = list(law), []
     for _ in range(2000):
         label, dealt = program.deal(counts, held, stream)
@@ -336,12 +336,12 @@ def labels(comm, name="holes6"):
 
 @pytest.mark.mpi
 def test_same_bits_on_ranks():
-    found = labels(world())
-    assert world().rank or np.array_equal(found, labels(serial()))
+    result = labels(world())
+    assert world().rank or np.array_equal(result, labels(serial()))
 
 
 @pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
-    found = alone(world(), "holes6", 3, 15, 175)
-    assert found is None or found.passed, f"{found} (seed {seed(175)})"
+    result = alone(world(), "holes6", 3, 15, 175)
+    assert result is None or result.passed, f"{result} (seed {seed(175)})"

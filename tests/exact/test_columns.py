@@ -36,9 +36,9 @@ class MovesAlone(Mixture):
     def cycle(self):
         self.cycles += 1
         for number in range(VIEW_MOVES):
-            found = Move(self, number).run()
-            if found is not None:
-                regroup(self, *found)
+            result = Move(self, number).run()
+            if result is not None:
+                regroup(self, *result)
         return self._info(0.0, Tally())
 
 
@@ -52,7 +52,7 @@ def test_enumeration_has_the_published_figures():
     assert len(exact.p) == 4065
     assert exact.log_evidence == pytest.approx(-9.609204, abs=1e-6)
     names, table = exact.summaries()
-    found = dict(zip(names, table @ exact.p))
+    result = dict(zip(names, table @ exact.p))
     figures = {
         "columns 000": 0.353104,
         "columns 001": 0.229448,
@@ -64,14 +64,14 @@ def test_enumeration_has_the_published_figures():
         "rows 0, 2 together for column 0": 0.245436,
         "rows 0, 2 together for column 2": 0.368302,
     }
-    assert {name: found[name] for name in figures} == pytest.approx(figures, abs=2e-6)
+    assert {name: result[name] for name in figures} == pytest.approx(figures, abs=2e-6)
 
 
 @pytest.mark.quick("sharp-2")
 @pytest.mark.parametrize("name, n_shards", [("cc4x3", 3), ("mixed", 1), ("sharp", 2)])
 def test_law_of_columns_and_rows(name, n_shards):
-    found = verdict(serial(), name, n_shards, REPLICATES, 121)
-    assert found.passed, f"{found} (seed {seed(121)})"
+    result = verdict(serial(), name, n_shards, REPLICATES, 121)
+    assert result.passed, f"{result} (seed {seed(121)})"
 
 
 # ---- wrong programs --------------------------------------------------------------------------------------------------
@@ -106,8 +106,8 @@ def auxiliary_of_one_cluster():
 @pytest.mark.parametrize("wrong", [not_retired, not_shared, auxiliary_of_one_cluster])
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        found = verdict(serial(), "sharp", 2, REPLICATES, 121, view_moves=0, looks=LOOKS)
-    assert not found.passed, str(found)
+        result = verdict(serial(), "sharp", 2, REPLICATES, 121, view_moves=0, looks=LOOKS)
+    assert not result.passed, str(result)
 
 
 # ---- views that split and merge --------------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ def verdict_on_moves(n_replicates, wrong=contextlib.nullcontext, core=2, name="s
 @pytest.mark.thorough
 @pytest.mark.parametrize("core", [2, 4, 100])
 def test_law_of_moves_of_views(core):
-    found = verdict_on_moves(40 if core == 2 else REPLICATES, core=core)
-    assert found.passed, f"{found} (seed {seed(124)})"
+    result = verdict_on_moves(40 if core == 2 else REPLICATES, core=core)
+    assert result.passed, f"{result} (seed {seed(124)})"
 
 
 def without_q():
@@ -140,8 +140,8 @@ def without_q():
 @pytest.mark.thorough
 @pytest.mark.parametrize("core", [2, 100])
 def test_moves_of_views_without_q_are_rejected(core):
-    found = verdict_on_moves(40, without_q, core)
-    assert not found.passed, str(found)
+    result = verdict_on_moves(40, without_q, core)
+    assert not result.passed, str(result)
 
 
 def without_sides():
@@ -152,8 +152,8 @@ def without_sides():
 @pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [contextlib.nullcontext, without_sides])
 def test_moves_of_views_of_more_columns(wrong):
-    found = verdict_on_moves(50, wrong, name="four")
-    assert found.passed == (wrong is contextlib.nullcontext), f"{found} (seed {seed(124)})"
+    result = verdict_on_moves(50, wrong, name="four")
+    assert result.passed == (wrong is contextlib.nullcontext), f"{result} (seed {seed(124)})"
 
 
 @pytest.mark.parametrize("n_a, n_b, others", [(1, 1, 0), (2, 1, 0), (1, 3, 2), (4, 2, 1)])
@@ -167,8 +167,8 @@ def test_how_often_a_split_and_its_merge_are_chosen(n_a, n_b, others):
     move = mock.Mock(chain=mock.Mock(process=(0.7, 0.3)), n_columns=np.ones(whole.sum(), int), n_links=None)
     move._log_law = partial(Move._log_law, move)
     of_units = (np.repeat(np.arange(len(sizes)), sizes) for sizes in (whole, cut))
-    found = Move._log_choices(move, *of_units, n_a, n_b, ways, n_labels)
-    assert found == pytest.approx(log_eppf(cut, 0.7, 0.3) - log_eppf(whole, 0.7, 0.3) + np.log(merge / split))
+    result = Move._log_choices(move, *of_units, n_a, n_b, ways, n_labels)
+    assert result == pytest.approx(log_eppf(cut, 0.7, 0.3) - log_eppf(whole, 0.7, 0.3) + np.log(merge / split))
 
 
 # ---- ranks -----------------------------------------------------------------------------------------------------------
@@ -183,13 +183,13 @@ def bits(comm, cycles):
 
 @pytest.mark.mpi
 def test_same_bits_on_ranks():
-    found = bits(world(), 8)
-    assert world().rank or found == bits(serial(), 8)
-    assert world().rank or len({tuple(views) for views, _ in found}) > 1
+    result = bits(world(), 8)
+    assert world().rank or result == bits(serial(), 8)
+    assert world().rank or len({tuple(views) for views, _ in result}) > 1
 
 
 @pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_law_of_columns_on_ranks():
-    found = verdict(world(), "sharp", 3, 15, 123)
-    assert found is None or found.passed, f"{found} (seed {seed(123)})"
+    result = verdict(world(), "sharp", 3, 15, 123)
+    assert result is None or result.passed, f"{result} (seed {seed(123)})"

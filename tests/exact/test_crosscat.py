@@ -48,8 +48,8 @@ def verdict(comm, name, n_shards, n_replicates, cycles, default_seed, **settings
 )
 def test_law_of_the_whole_cycle(name, n_shards, settings):
     """In as many replicates as reject hyperparameters that are left behind, below."""
-    found = verdict(serial(), name, n_shards, 40, 4, 151, **settings)
-    assert found.passed, f"{found} (seed {seed(151)})"
+    result = verdict(serial(), name, n_shards, 40, 4, 151, **settings)
+    assert result.passed, f"{result} (seed {seed(151)})"
 
 
 @pytest.mark.thorough
@@ -57,8 +57,8 @@ def test_law_of_the_whole_cycle(name, n_shards, settings):
 def test_law_of_the_whole_cycle_on_ranks():
     """The law of views on real ranks, by itself; of two views side by side, of columns and without likelihood chains
     have the same bits on ranks, and the law on one."""
-    found = verdict(world(), "block", 3, 40, 3, 152)
-    assert found is None or found.passed, f"{found} (seed {seed(152)})"
+    result = verdict(world(), "block", 3, 40, 3, 152)
+    assert result is None or result.passed, f"{result} (seed {seed(152)})"
 
 
 @pytest.mark.quick(ranks=3)
@@ -68,15 +68,15 @@ def test_the_whole_cycle_has_the_same_bits_on_ranks():
         with cores(2):
             mixture = crosscat.sampler(comm, "block", 3, 153, split_merge=1)
             mixture.start("one")
-            found = []
+            result = []
             for _ in range(6):
                 mixture.cycle()
-                hypers = [np.ravel(own).tolist() for own in crosscat.hypers_of(mixture, CASES["block"].units)]
-                found.append((crosscat.state(mixture, CASES["block"].units), hypers, mixture.process))
-            return found
+                hypers = [np.ravel(part).tolist() for part in crosscat.hypers_of(mixture, CASES["block"].units)]
+                result.append((crosscat.state(mixture, CASES["block"].units), hypers, mixture.process))
+            return result
 
-    found = bits(world())
-    assert world().rank or found == bits(serial())
+    result = bits(world())
+    assert world().rank or result == bits(serial())
 
 
 # ---- wrong programs --------------------------------------------------------------------------------------------------
@@ -101,8 +101,8 @@ def test_hypers_left_behind_are_rejected():
     """For the columns; test_mixture_exact tests that the hyperparameters of the rows' law are drawn before the
     weights."""
     with hypers_left_behind():
-        found = verdict(serial(), "block", 3, 40, 4, 151, looks=LOOKS)
-    assert not found.passed, str(found)
+        result = verdict(serial(), "block", 3, 40, 4, 151, looks=LOOKS)
+    assert not result.passed, str(result)
 
 
 # ---- the prior -------------------------------------------------------------------------------------------------------
@@ -159,15 +159,15 @@ def verdict_on_prior(comm, n_shards, n_replicates, cycles, default_seed, looks=1
 
 @pytest.mark.thorough
 def test_law_of_the_prior():
-    found = verdict_on_prior(serial(), 3, 80, 4, 154)
-    assert found.passed, f"{found} (seed {seed(154)})"
+    result = verdict_on_prior(serial(), 3, 80, 4, 154)
+    assert result.passed, f"{result} (seed {seed(154)})"
 
 
 @pytest.mark.thorough
 def test_too_many_new_views_are_rejected():
     with not_shared():
-        found = verdict_on_prior(serial(), 3, 80, 4, 154, LOOKS)
-    assert not found.passed, str(found)
+        result = verdict_on_prior(serial(), 3, 80, 4, 154, LOOKS)
+    assert not result.passed, str(result)
 
 
 # ---- what a cycle depends on -----------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def history(mixture, units, cycles):
     out = []
     for _ in range(cycles):
         mixture.cycle()
-        out.append((crosscat.state(mixture, units), [own.tolist() for own in crosscat.hypers_of(mixture, units)]))
+        out.append((crosscat.state(mixture, units), [part.tolist() for part in crosscat.hypers_of(mixture, units)]))
     return out
 
 

@@ -81,7 +81,7 @@ def test_quadrature_against_draws(name):
 @pytest.mark.quick(every=5)
 @pytest.mark.parametrize("name, bounds, move, sweep, n_shards", CONFIGURATIONS)
 def test_law(name, bounds, move, sweep, n_shards):
-    found = production.verdict(
+    result = production.verdict(
         serial(),
         posterior(name),
         n_shards,
@@ -92,17 +92,17 @@ def test_law(name, bounds, move, sweep, n_shards):
         theta_update=move,
         **SWEEPS[sweep],
     )
-    assert found.passed, f"{found} (seed {seed(62)})"
+    assert result.passed, f"{result} (seed {seed(62)})"
 
 
 @pytest.mark.quick(every=5)
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("name", CASES)
 def test_law_of_regular_mcmc(name, move):
-    found = production.verdict(
+    result = production.verdict(
         serial(), posterior(name), 3, seed(63), REPLICATES, LEVEL, bounds="none", theta_update=move
     )
-    assert found.passed, f"{found} (seed {seed(63)})"
+    assert result.passed, f"{result} (seed {seed(63)})"
 
 
 @pytest.mark.quick("logistic24-tuned-hmc", "student16-untuned-hmc", "softmax12-tuned-random-walk")
@@ -112,8 +112,8 @@ def test_law_of_regular_mcmc(name, move):
 def test_law_with_steps_on_all_rows(name, bounds, move):
     """In every third cycle theta makes a step with z integrated out, and z is drawn anew."""
     settings = {"bounds": bounds, "theta_update": move, "q": 0.3, "refresh": 3}
-    found = production.verdict(serial(), posterior(name), 2, seed(72), REPLICATES, LEVEL, **settings)
-    assert found.passed, f"{found} (seed {seed(72)})"
+    result = production.verdict(serial(), posterior(name), 2, seed(72), REPLICATES, LEVEL, **settings)
+    assert result.passed, f"{result} (seed {seed(72)})"
 
 
 @pytest.mark.quick(every=5)
@@ -121,8 +121,8 @@ def test_law_with_steps_on_all_rows(name, bounds, move):
 @pytest.mark.parametrize("move", MOVES)
 def test_law_with_a_flat_coefficient_in_plain_coordinates(bounds, move):
     settings = {"bounds": bounds, "theta_update": move, "q": 0.3, "whiten": False}
-    found = production.verdict(serial(), posterior("flat24"), 2, seed(74), REPLICATES, LEVEL, **settings)
-    assert found.passed, f"{found} (seed {seed(74)})"
+    result = production.verdict(serial(), posterior("flat24"), 2, seed(74), REPLICATES, LEVEL, **settings)
+    assert result.passed, f"{result} (seed {seed(74)})"
 
 
 OF_INTERCEPTS = [("rare24", "tuned", "hmc"), ("far16", "untuned", "mala"), ("rare12", "none", "hmc")]
@@ -131,15 +131,15 @@ OF_INTERCEPTS = [("rare24", "tuned", "hmc"), ("far16", "untuned", "mala"), ("rar
 @pytest.mark.parametrize("name, bounds, move", OF_INTERCEPTS)
 def test_law_of_an_intercept_with_its_own_prior(name, bounds, move):
     settings = {"bounds": bounds, "theta_update": move, "q": 0.3}
-    found = production.verdict(serial(), posterior(name), 2, seed(75), (150, 40), LEVEL, **settings)
-    assert found.passed, f"{found} (seed {seed(75)})"
+    result = production.verdict(serial(), posterior(name), 2, seed(75), (150, 40), LEVEL, **settings)
+    assert result.passed, f"{result} (seed {seed(75)})"
 
 
 @pytest.mark.parametrize("name, bounds, move", OF_INTERCEPTS)
 def test_an_intercept_with_the_prior_of_the_coefficients_is_rejected(name, bounds, move):
     settings = {"bounds": bounds, "theta_update": move, "q": 0.3, "misread": partial(replace, intercept_scale=None)}
-    found = production.verdict(serial(), posterior(name), 2, seed(75), (150, 40), LEVEL, **settings)
-    assert not found.passed, f"{found} (seed {seed(75)})"
+    result = production.verdict(serial(), posterior(name), 2, seed(75), (150, 40), LEVEL, **settings)
+    assert not result.passed, f"{result} (seed {seed(75)})"
 
 
 @pytest.mark.parametrize("bounds", ["tuned", "none"])
@@ -149,10 +149,12 @@ def test_log_posterior(name, bounds):
     case = (CASES | INTERCEPTS)[name]
     sampler = production.chain(serial(), case, 3, seed(73), bounds=bounds, posterior_every=7)
     sampler.start()
-    told = production.advance(sampler, 100)
-    known = np.isfinite(told["log_posterior"])
+    reported = production.advance(sampler, 100)
+    known = np.isfinite(reported["log_posterior"])
     assert known.sum() == (14 if bounds == "tuned" else 100)
-    assert np.allclose(told["log_posterior"][known], case.log_joint(told["theta"][known]), rtol=1e-12, atol=1e-12)
+    assert np.allclose(
+        reported["log_posterior"][known], case.log_joint(reported["theta"][known]), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.quick(every=3)
@@ -161,8 +163,8 @@ def test_log_posterior(name, bounds):
 def test_law_of_one_long_chain(bounds, move):
     """From a draw of the prior, with q and step size as the program finds them: a chain that never moves fails here."""
     settings = {"bounds": bounds, "theta_update": move, "init": "prior"}
-    found = production.verdict_of_long_chain(serial(), posterior("logistic24"), 4, seed(71), 60_000, LEVEL, **settings)
-    assert found.passed, f"{found} (seed {seed(71)})"
+    result = production.verdict_of_long_chain(serial(), posterior("logistic24"), 4, seed(71), 60_000, LEVEL, **settings)
+    assert result.passed, f"{result} (seed {seed(71)})"
 
 
 @pytest.mark.long
@@ -171,8 +173,8 @@ def test_law_of_one_long_chain(bounds, move):
 @pytest.mark.parametrize("name", CASES)
 def test_law_of_every_cut(name, bounds, move, sweep, n_shards):
     settings = {"bounds": bounds, "theta_update": move, **SWEEPS[sweep]}
-    found = production.verdict(serial(), posterior(name), n_shards, seed(69), (400, 500), LEVEL, **settings)
-    assert found.passed, f"{found} (seed {seed(69)})"
+    result = production.verdict(serial(), posterior(name), n_shards, seed(69), (400, 500), LEVEL, **settings)
+    assert result.passed, f"{result} (seed {seed(69)})"
 
 
 @pytest.mark.long
@@ -181,8 +183,8 @@ def test_law_of_every_cut(name, bounds, move, sweep, n_shards):
 def test_law_of_every_pair_on_ranks(bounds, move, sweep):
     """On 4 shards, which ranks have two each of, or one, or 2, 1 and 1."""
     comm, settings = world(), {"bounds": bounds, "theta_update": move, **SWEEPS[sweep]}
-    found = production.verdict(comm, posterior("logistic24"), 4, seed(70), (200, 100), LEVEL, **settings)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    result = production.verdict(comm, posterior("logistic24"), 4, seed(70), (200, 100), LEVEL, **settings)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed, f"{text} (seed {seed(70)})"
 
 
@@ -199,16 +201,16 @@ def test_law_of_every_pair_on_ranks(bounds, move, sweep):
 )
 @pytest.mark.parametrize("name", wrong.PROGRAMS)
 def test_wrong_programs_are_rejected(name):
-    found = wrong.PROGRAMS[name].verdict(seed(64), LEVEL)
-    assert not found.passed, str(found)
+    result = wrong.PROGRAMS[name].verdict(seed(64), LEVEL)
+    assert not result.passed, str(result)
 
 
 @pytest.mark.quick("plain sweep", "plain hmc")
 @pytest.mark.parametrize("name", wrong.RIGHT)
 def test_right_parts_pass_where_wrong_ones_are_rejected(name):
     """The plain z- and theta-updates, of which the wrong ones are variations, in chains as long as theirs."""
-    found = wrong.RIGHT[name].verdict(seed(64), LEVEL)
-    assert found.passed, f"{found} (seed {seed(64)})"
+    result = wrong.RIGHT[name].verdict(seed(64), LEVEL)
+    assert result.passed, f"{result} (seed {seed(64)})"
 
 
 def test_adaptation_ends_with_burn_in():
@@ -262,8 +264,8 @@ def law_on_ranks(program=contextlib.nullcontext):
     """(passed, text) of a short chain on all ranks: many more than there are cores make a cycle slow."""
     comm, settings = world(), {"bounds": "untuned", "q": 0.9, "burn_in": 30}
     with program():
-        found = production.verdict(comm, posterior("logistic24"), 4, seed(68), (50, 10), LEVEL, **settings)
-    return comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+        result = production.verdict(comm, posterior("logistic24"), 4, seed(68), (50, 10), LEVEL, **settings)
+    return comm.share((result.passed, str(result)) if comm.rank == 0 else None)
 
 
 @pytest.mark.mpi(min_size=2)

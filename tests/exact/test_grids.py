@@ -77,11 +77,11 @@ def test_the_law_of_grids_in_a_configuration(tmp_path):
     """It is rejected as a draw of the posterior under the default grid."""
     mixture = sampler_of(serial(), tmp_path, 2)
     index, points = JOINT.history(mixture, 60, 12, seed(62))
-    found = [
+    result = [
         judge_joint(index, of_process(JOINT)[points[..., 0]], law_of_process(JOINT), JOINT.posterior, LEVEL / 2),
         judge_joint(index, points[..., 1], JOINT.posterior.columns["c"], JOINT.posterior, LEVEL / 2),
     ]
-    assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(61)})"
+    assert all(v.passed for v in result), f"{[str(v) for v in result]} (seed {seed(61)})"
     wrong = judge_joint(
         index, of_process(JOINT)[points[..., 0]], law_of_process(LOG_GRID), LOG_GRID.posterior, LEVEL / 2
     )
@@ -103,8 +103,8 @@ def test_views_by_quantiles(right):
     """Views and rows with 41 quantiles of Gamma(1, 1); with the default grid the program is rejected."""
     alpha = {"gamma": (1.0, 1.0), "points": 41} if right else "learn"
     settings = {"view_concentration": alpha, "concentration": alpha, "split_merge": 1}
-    found = crosscat.verdict(serial(), "quantiles", 2, 80, 64, 4, LEVEL, **settings)
-    assert found.passed == right, f"{found} (seed {seed(64)})"
+    result = crosscat.verdict(serial(), "quantiles", 2, 80, 64, 4, LEVEL, **settings)
+    assert result.passed == right, f"{result} (seed {seed(64)})"
 
 
 def test_the_default_is_the_same_of_rows_and_of_columns(tmp_path):
@@ -124,16 +124,16 @@ def events_of(place, name):
     rows = []
     for draw in iterate_draws(place / name):
         n_clusters, hyper = len(np.unique(draw.labels[0])), draw.hyper
-        own = [n_clusters == k for k in range(1, 5)] + [hyper.concentration < 0.3, hyper.concentration < 1.0]
-        rows.append([*own, hyper.discount > 0, *(abs(hyper.dirichlet[0] - m) < 1e-12 for m in GRID)])
+        part = [n_clusters == k for k in range(1, 5)] + [hyper.concentration < 0.3, hyper.concentration < 1.0]
+        rows.append([*part, hyper.discount > 0, *(abs(hyper.dirichlet[0] - m) < 1e-12 for m in GRID)])
     return np.array(rows, float)
 
 
 def expected_events(joint):
     posterior, alphas = joint.posterior, np.array([alpha for alpha, _ in joint.points])
     process = posterior.process.sum(axis=1)
-    some = [process[alphas < 0.3].sum(), process[alphas < 1.0].sum(), process[[d > 0 for _, d in joint.points]].sum()]
-    return np.array([*posterior.p_clusters()[:4], *some, *posterior.columns["c"].sum(axis=1)])
+    subset = [process[alphas < 0.3].sum(), process[alphas < 1.0].sum(), process[[d > 0 for _, d in joint.points]].sum()]
+    return np.array([*posterior.p_clusters()[:4], *subset, *posterior.columns["c"].sum(axis=1)])
 
 
 def distance(events, joint) -> float:

@@ -79,6 +79,6 @@ def test_old_rows_that_stay_are_rejected():
 
 @pytest.mark.mpi(min_size=2)
 def test_the_same_bits_on_ranks():
-    found = grown(world(), 3, (4, 6), 4)
+    result = grown(world(), 3, (4, 6), 4)
     if world().rank == 0:
-        assert np.array_equal(found, grown(serial(), 3, (4, 6), 4))
+        assert np.array_equal(result, grown(serial(), 3, (4, 6), 4))

@@ -86,17 +86,17 @@ def law(name, family="crosscat"):
 
 
 def states(home, exact):
-    found, known = [], {}
+    result, known = [], {}
     for block in read_blocks(home / FOLDER):
         if isinstance(exact, Posterior):
-            found += exact.index(block["labels"].astype(int)[:, None])[:, 0].tolist()
+            result += exact.index(block["labels"].astype(int)[:, None])[:, 0].tolist()
             continue
         for views, labels in zip(block["views"].astype(int), block["labels"].astype(int)):
             key = views.tobytes(), labels.tobytes()
             if key not in known:
                 known[key] = exact.number(views.tolist(), [labels[v].tolist() for v in views])
-            found.append(known[key])
-    return np.array(found)
+            result.append(known[key])
+    return np.array(result)
 
 
 def p_value(found, exact):
@@ -127,8 +127,8 @@ def p_value(found, exact):
     ],
 )  # fmt: skip
 def test_the_posterior_of_all_rows(tmp_path, name, n_shards, family, cycles):
-    found = grown(tmp_path, name, n_shards, family, cycles=cycles)
-    p, worst = p_value(found, law(name, family))
+    result = grown(tmp_path, name, n_shards, family, cycles=cycles)
+    p, worst = p_value(result, law(name, family))
     assert p >= LEVEL, f"{worst} (seed {seed(221)})"
 
 
@@ -163,16 +163,16 @@ def test_old_rows_that_stay_are_rejected(tmp_path, monkeypatch):
         monkeypatch.setattr(Mixture, "growing", property(lambda self: bool(within) or growing(self)))
         monkeypatch.setattr(Mixture, "_split_and_merge", lambda self: Tally())
 
-    found = grown(tmp_path, "cc4x3", 1, "mixture", cycles=FEWER, frozen=frozen)
-    p, worst = p_value(found, law("cc4x3", "mixture"))
+    result = grown(tmp_path, "cc4x3", 1, "mixture", cycles=FEWER, frozen=frozen)
+    p, worst = p_value(result, law("cc4x3", "mixture"))
     assert p < LEVEL, worst
 
 
 @pytest.mark.thorough
 def test_a_prior_without_the_new_level_is_rejected(tmp_path):
     """Against the law of a table whose last row lacks the cell."""
-    found = grown(tmp_path, "a new level", 3, "mixture", cycles=FEWER)
+    result = grown(tmp_path, "a new level", 3, "mixture", cycles=FEWER)
     columns = (("a", "categorical", (0, 0, 1, -1), ("no", "yes")), *NEW_LEVEL.columns[1:])
     wrong = given(columns, {name: {"dirichlet": (0.5, 0.5)} for name in "abc"}, fixed())
-    p, worst = p_value(found, Posterior(wrong.case))
+    p, worst = p_value(result, Posterior(wrong.case))
     assert p < LEVEL, worst

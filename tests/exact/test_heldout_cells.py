@@ -35,12 +35,12 @@ def exact(name):
     """The law given the other cells, and each withheld cell's predictive density and mean."""
     if name not in LAWS:
         law = Law(CASES[name])
-        found = []
+        result = []
         for (row, column), value in WITHHELD.items():
             mean, sd = law._cell(row, column)
             each = stats.norm.pdf(value, mean, sd), mean
-            found.append([float(law.p[:-1] @ (law.of_point * x).sum(axis=1)) for x in each])
-        LAWS[name] = law, *np.array(found).T
+            result.append([float(law.p[:-1] @ (law.of_point * x).sum(axis=1)) for x in each])
+        LAWS[name] = law, *np.array(result).T
     return LAWS[name]
 
 
@@ -103,18 +103,18 @@ def p_value(found, name):
 @pytest.mark.quick("learned-2")
 @pytest.mark.parametrize("name, n_shards", [("fixed", 1), ("fixed", 3), ("learned", 2), ("learned", 3)])
 def test_score_is_the_predictive_density(name, n_shards):
-    found, scores = averages(serial(), name, n_shards, 150, 8, 261)
-    p = p_value(found, name)
+    result, scores = averages(serial(), name, n_shards, 150, 8, 261)
+    p = p_value(result, name)
     assert p >= LEVEL, f"p = {p:.2g} (seed {seed(261)})"
-    assert scores[1] == pytest.approx(np.log(found[-1, 0]).mean())
+    assert scores[1] == pytest.approx(np.log(result[-1, 0]).mean())
     scale = [np.arange(3.0).std()] * 3
-    errors = (found[-1, 1] - list(WITHHELD.values())) / scale
+    errors = (result[-1, 1] - list(WITHHELD.values())) / scale
     assert scores[2] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-6)
 
 
 def test_cells_that_the_sampler_sees_are_rejected():
-    found, _ = averages(serial(), "fixed", 3, 60, 6, 261, leak=True)
-    assert p_value(found, "fixed") < LEVEL
+    result, _ = averages(serial(), "fixed", 3, 60, 6, 261, leak=True)
+    assert p_value(result, "fixed") < LEVEL
 
 
 @pytest.mark.quick
@@ -130,8 +130,8 @@ def test_same_scores_on_every_number_of_ranks():
 @pytest.mark.mpi(min_size=2)
 def test_score_is_the_predictive_density_on_ranks():
     comm = world()
-    found, _ = averages(comm, "fixed", 3, 80, 6, 263)
-    p = p_value(found, "fixed")
+    result, _ = averages(comm, "fixed", 3, 80, 6, 263)
+    p = p_value(result, "fixed")
     assert p >= LEVEL, f"p = {p:.2g} (seed {seed(263)})"
 
 

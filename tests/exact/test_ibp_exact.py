@@ -71,9 +71,9 @@ def test_exact_draws_have_the_law(name):
     """The replicates' starting states pass the replicates' own test."""
     law = program.law(name)
     draws = law.draw(np.random.Generator(np.random.Philox(seed(230))), 400)
-    found = [law.look(*draw) for draw in draws]
+    result = [law.look(*draw) for draw in draws]
     made = program.judge(
-        np.array([n for n, _ in found]), law.p, law.names, np.array([e for _, e in found], float), law.expected, LEVEL
+        np.array([n for n, _ in result]), law.p, law.names, np.array([e for _, e in result], float), law.expected, LEVEL
     )
     assert made.passed, f"{made} (seed {seed(230)})"
 
@@ -84,8 +84,8 @@ def test_exact_draws_have_the_law(name):
 @pytest.mark.quick("ibp3-3-one-2", "own noise, one column-2-one-1", "missing, learned-3-all-1", "c-2-all-1")
 @pytest.mark.parametrize("name, n_shards, opening, sweeps", named(CONFIGURATIONS))
 def test_posterior_law(name, n_shards, opening, sweeps):
-    found = verdict(serial(), name, n_shards, opening, sweeps, 100, 231)
-    assert found.passed, f"{found} (seed {seed(231)})"
+    result = verdict(serial(), name, n_shards, opening, sweeps, 100, 231)
+    assert result.passed, f"{result} (seed {seed(231)})"
 
 
 # wrong program, case, shards, replicates at most, cycles
@@ -112,11 +112,11 @@ def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates, cycles
     """The right program passes at the size at which a wrong one is rejected, on the plain kernels where the wrong one
     is a change of these."""
     with wrong():
-        found = verdict(serial(), name, n_shards, "one", 1, n_replicates, 231, cycles, LOOKS)
-    assert not found.passed, str(found)
+        result = verdict(serial(), name, n_shards, "one", 1, n_replicates, 231, cycles, LOOKS)
+    assert not result.passed, str(result)
     with program.plain_kernels() if wrong in program.IN_PLAIN_KERNELS else contextlib.nullcontext():
-        found = verdict(serial(), name, n_shards, "one", 1, found.size, 231, cycles)
-    assert found.passed, f"{found} (seed {seed(231)})"
+        result = verdict(serial(), name, n_shards, "one", 1, result.size, 231, cycles)
+    assert result.passed, f"{result} (seed {seed(231)})"
 
 
 def test_every_row_moves():
@@ -178,8 +178,8 @@ def test_same_bits_of_many_features(opening):
 def test_posterior_law_on_ranks():
     """The law on real ranks, by itself; as many replicates reject a program without anchors (next test)."""
     comm = world()
-    found = verdict(comm, "ibp3", 3, "one", 2, 150, 237)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    result = verdict(comm, "ibp3", 3, "one", 2, 150, 237)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed, f"{text} (seed {seed(237)})"
 
 
@@ -188,8 +188,8 @@ def test_posterior_law_on_ranks():
 def test_no_anchors_on_ranks_is_rejected():
     comm = world()
     with program.no_anchors():
-        found = verdict(comm, "ibp3", 3, "one", 2, 150, 237)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+        result = verdict(comm, "ibp3", 3, "one", 2, 150, 237)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert not passed, text
 
 
@@ -210,15 +210,15 @@ PRIORS = [
 @pytest.mark.parametrize("n, alpha, c, n_shards, opening, n_replicates, cycles", named(PRIORS))
 def test_buffet_without_likelihood(n, alpha, c, n_shards, opening, n_replicates, cycles):
     """K ~ Poisson(alpha H), and numbers of features by their owners."""
-    found = prior(serial(), n, alpha, c, n_shards, opening, n_replicates, cycles, 238)
-    assert found.passed, f"{found} (seed {seed(238)})"
+    result = prior(serial(), n, alpha, c, n_shards, opening, n_replicates, cycles, 238)
+    assert result.passed, f"{result} (seed {seed(238)})"
 
 
 @pytest.mark.parametrize("wrong", [program.no_anchors, program.weights_as_printed])
 def test_buffet_without_likelihood_rejects_wrong_programs(wrong):
     with wrong():
-        found = prior(serial(), 60, 1.5, 2.5, 4, "all", 100, 10, 238)
-    assert not found.passed, str(found)
+        result = prior(serial(), 60, 1.5, 2.5, 4, "all", 100, 10, 238)
+    assert not result.passed, str(result)
 
 
 @pytest.mark.quick("60-1.5-1.0-4-one-60-10")
@@ -229,8 +229,8 @@ def test_buffet_without_likelihood_rejects_wrong_programs(wrong):
 )
 def test_buffet_without_likelihood_on_four_ranks(n, alpha, c, n_shards, opening, n_replicates, cycles):
     comm = world()
-    found = prior(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, 239)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    result = prior(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, 239)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed, f"{text} (seed {seed(239)})"
 
 

@@ -64,8 +64,8 @@ def test_moves_keep_the_posterior(name, n_shards, kinds):
 def test_cycles_with_moves_keep_the_posterior(name):
     """Hyperparameters, missing cells, sweeps and a round of moves in every cycle, one after another."""
     with tiny():
-        found = program.verdict(serial(), name, 2, "one", 1, 80, 6, seed(64), LEVEL, moves=1)
-    assert found.passed, f"{found} (seed {seed(64)})"
+        result = program.verdict(serial(), name, 2, "one", 1, 80, 6, seed(64), LEVEL, moves=1)
+    assert result.passed, f"{result} (seed {seed(64)})"
 
 
 @pytest.mark.long

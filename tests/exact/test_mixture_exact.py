@@ -57,8 +57,8 @@ def verdict(comm, name, n_shards, opening, n_replicates, default_seed, looks=1):
 @pytest.mark.quick("cat6-3-all", "cat6py-6-one", "miss6-6-one")
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS[::2])
 def test_posterior_law(name, n_shards, opening):
-    found = verdict(serial(), name, n_shards, opening, 50, 31)
-    assert found.passed, f"{found} (seed {seed(31)})"
+    result = verdict(serial(), name, n_shards, opening, 50, 31)
+    assert result.passed, f"{result} (seed {seed(31)})"
 
 
 @pytest.mark.quick("no anchors, cat6py", "tail over N, cat6")
@@ -86,12 +86,12 @@ def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates):
     """The right program passes at the size at which a wrong one is rejected; and so do, for the wrong kernel 'tail over
     N', the kernels' Python twins, which it changes."""
     with wrong():
-        found = verdict(serial(), name, n_shards, "one", n_replicates, 31, LOOKS)
-    assert not found.passed, str(found)
+        result = verdict(serial(), name, n_shards, "one", n_replicates, 31, LOOKS)
+    assert not result.passed, str(result)
     plain = wrong not in (production.no_anchors, production.heavy_new_cluster, production.nothing_private)
     with production.plain_kernels() if plain else contextlib.nullcontext():
-        found = verdict(serial(), name, n_shards, "one", found.size, 31)
-    assert found.passed, f"{found} (seed {seed(31)})"
+        result = verdict(serial(), name, n_shards, "one", result.size, 31)
+    assert result.passed, f"{result} (seed {seed(31)})"
 
 
 @pytest.mark.thorough
@@ -117,26 +117,26 @@ def joint_verdicts(joint, n_shards, n_replicates, context=contextlib.nullcontext
 @pytest.mark.parametrize("n_shards", [1, 2, 6])
 def test_joint_law_with_hyperparameters(n_shards):
     """Partition with (alpha, d), and with the grids of a categorical, a real and a count column, all with holes."""
-    found = joint_verdicts(JOINT, n_shards, 100)
-    assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(34)})"
+    result = joint_verdicts(JOINT, n_shards, 100)
+    assert all(v.passed for v in result), f"{[str(v) for v in result]} (seed {seed(34)})"
 
 
 @pytest.mark.parametrize("right", [True, False])
 def test_joint_law_with_a_base(right):
     """A column whose levels have a base; with its multiplier scored as if they had none, it is rejected."""
     wrong = contextlib.nullcontext if right else production.scored_without_base
-    found = joint_verdicts(BASED, 2, 60, wrong)
-    assert all(v.passed for v in found) == right, f"{[str(v) for v in found]} (seed {seed(34)})"
+    result = joint_verdicts(BASED, 2, 60, wrong)
+    assert all(v.passed for v in result) == right, f"{[str(v) for v in result]} (seed {seed(34)})"
 
 
 @pytest.mark.thorough
 def test_hyperparameters_before_weights():
     """(alpha, d) drawn after w, with w_* kept, is rejected; drawn before w it passes at that size (columns' priors
     fixed)."""
-    found = joint_verdicts(PROCESS, 2, 350, production.hypers_after_weights, LOOKS)
-    assert not found.passed, [str(v) for v in found]
-    found = joint_verdicts(PROCESS, 2, found[0].size)
-    assert found.passed, f"{[str(v) for v in found]} (seed {seed(34)})"
+    result = joint_verdicts(PROCESS, 2, 350, production.hypers_after_weights, LOOKS)
+    assert not result.passed, [str(v) for v in result]
+    result = joint_verdicts(PROCESS, 2, result[0].size)
+    assert result.passed, f"{[str(v) for v in result]} (seed {seed(34)})"
 
 
 def gamma_posterior(name, shape, rate):
@@ -170,8 +170,8 @@ def test_escobar_west():
         which = np.searchsorted(tenths, alphas, side="left")
         return np.array([law.process[which == t].sum(axis=0) for t in range(len(tenths) + 1)])
 
-    found = judge_joint(seen[..., 0], seen[..., 1], joint(posterior), posterior, LEVEL)
-    assert found.passed, f"{found} (seed {seed(36)})"
+    result = judge_joint(seen[..., 0], seen[..., 1], joint(posterior), posterior, LEVEL)
+    assert result.passed, f"{result} (seed {seed(36)})"
     other = gamma_posterior("cat6", 2.0, 1.0)
     assert not judge_joint(seen[..., 0], seen[..., 1], joint(other), other, LEVEL).passed
 
@@ -209,8 +209,8 @@ def test_same_bits_on_every_number_of_ranks(third):
 def test_posterior_law_on_ranks(name, n_shards, opening):
     """The law on real ranks, by itself; as many replicates reject a program without anchors (next test)."""
     comm = world()
-    found = verdict(comm, name, n_shards, opening, 25, 40)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    result = verdict(comm, name, n_shards, opening, 25, 40)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed, f"{text} (seed {seed(40)})"
 
 
@@ -219,8 +219,8 @@ def test_posterior_law_on_ranks(name, n_shards, opening):
 def test_no_anchors_on_ranks_is_rejected():
     comm = world()
     with production.no_anchors():
-        found = verdict(comm, "cat6py", 6, "one", 25, 40)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+        result = verdict(comm, "cat6py", 6, "one", 25, 40)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert not passed, text
 
 
@@ -276,5 +276,5 @@ def test_number_of_clusters_rejects_wrong_programs():
 )
 def test_number_of_clusters_on_four_ranks(n_rows, alpha, d, opening, n_replicates, cycles):
     comm = world()
-    found = comm.share(clusters_verdict(comm, n_rows, alpha, d, 4, opening, n_replicates, cycles, 42))
-    assert found[0] >= LEVEL, f"{found[1]} (seed {seed(42)})"
+    result = comm.share(clusters_verdict(comm, n_rows, alpha, d, 4, opening, n_replicates, cycles, 42))
+    assert result[0] >= LEVEL, f"{result[1]} (seed {seed(42)})"

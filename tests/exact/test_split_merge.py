@@ -137,7 +137,7 @@ def test_wrong_moves_do_not_keep_the_posterior(wrong, name, move, values):
 @pytest.mark.parametrize("name, n_shards, subset", [("cat6", 1, 1000), ("miss6", 2, 1000), ("nix5", 5, 2)])
 def test_launch_does_not_look_at_the_split(name, n_shards, subset):
     """All ways to have a table's rows in one cluster or in two with the seeds apart launch with the same odds."""
-    moves, found, n_splits = transitions.Moves(CASES[name], n_shards), {}, Counter()
+    moves, result, n_splits = transitions.Moves(CASES[name], n_shards), {}, Counter()
     with production.constants(SUBSET=subset):
         for number, z in enumerate(moves.partitions):
             k = int(z.max()) + 1
@@ -148,9 +148,9 @@ def test_launch_does_not_look_at_the_split(name, n_shards, subset):
                         odds = guided_moves._launch(
                             start, np.array([[0, k - 1]]), np.zeros(k, np.int32), np.array([[i, j]])
                         )
-                        found.setdefault((i, j), set()).add(b"".join(a.tobytes() for a in vars(odds).values()))
+                        result.setdefault((i, j), set()).add(b"".join(a.tobytes() for a in vars(odds).values()))
                         n_splits[i, j] += 1
-    assert set(map(len, found.values())) == {1} and len({*map(frozenset, found.values())}) > 5
+    assert set(map(len, result.values())) == {1} and len({*map(frozenset, result.values())}) > 5
     assert set(n_splits.values()) == {1 + 2 ** (moves.n_rows - 2)}
 
 
@@ -223,16 +223,16 @@ PARTS = {
 )
 def test_law_of_moves_alone(name, n_shards, part):
     with PARTS[part]():
-        found = alone(serial(), name, n_shards, 60, 51)
-    assert found.passed, f"{found} (seed {seed(51)})"
+        result = alone(serial(), name, n_shards, 60, 51)
+    assert result.passed, f"{result} (seed {seed(51)})"
 
 
 @pytest.mark.quick("cat6py-2")
 @pytest.mark.parametrize("name, n_shards", [("cat6py", 2), ("miss6", 6)])
 def test_law_of_rounds(name, n_shards):
     """Both kinds of move, with the program's own constants."""
-    found = alone(serial(), name, n_shards, 25, 52)
-    assert found.passed, f"{found} (seed {seed(52)})"
+    result = alone(serial(), name, n_shards, 25, 52)
+    assert result.passed, f"{result} (seed {seed(52)})"
 
 
 WRONG = [
@@ -254,10 +254,10 @@ def test_wrong_moves_are_rejected(wrong, name, part, n_replicates):
     """The right moves pass at the size at which wrong ones are rejected."""
     with PARTS[part]():
         with wrong():
-            found = alone(serial(), name, 1, n_replicates, 51, LOOKS)
-        assert not found.passed, str(found)
-        found = alone(serial(), name, 1, found.size, 51)
-        assert found.passed, f"{found} (seed {seed(51)})"
+            result = alone(serial(), name, 1, n_replicates, 51, LOOKS)
+        assert not result.passed, str(result)
+        result = alone(serial(), name, 1, result.size, 51)
+        assert result.passed, f"{result} (seed {seed(51)})"
 
 
 def test_moves_do_not_depend_on_the_number_of_shards():
@@ -265,12 +265,12 @@ def test_moves_do_not_depend_on_the_number_of_shards():
     for name in ("cat6py", "count5"):
         case = CASES[name]
         starts = Posterior(case).draw(np.random.Generator(np.random.Philox(seed(53))), 2)
-        found = set()
+        result = set()
         for n_shards in (1, 2, case.n_rows):
             mixture = production.sampler(serial(), case, n_shards, seed(54), kind=production.MovesAlone, split_merge=1)
             with production.constants(SUBSET=3, **OFTEN, **FEW):
-                found.add(production.digest(mixture, starts, 6))
-        assert len(found) == 1, (name, seed(54))
+                result.add(production.digest(mixture, starts, 6))
+        assert len(result) == 1, (name, seed(54))
 
 
 @pytest.mark.thorough
@@ -301,16 +301,16 @@ def cycles(comm, name, n_shards, opening, n_replicates, n_cycles, default_seed):
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS[::4])
 def test_posterior_law(name, n_shards, opening):
     with production.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
-        found = cycles(serial(), name, n_shards, opening, 40, 5, 56)
-    assert found.passed, f"{found} (seed {seed(56)})"
+        result = cycles(serial(), name, n_shards, opening, 40, 5, 56)
+    assert result.passed, f"{result} (seed {seed(56)})"
 
 
 @pytest.mark.thorough
 def test_joint_law_with_hyperparameters():
     mixture = JOINT.sampler(serial(), 2, seed(57), split_merge=1)
     with production.constants(INFORMED=2, INFORMED_SPLITS=0.25, SCANS=3):
-        found = JOINT.judge(JOINT.history(mixture, 100, 8, seed(58)), LEVEL)
-    assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(57)})"
+        result = JOINT.judge(JOINT.history(mixture, 100, 8, seed(58)), LEVEL)
+    assert all(v.passed for v in result), f"{[str(v) for v in result]} (seed {seed(57)})"
 
 
 def clusters_verdict(comm, n_rows, alpha, d, n_shards, n_replicates, n_cycles, default_seed):
@@ -374,7 +374,7 @@ def test_same_bits_on_every_number_of_ranks(third):
 def test_steps_are_weighed_once_and_again_behind_a_change():
     """Each by one rank, for the clusters as they are; what it found is known to all."""
     comm = world()
-    mixture, weighed, found = production.sampler(comm, CASES["cat6"], 6, seed(65)), [], []
+    mixture, weighed, result = production.sampler(comm, CASES["cat6"], 6, seed(65)), [], []
     mixture.start(np.array([0, 0, 1, 1, 2, 2]))
     ledger = cluster_book.Ledger(mixture.view, 1)
 
@@ -383,10 +383,10 @@ def test_steps_are_weighed_once_and_again_behind_a_change():
         return [(step, ledger.n_labels) if step in (2, 5) else None for step in steps]
 
     for step, numbers in ledger.steps(np.arange(8) == 4, weigh):
-        found.append((step, *numbers[:2]))
+        result.append((step, *numbers[:2]))
         if step == 2:
             ledger.join(0, 1)
-    assert found == [(2, 2, 3), (4,), (5, 5, 2)]
+    assert result == [(2, 2, 3), (4,), (5, 5, 2)]
     assert ledger.tally.merges_tried == 5
     everywhere = sorted(pair for each in comm.collect(weighed) for pair in each)
     assert everywhere == sorted([(step, 3) for step in range(8) if step != 4] + [(step, 2) for step in (3, 5, 6, 7)])
@@ -398,7 +398,7 @@ def test_bits_differ_where_a_part_of_q_is_lost():
     comm = world()
     starts = Posterior(CASES["cat6"]).draw(np.random.Generator(np.random.Philox(seed(60))), 4)
     with production.guided_alone(SCANS=0, **EVEN), production.q_of_root_alone():
-        found = [
+        result = [
             production.digest(
                 production.sampler(where, CASES["cat6"], 6, seed(61), kind=production.MovesAlone, split_merge=1),
                 starts,
@@ -406,7 +406,7 @@ def test_bits_differ_where_a_part_of_q_is_lost():
             )
             for where in (comm, *([serial()] if comm.rank == 0 else []))
         ]
-    assert comm.share(found[0] != found[-1])
+    assert comm.share(result[0] != result[-1])
 
 
 @pytest.mark.quick(ranks=3)
@@ -416,8 +416,8 @@ def test_law_of_moves_on_ranks(wrong):
     """The law of guided moves on real ranks, by itself, and as many replicates reject moves without q."""
     comm = world()
     with production.guided_alone(SCANS=0, **EVEN), wrong() if wrong else contextlib.nullcontext():
-        found = alone(comm, "cat6", 6, 30, 62)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+        result = alone(comm, "cat6", 6, 30, 62)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed == (wrong is None), f"{text} (seed {seed(62)})"
 
 
@@ -426,8 +426,8 @@ def test_law_of_moves_on_ranks(wrong):
 def test_posterior_law_on_ranks():
     comm = world()
     with production.constants(SCANS=1, **OFTEN):
-        found = cycles(comm, "miss6", 6, "one", 24, 5, 63)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+        result = cycles(comm, "miss6", 6, "one", 24, 5, 63)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed, f"{text} (seed {seed(63)})"
 
 
@@ -437,5 +437,5 @@ def test_posterior_law_on_ranks():
 def test_number_of_clusters_on_four_ranks(alpha, d):
     comm = world()
     with production.constants(SCANS=2, INFORMED=2, INFORMED_SPLITS=0.25):
-        found = comm.share(clusters_verdict(comm, 2000, alpha, d, 4, 15, 3, 64))
-    assert found[0] >= LEVEL, f"{found[1]} (seed {seed(64)})"
+        result = comm.share(clusters_verdict(comm, 2000, alpha, d, 4, 15, 3, 64))
+    assert result[0] >= LEVEL, f"{result[1]} (seed {seed(64)})"

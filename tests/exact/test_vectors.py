@@ -38,22 +38,22 @@ def verdict(comm, name, n_shards, opening, n_replicates, default_seed, looks=1, 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
 def test_posterior_law(name, n_shards, opening):
-    found = verdict(serial(), name, n_shards, opening, 75, 61)
-    assert found.passed, f"{found} (seed {seed(61)})"
+    result = verdict(serial(), name, n_shards, opening, 75, 61)
+    assert result.passed, f"{result} (seed {seed(61)})"
 
 
 @pytest.mark.thorough
 def test_posterior_law_with_moves():
-    found = verdict(serial(), "niw5", 2, "one", 40, 62, split_merge=1)
-    assert found.passed, f"{found} (seed {seed(62)})"
+    result = verdict(serial(), "niw5", 2, "one", 40, 62, split_merge=1)
+    assert result.passed, f"{result} (seed {seed(62)})"
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_law_with_hyperparameters(n_shards):
     mixture = JOINT.sampler(serial(), n_shards, seed(63))
-    found = JOINT.judge(JOINT.history(mixture, 100, CYCLES, seed(64)), LEVEL)
-    assert all(v.passed for v in found), f"{[str(v) for v in found]} (seed {seed(63)})"
+    result = JOINT.judge(JOINT.history(mixture, 100, CYCLES, seed(64)), LEVEL)
+    assert all(v.passed for v in result), f"{[str(v) for v in result]} (seed {seed(63)})"
 
 
 # ---- wrong versions of the component ---------------------------------------------------------------------------------
@@ -69,10 +69,10 @@ def test_wrong_programs_are_rejected(wrong, n_shards, n_replicates):
     """And the right one passes at the same size. With five shards of one row every cluster of two rows or more is
     instantiated; collapsed ones are right. Subtler slips of the draw take tests/laws/test_vectors.py."""
     with wrong():
-        found = verdict(serial(), "niw5", n_shards, "one", n_replicates, 61, LOOKS)
-    assert not found.passed, str(found)
-    found = verdict(serial(), "niw5", n_shards, "one", found.size, 61)
-    assert found.passed, f"{found} (seed {seed(61)})"
+        result = verdict(serial(), "niw5", n_shards, "one", n_replicates, 61, LOOKS)
+    assert not result.passed, str(result)
+    result = verdict(serial(), "niw5", n_shards, "one", result.size, 61)
+    assert result.passed, f"{result} (seed {seed(61)})"
 
 
 # ---- moves, to rounding ----------------------------------------------------------------------------------------------
@@ -116,6 +116,6 @@ def test_same_bits_on_every_number_of_ranks():
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
     comm = world()
-    found = verdict(comm, "niwmiss6", 3, "one", 50, 68)
-    passed, text = comm.share((found.passed, str(found)) if comm.rank == 0 else None)
+    result = verdict(comm, "niwmiss6", 3, "one", 50, 68)
+    passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
     assert passed, f"{text} (seed {seed(68)})"

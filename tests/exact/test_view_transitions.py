@@ -94,8 +94,8 @@ def any_pair():
 
     def pair(self, u):
         labels = self._some_labels([view.z for view in self.views])
-        found = views.split_merge.alike.draw(right(labels), u)
-        return found, wrong(self, labels, *found)
+        result = views.split_merge.alike.draw(right(labels), u)
+        return result, wrong(self, labels, *result)
 
     changed = contextlib.ExitStack()
     changed.enter_context(mock.patch.object(Move, "_log_pair", wrong))
@@ -110,9 +110,9 @@ class LaunchFromTheState:
         right_proposal, right_core, right_seats = Move._proposal, Proposal.core_to, Proposal.seat
 
         def _proposal(move, units, role):
-            found = right_proposal(move, units, role)
-            found.present = move.views[move.where[units[0]]].z
-            return found
+            result = right_proposal(move, units, role)
+            result.present = move.views[move.where[units[0]]].z
+            return result
 
         def core_to(self, rank, given):
             self.names = self._at(self.present, self._core, rank)

@@ -50,9 +50,9 @@ PROCESS = {"concentration": [0.2, 4.0], "discount": [0.0, 0.6]}
 
 def law(names, columns=COLUMNS):
     """The law of one view, by enumeration."""
-    own = tuple(column for column in columns if column[0] in names)
+    part = tuple(column for column in columns if column[0] in names)
     given = {name: PRIORS[name] for name in names}
-    return production.Joint(Case(names, own, given, 1.0, 0.0), **PROCESS, columns=given)
+    return production.Joint(Case(names, part, given, 1.0, 0.0), **PROCESS, columns=given)
 
 
 LAWS = [law(names) for names in VIEWS]
@@ -92,15 +92,15 @@ def verdict(comm, n_shards, n_replicates, default_seed, looks=1, **settings):
 
 def judged(seen):
     """Verdict on labels (replicates, cycles, views, N): all pairs of an event of each view."""
-    found = [of.posterior.index(z) for of, z in zip(LAWS, np.moveaxis(np.array(seen), 2, 0))]
+    result = [of.posterior.index(z) for of, z in zip(LAWS, np.moveaxis(np.array(seen), 2, 0))]
     names, tables = zip(*(of.posterior.summaries() for of in LAWS))
-    names = [["always", *own] for own in names]
+    names = [["always", *part] for part in names]
     tables = [np.vstack([np.ones(table.shape[1]), table]) for table in tables]
     p = [of.posterior.p for of in LAWS]
-    happened = [table.T[index] for table, index in zip(tables, found)]
+    happened = [table.T[index] for table, index in zip(tables, result)]
     means = np.einsum("rti,rtj->rij", *happened).reshape(len(seen), -1) / CYCLES
     expected = np.outer(*(table @ q for table, q in zip(tables, p))).ravel()
-    final = found[0][:, -1] * len(p[1]) + found[1][:, -1]
+    final = result[0][:, -1] * len(p[1]) + result[1][:, -1]
     pairs = [f"{one}, {other}" for one in names[0] for other in names[1]]
     return judge(final, np.outer(*p).ravel(), pairs, means, expected, LEVEL)
 
@@ -108,8 +108,8 @@ def judged(seen):
 @pytest.mark.thorough
 def test_law_of_two_views():
     """The right program on three shards; on one it is tested below, where wrong ones are rejected."""
-    found = verdict(serial(), 3, default_seed=91, **WITH_MOVES)
-    assert found.passed, f"{found} (seed {seed(91)})"
+    result = verdict(serial(), 3, default_seed=91, **WITH_MOVES)
+    assert result.passed, f"{result} (seed {seed(91)})"
 
 
 def one_lane():
@@ -137,10 +137,10 @@ def columns_by_place():
 def test_wrong_views_are_rejected(wrong, size):
     """And the right program passes at the size at which a wrong one is rejected."""
     with wrong():
-        found = verdict(serial(), 1, default_seed=91, looks=LOOKS, **size)
-    assert not found.passed, str(found)
-    found = verdict(serial(), 1, default_seed=91, **{**size, "n_replicates": found.size})
-    assert found.passed, f"{found} (seed {seed(91)})"
+        result = verdict(serial(), 1, default_seed=91, looks=LOOKS, **size)
+    assert not result.passed, str(result)
+    result = verdict(serial(), 1, default_seed=91, **{**size, "n_replicates": result.size})
+    assert result.passed, f"{result} (seed {seed(91)})"
 
 
 # ---- what views share ------------------------------------------------------------------------------------------------
@@ -198,8 +198,8 @@ def test_two_views_have_the_same_bits_on_ranks():
         expected = labels_of(mixture, 10)
     mixture = sampler(world(), 5)
     mixture.start("random", 3)
-    found = [mixture.cycle() and [v.labels() for v in mixture.views] for _ in range(10)]
-    assert world().rank or [[z.tolist() for z in cycle] for cycle in found] == expected
+    result = [mixture.cycle() and [v.labels() for v in mixture.views] for _ in range(10)]
+    assert world().rank or [[z.tolist() for z in cycle] for cycle in result] == expected
 
 
 def test_a_checkpoint_holds_every_view(tmp_path):
@@ -215,9 +215,9 @@ def test_a_checkpoint_holds_every_view(tmp_path):
     draft = checkpoint.begin(tmp_path, 5)
     part = checkpoint.write_part(draft, 0, parts)
     checkpoint.commit(draft, [part], {"cycles": 5} | shared)
-    found = checkpoint.latest(tmp_path)
+    result = checkpoint.latest(tmp_path)
     second = door(sampler(serial(), 3, views=["abxymn"]))
-    second.restore(found.shared(), {i: found.shard(i) for i in range(3)})
+    second.restore(result.shared(), {i: result.shard(i) for i in range(3)})
     assert [v.columns for v in second.mixture.views] == [tuple(names) for names in VIEWS]
     for one, two in zip(first.mixture.views, second.mixture.views):
         assert all(np.array_equal(getattr(one.hyper, f.name), getattr(two.hyper, f.name)) for f in fields(Hyper))

@@ -176,8 +176,8 @@ def informed(ledger: Ledger, tape: Tape) -> None:
     split = tape.choose([1.0 - splits, splits])
     if split:
         informed_moves._split(ledger, 0, Stream(tape))
-    elif (found := ledger.judged([Stream(tape)], informed_moves._judged)[0]) is not None:
-        informed_moves._merge(ledger, 0, *found)
+    elif (result := ledger.judged([Stream(tape)], informed_moves._judged)[0]) is not None:
+        informed_moves._merge(ledger, 0, *result)
 
 
 def by_level(ledger: Ledger, tape: Tape) -> None:
@@ -185,8 +185,8 @@ def by_level(ledger: Ledger, tape: Tape) -> None:
     splits = level_moves._splits(ledger)
     if tape.choose([1.0 - splits, splits]):
         level_moves._split(ledger, 0, Stream(tape))
-    elif (found := ledger.judged([Stream(tape)], level_moves._judged)[0]) is not None:
-        level_moves._merge(ledger, *found)
+    elif (result := ledger.judged([Stream(tape)], level_moves._judged)[0]) is not None:
+        level_moves._merge(ledger, *result)
 
 
 @contextlib.contextmanager
@@ -238,8 +238,8 @@ def taped(tape: Tape):
                 side[i] = tape.choose([1.0 - one, one])
             else:
                 side[i] = 0
-        own = np.arange(len(z), dtype=np.int32)
-        return right_sides(self, rows, own, ids, of_row, side, seeds, odds, *stream)
+        part = np.arange(len(z), dtype=np.int32)
+        return right_sides(self, rows, part, ids, of_row, side, seeds, odds, *stream)
 
     def dealt(ledger, cluster, column, spread, step, stream):
         """Rows are dealt one by one, by an urn for each level: what a level's share comes to, once it is unknown."""

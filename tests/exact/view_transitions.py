@@ -81,10 +81,10 @@ class Views:
 
                 def run(tape, number=number, taped=taped):
                     taped.append(tape)
-                    found = step(self.chain)
-                    if found is None:
+                    result = step(self.chain)
+                    if result is None:
                         return number
-                    chosen, drawn = found
+                    chosen, drawn = result
                     return exact.number(chosen, [np.concatenate(drawn[p].z).tolist() for p in chosen])
 
                 for p, result in outcomes(run):
@@ -118,9 +118,9 @@ def moves(of: Views):
     def law(self):
         name = self._sub, columns_of(self.subject)
         if name not in known:
-            found = np.array([right_q(self, z) for z in everything])
-            assert abs(logsumexp(found)) < KERNELS
-            known[name] = found - logsumexp(found)
+            result = np.array([right_q(self, z) for z in everything])
+            assert abs(logsumexp(result)) < KERNELS
+            known[name] = result - logsumexp(result)
         return known[name]
 
     def log_q(self, z):
@@ -205,8 +205,8 @@ def scans(auxiliary: int):
             names = [tuple(np.concatenate(p.z).tolist()) for p in asked]
             new = [i for i, name in enumerate(names) if name not in known]
             if new:
-                found = right(comm, views, units, [asked[i] for i in new])
-                known.update((names[i], found[:, at]) for at, i in enumerate(new))
+                result = right(comm, views, units, [asked[i] for i in new])
+                known.update((names[i], result[:, at]) for at, i in enumerate(new))
             return np.array([known[name] for name in names]).T
 
         with (

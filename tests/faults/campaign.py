@@ -90,9 +90,9 @@ class Case:
             folder.mkdir()
             limit = int(10 ** self.random.uniform(0.0, 5.0))
             command = ["bash", "-c", 'ulimit -f "$0"; exec "$@"', str(-(-limit // 1024)), sys.executable, PROGRAM]
-            code, said = self.launched([*command, *words])
-            if code not in (0, CheckpointError.exit_code) or "Traceback" in said:
-                raise Wrong(f"{words} on a full disk ends with {code}: {said[-2500:]}")
+            code, text = self.launched([*command, *words])
+            if code not in (0, CheckpointError.exit_code) or "Traceback" in text:
+                raise Wrong(f"{words} on a full disk ends with {code}: {text[-2500:]}")
             half = "tmp" if code == 0 or words[0] == "run" else ""
             if left := [path.name for path in folder.rglob("*") if half in path.name]:
                 raise Wrong(f"{words} on a full disk leaves {left}")
@@ -108,17 +108,17 @@ class Case:
             file[name] = h5py.ExternalLink(str(other), name)
         with table.open("r+b") as file:
             append_seal(file)
-        code, said = mpibayes("check", self.folder / "run.toml", "--set", "data.table=linked.h5")
-        if code != DataError.exit_code or "Traceback" in said or f"'/{name}'" not in said:
-            raise Wrong(f"a table with '{name}' in another file ends with {code}: {said[-2500:]}")
+        code, text = mpibayes("check", self.folder / "run.toml", "--set", "data.table=linked.h5")
+        if code != DataError.exit_code or "Traceback" in text or f"'/{name}'" not in text:
+            raise Wrong(f"a table with '{name}' in another file ends with {code}: {text[-2500:]}")
 
     def replaced_table(self) -> None:
         """By another that is as whole, while a run reads it: refused, or of no effect; the run goes on with its own."""
-        table, own, other = (self.folder / f"{name}.h5" for name in ("table", "own", "other"))
+        table, part, other = (self.folder / f"{name}.h5" for name in ("table", "own", "other"))
         write_csv(self.folder / "other.csv", self.random, self.random.randrange(150, 500))
         done = mpibayes("import", self.folder / "other.csv", other)
-        table.rename(own)
-        shutil.copy(own, table)
+        table.rename(part)
+        shutil.copy(part, table)
         start = Start(["run", "run.toml", "-o", "replaced"], self.random.randint(1, 3), self.folder)
         time.sleep(self.random.uniform(0.0, 2.0))
         shutil.copy(other, other.with_suffix(".new"))
@@ -126,16 +126,16 @@ class Case:
             other.with_suffix(".new").replace(table)
         else:
             shutil.copyfile(other, table)  # under the eyes of whoever has it open
-        code, said = start.wait(), start.said()
-        own.replace(table)
+        code, text = start.wait(), start.said()
+        part.replace(table)
         self.history.append(f"table replaced under {start.ranks} ranks -> {code}")
-        if done[0] or code not in (0, DataError.exit_code) or "Traceback" in said or (code and "table.h5" not in said):
-            raise Wrong(f"a run whose table is replaced ends with {code}: {done[1]}{said[-2500:]}")
-        code, said = self.launched([sys.executable, PROGRAM, "run", "run.toml", "-o", "replaced"])
+        if done[0] or code not in (0, DataError.exit_code) or "Traceback" in text or (code and "table.h5" not in text):
+            raise Wrong(f"a run whose table is replaced ends with {code}: {done[1]}{text[-2500:]}")
+        code, text = self.launched([sys.executable, PROGRAM, "run", "run.toml", "-o", "replaced"])
         if started_with_other(self.folder / "replaced", other) and code == ConfigError.exit_code:
             return
         if code or exports(self.folder / "replaced", self.folder / "exported") != self.expected:
-            raise Wrong(f"a run whose table was replaced goes on to {code}: {said[-2500:]}")
+            raise Wrong(f"a run whose table was replaced goes on to {code}: {text[-2500:]}")
 
     def launched(self, command) -> tuple[int, str]:
         """The exit code and all words of a command that ends by itself. Raises Wrong where it does not."""
@@ -163,9 +163,9 @@ class Case:
             raise Wrong(f"the import leaves {left}")
 
     def undisturbed(self) -> None:
-        code, said = mpibayes("run", self.folder / "quiet.toml", "-o", self.folder / "quiet")
+        code, text = mpibayes("run", self.folder / "quiet.toml", "-o", self.folder / "quiet")
         if code:
-            raise Wrong(f"the undisturbed run ends with {code}: {said}")
+            raise Wrong(f"the undisturbed run ends with {code}: {text}")
         self.expected = exports(self.folder / "quiet", self.folder / "exported")
         self.traces = {p.name if p.name != "quiet" else "run": read_trace(p) for p in places(self.folder / "quiet")}
 
@@ -194,21 +194,21 @@ class Case:
             with contextlib.suppress(FileNotFoundError, ValueError):  # not taken yet, or not written
                 lock.write_text(json.dumps(json.loads(lock.read_text()) | {"place": "elsewhere"}))
         alone = ALONE if kind == SECOND and can_be_alone() else ()
-        code, said = self.launched([*alone, sys.executable, PROGRAM, *RUN])
+        code, text = self.launched([*alone, sys.executable, PROGRAM, *RUN])
         self.history.append(f"{kind} beside {start.ranks} ranks ({phase}) -> {code}")
-        refused = code == 2 and "is running it" in said
-        if "Traceback" in said or not (refused or code == 0):
-            raise Wrong(f"a second start ends with {code}: {said[-2500:]}")
+        refused = code == 2 and "is running it" in text
+        if "Traceback" in text or not (refused or code == 0):
+            raise Wrong(f"a second start ends with {code}: {text[-2500:]}")
         if refused and kind == THAWED:
-            raise Wrong(f"nobody takes over from an owner that is frozen: {said[-2500:]}")
+            raise Wrong(f"nobody takes over from an owner that is frozen: {text[-2500:]}")
         start.signal(signal.SIGCONT)
         code = start.wait()
         self.history[-1] += f", {code}"
-        said = start.said()
-        lost = code == CheckpointError.exit_code and "writes nothing more" in said
-        refused_itself = code == 2 and "is running it" in said
-        if "Traceback" in said or not (code == 0 or (lost and kind == THAWED) or refused_itself):
-            raise Wrong(f"the first start ends with {code}: {said[-2500:]}")
+        text = start.said()
+        lost = code == CheckpointError.exit_code and "writes nothing more" in text
+        refused_itself = code == 2 and "is running it" in text
+        if "Traceback" in text or not (code == 0 or (lost and kind == THAWED) or refused_itself):
+            raise Wrong(f"the first start ends with {code}: {text[-2500:]}")
         self.check_directory()
         self.faults.append((kind, phase))
         return False
@@ -271,23 +271,23 @@ class Case:
         return code
 
     def check_words(self, start: Start, code: int, kind: str) -> None:
-        said, number = start.said(), SIGNALS[kind]
-        ours = re.findall(r'File ".*?mpibayes/(.*?)"', said)  # Python's own start, up to the first lines of the command
-        early = number == signal.SIGINT and "KeyboardInterrupt" in said and set(ours) <= {"__init__.py", "__main__.py"}
-        if ("Traceback" in said and not early) or "internal error" in said:
-            raise Wrong(f"a traceback: {said[-2500:]}")
+        text, number = start.said(), SIGNALS[kind]
+        ours = re.findall(r'File ".*?mpibayes/(.*?)"', text)  # Python's own start, up to the first lines of the command
+        early = number == signal.SIGINT and "KeyboardInterrupt" in text and set(ours) <= {"__init__.py", "__main__.py"}
+        if ("Traceback" in text and not early) or "internal error" in text:
+            raise Wrong(f"a traceback: {text[-2500:]}")
         dead = {-number, number, 128 + number}
         dead.add(number | signal.SIGKILL)  # MPICH's mpirun: one rank died of the signal, mpirun killed the others
-        if kind == "SIGINT to a rank" and "has left" in said:
+        if kind == "SIGINT to a rank" and "has left" in text:
             dead.add(int(signal.SIGKILL))  # Python had not started; another rank noticed
         if start.words[0] == "import" and number == signal.SIGINT:
             dead.add(130)
-        if early and "init_import_site" in said:
+        if early and "init_import_site" in text:
             dead.add(1)  # the interpreter itself had not started
         if code not in {0, EXIT_STOPPED, *dead}:
-            raise Wrong(f"exit code {code}: {said[-1500:]}")
-        if code in (0, EXIT_STOPPED) and "mpibayes: error" in said:
-            raise Wrong(f"an error, and exit code {code}: {said[-1500:]}")
+            raise Wrong(f"exit code {code}: {text[-1500:]}")
+        if code in (0, EXIT_STOPPED) and "mpibayes: error" in text:
+            raise Wrong(f"an error, and exit code {code}: {text[-1500:]}")
 
     def check_directory(self) -> None:
         """Nothing lost beyond the last generation, nothing repeated, nothing else than the undisturbed run drew."""
@@ -313,9 +313,11 @@ class Case:
         self.history.append(f"left alone on {start.ranks} ranks -> {code}")
         if code or "Traceback" in start.said():
             raise Wrong(f"does not go on: {start.said()[-2500:]}")
-        found = exports(self.folder / "run", self.folder / "exported")
-        if found != self.expected:
-            what = found if isinstance(found, str) else [k for k in self.expected if found.get(k) != self.expected[k]]
+        result = exports(self.folder / "run", self.folder / "exported")
+        if result != self.expected:
+            what = (
+                result if isinstance(result, str) else [k for k in self.expected if result.get(k) != self.expected[k]]
+            )
             raise Wrong(f"other exports than the undisturbed run: {what}")
         left = [p.name for p in (self.folder / "run").rglob("*.tmp") if not re.match(r"trace\.h5\.\d+\.tmp", p.name)]
         if left:

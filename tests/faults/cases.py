@@ -59,14 +59,14 @@ def config_text(random: Random, cycles: int) -> str:
 def mpibayes(*words) -> tuple[int, str]:
     """The command in this process: its exit code, and all that it said. Signal handlers are put back."""
     before = {number: signal.getsignal(number) for number in signals.SIGNALS}
-    said = io.StringIO()
+    text = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
             code = cli.main([str(word) for word in words])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return code, said.getvalue()
+    return code, text.getvalue()
 
 
 def exports(folder: Path, scratch: Path) -> dict[str, bytes] | str:
@@ -76,9 +76,9 @@ def exports(folder: Path, scratch: Path) -> dict[str, bytes] | str:
     for old in scratch.iterdir():
         old.unlink()
     for words in (("csv", "--no-timings", "-o", scratch / "csv"), ("labels", "-o", scratch / "labels")):
-        code, said = mpibayes("export", folder, "--to", *words)
+        code, text = mpibayes("export", folder, "--to", *words)
         if code:
-            return said
+            return text
     return {path.name: path.read_bytes() for path in sorted(scratch.iterdir())}
 
 

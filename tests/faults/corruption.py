@@ -125,15 +125,15 @@ class Case:
     def _command(self, *words) -> bool:
         """Run a command; True if it refused, with one message that names the file."""
         with time_limit():
-            code, said = mpibayes(*words)
-        self.words.append(f"{words[0]} -> {code}: {said}")
-        if "Traceback" in said or "internal error" in said:
-            raise Wrong(f"{words[0]}: a traceback: {said[-2500:]}")
+            code, text = mpibayes(*words)
+        self.words.append(f"{words[0]} -> {code}: {text}")
+        if "Traceback" in text or "internal error" in text:
+            raise Wrong(f"{words[0]}: a traceback: {text[-2500:]}")
         if code == 0:
             return False
         if code not in (2, 3, 4, 5):
-            raise Wrong(f"{words[0]}: exit code {code}: {said}")
-        self._check_message(said, words[0])
+            raise Wrong(f"{words[0]}: exit code {code}: {text}")
+        self._check_message(text, words[0])
         return True
 
     def _check_message(self, said: str, command: str) -> None:
@@ -146,15 +146,15 @@ class Case:
     def _exported(self, expected) -> bool:
         """Export; True if the exports were refused. Bits other than the expected ones are wrong."""
         with time_limit():
-            found = exports(self.folder / "run", self.folder / "exported")
-        if isinstance(found, str):
-            self.words.append(f"export: {found}")
-            if "Traceback" in found or "internal error" in found:
-                raise Wrong(f"export: a traceback: {found[-2500:]}")
-            self._check_message(found, "export")
+            result = exports(self.folder / "run", self.folder / "exported")
+        if isinstance(result, str):
+            self.words.append(f"export: {result}")
+            if "Traceback" in result or "internal error" in result:
+                raise Wrong(f"export: a traceback: {result[-2500:]}")
+            self._check_message(result, "export")
             return True
-        if found != expected:
-            counts = {k: (len(v.splitlines()), len(expected.get(k, b"").splitlines())) for k, v in found.items()}
+        if result != expected:
+            counts = {k: (len(v.splitlines()), len(expected.get(k, b"").splitlines())) for k, v in result.items()}
             raise Wrong(f"other exports; lines found and expected: {counts}")
         return False
 

@@ -53,7 +53,7 @@ class Start:
 
     def processes(self, ranks: bool = False) -> list[int]:
         """All processes of this start, whoever their parent is now; `ranks`: those that are the program itself."""
-        found, mark = [], f"{MARK}={self.mark}".encode()
+        result, mark = [], f"{MARK}={self.mark}".encode()
         for entry in filter(str.isdigit, os.listdir("/proc")):
             try:
                 if mark not in Path("/proc", entry, "environ").read_bytes():
@@ -62,18 +62,18 @@ class Start:
             except OSError:  # gone meanwhile
                 continue
             if not ranks or command.startswith(sys.executable.encode()):
-                found.append(int(entry))
-        return found
+                result.append(int(entry))
+        return result
 
     def disturb(self, kind: str, random: Random) -> None:
         target = self.process.pid
         if kind.endswith("a rank"):
-            found = self.processes(ranks=True)
-            while not found and self.process.poll() is None:
-                found = self.processes(ranks=True)
-            if not found:
+            result = self.processes(ranks=True)
+            while not result and self.process.poll() is None:
+                result = self.processes(ranks=True)
+            if not result:
                 return
-            target = random.choice(found)
+            target = random.choice(result)
         with contextlib.suppress(ProcessLookupError):
             os.kill(target, SIGNALS[kind])
 

@@ -59,9 +59,9 @@ def test_settings_that_cannot_be(place, monkeypatch, command):
     monkeypatch.chdir(place)
     for name, text in crafted((place / "settings").read_text()):
         write_resolved(place / "run", text)
-        code, said = mpibayes(*command.split())
-        assert code in (0, 2, 3, 4) and "Traceback" not in said, (name, code, said)
-        assert said.count("mpibayes: error") == (code != 0), (name, said)
+        code, words = mpibayes(*command.split())
+        assert code in (0, 2, 3, 4) and "Traceback" not in words, (name, code, words)
+        assert words.count("mpibayes: error") == (code != 0), (name, words)
         if (place / "OUT").is_dir():
             shutil.rmtree(place / "OUT")
         (place / "OUT").unlink(missing_ok=True)

@@ -115,13 +115,13 @@ def test_a_call_that_fails_is_told_with_the_name_of_the_file(victim, tmp_path, m
             calls.failing = key
             return calls, *mpibayes(*COMMANDS[command](place))
 
-    calls, code, said = fails(None)
-    assert code == 0, said
+    calls, code, text = fails(None)
+    assert code == 0, text
     keys = list(calls.seen)
     for key in keys if request.config.getoption("--long") else keys[:: 1 + len(keys) // 5]:
-        calls, code, said = fails(key)
+        calls, code, text = fails(key)
         path = Path(calls.failed)
-        refused = told(code, said, path.name, path.parent.name)
+        refused = told(code, text, path.name, path.parent.name)
         if command == "run":
             (place / "run" / lock.NAME).unlink(missing_ok=True)  # its owner, this process, is not dead
             if refused:

@@ -87,9 +87,9 @@ def test_every_file_that_is_written(out, command):
         shutil.rmtree(out)
         out.mkdir()
         with files_of_at_most(limit):
-            code, said = mpibayes(*words)
-        refused(code, said)
-        assert f"(a file may have {limit:,} bytes here: ulimit -f); raise that limit" in said
+            code, text = mpibayes(*words)
+        refused(code, text)
+        assert f"(a file may have {limit:,} bytes here: ulimit -f); raise that limit" in text
         assert sorted(os.listdir(out)) in ([], LEAVES.get(command)), os.listdir(out)
 
 

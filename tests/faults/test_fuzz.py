@@ -174,10 +174,10 @@ def test_mutated_tables(tmp_path, examples):
         path.unlink()  # a new file: what a process knows of the old one does not count
         path.write_bytes(data)
         table = survives(Table.open, path)
-        found = table and survives(table.read)
-        if found:
+        result = table and survives(table.read)
+        if result:
             assert table.fingerprint == right.fingerprint and table.columns == right.columns
-            assert all((getattr(found, b).tobytes() == getattr(rows, b).tobytes()) for b in vars(rows))
+            assert all((getattr(result, b).tobytes() == getattr(rows, b).tobytes()) for b in vars(rows))
 
     check()
 

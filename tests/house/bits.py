@@ -68,23 +68,23 @@ def sums():
         for name, run_directory in cases(Path(folder)):
             for form in (("csv", "--no-timings"), ("labels", "--burn-in", 0)):
                 out = Path(folder) / f"{name}.{form[0]}"
-                said = mpibayes(Path(folder), "export", run_directory, "--to", *form, "-o", out)
-                files = sorted(out.rglob("*")) if out.is_dir() else [out] if said.returncode == 0 else []
+                text = mpibayes(Path(folder), "export", run_directory, "--to", *form, "-o", out)
+                files = sorted(out.rglob("*")) if out.is_dir() else [out] if text.returncode == 0 else []
                 bits = b"".join(path.read_bytes() for path in files if path.is_file())
                 yield name, form[0], hashlib.sha256(bits).hexdigest() if bits else "-"
 
 
 def main() -> int:
     before = Path(sys.argv[1]).read_text().splitlines() if len(sys.argv) > 1 else None
-    found = []
+    result = []
     for words in sums():
-        found.append(" ".join(words))
+        result.append(" ".join(words))
         if before is None:
-            print(found[-1], flush=True)
+            print(result[-1], flush=True)
     if before is None:
         return 0
-    differ = sorted(set(before) ^ set(found))
-    print("\n".join(differ) or f"all {len(found)} are the same")
+    differ = sorted(set(before) ^ set(result))
+    print("\n".join(differ) or f"all {len(result)} are the same")
     return bool(differ)
 
 

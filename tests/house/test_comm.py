@@ -21,9 +21,9 @@ def words(rank, n):
 @pytest.mark.parametrize("n", SIZES)
 def test_least_of_unsigned_words(n):
     comm = world()
-    found = words(comm.rank, n)
-    comm.least_everywhere(found)
-    np.testing.assert_array_equal(found, np.min([words(r, n) for r in range(comm.size)], axis=0))
+    result = words(comm.rank, n)
+    comm.least_everywhere(result)
+    np.testing.assert_array_equal(result, np.min([words(r, n) for r in range(comm.size)], axis=0))
 
 
 @pytest.mark.mpi
@@ -35,9 +35,9 @@ def test_sums_up_to_the_ends(n, kind):
     end = np.iinfo(kind).max
     signs = np.where(np.arange(n) % 2, 1, -1)
     parts = [(signs * (end // comm.size - r)).astype(kind) for r in range(comm.size)]
-    found = parts[comm.rank].copy()
-    comm.sum_everywhere(found)
-    np.testing.assert_array_equal(found, np.sum(parts, axis=0, dtype=np.int64))
+    result = parts[comm.rank].copy()
+    comm.sum_everywhere(result)
+    np.testing.assert_array_equal(result, np.sum(parts, axis=0, dtype=np.int64))
 
 
 @pytest.mark.mpi
@@ -49,13 +49,13 @@ def test_rows_shared_in_place(empty, kind):
     lengths[: {"none": 0, "first": 1, "all but the last": comm.size - 1}[empty]] = 0
     starts = np.concatenate([[0], np.cumsum(lengths)])
     whole = np.arange(starts[-1] * 5).reshape(-1, 5).astype(kind)
-    found = np.full_like(whole, np.nan)
-    found[starts[comm.rank] : starts[comm.rank + 1]] = whole[starts[comm.rank] : starts[comm.rank + 1]]
-    comm.share_rows(found, starts)
-    np.testing.assert_array_equal(found, whole)
+    result = np.full_like(whole, np.nan)
+    result[starts[comm.rank] : starts[comm.rank + 1]] = whole[starts[comm.rank] : starts[comm.rank + 1]]
+    comm.share_rows(result, starts)
+    np.testing.assert_array_equal(result, whole)
 
 
 def test_one_process_keeps_what_it_has():
-    comm, found = serial(), words(0, 9)
-    comm.least_everywhere(found)
-    np.testing.assert_array_equal(found, words(0, 9))
+    comm, result = serial(), words(0, 9)
+    comm.least_everywhere(result)
+    np.testing.assert_array_equal(result, words(0, 9))

@@ -47,9 +47,9 @@ def grids_of(text):
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_the_page_has_a_grid(name):
-    found = grids_of(PAGE.read_text(encoding="utf-8"))[name]
-    assert len(found) == len(GRIDS[name])
-    np.testing.assert_allclose(found, GRIDS[name], rtol=0.51 * 10.0 ** (1 - DIGITS), atol=1e-12)
+    result = grids_of(PAGE.read_text(encoding="utf-8"))[name]
+    assert len(result) == len(GRIDS[name])
+    np.testing.assert_allclose(result, GRIDS[name], rtol=0.51 * 10.0 ** (1 - DIGITS), atol=1e-12)
 
 
 def test_no_grid_is_forgotten_and_another_one_is_seen():

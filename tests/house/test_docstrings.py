@@ -31,8 +31,8 @@ def indirect(source, cython=False):
 def test_docstrings_name_the_thing():
     files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py*")) if path.suffix in (".py", ".pyx")]
     assert len(files) > 600
-    found = {path: indirect(path.read_text(encoding="utf-8"), path.suffix == ".pyx") for path in files}
-    assert [f"{path.relative_to(ROOT)}:{line}" for path, lines in found.items() for line in lines] == []
+    result = {path: indirect(path.read_text(encoding="utf-8"), path.suffix == ".pyx") for path in files}
+    assert [f"{path.relative_to(ROOT)}:{line}" for path, lines in result.items() for line in lines] == []
 
 
 @pytest.mark.parametrize("cython", [False, True])

@@ -18,8 +18,8 @@ NOT_PAPERS = {"The", "census"}  # "The 1990 census"
 
 
 def files(suffixes):
-    found = [p for name in FOLDERS for p in sorted((ROOT / name).rglob("*")) if p.suffix in suffixes]
-    return [p for p in found if not any(parent.is_symlink() for parent in p.parents)]
+    result = [p for name in FOLDERS for p in sorted((ROOT / name).rglob("*")) if p.suffix in suffixes]
+    return [p for p in result if not any(parent.is_symlink() for parent in p.parents)]
 
 
 def documents():

@@ -86,15 +86,15 @@ MISSING = object()
 
 def members(protocol):
     """Members of a protocol by name: its functions, and None for any other member."""
-    found = {}
+    result = {}
     for part in reversed([part for part in protocol.__mro__ if part not in typing.Protocol.__mro__]):
-        found |= dict.fromkeys(part.__annotations__)
+        result |= dict.fromkeys(part.__annotations__)
         for name, member in vars(part).items():
             if isinstance(member, types.FunctionType | staticmethod) and member.__module__ == part.__module__:
-                found[name] = member
+                result[name] = member
             elif isinstance(member, property):
-                found[name] = None
-    return found
+                result[name] = None
+    return result
 
 
 def arguments(function, of_a_class):
@@ -112,9 +112,9 @@ def lacking(thing, protocol):
         if given is MISSING and not (asked is None and is_set(thing, name)):
             words.append(f"{name} is missing")
         elif asked is not None:
-            found, wanted = arguments(given, inspect.isclass(thing)), arguments(asked, True)
-            if found != wanted:
-                words.append(f"{name} takes {found}, expected {wanted}")
+            result, requested = arguments(given, inspect.isclass(thing)), arguments(asked, True)
+            if result != requested:
+                words.append(f"{name} takes {result}, expected {requested}")
     return words
 
 
@@ -183,12 +183,12 @@ def undeclared(source, elsewhere=()):
 
 
 def test_callers_use_what_is_declared():
-    found = {}
+    result = {}
     for room in CALLERS:
         for path in sorted((HPC / room).rglob("*.py")):
             place = str(path.relative_to(HPC))
-            found[place] = undeclared(path.read_text(encoding="utf-8"), ELSE.get(place, ELSE.get(room, ())))
-    assert {place: names for place, names in found.items() if names} == {}
+            result[place] = undeclared(path.read_text(encoding="utf-8"), ELSE.get(place, ELSE.get(room, ())))
+    assert {place: names for place, names in result.items() if names} == {}
 
 
 def test_an_undeclared_member_is_seen():
@@ -211,9 +211,9 @@ def test_report(family):
 def test_sections(family):
     """The shared sections are there, first and last as in any family, as they are or extended; and it has its name."""
     keys = registry.keys_of(family)
-    for common, own in ((shared.SECTIONS, keys.SECTIONS), (shared.NAMED, keys.NAMED)):
-        assert all(issubclass(own[name], section) for name, section in common.items())
-        assert all(issubclass(section, Section) for section in own.values())
+    for common, part in ((shared.SECTIONS, keys.SECTIONS), (shared.NAMED, keys.NAMED)):
+        assert all(issubclass(part[name], section) for name, section in common.items())
+        assert all(issubclass(section, Section) for section in part.values())
     assert list(keys.SECTIONS)[:2] == ["data", "model"] and list(keys.SECTIONS)[-2:] == ["run", "output"]
     assert family in typing.get_args(keys.SECTIONS["model"].model_fields["family"].annotation)
 
@@ -228,14 +228,14 @@ def test_a_room_for_each_name_and_one_default():
 def test_only_the_registry_looks_at_a_name():
     """Everything that depends on the family is behind one of the registry's doors."""
     pattern = re.compile(r"family *(==|!=|\bin\b)")
-    found = [
+    result = [
         f"{path.relative_to(HPC)}:{number}"
         for path in sorted(HPC.rglob("*.py"))
         if path.name != "registry.py"
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if pattern.search(line)
     ]
-    assert found == []
+    assert result == []
     assert all(map(pattern.search, ['if family == "mixture"', "model.family != x", "family in FAMILIES"]))
 
 

@@ -85,8 +85,8 @@ def test_arrays_are_as_a_kind_says():
         assert getattr(hyper, kind.hyper).shape == (len(kind), *kind.hyper_form)
         for arrays, of in ((kind.statistics, s), (kind.parameters, drawn)):
             for array in arrays:
-                found, cuts = getattr(of, array.name), kind.cuts[array.axis]
-                assert found.shape == (cuts[-1], 3) and found.dtype == array.dtype and len(cuts) == len(kind) + 1
+                result, cuts = getattr(of, array.name), kind.cuts[array.axis]
+                assert result.shape == (cuts[-1], 3) and result.dtype == array.dtype and len(cuts) == len(kind) + 1
         odds = kind.side_odds(getattr(hyper, kind.hyper), s.take([0, 1, 2, 0]).of(kind))
         assert odds.shape == (2, *kind.odds_form) and odds.dtype == kind.odds[1] and odds.flags.c_contiguous
 
@@ -100,9 +100,9 @@ def test_moments_are_those_of_each_column_by_itself():
             for i, column in enumerate(sorted(kind.columns, key=lambda c: c.index)):
                 x = getattr(rows, column.block)[:, column.index]
                 each = [x[z == k] for k in range(3)]
-                assert n[i].tolist() == [len(own) for own in each]
-                np.testing.assert_allclose(mean[i], [own.mean() for own in each])
-                np.testing.assert_allclose(scatter[i], [len(own) * own.var() for own in each])
+                assert n[i].tolist() == [len(part) for part in each]
+                np.testing.assert_allclose(mean[i], [part.mean() for part in each])
+                np.testing.assert_allclose(scatter[i], [len(part) * part.var() for part in each])
 
 
 def test_a_given_prior_is_taken():
@@ -110,9 +110,9 @@ def test_a_given_prior_is_taken():
     columns, _ = table_from_arrays([("c", "boolean", [0, 1], None), ("r", "real", [0.0, 2.0], None)])
     columns += table_from_arrays([("n", "count", [1.0, 4.0], None)])[0]
     for kind, form in ((k, form) for k in KINDS for form in k.prior_forms if not form[0].grid):
-        own = next(column for column in columns if column.block in kind.stored)
-        said = {key.name: [3.0, 5.0] if key.by_level else 2.0 + i for i, key in enumerate(form)}
-        made, given = kind([own], {own.name: said}, {}), np.hstack(list(said.values()))
+        part = next(column for column in columns if column.block in kind.stored)
+        text = {key.name: [3.0, 5.0] if key.by_level else 2.0 + i for i, key in enumerate(form)}
+        made, given = kind([part], {part.name: text}, {}), np.hstack(list(text.values()))
         assert made.prior(made.start())[kind.hyper].ravel()[: len(given)].tolist() == given.tolist()
 
 

@@ -34,13 +34,13 @@ def required():
 
 
 def least(lines):
-    found = {}
+    result = {}
     for line in lines:
         requirement = Requirement(line)
         (bound,) = requirement.specifier
         assert bound.operator == ">=", line
-        found[requirement.name.lower()] = bound.version
-    return found
+        result[requirement.name.lower()] = bound.version
+    return result
 
 
 # --- each recipe as its version, and its packages with their least versions -------------------------------------------
@@ -48,7 +48,7 @@ def least(lines):
 
 def spack(place):
     """Run the file with stand-ins for the directives of Spack that it uses."""
-    found, variants, conditions = {"build": {}, "run": {}, "report": {}}, [], [None]
+    result, variants, conditions = {"build": {}, "run": {}, "report": {}}, [], [None]
 
     def depends_on(spec, type):
         name, _, bound = spec.partition("@")
@@ -57,10 +57,10 @@ def spack(place):
             return
         assert re.fullmatch(r"[\d.]+:", bound), spec
         if conditions[-1]:
-            found[conditions[-1].removeprefix("+")][name] = bound[:-1]
+            result[conditions[-1].removeprefix("+")][name] = bound[:-1]
             return
         for kind in [type] if isinstance(type, str) else type:
-            found[kind][name] = bound[:-1]
+            result[kind][name] = bound[:-1]
 
     class When(nullcontext):
         def __enter__(self):
@@ -89,9 +89,9 @@ def spack(place):
         exec(compile((place / "spack/py-mpibayes/package.py").read_text(), "package.py", "exec"), names)
     assert names["PyMpibayes"].url.endswith(f"/mpibayes-{versions[0]}.tar.gz")
     # Spack has what is needed to build among what is needed to run, and the other way about
-    found["build"] = {name: found["build"][name] for name in required()["build"]}
+    result["build"] = {name: result["build"][name] for name in required()["build"]}
     (version,) = versions
-    return version, found
+    return version, result
 
 
 def conda(place):
@@ -185,8 +185,8 @@ def test_another_dependency_is_noticed(tmp_path, name, read, old, new):
     text = (place / name).read_text()
     assert text.count(old) == 1
     (place / name).write_text(text.replace(old, new))
-    asked, found = required(), read(place)[1]
-    assert any(found[kind] != asked[kind] for kind in found)
+    asked, result = required(), read(place)[1]
+    assert any(result[kind] != asked[kind] for kind in result)
 
 
 def test_the_sections_of_the_container_are_shell():

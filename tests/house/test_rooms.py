@@ -138,15 +138,15 @@ def test_the_parser_sees_what_it_should():
         def read_text(self, *args, **kwargs):
             return source
 
-    found = sorted(name for name, _ in imported(Fake(path)))
-    assert found == [
+    result = sorted(name for name, _ in imported(Fake(path)))
+    assert result == [
         "mpi4py.MPI",
         "mpibayes.errors",
         "mpibayes.hpc.report.check.check",
         "mpibayes.hpc.run.loop",
         "mpibayes.io.table",
     ]
-    assert [room(name) for name in found] == [None, "errors", "hpc.report", "hpc.run", "io"]
+    assert [room(name) for name in result] == [None, "errors", "hpc.report", "hpc.run", "io"]
 
 
 def loaded_after(code):

@@ -31,11 +31,11 @@ def test_a_declaration_is_whole(family):
 
 def test_nobody_else_knows_a_scalar_by_name():
     known = {s.name for family in FAMILIES for s in scalars_of(family)} - OF_EVERY_TRACE
-    found = [
+    result = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
         for folder in SHARED
         for path in sorted((ROOT / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in known
     ]
-    assert not found, "\n".join(found)
+    assert not result, "\n".join(result)

@@ -31,15 +31,15 @@ def cells(standardise=True):
 
 def test_defaults(tmp_path):
     config = config_of(tmp_path)
-    found = settings_of(config.changed("run", shards=3), cells()[0])
-    assert (found.alpha, found.c, found.noise, found.opening) == (Gamma(1.0, 1.0), 1.0, "shared", "one")
-    assert found.noise_sd == found.feature_sd == InverseGamma(1.0, 1.0) and found.likelihood and found.shards == 3
+    result = settings_of(config.changed("run", shards=3), cells()[0])
+    assert (result.alpha, result.c, result.noise, result.opening) == (Gamma(1.0, 1.0), 1.0, "shared", "one")
+    assert result.noise_sd == result.feature_sd == InverseGamma(1.0, 1.0) and result.likelihood and result.shards == 3
     decided = Family.decided(config, 7_000)
     assert decided == {"run": {"shards": 4, "burn_in": 200}, "sampler": {"opening": "one"}}
 
 
 def test_what_is_given_is_taken(tmp_path):
-    found = settings_of(
+    result = settings_of(
         config_of(
             tmp_path,
             "alpha = {gamma = [2, 3]}\nc = [0.5, 1.0, 2.0]\nnoise_sd = {inverse_gamma = [4, 5]}\nfeature_sd = 0.7\n"
@@ -47,18 +47,18 @@ def test_what_is_given_is_taken(tmp_path):
         ),
         cells()[0],
     )
-    assert (found.alpha, found.c) == (Gamma(2.0, 3.0), (0.5, 1.0, 2.0))
-    assert (found.noise_sd, found.feature_sd, found.noise) == (InverseGamma(4.0, 5.0), 0.7, "column")
-    assert (found.opening, found.sweeps_per_cycle) == ("all", 3)
+    assert (result.alpha, result.c) == (Gamma(2.0, 3.0), (0.5, 1.0, 2.0))
+    assert (result.noise_sd, result.feature_sd, result.noise) == (InverseGamma(4.0, 5.0), 0.7, "column")
+    assert (result.opening, result.sweeps_per_cycle) == ("all", 3)
     assert settings_of(config_of(tmp_path, 'c = "learn"\n'), cells()[0]).c == GRID_OF_C
 
 
 def test_the_prior_of_variances_is_in_the_cells_units(tmp_path):
-    config, own = config_of(tmp_path, "standardise = false\n"), cells(False)[0]
-    size = np.mean([c.scale**2 for c in own.columns])
-    assert size > 2.0 and settings_of(config, own).noise_sd == InverseGamma(1.0, size)
+    config, part = config_of(tmp_path, "standardise = false\n"), cells(False)[0]
+    size = np.mean([c.scale**2 for c in part.columns])
+    assert size > 2.0 and settings_of(config, part).noise_sd == InverseGamma(1.0, size)
     by_column = config.changed("model", noise="column")
-    assert settings_of(by_column, own).feature_sd == InverseGamma(1.0, 1.0)
+    assert settings_of(by_column, part).feature_sd == InverseGamma(1.0, 1.0)
 
 
 def test_cells_go_and_come_back():

@@ -39,21 +39,21 @@ def test_the_difference_is_the_least_over_all_matchings():
 def test_a_permuted_draw_is_matched_to_itself():
     rows = np.random.default_rng(3).random((60, 6)) < 0.4
     order = np.array([3, 0, 5, 1, 4, 2])
-    found = match(draw_of(rows), draw_of(rows[:, order]))
-    assert (order[found.place] == np.arange(6)).all() and (found.alike == 1.0).all()
+    result = match(draw_of(rows), draw_of(rows[:, order]))
+    assert (order[result.place] == np.arange(6)).all() and (result.alike == 1.0).all()
     assert difference(draw_of(rows).features, draw_of(rows[:, order]).features) == 0
 
 
 def test_features_with_other_rows_are_no_match():
     a, b = np.zeros((20, 2), int), np.zeros((20, 2), int)
     a[:10, 0] = a[15:, 1] = b[2:10, 1] = b[:3, 0] = 1
-    found = match(draw_of(a), draw_of(b))
-    assert found.place.tolist() == [1, -1] and found.alike[0] == 0.8
+    result = match(draw_of(a), draw_of(b))
+    assert result.place.tolist() == [1, -1] and result.alike[0] == 0.8
 
 
 def test_features_by_rows_and_combinations():
     rows = np.array([[0, 1, 0], [0, 1, 1], [0, 1, 1], [1, 0, 0], [0, 0, 0], [0, 1, 1]])
     draw = sorted_by_rows(draw_of(rows))
     assert draw.owned.tolist() == [4, 3, 1] and draw.cells[:, 0].tolist() == [1, 2, 0]
-    found = {c.features: c.rows for c in combinations(draw)}
-    assert found == {(1, 2): 3, (1,): 1, (3,): 1, (): 1}
+    result = {c.features: c.rows for c in combinations(draw)}
+    assert result == {(1, 2): 3, (1,): 1, (3,): 1, (): 1}

@@ -26,34 +26,34 @@ def rows(n=9, k=3, d=5, seed=3):
 
 
 def seated(x, z):
-    found = Seated(x, RATIO)
-    found.open(z.shape[1])
+    result = Seated(x, RATIO)
+    result.open(z.shape[1])
     for row, has in zip(x, z):
-        found.add(row, has)
-    return found
+        result.add(row, has)
+    return result
 
 
 def test_loadings_given_seated_rows():
     """In every column by its own rows alone; columns that lack the same cells share a covariance."""
     x, z = rows()
-    found = seated(x, z)
-    assert len(found.spread) == 4 and found.group[1] == found.group[3]
+    result = seated(x, z)
+    assert len(result.spread) == 4 and result.group[1] == result.group[3]
     for d in range(5):
         on = ~np.isnan(x[:, d])
         spread = np.linalg.inv(z[on].T @ z[on] + np.eye(3) / RATIO)
-        np.testing.assert_allclose(found.spread[found.group[d]], spread, atol=1e-10)
-        np.testing.assert_allclose(found.mean[:, d], spread @ z[on].T @ x[on, d], atol=1e-10)
+        np.testing.assert_allclose(result.spread[result.group[d]], spread, atol=1e-10)
+        np.testing.assert_allclose(result.mean[:, d], spread @ z[on].T @ x[on, d], atol=1e-10)
 
 
 def test_density_of_the_next_row():
     """Differences between features are those of the cells that it has, given the rows before it."""
     x, z = rows()
-    found = seated(x[:-1], z[:-1])
-    found.group = Seated(x[:-1], RATIO).group
+    result = seated(x[:-1], z[:-1])
+    result.group = Seated(x[:-1], RATIO).group
     row = np.array([0.4, -1.0, np.nan, 0.7, np.nan])
     expected, logs = [], []
     for has in itertools.product((0.0, 1.0), repeat=3):
-        look, total = found.look(row), 0.0
+        look, total = result.look(row), 0.0
         for k in np.flatnonzero(has):
             look.flip(k, 1.0)
         logs.append(look.log_density((look.left, look.variance)))
@@ -77,9 +77,9 @@ def test_a_column_without_cells_says_nothing():
     more, same = seat(np.column_stack([x, np.full(150, np.nan)]), wide, 1, 0)
     assert np.array_equal(more[:, :8], loadings) and np.array_equal(weights, same) and not more[:, 8].any()
     holes = np.where(g.random(x.shape) < 0.3, np.nan, x)
-    found, shares = seat(holes, hyper, 1, 0)
+    result, shares = seat(holes, hyper, 1, 0)
     apart = [
-        np.abs(found[shares > 0.2] - truth).max(axis=1).min() for truth in np.kron(np.eye(2), np.full((1, 4), 2.0))
+        np.abs(result[shares > 0.2] - truth).max(axis=1).min() for truth in np.kron(np.eye(2), np.full((1, 4), 2.0))
     ]
     assert max(apart) < 0.5
 
@@ -91,12 +91,12 @@ def test_no_flip_is_better(missing):
     loadings, weights, noise = g.standard_normal((4, 6)), np.full(4, 0.3), np.linspace(0.4, 0.9, 6)
     x = (g.random((60, 4)) < 0.3) @ loadings + noise * g.standard_normal((60, 6))
     x[g.random(x.shape) < missing] = np.nan
-    found = pursue(x, loadings, weights, noise)
+    result = pursue(x, loadings, weights, noise)
 
     def value(row, has):
         left = (row - has @ loadings) / noise
         return -0.5 * np.nansum(left**2) + has @ np.log(weights / (1.0 - weights))
 
     flips = np.eye(4, dtype=bool)
-    assert all(value(row, has) >= value(row, has ^ flip) - 1e-9 for row, has in zip(x, found) for flip in flips)
-    assert found.any(axis=0).all()
+    assert all(value(row, has) >= value(row, has ^ flip) - 1e-9 for row, has in zip(x, result) for flip in flips)
+    assert result.any(axis=0).all()

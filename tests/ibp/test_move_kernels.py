@@ -27,9 +27,11 @@ def test_twins(rows):
     for ours, theirs in zip(moves.tally(z, x, slots[1:3], slots), twin_moves.tally(z, x, slots[1:3], slots)):
         assert np.array_equal(ours, theirs)
     stream = np.random.default_rng(4)
-    vectors, offsets, some = stream.standard_normal((3, 11)), stream.standard_normal((3, 5)), np.arange(3, 50, 2)
+    vectors, offsets, subset = stream.standard_normal((3, 11)), stream.standard_normal((3, 5)), np.arange(3, 50, 2)
     np.testing.assert_allclose(
-        moves.scores(z, x, some, vectors, slots, offsets), twin_moves.scores(z, x, some, vectors, slots, offsets), 1e-12
+        moves.scores(z, x, subset, vectors, slots, offsets),
+        twin_moves.scores(z, x, subset, vectors, slots, offsets),
+        1e-12,
     )
     there, here = z.copy(), z.copy()
     moves.write(here, slots, pattern[::-1].copy())

@@ -45,14 +45,14 @@ def by_brute_force(z, x, hyper, row, most=25):
     part = Hyper(hyper.alpha, hyper.c, hyper.noise_sd[seen], hyper.feature_sd, hyper.noise)
     before = update.log_likelihood(totals(z, x[:, seen]), n, part)
     p = z.sum(axis=0) / (n + hyper.c)
-    own = hyper.alpha * hyper.c / (n + hyper.c)
+    mine = hyper.alpha * hyper.c / (n + hyper.c)
     logs = []
     for new in itertools.product((0, 1), repeat=z.shape[1]):
         for kappa in range(most):
             wide = np.zeros((n + 1, z.shape[1] + kappa), np.int64)
             wide[:n, : z.shape[1]], wide[n] = z, [*new, *[1] * kappa]
             now = update.log_likelihood(totals(wide, np.vstack([x[:, seen], row[seen]])), n + 1, part)
-            prior = np.log(np.where(new, p, 1 - p)).sum() + poisson.logpmf(kappa, own)
+            prior = np.log(np.where(new, p, 1 - p)).sum() + poisson.logpmf(kappa, mine)
             logs.append(prior + now - before)
     return logsumexp(logs)
 
@@ -63,10 +63,10 @@ def test_density_of_a_row(noise):
     z, x, hyper, rng = problem(noise=noise)
     rows = np.vstack([x[3] + 0.1, 9.0 * rng.normal(size=(2, 4)), rng.normal(size=(4, 4))])
     rows[3, 1] = rows[4, [0, 2]] = rows[5] = np.nan
-    found, neglected = law_of(z, x, hyper).log_density(rows)
+    result, neglected = law_of(z, x, hyper).log_density(rows)
     expected = [by_brute_force(z, x, hyper, row) for row in rows if not np.isnan(row).all()]
-    np.testing.assert_allclose(np.delete(found, 5), expected, rtol=1e-10, atol=1e-10)
-    assert found[5] == pytest.approx(0.0, abs=1e-12) and not neglected.any()
+    np.testing.assert_allclose(np.delete(result, 5), expected, rtol=1e-10, atol=1e-10)
+    assert result[5] == pytest.approx(0.0, abs=1e-12) and not neglected.any()
 
 
 def test_density_without_features():
@@ -87,12 +87,12 @@ def test_many_features_are_summed_near_the_best(monkeypatch):
     rows = np.vstack([near, 3.0 * rng.normal(size=(10, 30))])
     rows[::3, 2] = np.nan
     monkeypatch.setattr(features, "FREE", 8)
-    found, neglected = law.log_density(rows)
+    result, neglected = law.log_density(rows)
     monkeypatch.setattr(features, "ENUMERATED", 12)
     whole, nothing = law.log_density(rows)
     assert not nothing.any() and (neglected > 0).any()
-    assert (found <= whole + 1e-9).all()
-    lost = -np.expm1(found - whole)
+    assert (result <= whole + 1e-9).all()
+    lost = -np.expm1(result - whole)
     assert (lost[:40] < 1e-3).all() and (lost < 0.3).all()
     assert (lost[:40] <= 4.0 * neglected[:40] + 1e-7).mean() > 0.8
     monkeypatch.setattr(features, "ENUMERATED", 10)
@@ -176,8 +176,8 @@ def test_features_given_the_cells():
     np.testing.assert_allclose(density, mine.log_density(rows))
     for n in range(5):
         with_it, all_of_it = np.zeros(3), 0.0
-        for found in mine.features.found(x[n : n + 1]):
-            for _, _, log in found.terms:
+        for result in mine.features.found(x[n : n + 1]):
+            for _, _, log in result.terms:
                 weight = np.exp(log[0])
                 all_of_it += weight.sum()
                 for pattern, w in enumerate(weight):

@@ -66,8 +66,8 @@ def test_checksum_is_of_the_text_with_its_own_ends_of_lines(example, tmp_path, m
 def test_another_file_is_refused(example, tmp_path, capsys):
     stand_in(tmp_path / "census.txt", 20)
     assert example.main([str(tmp_path / "census.txt"), "-o", str(tmp_path / "out")]) == 3
-    found = example.digest(tmp_path / "census.txt")
-    assert f"its sha256 is {found}, expected {example.SHA256}" in capsys.readouterr().err
+    result = example.digest(tmp_path / "census.txt")
+    assert f"its sha256 is {result}, expected {example.SHA256}" in capsys.readouterr().err
     assert example.main([str(tmp_path / "none.txt"), "-o", str(tmp_path / "out")]) == 3
     assert "none.txt: cannot be read" in capsys.readouterr().err
     (tmp_path / "cut.xz").write_bytes(lzma.compress(b"caseid,dAge\r\n" * 1000)[:60])

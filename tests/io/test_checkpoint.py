@@ -32,7 +32,7 @@ def arrays_of(shard, cycle):
 
 def write(folder, cycle, extra=None, ranks=SHARDS_OF_RANKS):
     draft = begin(folder, cycle)
-    parts = [write_part(draft, first, {i: arrays_of(i, cycle) for i in own}) for first, own in ranks.items()]
+    parts = [write_part(draft, first, {i: arrays_of(i, cycle) for i in part}) for first, part in ranks.items()]
     return commit(draft, parts, {"cycle": cycle, "beta": np.arange(3.0)} | (extra or {}))
 
 
@@ -351,7 +351,7 @@ def test_who_lost_the_directory_completes_nothing_and_removes_nothing(tmp_path):
         before, left = contents(folder), lost
         try:
             draft = begin(folder, 300, guard)
-            parts = [write_part(draft, first, {i: arrays_of(i, 300) for i in own}) for first, own in ranks]
+            parts = [write_part(draft, first, {i: arrays_of(i, 300) for i in part}) for first, part in ranks]
             commit(draft, parts, {"cycle": 300}, guard=guard)
         except CheckpointError as error:
             assert str(error) == "taken over"

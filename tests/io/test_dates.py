@@ -112,10 +112,10 @@ def test_day_and_month_that_cannot_be_told_apart_are_a_question(tmp_path):
     assert columns["when"].kind == "ignored" and columns["y"].kind != "ignored"
     assert f"is '{texts[0]}' written with the day or the month first? Say --dates day-first" in summary.warnings[0]
     day, month, year = map(int, texts[0].split("/"))
-    for said, (m, d) in (("day-first", (month, day)), ("month-first", (day, month))):
-        summary, columns = imported(tmp_path, texts, dates=said, write_schema=tmp_path / f"{said}.toml")
+    for text, (m, d) in (("day-first", (month, day)), ("month-first", (day, month))):
+        summary, columns = imported(tmp_path, texts, dates=text, write_schema=tmp_path / f"{text}.toml")
         assert not summary.warnings and reals(summary, "when")[0] == (datetime.date(year, m, d) - EPOCH.date()).days
-        again = imported(tmp_path, texts, schema=tmp_path / f"{said}.toml")[0]
+        again = imported(tmp_path, texts, schema=tmp_path / f"{text}.toml")[0]
         assert again.table.fingerprint == summary.table.fingerprint
     with pytest.raises(ConfigError, match=r"dates that can be read in two ways(.|\n)*column 'when'"):
         imported(tmp_path, texts, kinds={"when": "real"})
@@ -193,14 +193,14 @@ def test_the_calendar_of_a_column(tmp_path):
 
 def test_a_calendar_that_cannot_be(tmp_path):
     texts = [s.isoformat() for s in STAMPS]
-    for options, said in (
+    for options, text in (
         ({"calendar": ["wen"]}, "did you mean 'when'"),
         ({"calendar": ["y"]}, "column 'y': has no calendar"),
         ({"calendar": ["when"], "drop": ["when"]}, "left out"),
     ):
         with pytest.raises(ConfigError) as error:
             imported(tmp_path, texts, **options)
-        assert said in str(error.value)
+        assert text in str(error.value)
     path = tmp_path / "t.csv"
     path.write_text("when,when month\n" + "".join(f"{t},{i % 5}\n" for i, t in enumerate(texts)))
     with pytest.raises(ConfigError, match="its calendar makes a column 'when month', which is there already"):

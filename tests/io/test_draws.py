@@ -22,9 +22,9 @@ def opened(run):
 
 
 def same(draw, cycle, **kind):
-    (found_cycle, found), expected = draw, draw_of(cycle, **kind)
-    assert found_cycle == cycle and found.keys() == expected.keys() and found["labels"].dtype.kind == "u"
-    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    (found_cycle, result), expected = draw, draw_of(cycle, **kind)
+    assert found_cycle == cycle and result.keys() == expected.keys() and result["labels"].dtype.kind == "u"
+    assert all(np.array_equal(result[name], expected[name]) for name in expected)
 
 
 def fill(run, cycles, flush_every=7, **kind):

@@ -193,19 +193,19 @@ def test_files_of_statistics_programs(tmp_path, name, packed):
     elif packed:
         path = path.rename(tmp_path / "data")
     summary = imported(tmp_path, path, kinds={"AGE" if "por" in name else "age": "real"})
-    found = {c.name.lower(): c for c in summary.table.columns}
+    result = {c.name.lower(): c for c in summary.table.columns}
     lower = {c.name.lower(): cells(summary.table, c.name) for c in summary.table.columns}
     declared = "sav" in name
     assert lower["age"] == [1.0, 2.0, None, None if declared else 9.0, 3.0, 4.0] * 2
     assert lower["sex"] == ["m", "f", None, "f", "m", "m"] * 2
     if name.endswith((".xpt", ".por")):  # which have no labels
-        assert found["grade"].levels == ("1", "2", "3")
+        assert result["grade"].levels == ("1", "2", "3")
     else:
-        assert found["grade"].levels == ("poor", "fair", "excellent")
+        assert result["grade"].levels == ("poor", "fair", "excellent")
     first = (datetime.date(2024, 1, 1) - datetime.date(1970, 1, 1)).days
     assert lower["day"] == [None, *(first + i for i in range(1, 12))]
     assert np.allclose(lower["at"], [first + i + (i + 0.5) / 24 for i in range(12)], atol=1e-9)
-    assert found["at"].resolution == 1 / 1440 and found["day"].unit
+    assert result["at"].resolution == 1 / 1440 and result["day"].unit
 
 
 def test_labels_of_some_codes_keep_the_codes(tmp_path):
@@ -455,8 +455,8 @@ def test_other_kinds_get_one_message(tmp_path, name, content, message):
         np.savez(path, a=np.arange(3), b=np.arange(3))
     else:
         path.write_bytes(content)
-    found = refused(tmp_path, path)
-    assert message in found and name in found and "\n" not in found
+    result = refused(tmp_path, path)
+    assert message in result and name in result and "\n" not in result
     assert is_data(path)  # `mpibayes run FILE` says the same, and not that a configuration is text
 
 
@@ -472,8 +472,8 @@ def test_a_configuration_is_no_data(tmp_path):
 )
 def test_without_the_extra_the_message_names_it(tmp_path, monkeypatch, module, name, title):
     monkeypatch.setitem(sys.modules, module, None)
-    found = refused(tmp_path, FIELD / name)
-    assert f"is an {title}" in found and "pip install 'mpibayes[formats]'" in found
+    result = refused(tmp_path, FIELD / name)
+    assert f"is an {title}" in result and "pip install 'mpibayes[formats]'" in result
 
 
 @pytest.mark.thorough  # five programs

@@ -142,8 +142,8 @@ def test_marks_of_a_schema(tmp_path):
     digits = [100 + i * i % 83 for i in range(100)]
     text = "a;b\n" + "".join(f"1,{d};{d % 3}\n" for d in digits)
     thousand = 1000 + np.mean(digits)
-    for said, mean in (('decimal = ","', thousand / 1000), ('thousands = ","', thousand)):
-        (tmp_path / "s.toml").write_text(said + "\n")
+    for words, mean in (('decimal = ","', thousand / 1000), ('thousands = ","', thousand)):
+        (tmp_path / "s.toml").write_text(words + "\n")
         summary, columns = imported(tmp_path, text, schema=tmp_path / "s.toml")
         assert columns["a"].mean == pytest.approx(mean) and not summary.warnings
         assert imported(tmp_path, text, schema=tmp_path / "s.toml", decimal=".", thousands=",")[1]["a"].mean > 1000
@@ -171,5 +171,5 @@ def test_wrong_marks_of_a_schema(tmp_path):
     (tmp_path / "s.toml").write_text('decimal = ";"\nthousands = 1\ndates = "american"\n[columns.a]\ncalendar = 1\n')
     with pytest.raises(ConfigError) as error:
         imported(tmp_path, "a\n1,5\n", schema=tmp_path / "s.toml")
-    for said in ("decimal: expected one of '.', ','", "thousands: expected a text", "'day-first'", "true or false"):
-        assert said in str(error.value)
+    for text in ("decimal: expected one of '.', ','", "thousands: expected a text", "'day-first'", "true or false"):
+        assert text in str(error.value)

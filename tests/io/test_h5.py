@@ -171,8 +171,8 @@ def test_no_file_at_all(tmp_path, kind, capsys):
         path.mkdir()
     (tmp_path / "run.toml").write_text('[data]\ntable = "table.h5"\n')
     assert main(["check", str(tmp_path / "run.toml")]) == 3
-    said = capsys.readouterr().err
-    assert ("is a directory" if kind == "folder" else "not a regular file") in said, said
+    text = capsys.readouterr().err
+    assert ("is a directory" if kind == "folder" else "not a regular file") in text, text
 
 
 @pytest.mark.parametrize("room", range(0, 4000, 97))

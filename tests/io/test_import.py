@@ -448,8 +448,8 @@ def test_text_in_a_real_column_at_row_one_million(tmp_path):
     ],
 )  # fmt: skip
 def test_bad_files(tmp_path, content, options, message):
-    said = refused(tmp_path, content, **options)
-    assert message in said and "data.csv" in said and "Traceback" not in said
+    text = refused(tmp_path, content, **options)
+    assert message in text and "data.csv" in text and "Traceback" not in text
 
 
 def test_an_open_quote(tmp_path, monkeypatch):
@@ -598,12 +598,12 @@ def test_a_look_writes_nothing(tmp_path, capsys, monkeypatch):
     words = ["a.csv", "--keep", "id"]
     for arguments in (words, ["a.csv", "a.h5", "--keep", "id"]):
         assert main(["import", *arguments, "--dry-run"]) == 0
-        said, _ = capsys.readouterr()
-        assert said.startswith("a.csv: 60 rows, 2 of 2 columns") and "colour" in said
-        assert said.splitlines()[0].endswith("; no table was written")
+        text, _ = capsys.readouterr()
+        assert text.startswith("a.csv: 60 rows, 2 of 2 columns") and "colour" in text
+        assert text.splitlines()[0].endswith("; no table was written")
     assert (tmp_path / "a.h5").read_text() == "mine" and len(list(tmp_path.iterdir())) == 2
     assert main(["import", "a.csv", "b.h5", "--keep", "id"]) == 0
-    assert capsys.readouterr()[0].splitlines()[1:] == said.splitlines()[1:]  # but for the first line, which names it
+    assert capsys.readouterr()[0].splitlines()[1:] == text.splitlines()[1:]  # but for the first line, which names it
     assert main(["import", "a.csv"]) == 2
     assert "look at it with --dry-run" in capsys.readouterr()[1]
     assert main(["import", "--sparse", "a.csv", "--dry-run"]) == 2

@@ -126,8 +126,8 @@ def test_codes_of_missing_answers(tmp_path, others, codes):
     (tmp_path / "a.csv").write_text("q,x\n" + "".join(f"{a},{i % 4}.5\n" for i, a in enumerate([*answers, ""])))
     summary = import_table(tmp_path / "a.csv", tmp_path / "a.h5")
     [warning] = [w for w in summary.warnings if "far from all other values" in w]
-    told = warning.split("[columns.")[1].replace("]: ", "]\n", 1)
-    (tmp_path / "s.toml").write_text(f"[columns.{told}\n")  # as the message says
+    reported = warning.split("[columns.")[1].replace("]: ", "]\n", 1)
+    (tmp_path / "s.toml").write_text(f"[columns.{reported}\n")  # as the message says
     again = import_table(tmp_path / "a.csv", tmp_path / "b.h5", schema=tmp_path / "s.toml")
     assert again.columns[0].n_missing == 5 * len(codes) + 1 and not again.warnings
 

@@ -119,8 +119,8 @@ def test_columns_that_may_lack(table, tmp_path):
     rows = read_like(table, few, may_lack=KINDS)
     assert np.array_equal(rows.codes8[:, 0], table.read().codes8[:, 0]) and (rows.codes8[:, 1] == 3).all()
     assert np.isnan(rows.reals).all() and np.isnan(rows.tallies).all()
-    told = lacking_message(["letter", "size", "visits"], table, few)
-    assert told.endswith("has no column 'letter', 'size', 'visits' (did you mean 'visit'?); read as missing")
+    reported = lacking_message(["letter", "size", "visits"], table, few)
+    assert reported.endswith("has no column 'letter', 'size', 'visits' (did you mean 'visit'?); read as missing")
     assert lacking_message([], table, few) == ""
     columns, held = table_from_arrays([("size", "real", np.array([1.5, np.nan]), None)])
     typed = write_table(tmp_path / "few.h5", columns, held).path
@@ -209,6 +209,6 @@ def test_numbers_and_dates_of_parquet_are_no_texts_in_the_form_of_the_table(tmp_
     import_table(tmp_path / "a.csv", tmp_path / "a.h5")
     rows = {"x": [1234.5, 5000.0, -1.5, None], "d": [datetime.date(2024, 3, 5)] * 3 + [None]}
     pyarrow.parquet.write_table(pa.table(rows), tmp_path / "b.parquet")
-    found = read_like(Table.open(tmp_path / "a.h5"), tmp_path / "b.parquet").reals
+    result = read_like(Table.open(tmp_path / "a.h5"), tmp_path / "b.parquet").reals
     day = (datetime.date(2024, 3, 5) - datetime.date(1970, 1, 1)).days
-    assert np.array_equal(found, [[1234.5, day], [5000.0, day], [-1.5, day], [np.nan] * 2], equal_nan=True)
+    assert np.array_equal(result, [[1234.5, day], [5000.0, day], [-1.5, day], [np.nan] * 2], equal_nan=True)

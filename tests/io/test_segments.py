@@ -42,10 +42,10 @@ def lay(folder, pieces):
 
 def check(folder, last):
     blocks = list(read_blocks(folder))
-    found = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-    assert found["cycle"].tolist() == list(range(1, last + 1))
+    result = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+    assert result["cycle"].tolist() == list(range(1, last + 1))
     for name, expected in rows(1, last).items():
-        assert np.array_equal(found[name], expected), name
+        assert np.array_equal(result[name], expected), name
     assert count_rows(folder) == last and list_segments(folder)[-1].last == last
     segments.require(folder, segments.Kept(last, "run-1"))
     with pytest.raises(CheckpointError, match="is missing"):

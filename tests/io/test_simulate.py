@@ -55,8 +55,8 @@ def law_of_cells(truth, rows, z):
             codes, v = rows.codes8[z == k, c], truth.theta[c].shape[1]
             seen = codes[codes < v]
             expected = truth.theta[c][k] * len(seen)
-            found = np.bincount(seen, minlength=v)
-            p.append(chi2.sf(((found - expected) ** 2 / expected)[expected > 5].sum(), (expected > 5).sum() - 1))
+            result = np.bincount(seen, minlength=v)
+            p.append(chi2.sf(((result - expected) ** 2 / expected)[expected > 5].sum(), (expected > 5).sum() - 1))
     for r in range(2):
         x = rows.reals[:, r] - truth.location[r, z]
         x = x[~np.isnan(x)]

@@ -64,14 +64,16 @@ def test_every_form_is_the_same_table(tmp_path, small):
     names = ("docword.a.txt", "docword.a.txt.gz", "blanks.txt", "csr.npz", "coo.npz", "m.mtx")
     prints = set()
     for name in names:
-        found = import_sparse([tmp_path / name], tmp_path / "t.h5", vocabulary=tmp_path / "vocab.a.txt", overwrite=True)
-        table = found.table
+        result = import_sparse(
+            [tmp_path / name], tmp_path / "t.h5", vocabulary=tmp_path / "vocab.a.txt", overwrite=True
+        )
+        table = result.table
         np.testing.assert_array_equal(dense(table), COUNTS)
         assert (
             table.column_ids() == WORDS and table.column_ids(3, 5) == WORDS[3:5] and table.row_ids(1, 3) == ["2", "3"]
         )
         assert (table.whole, table.total, table.n_entries) == (True, COUNTS.sum(), (COUNTS > 0).sum())
-        assert any("1 row without an entry" in warning for warning in found.warnings)
+        assert any("1 row without an entry" in warning for warning in result.warnings)
         prints.add(table.fingerprint)
     assert len(prints) == 1
     assert import_sparse([tmp_path / "docword.a.txt"], tmp_path / "u.h5").table.column_ids() == WORDS  # found beside it
@@ -100,9 +102,9 @@ def test_text_with_ids(tmp_path, small, separator):
 
 def test_parts_of_a_text(tmp_path):
     a, b = put(tmp_path, "a.csv", "d,w,n\nx,cat,2\ny,dog,1\n"), put(tmp_path, "b.csv", "d,w,n\nx,dog,4\nx,cat,1\n")
-    found = import_sparse([a, b], tmp_path / "t.h5")
-    assert dense(found.table).tolist() == [[3, 4], [0, 1]] and found.table.column_ids() == ["cat", "dog"]
-    assert found.warnings == ("1 entry of a pair that was there before: values added up",)
+    result = import_sparse([a, b], tmp_path / "t.h5")
+    assert dense(result.table).tolist() == [[3, 4], [0, 1]] and result.table.column_ids() == ["cat", "dog"]
+    assert result.warnings == ("1 entry of a pair that was there before: values added up",)
 
 
 MARKET = "%%MatrixMarket matrix coordinate integer general\n"

@@ -107,8 +107,8 @@ def test_alive_silent_and_died(tmp_path):
         assert liveness(status)[0] is alive, status
         write_status(tmp_path, status)
         assert words in " ".join(shown(tmp_path).split())
-        found = json.loads(shown(tmp_path, as_json=True))
-        assert found["alive"] is alive and found["cycle"] == 400 and found["directory"] == str(tmp_path)
+        result = json.loads(shown(tmp_path, as_json=True))
+        assert result["alive"] is alive and result["cycle"] == 400 and result["directory"] == str(tmp_path)
 
 
 def test_several_chains(tmp_path):
@@ -121,8 +121,8 @@ def test_several_chains(tmp_path):
     lines = shown(tmp_path).splitlines()
     assert "finished" in lines[2] and "400 of 1600" in lines[3] and "not started" in lines[4] and "chain-10" in lines[4]
     assert "chain-2: checkpoint 360 was damaged" in lines[5]
-    found = json.loads(shown(tmp_path, as_json=True))["chains"]
-    assert [row["state"] for row in found] == ["finished", "running", "not started"]
+    result = json.loads(shown(tmp_path, as_json=True))["chains"]
+    assert [row["state"] for row in result] == ["finished", "running", "not started"]
 
 
 def test_refusals(tmp_path):

@@ -151,8 +151,8 @@ def test_counts_beside_an_index_a_share_or_numbers_that_recur(tmp_path):
     refused(tmp_path, FIVE | {"count": TIMES, "percent": (100 * TIMES / TIMES.sum()).round(4)})
     age, sex = (a.ravel() for a in np.meshgrid(np.arange(18, 90), ["f", "m"]))
     refused(tmp_path, {"age": age, "sex": sex, "n": G.integers(0, 500, len(age))})
-    some = np.sort(G.permutation(32)[:24])  # not each combination
-    refused(tmp_path, {name: x[some] for name, x in FIVE.items()} | {"n": TIMES[some]})
+    subset = np.sort(G.permutation(32)[:24])  # not each combination
+    refused(tmp_path, {name: x[subset] for name, x in FIVE.items()} | {"n": TIMES[subset]})
     refused(tmp_path, {"queue": np.arange(3, 14), "Freq": TIMES[:11]})
 
 

@@ -88,9 +88,9 @@ def factorizations(rng):
         table[:] = rng.normal(size=table.shape) ** 2 / 20
         precision = np.eye(d)[np.tril_indices(d)] * 40.0
         sums, numbered = np.zeros((2, items, kernel.sums_width))
-        moments, own = np.zeros((37, t + d)), np.concatenate([precision, rng.normal(size=d)])
+        moments, part = np.zeros((37, t + d)), np.concatenate([precision, rng.normal(size=d)])
         totals, held, _ = kernel(
-            starts, None, columns, rng.normal(size=starts[-1]).astype(np.float32), table, own, 0.1, 1.3, sums, moments,
+            starts, None, columns, rng.normal(size=starts[-1]).astype(np.float32), table, part, 0.1, 1.3, sums, moments,
             numbers=30.0 * rng.normal(size=starts[-1]), numbered=numbered, effective=2.0,
         )  # fmt: skip
         assert 0 < held < 37

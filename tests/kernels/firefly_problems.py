@@ -51,9 +51,9 @@ class Problem:
             elif self.likelihood == SOFTMAX:
                 log_g, p = bounds[:, :n_k], bounds[:, n_k:]
                 d0 = eta - log_g
-                own = np.arange(n_k) == rows.y[:, None]
+                part = np.arange(n_k) == rows.y[:, None]
                 s += rows.gram(np.ones(rows.n))
-                g += rows.combine(own - p - (d0 - d0.mean(axis=1, keepdims=True)) / 2)
+                g += rows.combine(part - p - (d0 - d0.mean(axis=1, keepdims=True)) / 2)
             else:
                 w = (NU + 1) / (NU * SCALE**2 + bounds[:, 0])
                 s += rows.gram(w)

@@ -120,7 +120,7 @@ def link(rng, rows, prior, contexts):
         code = rng.integers(n, size=len(rows)) * (levels[c] + 1) + rows.codes8[:, c]
         rows.codes8[:, c] = np.where(rows.codes8[:, c] == levels[c], n * (levels[c] + 1) - 1, code)
     columns = np.split(prior.dirichlet, prior.offsets[1:-1])
-    prior.dirichlet = np.concatenate([np.tile(own, n) for own, n in zip(columns, prior.contexts)] or [np.zeros(0)])
+    prior.dirichlet = np.concatenate([np.tile(part, n) for part, n in zip(columns, prior.contexts)] or [np.zeros(0)])
     prior.offsets = np.concatenate([[0], np.cumsum(prior.contexts * (levels + 1))]).astype(np.int64)
 
 

@@ -28,10 +28,10 @@ TABLES = {
 
 def swept(rows, prior, parameters, tail, z, step, shift=0):
     """Labels after sweeps of the whole shard and of one row after the other, and the two tails' bytes."""
-    found = []
+    result = []
     for one_by_one in (False, True):
         held = None if parameters is None else mixture.Instantiated(**parameters)
-        own = None if tail is None else mixture.Tail(prior, *tail)
+        mine = None if tail is None else mixture.Tail(prior, *tail)
         labels, moved = z.copy(), 0
         for cycle in range(3):
             slices = [slice(i, i + 1) for i in range(N)] if one_by_one else [slice(None)]
@@ -39,10 +39,10 @@ def swept(rows, prior, parameters, tail, z, step, shift=0):
                 part = rows.take(np.arange(N)[s])
                 row0 = ROW0 + (s.start or 0) + (shift if one_by_one else 0)
                 # the view is written by the sweep
-                moved += mixture.sweep(part, labels[s], row0, 3, cycle, step, 1, held, own, prior)
-        kept = b"" if own is None else b"".join(np.ascontiguousarray(getattr(own, name)).tobytes() for name in FIELDS)
-        found.append((labels.tolist(), moved, kept))
-    return found
+                moved += mixture.sweep(part, labels[s], row0, 3, cycle, step, 1, held, mine, prior)
+        kept = b"" if mine is None else b"".join(np.ascontiguousarray(getattr(mine, name)).tobytes() for name in FIELDS)
+        result.append((labels.tolist(), moved, kept))
+    return result
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -97,8 +97,8 @@ def test_moments_are_summed_in_row_order(n_reals, n):
         seen = ~np.isnan(rows.reals[i])
         if k >= 0:
             scatter[seen, k] += (rows.reals[i, seen] - mean[seen, k]) ** 2
-    found = mixture.accumulate(rows, z, 3, prior.offsets)
-    for ours, plain in zip(found[2:5], (number, mean, scatter), strict=True):
+    result = mixture.accumulate(rows, z, 3, prior.offsets)
+    for ours, plain in zip(result[2:5], (number, mean, scatter), strict=True):
         assert np.array_equal(ours, plain)
 
 

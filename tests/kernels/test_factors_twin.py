@@ -37,9 +37,9 @@ def compare(rank, biased, seed, users=None, noise=None, guard=True, rate=None):
         old = np.stack([np.concatenate([triangle(p[0]), p[1]]) for p in (prior_of(rng, d) for _ in range(n))])
         fresh = np.full_like(old, np.nan)
         more |= {"old": old, "fresh": fresh, "rate": rate}
-    own = np.concatenate([triangle(prior[0]), prior[1]])
+    mine = np.concatenate([triangle(prior[0]), prior[1]])
     table = table_of(kernel, mean, covariance, biased)
-    run = (starts, None if users is None else which, columns, values, table, own, 3.1, 1.7)
+    run = (starts, None if users is None else which, columns, values, table, mine, 3.1, 1.7)
     # what a pass leaves behind is not added
     kernel(*run, np.zeros_like(sums), **(more | {"numbered": np.zeros_like(sums)} if noise else more))
     totals, held, broken = kernel(*run, sums, moments, **more)
@@ -56,11 +56,11 @@ def compare(rank, biased, seed, users=None, noise=None, guard=True, rate=None):
             c, r, mean, covariance, biased, prior, 1.7, numbers=each, guard=guard, **(noise or {}), **stepped
         )
         off = 1e-9 if used == 1.0 else 1e-2  # by 2^-24 of noise that leaves next to nothing of a precision
-        for found, wanted in ((moments[k, :d], m), (moments[k, d:], triangle(s))):
-            np.testing.assert_allclose(found, wanted, rtol=0, atol=off * np.abs(wanted).max())
+        for result, requested in ((moments[k, :d], m), (moments[k, d:], triangle(s))):
+            np.testing.assert_allclose(result, requested, rtol=0, atol=off * np.abs(requested).max())
         if fresh is not None:
-            wanted = np.concatenate([triangle(natural[0]), natural[1]])
-            np.testing.assert_allclose(fresh[i], wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+            requested = np.concatenate([triangle(natural[0]), natural[1]])
+            np.testing.assert_allclose(fresh[i], requested, rtol=1e-6, atol=1e-6 * np.abs(requested).max())
         m, s = moments[k, :d], factors_twin.unpacked(moments[k, d:])
         factors_twin.added(c, r, m, s, biased, plain)
         if len(place):
@@ -72,14 +72,14 @@ def compare(rank, biased, seed, users=None, noise=None, guard=True, rate=None):
             for whole, part in zip(noisy, one):
                 whole += e * part
     once = factors.widths(d, biased)[1][0]
-    for found, (gram, linear, count) in ((sums, plain), *([(numbered, noisy)] if noise else [])):
-        np.testing.assert_allclose(found[:, :t], triangle(gram), rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(found[:, once : once + d], linear, rtol=1e-10, atol=1e-10)
-        np.testing.assert_allclose(found[:, t - 1 if biased else t], count, rtol=1e-12, atol=1e-12)
+    for result, (gram, linear, count) in ((sums, plain), *([(numbered, noisy)] if noise else [])):
+        np.testing.assert_allclose(result[:, :t], triangle(gram), rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(result[:, once : once + d], linear, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(result[:, t - 1 if biased else t], count, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(totals[:t], triangle(second), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(totals[t : t + d], first, rtol=1e-10, atol=1e-10)
-    wanted = [left, bound, sum(map(len, places)), rated]
-    np.testing.assert_allclose(totals[t + d :], wanted, rtol=1e-10, atol=1e-10)
+    requested = [left, bound, sum(map(len, places)), rated]
+    np.testing.assert_allclose(totals[t + d :], requested, rtol=1e-10, atol=1e-10)
     assert (held, broken) == (expected_held, 0)
     return held
 
@@ -104,10 +104,12 @@ def test_shares_are_those_of_eigenvalues():
     root = rng.normal(size=(200, d, d))
     sure, noise = root @ root.swapaxes(1, 2) + 0.1 * np.eye(d), rng.normal(size=(200, d, d))
     noise = (noise + noise.swapaxes(1, 2)) * rng.gamma(0.3, size=(200, 1, 1))
-    found = kernel.shares(triangle(sure), triangle(noise))
-    wanted = np.array([factors_twin.share(a, b) for a, b in zip(sure, noise)])
-    assert 0.2 < (wanted < 1.0).mean() < 0.8
-    assert ((found <= wanted * (1 + 1e-12)) & (found > wanted - 2.0**-23)).all() and (found[wanted == 1.0] == 1.0).all()
+    result = kernel.shares(triangle(sure), triangle(noise))
+    requested = np.array([factors_twin.share(a, b) for a, b in zip(sure, noise)])
+    assert 0.2 < (requested < 1.0).mean() < 0.8
+    assert ((result <= requested * (1 + 1e-12)) & (result > requested - 2.0**-23)).all() and (
+        result[requested == 1.0] == 1.0
+    ).all()
 
 
 def test_solved():
@@ -126,11 +128,11 @@ def test_solved():
 def test_what_does_not_fit_is_refused():
     _, starts, columns, values, mean, covariance, prior = problem(2, True, seed=1)
     kernel = factors.Users(3, True)
-    own, table = np.concatenate([triangle(prior[0]), prior[1]]), table_of(kernel, mean, covariance, True)
+    part, table = np.concatenate([triangle(prior[0]), prior[1]]), table_of(kernel, mean, covariance, True)
     sums = np.zeros((len(mean), kernel.sums_width))
-    good = {"starts": starts, "users": None, "columns": columns, "values": values, "table": table, "prior": own}
+    good = {"starts": starts, "users": None, "columns": columns, "values": values, "table": table, "prior": part}
     for wrong in (
-        {"users": np.array([21])}, {"users": np.array([-1])}, {"prior": own[1:]}, {"table": table[:4]},
+        {"users": np.array([21])}, {"users": np.array([-1])}, {"prior": part[1:]}, {"table": table[:4]},
         {"columns": columns[:-1]}, {"numbers": np.zeros(3)}, {"starts": starts[::-1].copy()},
         {"numbers": np.zeros(starts[-1])}, {"moments": np.zeros((3, 9))}, {"old": np.zeros((21, 9))},
     ):  # fmt: skip

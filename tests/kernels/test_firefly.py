@@ -128,7 +128,7 @@ def test_updates_agree_with_the_twin(likelihood, update, white, loaded):
     problem = random_problem(likelihood, 120)
     p = len(problem.theta0)
     mixing = np.random.default_rng(4).normal(size=(p, p)) / p + np.diag(np.linspace(0.5, 2, p)) if white else None
-    told = []
+    reported = []
     for kernels in (firefly, twin_firefly):
         shards, theta = problem.shards(kernels, 2), near(problem)
         target, lights = problem.target(kernels, shards), [kernels.Lights(rows) for rows in shards]
@@ -151,15 +151,15 @@ def test_updates_agree_with_the_twin(likelihood, update, white, loaded):
             if loaded != "full":
                 gap = np.concatenate([rows.gaps(theta)[one.bright] for rows, one in zip(shards, lights, strict=True)])
                 np.testing.assert_allclose(target.gap, gap, rtol=1e-10, atol=1e-13)
-        told.append(trace)
-    np.testing.assert_allclose(told[0], told[1], rtol=1e-7, atol=1e-8)
-    assert len({tuple(row[3:]) for row in told[0]}) > 3, "theta never moved"
+        reported.append(trace)
+    np.testing.assert_allclose(reported[0], reported[1], rtol=1e-7, atol=1e-8)
+    assert len({tuple(row[3:]) for row in reported[0]}) > 3, "theta never moved"
 
 
 @pytest.mark.parametrize("update", UPDATES)
 @LIKELIHOODS
 def test_cycles_agree_with_the_twin(likelihood, update):
-    problem, told = random_problem(likelihood, 100), []
+    problem, reported = random_problem(likelihood, 100), []
     for kernels in (firefly, twin_firefly):
         shards, theta, out = problem.shards(kernels, 2), near(problem), record(15, len(problem.theta0))
         lights, target = [kernels.Lights(rows) for rows in shards], problem.target(kernels, shards)
@@ -168,11 +168,11 @@ def test_cycles_agree_with_the_twin(likelihood, update):
         tuning = kernels.start_tuning(0.1, sum(one.n_bright for one in lights))
         mover = kernels.Mover(UPDATES[update], len(theta), np.eye(len(theta)))
         kernels.cycles(lights, target, mover, theta, tuning, 1.0, False, 3, 1, 1, 0, 15, 8, out)
-        told.append((out, tuning))
-    for name, values in told[0][0].items():
-        np.testing.assert_allclose(values, told[1][0][name], rtol=1e-7, atol=1e-8, err_msg=name)
-    np.testing.assert_allclose(told[0][1], told[1][1], rtol=1e-9)
-    assert told[0][1][2] == 8
+        reported.append((out, tuning))
+    for name, values in reported[0][0].items():
+        np.testing.assert_allclose(values, reported[1][0][name], rtol=1e-7, atol=1e-8, err_msg=name)
+    np.testing.assert_allclose(reported[0][1], reported[1][1], rtol=1e-9)
+    assert reported[0][1][2] == 8
 
 
 # ---- against exact arithmetic ----------------------------------------------------------------------------------------

@@ -51,11 +51,11 @@ def step_by_step(likelihood, kind, n_shards, explicit, way, **more):
     mover = Mover(kind, len(theta), np.diag(np.linspace(0.5, 1.0, len(theta))))
 
     def remote(at, gradient):
-        total, own = 0.0, None if gradient is None else np.empty_like(gradient)
+        total, part = 0.0, None if gradient is None else np.empty_like(gradient)
         for one in lights:
-            total += target.partial(one, at, own)
+            total += target.partial(one, at, part)
             if gradient is not None:
-                gradient += own
+                gradient += part
         return total
 
     for c in range(N_CYCLES):

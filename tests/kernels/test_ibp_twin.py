@@ -35,7 +35,7 @@ SHARDS = {
 
 def shard(name, module, tail=True, seed=0):
     """(rows, features, anchors, tail) for one of the two modules."""
-    n, d, k, own, births = SHARDS[name]
+    n, d, k, part, births = SHARDS[name]
     g = np.random.default_rng([len(name), n, d, k, seed])
     words = (k + 70) // 64
     x = np.zeros((n, d), np.float32)
@@ -49,7 +49,7 @@ def shard(name, module, tail=True, seed=0):
         z[:, s // 64] |= bits[:, i].astype(np.uint64) << np.uint64(s % 64)
     rows = module.Rows(x, z, 1000)
     features = module.Features(slots, loadings, g.uniform(0.1, 0.9, k), noise)
-    owned = g.random((n, own)) < 0.5
+    owned = g.random((n, part)) < 0.5
     owned[0] |= ~owned.any(axis=0)
     # Some features are held by an anchor with a priority in the middle: rows below it keep what they have.
     anchors = np.where(g.random(k) < 0.5, g.integers(0, 2**63, k, dtype=np.uint64) * np.uint64(2), np.uint64(0))

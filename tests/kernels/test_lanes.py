@@ -42,5 +42,5 @@ def test_lane_0_has_known_draws(draw):
 
 @pytest.mark.parametrize("draw", KNOWN)
 def test_no_two_lanes_or_chains_share_a_draw(draw):
-    found = np.concatenate([draw(in_lane(chain, lane)) for chain in LANES for lane in LANES])
-    assert len(np.unique(found)) == len(found)
+    result = np.concatenate([draw(in_lane(chain, lane)) for chain in LANES for lane in LANES])
+    assert len(np.unique(result)) == len(result)

@@ -55,9 +55,9 @@ def passed(local, k, cold=True, rows=None, numbers=None, most=50, tolerance=1e-3
 def test_twins(local, k, cold):
     (starts, words, counts, weight, alpha, first), gamma, sums, numbered, _done = passed(local, k, cold, tolerance=1e-9)
     args = starts, words, counts, weight, alpha.astype(float), local, None if cold else first, 50, 1e-9
-    expected, found, _ = lda_twin.local_steps(*args)
+    expected, result, _ = lda_twin.local_steps(*args)
     np.testing.assert_allclose(gamma, expected, rtol=2e-4, atol=2e-4)
-    np.testing.assert_allclose(sums[:, :k], found, rtol=2e-4, atol=2e-4)
+    np.testing.assert_allclose(sums[:, :k], result, rtol=2e-4, atol=2e-4)
     assert (sums[:, k:] == 0).all() and (numbered == 0).all()
     np.testing.assert_allclose(sums.sum(), counts.sum(), rtol=1e-6)
 
@@ -70,8 +70,8 @@ def test_a_sampler_and_its_twin_draw_the_same(k, sweeps):
     for i, (a, b) in enumerate(itertools.pairwise(starts)):
         stream = Stream(*KEY[:1], Purpose.TOPICS, *KEY[1:3], sub=KEY[3] + i)
         uniforms = stream.uniforms(np.arange(sweeps * int(counts[a:b].sum())))
-        own, share = lda_twin.sampled_step(words[a:b], counts[a:b], weight, alpha, uniforms, sweeps)
-        np.testing.assert_allclose(gamma[i], own, rtol=1e-4, atol=1e-5)
+        part, share = lda_twin.sampled_step(words[a:b], counts[a:b], weight, alpha, uniforms, sweeps)
+        np.testing.assert_allclose(gamma[i], part, rtol=1e-4, atol=1e-5)
         np.add.at(total[:, :k], words[a:b], counts[a:b, None] * share)
     np.testing.assert_allclose(sums, total, rtol=1e-4, atol=1e-5)
     assert (numbered == 0).all() and done == sweeps * (np.diff(starts) > 0).sum()
@@ -99,19 +99,19 @@ def test_a_sampler_has_the_posterior_of_a_small_document(seed):
     texts = lda.Documents(np.arange(n + 1) * 3, np.tile(words, n), np.tile(counts, n), 4)
     room = lda.Room(3, 4, 3, most=4)
     room.weigh(weight, np.float32([1.0] * 3 + [0.0] * 13), None, True)
-    found = {}
+    result = {}
     for local in lda.LOCAL:
         gamma, most = np.zeros((n, 3), np.float32), 60 if local == "gibbs" else 300
         key = (seed, 1, 0, 0)
         room(texts, None, None, np.float32(alpha), local, True, most, 1e-6, gamma, None, None, UNIT, key)
-        found[local] = gamma.astype(float)
-    error = found["gibbs"].std(axis=0) / n**0.5
-    away = {local: np.abs((gamma.mean(axis=0) - mean) / error).max() for local, gamma in found.items()}
+        result[local] = gamma.astype(float)
+    error = result["gibbs"].std(axis=0) / n**0.5
+    away = {local: np.abs((gamma.mean(axis=0) - mean) / error).max() for local, gamma in result.items()}
     assert away.pop("gibbs") < 5.0 and min(away.values()) > 25.0, away
     for left_in in (False, True):
         draws = np.random.default_rng(seed).random((250, 4 * 15))
-        own = np.array([lda_twin.sampled_step(words, counts, weight, alpha, u, 15, left_in)[0] for u in draws])
-        z = np.abs((own.mean(axis=0) - mean) / (own.std(axis=0) / 250**0.5)).max()
+        part = np.array([lda_twin.sampled_step(words, counts, weight, alpha, u, 15, left_in)[0] for u in draws])
+        z = np.abs((part.mean(axis=0) - mean) / (part.std(axis=0) / 250**0.5)).max()
         assert z > 15.0 if left_in else z < 5.0, (left_in, z)
 
 
@@ -122,10 +122,10 @@ def test_a_document_draws_by_its_number():
     for first, right in ((KEY[3] + 25, True), (KEY[3], False)):
         a = starts[25]
         texts = lda.Documents(starts[25:] - a, words[a:], counts[a:], 80)
-        room, own = lda.Room(7, 80, texts.longest, most=texts.most), np.zeros((15, 7), np.float32)
+        room, part = lda.Room(7, 80, texts.longest, most=texts.most), np.zeros((15, 7), np.float32)
         room.weigh(lam, scale_of(lam, True), None, True)
-        room(texts, None, None, alpha, "gibbs", True, 50, 1e-3, own, None, None, UNIT, (*KEY[:3], first))
-        assert (own.tobytes() == gamma[25:].tobytes()) == right
+        room(texts, None, None, alpha, "gibbs", True, 50, 1e-3, part, None, None, UNIT, (*KEY[:3], first))
+        assert (part.tobytes() == gamma[25:].tobytes()) == right
 
 
 def test_words_without_a_weight():
@@ -144,8 +144,8 @@ def test_exp_digamma():
     lam[:, 1] = 1.0  # weights are relative within a word
     room = lda.Room(2, len(lam), 1)
     room.weigh(lam, np.array([1.0, 1.0] + [0.0] * 14, np.float32), None, False)
-    found = room.weight[:, 0].astype(float) / room.weight[:, 1]
-    np.testing.assert_allclose(found, np.exp(digamma(x) - digamma(1.0)), rtol=3e-6)
+    result = room.weight[:, 0].astype(float) / room.weight[:, 1]
+    np.testing.assert_allclose(result, np.exp(digamma(x) - digamma(1.0)), rtol=3e-6)
 
 
 def test_iterations_are_the_twins():
@@ -164,9 +164,9 @@ def test_sums_do_not_depend_on_their_order():
         _, gamma, sums, numbered, _ = passed(local, 7, numbers=numbers)
         total, other = np.zeros_like(sums), np.zeros_like(sums)
         for i in np.random.default_rng(4).permutation(40):
-            _, own, plain, each, _ = passed(local, 7, rows=np.array([i]), numbers=numbers[i : i + 1])
+            _, part, plain, each, _ = passed(local, 7, rows=np.array([i]), numbers=numbers[i : i + 1])
             total, other = total + plain, other + each
-            np.testing.assert_array_equal(own[i], gamma[i])
+            np.testing.assert_array_equal(part[i], gamma[i])
         np.testing.assert_array_equal(total, sums)
         np.testing.assert_array_equal(other, numbered)
         assert (sums / UNIT == np.floor(sums / UNIT)).all()

@@ -92,7 +92,7 @@ def test_columns_with_different_powers_of_two_as_nu(n_reals, away):
     rng = np.random.default_rng([22, n_reals])
     rows, prior = random_table(rng, 90, n_reals=n_reals, missing=0.0, powers=True)
     z = rng.integers(20, size=90).astype(np.int32)
-    found, expected = [], []
+    result, expected = [], []
     for kernels in (mixture, twin):
         tail = kernels.Tail(prior, 1.0, 0.0, 0.0)
         tail.load(Statistics(*mixture.accumulate(rows, z, 20, prior.offsets)))
@@ -100,15 +100,15 @@ def test_columns_with_different_powers_of_two_as_nu(n_reals, away):
             part = rows.take(np.arange(13))
             part.reals[::2] *= away
             part = part.take(s)
-            (found if kernels is mixture else expected).append(kernels.log_predictive_clusters(part, tail))
-    found, expected = np.concatenate(found), np.concatenate(expected)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-10)
+            (result if kernels is mixture else expected).append(kernels.log_predictive_clusters(part, tail))
+    result, expected = np.concatenate(result), np.concatenate(expected)
+    np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-10)
     wrong = prior.normal.copy()
     wrong[0, 2] = 64.0 if wrong[0, 2] < 64 else 32.0
     prior.normal = wrong
     tail = twin.Tail(prior, 1.0, 0.0, 0.0)
     tail.load(Statistics(*mixture.accumulate(rows, z, 20, prior.offsets)))
-    assert not np.allclose(found[6:], twin.log_predictive_clusters(part, tail), rtol=1e-9)
+    assert not np.allclose(result[6:], twin.log_predictive_clusters(part, tail), rtol=1e-9)
 
 
 def one_column(reals=(), tallies=(), normal=(), gamma=()):

@@ -85,11 +85,11 @@ def test_counts_of_large_groups(kind, share):
     rng = np.random.default_rng([42, int(100 * share)])
     *arguments, _ = problem(kind, 4000, 6, rng, large=0.7)
     chosen = rng.random(sum(len(part[1]) for part in arguments[0])) < share
-    found = []
+    result = []
     for module in (scans, twin_scans):
-        found.append(counts_of(module, shape_of(arguments[0][0][0], arguments[2]), 6))
-        module.Packed(*arguments).count(chosen, found[-1])
-    assert_same(*found)
+        result.append(counts_of(module, shape_of(arguments[0][0][0], arguments[2]), 6))
+        module.Packed(*arguments).count(chosen, result[-1])
+    assert_same(*result)
 
 
 def one_column(n, group=0):

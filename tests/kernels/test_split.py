@@ -47,11 +47,11 @@ def sides_of(log_odds, given=-1, key=KEY, start=0):
         prior=np.array(log_odds, float), table=np.empty((n, 0), np.float32), real=np.empty((n, 0, 5)),
         count=np.empty((n, 0, 2)),
     )  # fmt: skip
-    own, nobody = np.arange(n, dtype=np.int32), np.full((n, 2), -1)
+    part, nobody = np.arange(n, dtype=np.int32), np.full((n, 2), -1)
     label, log_q = split.sides(
-        rows, own, start + np.arange(n), own, np.full(n, given, np.int8), nobody, odds, offsets, **key
+        rows, part, start + np.arange(n), part, np.full(n, given, np.int8), nobody, odds, offsets, **key
     )
-    assert np.array_equal(label >> 1, own)
+    assert np.array_equal(label >> 1, part)
     return label & 1, log_q
 
 
@@ -180,16 +180,16 @@ def test_two_least_are_the_first_of_a_sort():
         z = rng.integers(-2, 8, n).astype(np.int32)
         z[z == 3] = 2  # nobody in cluster 3
         z[np.flatnonzero(z == 5)[1:]] = 4  # at most one row in cluster 5
-        found = split.two_least(z, 1003, 8, **KEY)
-        assert found.dtype == np.uint64
-        assert np.array_equal(found, twin_split.two_least(z, 1003, 8, **KEY))
+        result = split.two_least(z, 1003, 8, **KEY)
+        assert result.dtype == np.uint64
+        assert np.array_equal(result, twin_split.two_least(z, 1003, 8, **KEY))
         drawn = split.words(1003 + np.arange(n), **KEY)
         for k in range(8):
             rows = np.flatnonzero(z == k)
             rows = rows[np.argsort(drawn[rows])][:2]
-            assert found[k, : len(rows)].tolist() == drawn[rows].tolist()
-            assert found[k, 2 : 2 + len(rows)].tolist() == (1003 + rows).tolist()
-            assert (found[k, len(rows) : 2] == 2**64 - 1).all()
+            assert result[k, : len(rows)].tolist() == drawn[rows].tolist()
+            assert result[k, 2 : 2 + len(rows)].tolist() == (1003 + rows).tolist()
+            assert (result[k, len(rows) : 2] == 2**64 - 1).all()
 
 
 def test_two_least_are_a_uniform_pair():

@@ -25,14 +25,14 @@ def test_twins(k, d, n, spread, some):
     rng, x, mean, factor, constant = problem(k, d, n, seed=k + d, spread=spread)
     rows = rng.integers(n, size=(n + 1) // 2) if some else None
     numbers = rng.normal(size=n if rows is None else len(rows)) if some else None
-    found, expected = (np.zeros((2, *form(k, d))) for _ in range(2))
+    result, expected = (np.zeros((2, *form(k, d))) for _ in range(2))
     run = Pass(k, d)
-    run(x, rows, numbers, mean, factor, constant, np.zeros_like(found))  # what a pass leaves behind is not added
-    one = run(x, rows, numbers, mean, factor, constant, found)
+    run(x, rows, numbers, mean, factor, constant, np.zeros_like(result))  # what a pass leaves behind is not added
+    one = run(x, rows, numbers, mean, factor, constant, result)
     other = twin.accumulate(x, rows, numbers, mean, factor, constant, expected)
     assert one == pytest.approx(other, rel=1e-13, abs=1e-11)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12 * np.abs(expected).max())
-    assert (found[1] == 0).all() == (numbers is None)
+    np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-12 * np.abs(expected).max())
+    assert (result[1] == 0).all() == (numbers is None)
 
 
 def test_what_is_unlikely_counts_as_nothing():

@@ -81,9 +81,9 @@ def geweke(case, bounds, move, default_seed, misread=lambda c: c, n_replicates=1
             )
             sampler._predict = lambda: float("nan")  # for the user; most of the cost of a start
             sampler.start()
-            told = production.history(sampler, [theta], CYCLES)
-            theta = told["theta"][-1]
-            seen.append(functionals(now, theta, told["n_bright"][-1] if bounds == "untuned" else None))
+            reported = production.history(sampler, [theta], CYCLES)
+            theta = reported["theta"][-1]
+            seen.append(functionals(now, theta, reported["n_bright"][-1] if bounds == "untuned" else None))
         return seen
 
     def test(means):

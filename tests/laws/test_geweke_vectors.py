@@ -41,8 +41,8 @@ def draw_table(z, wishart, square, g):
     for k in range(z.max() + 1):
         covariance = stats.invwishart.rvs(nu, np.diag(spread), random_state=g)
         mean = g.multivariate_normal([0.5, -1.0], covariance / kappa)
-        own = z == k
-        x[own] = g.multivariate_normal(mean, covariance, size=own.sum())
+        part = z == k
+        x[part] = g.multivariate_normal(mean, covariance, size=part.sum())
     theta = g.dirichlet([0.8, 0.8], size=z.max() + 1)
     code = (g.random(N) < theta[z, 1]).astype(np.int64)
     x[MISSING] = np.nan

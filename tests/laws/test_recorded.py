@@ -91,14 +91,14 @@ def log_joint(z, y, x):
     total = len(sizes) * np.log(ALPHA) + gammaln(sizes).sum() + gammaln(ALPHA) - gammaln(ALPHA + n)
     m0, k0, v0, s0 = NORMAL
     for k in range(len(sizes)):
-        own, atom = y[z == k], (x[z == k] == 1.0).sum()
-        rest = len(own) - atom
-        total += gammaln(2 * BETA) - gammaln(2 * BETA + len(own)) - 2 * gammaln(BETA)
+        part, atom = y[z == k], (x[z == k] == 1.0).sum()
+        rest = len(part) - atom
+        total += gammaln(2 * BETA) - gammaln(2 * BETA + len(part)) - 2 * gammaln(BETA)
         total += gammaln(BETA + atom) + gammaln(BETA + rest)
-        own = own[~np.isnan(own)]
+        part = part[~np.isnan(part)]
         if rest:
             kn, vn = k0 + rest, v0 + rest
-            spread = v0 * s0 + ((own - own.mean()) ** 2).sum() + rest * k0 / kn * (m0 - own.mean()) ** 2
+            spread = v0 * s0 + ((part - part.mean()) ** 2).sum() + rest * k0 / kn * (m0 - part.mean()) ** 2
             total += gammaln(vn / 2) - gammaln(v0 / 2) + 0.5 * np.log(k0 / kn) - 0.5 * rest * np.log(np.pi)
             total += 0.5 * v0 * np.log(v0 * s0) - 0.5 * vn * np.log(spread)
     seen = ~np.isnan(y)
@@ -112,17 +112,17 @@ def of_the_program():
     priors = {"x": given, WHICH: {"dirichlet": [BETA, BETA]}}
     settings = Settings(seed=1, shards=2, concentration=ALPHA, discount=0.0, priors=priors)
     mixture = Mixture(serial(), latent.columns, lambda a, b: rows.take(np.arange(a, b)), len(X), settings)
-    found = []
+    result = []
     for z in partitions(len(X)):
         production.place(mixture, z, 0, mixture.view.hyper)
-        found.append(mixture.view.log_joint())
-    return np.array(found), rows.reals[:, 0]
+        result.append(mixture.view.log_joint())
+    return np.array(result), rows.reals[:, 0]
 
 
 def largest_error():
-    found, y = of_the_program()
+    result, y = of_the_program()
     exact = [log_joint(z, y, X) for z in partitions(len(X))]
-    return np.abs(found - exact).max()
+    return np.abs(result - exact).max()
 
 
 def test_log_joint_of_every_partition():

@@ -105,9 +105,9 @@ def test_log_joint_of_every_partition(wrong):
     """On a column in steps, with an atom, in coordinates of logarithms."""
     how = {**recorded.HOW, "shape": OF_LOGS}
     with mock.patch.object(recorded, "HOW", how), wrong():
-        found, y = recorded.of_the_program()
+        result, y = recorded.of_the_program()
     exact = [log_joint(z, y, recorded.X) for z in recorded.partitions(len(recorded.X))]
-    error = np.abs(found - exact).max()
+    error = np.abs(result - exact).max()
     assert error < 1e-6 if wrong is nullcontext else error > 1e-2
 
 
@@ -168,9 +168,9 @@ def test_the_gradient_of_the_loss():
 def test_maximum_likelihood_finds_the_coordinates(shape):
     """Skew and log tail of 4,000 cells within 5 of their standard errors, which are below 0.06 here."""
     t = np.sort(shape.number(np.random.default_rng(2).standard_normal(4000)))
-    found = shapes.maximum_likelihood(t)
-    assert shapes.log_density(found, t).mean() > shapes.log_density(shape, t).mean() - 1e-6
-    assert abs(np.log(found.tail / shape.tail)) < 0.3 and abs(found.skew - shape.skew) < 0.3
+    result = shapes.maximum_likelihood(t)
+    assert shapes.log_density(result, t).mean() > shapes.log_density(shape, t).mean() - 1e-6
+    assert abs(np.log(result.tail / shape.tail)) < 0.3 and abs(result.skew - shape.skew) < 0.3
 
 
 def rough(g):
@@ -183,10 +183,10 @@ def rough(g):
 
 def test_the_maximum_is_no_lower_than_that_of_l_bfgs_b():
     for t in map(np.sort, rough(np.random.default_rng(3))):
-        found, x = shapes.maximum_likelihood(t), (t - t.mean()) / t.std()
+        result, x = shapes.maximum_likelihood(t), (t - t.mean()) / t.std()
         theirs = minimize(shapes._loss, np.zeros(4), (x,), "L-BFGS-B", jac=True, bounds=shapes.BOUNDS)
         constant = np.log(t.std()) + 0.5 * shapes.LOG_2_PI
-        assert shapes.log_density(found, t).mean() + constant > -theirs.fun - 1e-6, (len(t), found, theirs)
+        assert shapes.log_density(result, t).mean() + constant > -theirs.fun - 1e-6, (len(t), result, theirs)
 
 
 def populations(g, n):

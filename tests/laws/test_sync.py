@@ -113,8 +113,8 @@ def moments(n_shards):
 
 
 def merged(comm, n_shards, merge):
-    own = shards.of_rank(n_shards, comm.size, comm.rank)
-    mine = {i: array for i, array in moments(n_shards).items() if i in own}
+    part = shards.of_rank(n_shards, comm.size, comm.rank)
+    mine = {i: array for i, array in moments(n_shards).items() if i in part}
     return reduce.merge_up(comm, mine, n_shards, merge)
 
 
@@ -126,17 +126,17 @@ def pairwise(a, b):
 @pytest.mark.parametrize("n_shards", [1, 2, 3, 5, 8, 13])
 def test_moments_merged_up_the_tree_have_the_same_bits(n_shards):
     comm = world()
-    found = merged(comm, n_shards, pairwise)
-    assert (found is None) == (comm.rank > 0)
+    result = merged(comm, n_shards, pairwise)
+    assert (result is None) == (comm.rank > 0)
     if comm.rank == 0:
-        assert found.tobytes() == merged(serial(), n_shards, pairwise).tobytes()
+        assert result.tobytes() == merged(serial(), n_shards, pairwise).tobytes()
 
 
 @pytest.mark.parametrize("n_shards", [1, 2, 3, 5, 8, 13])
 def test_the_tree_has_the_moments_of_the_whole(n_shards):
     parts = moments(n_shards)
-    found, whole = merged(serial(), n_shards, pairwise), functools.reduce(pairwise, parts.values())
-    np.testing.assert_allclose(found, whole, rtol=1e-12, atol=1e-12)
+    result, whole = merged(serial(), n_shards, pairwise), functools.reduce(pairwise, parts.values())
+    np.testing.assert_allclose(result, whole, rtol=1e-12, atol=1e-12)
     order = []
     reduce.merge_up(serial(), {i: [i] for i in range(n_shards)}, n_shards, lambda a, b: order.append((a, b)) or a + b)
     assert all(max(a) < min(b) for a, b in order) and len(order) == n_shards - 1

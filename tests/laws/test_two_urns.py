@@ -87,8 +87,8 @@ def test_more_passes(passes, subsample, gibbs):
     """At (8, 12) annealing wins over few passes and loses over many."""
     small = urns.Urns(8, 12)
     for name, tv in (("anneal_subsample", subsample), ("gibbs", gibbs)):
-        found = urns.total_variation(exact_law.final_law(small, name, passes), urns.posterior(small))
-        assert found == pytest.approx(tv, abs=6e-6), name
+        result = urns.total_variation(exact_law.final_law(small, name, passes), urns.posterior(small))
+        assert result == pytest.approx(tv, abs=6e-6), name
 
 
 def test_steps_at_full_size_leave_the_posterior_invariant():
@@ -115,12 +115,12 @@ def test_every_strategy_makes_as_many_assignments(name):
 def test_cells():
     """Laws in cells agree with the whole table summed, for sizes that the cells do and do not divide."""
     for size in ((20, 30), (23, 31)):
-        some = urns.Urns(*size)
-        i, j = (k.ravel() for k in np.indices((some.red + 1, some.blue + 1)))
+        subset = urns.Urns(*size)
+        i, j = (k.ravel() for k in np.indices((subset.red + 1, subset.blue + 1)))
         x, y = (np.minimum((20 * k / n + 1e-9).astype(int), 19) for k, n in zip((i, j), size))
         for whole, cells in (
-            (urns.posterior(some), urns.posterior_in_cells(some, 20)),
-            (urns.prior(some), urns.prior_in_cells(some, 20)),
+            (urns.posterior(subset), urns.posterior_in_cells(subset, 20)),
+            (urns.prior(subset), urns.prior_in_cells(subset, 20)),
         ):
             expected = np.zeros((20, 20))
             np.add.at(expected, (x, y), whole.ravel())
@@ -129,7 +129,7 @@ def test_cells():
             np.testing.assert_allclose(urns.coarser(cells, 10), coarse, atol=1e-12)
         counts = np.zeros((20, 20))
         np.add.at(counts, (x, y), 1 / len(i))
-        np.testing.assert_allclose(urns.in_cells(some, i, j, 20), counts, atol=1e-12)
+        np.testing.assert_allclose(urns.in_cells(subset, i, j, 20), counts, atol=1e-12)
 
 
 # --- samplers against exact laws --------------------------------------------------------------------------------------
@@ -243,12 +243,12 @@ def test_order_at_large_n(size, n_chains):
     the prior, which lies in one bin, once a chain has left that bin: each of 1,024 does with probability 0.014 at
     N = 20,000.
     """
-    some = urns.Urns(*size)
-    target = urns.posterior_in_cells(some, 10)
-    subsample = chains.sample(some, "anneal_subsample", PASSES, n_chains, seed(5))
-    states = {"subsample": subsample, **dict(zip(("sequential+gibbs", "gibbs"), at_full_size(some, n_chains, 1024)))}
-    tv = {name: urns.total_variation(urns.in_cells(some, *ij, 10), target) for name, ij in states.items()}
-    tv["prior"] = urns.total_variation(urns.prior_in_cells(some, 10), target)
+    subset = urns.Urns(*size)
+    target = urns.posterior_in_cells(subset, 10)
+    subsample = chains.sample(subset, "anneal_subsample", PASSES, n_chains, seed(5))
+    states = {"subsample": subsample, **dict(zip(("sequential+gibbs", "gibbs"), at_full_size(subset, n_chains, 1024)))}
+    tv = {name: urns.total_variation(urns.in_cells(subset, *ij, 10), target) for name, ij in states.items()}
+    tv["prior"] = urns.total_variation(urns.prior_in_cells(subset, 10), target)
     assert tv["subsample"] < tv["sequential+gibbs"] < tv["gibbs"] < tv["prior"], (tv, seed(5))
 
 

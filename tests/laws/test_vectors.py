@@ -83,7 +83,7 @@ def ratio_identity(block: vector.Block, x: np.ndarray, g) -> tuple[float, float]
     wishart = np.array([PRIOR["kappa"], d + 0.7, PRIOR["variance"]])
     mean = x.mean(axis=0)
     scatter = ((x - mean).T @ (x - mean))[np.tril_indices(d)]
-    found = block.log_marginal_cells(wishart, np.array([n]), mean[:, None], scatter[:, None])[0]
+    result = block.log_marginal_cells(wishart, np.array([n]), mean[:, None], scatter[:, None])[0]
     precision = np.reshape(stats.wishart(d + 3, np.eye(d) / np.var(x)).rvs(random_state=g), (d, d))
     mu = g.normal(size=d)
 
@@ -97,7 +97,7 @@ def ratio_identity(block: vector.Block, x: np.ndarray, g) -> tuple[float, float]
     matrix = spread + (x - mean).T @ (x - mean) + n * kappa / (kappa + n) * np.outer(off, off)
     after = log_prior((kappa * block.mean + n * mean) / (kappa + n), kappa + n, nu + n, matrix)
     rows = stats.multivariate_normal.logpdf(x, mu, np.linalg.inv(precision)).sum()
-    return float(found), float(rows + log_prior(block.mean, kappa, nu, spread) - after)
+    return float(result), float(rows + log_prior(block.mean, kappa, nu, spread) - after)
 
 
 WRONG = [
@@ -114,12 +114,12 @@ def test_marginal_likelihood_is_the_ratio_of_densities(width):
     g = np.random.default_rng(width)
     x = g.normal(size=(9, width)) @ (g.normal(size=(width, width)) + np.eye(width))
     block = vector.Block("b", [f"x{d}" for d in range(width)], g.normal(size=width), 0.5 + g.random(width))
-    found, expected = ratio_identity(block, x, g)
-    assert found == pytest.approx(expected, abs=1e-8)
+    result, expected = ratio_identity(block, x, g)
+    assert result == pytest.approx(expected, abs=1e-8)
     for wrong in WRONG[: 4 if width == 1 else 5]:
         with wrong():
-            found, expected = ratio_identity(block, x, g)
-        assert abs(found - expected) > 1e-3, wrong.__name__
+            result, expected = ratio_identity(block, x, g)
+        assert abs(result - expected) > 1e-3, wrong.__name__
 
 
 def test_one_column_is_a_normal_column():
@@ -166,11 +166,11 @@ def test_drawn_parameters_average_to_the_predictive():
     """E f(x | theta) over theta | C is f(x | C): |z| < 5.1 for 24 pairs (false alarm 1e-5); wrong draws are seen."""
     components, hyper, rows = joint_table(12, 24, [3])
     s = statistics(rows, np.arange(24) % 3, 3)
-    some = rows.take(np.arange(8))
-    assert np.abs(drawn_to_predictive(components, hyper, s, some)).max() < 5.1
+    subset = rows.take(np.arange(8))
+    assert np.abs(drawn_to_predictive(components, hyper, s, subset)).max() < 5.1
     for wrong in WRONG:
         with wrong():
-            assert np.abs(drawn_to_predictive(components, hyper, s, some)).max() > 6.0, wrong.__name__
+            assert np.abs(drawn_to_predictive(components, hyper, s, subset)).max() > 6.0, wrong.__name__
 
 
 def test_predictive_integrates_to_one():

@@ -148,7 +148,7 @@ class LinkedPosterior:
         b, f = divmod(i, len(self.forests))
         t = generator.choice(len(self.tables), p=_normalised(self.log_each[:, b, f]))
         log_p = self.evidence[t, b, range(len(self.n_levels)), np.array(self.forests[f]) + 1]
-        return self.tables[t], np.array([generator.choice(self.betas, p=_normalised(own)) for own in log_p])
+        return self.tables[t], np.array([generator.choice(self.betas, p=_normalised(part)) for part in log_p])
 
     @cached_property
     def number(self) -> dict[tuple, int]:

@@ -46,8 +46,8 @@ class ViewsPosterior:
             counted = view if named is None else np.delete(view, list(named))
             log_v, choices = log_eppf(np.bincount(counted), *views), []
             for v in range(view.max() + 1):
-                own = np.flatnonzero(view == v)
-                linkable = [i for i in own.tolist() if columns[i][1]]
+                part = np.flatnonzero(view == v)
+                linkable = [i for i in part.tolist() if columns[i][1]]
                 of_view = []
                 for f in forests(len(linkable)):
                     home = dict(zip(linkable, (linkable[p] if p != -1 else -1 for p in f)))
@@ -57,8 +57,8 @@ class ViewsPosterior:
                     if named is not None and any(p != named.get(i, -1) for i, p in home.items()):
                         continue
                     prior = log_prior(f) if f and named is None else 0.0
-                    at = [home.get(i, -1) + 1 for i in own.tolist()]
-                    total = eppf + prior + evidence[:, own, at].sum(axis=1)
+                    at = [home.get(i, -1) + 1 for i in part.tolist()]
+                    total = eppf + prior + evidence[:, part, at].sum(axis=1)
                     of_view += [(total[b], v, b, home) for b in range(len(total))]
                 choices.append(of_view)
             for of in itertools.product(*choices):
@@ -89,12 +89,12 @@ class ViewsPosterior:
 
     def draw_betas(self, s: int, generator) -> dict[int, float]:
         """The beta of each column with levels given a state."""
-        found = {}
+        result = {}
         for c, (_, n_levels) in enumerate(self.columns):
             if n_levels:
                 log_p = self.evidence[self.by[s, c], c, self.parents[s, c] + 1]
-                found[c] = float(generator.choice(self.betas, p=np.exp(log_p - logsumexp(log_p))))
-        return found
+                result[c] = float(generator.choice(self.betas, p=np.exp(log_p - logsumexp(log_p))))
+        return result
 
     @cached_property
     def _number(self) -> dict[tuple, int]:

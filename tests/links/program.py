@@ -101,7 +101,7 @@ def _of_holes(mixture: Mixture, law: LinkedPosterior, forest, levels: np.ndarray
 def verdict(history: tuple[np.ndarray, np.ndarray], law: LinkedPosterior, level: float) -> Verdict:
     """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and each
     level of a missing cell."""
-    found, cells = history
+    result, cells = history
     n, d = law.cells.shape
     pairs = [(i, j) for i in range(n) for j in range(i)]
     z = law.partitions
@@ -113,13 +113,13 @@ def verdict(history: tuple[np.ndarray, np.ndarray], law: LinkedPosterior, level:
     number = [np.tile((f != -1).sum(axis=1) == e, len(z)) for e in numbers]
     events = np.array(rows + columns + number, float)  # (events, states)
     names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"{e} links" for e in numbers]
-    means, expected = events[:, found].mean(axis=2).T, events @ law.p.ravel()
+    means, expected = events[:, result].mean(axis=2).T, events @ law.p.ravel()
     levels = [(h, v) for h, (_, c) in enumerate(law.holes) for v in range(law.n_levels[c])]
     of_cells = [(cells[:, :, h] == v).mean(axis=1) for h, v in levels]
     means = np.column_stack([means, *of_cells])
     expected = np.append(expected, [law.p_of_cell(*law.holes[h], v) for h, v in levels])
     names += [f"cell {law.holes[h]} is {v}" for h, v in levels]
-    return judge(found[:, -1], law.p.ravel(), names, means, expected, level)
+    return judge(result[:, -1], law.p.ravel(), names, means, expected, level)
 
 
 # ---- wrong twins -----------------------------------------------------------------------------------------------------
@@ -176,9 +176,9 @@ def gaps_by_the_parent_alone():
 
     def alone(self, tables, rows, k, c, at):
         children, self._children = self._children, {c: []}
-        found = right(self, tables, rows, k, c, at)
+        result = right(self, tables, rows, k, c, at)
         self._children = children
-        return found
+        return result
 
     with mock.patch.object(Gaps, "_log_weights", alone):
         yield

@@ -34,8 +34,8 @@ def test_divergences_are_those_of_shares():
 def test_a_column_that_follows_from_another_is_repeated():
     z, codes = of_groups()
     names = ["skill", "sector", "trade"]
-    found = BesideLinks([("sector", "trade"), ("skill", "trade")], codes).repeated(names, z, 2)
-    assert found.tolist() == [[False, False], [True, True], [False, False]]
+    result = BesideLinks([("sector", "trade"), ("skill", "trade")], codes).repeated(names, z, 2)
+    assert result.tolist() == [[False, False], [True, True], [False, False]]
     assert not BesideLinks([("skill", "trade")], codes).repeated(names, z, 2).any()
     assert not BesideLinks().repeated(names, z, 2).any()
 

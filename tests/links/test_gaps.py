@@ -63,14 +63,14 @@ def test_log_probabilities_are_ratios_of_evidences(run):
 
 def answered(asking):
     """Log p of each question, its error, and the truth."""
-    found = [asking.log_p(known(asking, a), known(asking, b)) for a, b in QUESTIONS]
+    result = [asking.log_p(known(asking, a), known(asking, b)) for a, b in QUESTIONS]
     truth = [evidence({**a, **b}) - evidence(b) for a, b in QUESTIONS]
-    return np.array([(log[0], error[0], exact) for (log, error, _), exact in zip(found, truth)]).T
+    return np.array([(log[0], error[0], exact) for (log, error, _), exact in zip(result, truth)]).T
 
 
 def left_out(asking):
     """Log p of each cell of the table given the rest of its row and the other rows, its error, and the truth."""
-    cells, found, n = known_of(asking.asked.recorded(np.arange(4)), asking.columns), [], len(CELLS)
+    cells, result, n = known_of(asking.asked.recorded(np.arange(4)), asking.columns), [], len(CELLS)
     inverse = np.array([each for _, each in asking.asked.left_out(cells, np.arange(n))])
     for i, c in itertools.product(range(n), range(3)):
         if CELLS[i][c] < 0:
@@ -79,8 +79,8 @@ def left_out(asking):
         error = asking.averages.error((inverse[:, i, c] - mean) / mean / len(inverse))
         others = [row for j, row in enumerate(CELLS) if j != i]
         filled = [[*others, [v if b == c else x for b, x in enumerate(CELLS[i])]] for v in range(LEVELS[c])]
-        found.append((-np.log(mean), error, of_table(CELLS) - logsumexp([of_table(t) for t in filled])))
-    return np.array(found).T
+        result.append((-np.log(mean), error, of_table(CELLS) - logsumexp([of_table(t) for t in filled])))
+    return np.array(result).T
 
 
 def test_cells_left_out_are_ratios_of_evidences(run):

@@ -50,8 +50,8 @@ class Case:
         self.p = {}  # by name (U, V, K + 1), in double precision
         pseudo = self.kind.pseudo_counts(self.multiplier)
         for c, column in enumerate(self.kind.columns):
-            own = slice(self.kind.offsets[c], self.kind.offsets[c + 1])
-            weight = np.append(self.counts[own], np.zeros((own.stop - own.start, 1)), axis=1) + pseudo[own, None]
+            part = slice(self.kind.offsets[c], self.kind.offsets[c + 1])
+            weight = np.append(self.counts[part], np.zeros((part.stop - part.start, 1)), axis=1) + pseudo[part, None]
             weight = weight.reshape(column.contexts, -1, K + 1)[:, :-1]
             self.p[column.name] = weight / weight.sum(axis=1, keepdims=True)
             assert np.allclose(self.p[column.name], law.in_contexts(c), rtol=1e-6)
@@ -167,11 +167,11 @@ def test_events_given_other_columns(forest, seed):
             fields = ("codes", "low", "high")
             joined = {f: np.concatenate([getattr(e, f) for _, e in made]) for f in fields}
             events = Events(made[0][1].column, joined["codes"], None, joined["low"], joined["high"])
-            found = law.averaged(events, weight, known)
+            result = law.averaged(events, weight, known)
             for i, shares in enumerate(rows):
                 without = case.summed(law._of.plain, shares)
                 exact = [weight[i] @ (case.summed(law._of.plain, {**shares, c: s}) / without) for s, _ in made]
-                assert np.allclose(found[i], exact, atol=1e-10)
+                assert np.allclose(result[i], exact, atol=1e-10)
             one = Known(12, {name: (events, case.g.integers(0, 4, 12))})
             exact = [
                 np.log(case.summed(law._of.plain, {**shares, c: made[w][0]}) / case.summed(law._of.plain, shares))
@@ -214,7 +214,7 @@ def test_rows_left_out_of_their_clusters(forest):
         levels[:, -1] = np.where(case.g.random(20) < 0.3, -1, levels[:, -1])  # of a leaf
         case.counts += 1  # so that a row can leave
         tables = counted(case.kind, case.multiplier, case.counts, law._of)
-        found = TreeLaw(law._of, tables, case.numbers).left_out(known, cluster, levels)
+        result = TreeLaw(law._of, tables, case.numbers).left_out(known, cluster, levels)
         for i in range(20):
             fewer = case.counts.copy()
             row = dict(zip(law._of.plain, levels[i]))
@@ -223,9 +223,9 @@ def test_rows_left_out_of_their_clusters(forest):
                 u = 0 if parent < 0 else CONTEXTS[names[parent]][row[parent]]
                 if row[c] >= 0:
                     fewer[case.kind.offsets[column] + u * (LEVELS[names[c]] + 1) + row[c], cluster[i]] -= 1
-            own = counted(case.kind, case.multiplier, fewer, law._of)
-            exact = TreeLaw(law._of, own, case.numbers).score(known.take(np.array([i])))[0, cluster[i]]
-            assert np.isclose(found[i], exact, atol=1e-10)
+            part = counted(case.kind, case.multiplier, fewer, law._of)
+            exact = TreeLaw(law._of, part, case.numbers).score(known.take(np.array([i])))[0, cluster[i]]
+            assert np.isclose(result[i], exact, atol=1e-10)
 
 
 def leaves(law):
@@ -243,8 +243,8 @@ def p_of_draws(case, law, n=10_000):
     for c in leaves(law):
         p = p * shares[c][cells[:, law._of.plain.index(c)], cluster]
     p /= p.sum()
-    found = np.column_stack([drawn[name] for name in law.names])
-    times = (found[:, None, :] == cells).all(axis=2).sum(axis=0)
+    result = np.column_stack([drawn[name] for name in law.names])
+    times = (result[:, None, :] == cells).all(axis=2).sum(axis=0)
     assert (times[p == 0.0] == 0).all()
     often = n * p > 20
     pooled = [np.append(a[often], a[~often].sum()) for a in (times, n * p)]

@@ -45,8 +45,8 @@ LAWS = {
 def judged(comm, name: str, n_shards: int, n_replicates: int, cycles: int = CYCLES, **settings):
     law, *process = LAWS[name]
     mixture = program.sampler(comm, law, n_shards, seed(61), *process, **settings)
-    found = program.history(mixture, law, n_replicates, cycles, seed(62))
-    return None if found is None else program.verdict(found, law, LEVEL)
+    result = program.history(mixture, law, n_replicates, cycles, seed(62))
+    return None if result is None else program.verdict(result, law, LEVEL)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("rows4", -9.394785), ("rows5", -13.416136), ("gaps4", -7.558766)])
@@ -57,14 +57,14 @@ def test_the_enumeration_has_the_values_of_the_documents(name, expected):
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_law_of_rows_and_links(name, n_shards):
-    found = judged(serial(), name, n_shards, 150)
-    assert found.passed, f"{found} (seed {seed(61)})"
+    result = judged(serial(), name, n_shards, 150)
+    assert result.passed, f"{result} (seed {seed(61)})"
 
 
 @pytest.mark.parametrize("split_merge", [1])
 def test_joint_law_with_splits_and_merges(split_merge):
-    found = judged(serial(), "rows5", 2, 150, split_merge=split_merge)
-    assert found.passed, f"{found} (seed {seed(61)})"
+    result = judged(serial(), "rows5", 2, 150, split_merge=split_merge)
+    assert result.passed, f"{result} (seed {seed(61)})"
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_joint_law_with_splits_and_merges(split_merge):
 )
 def test_wrong_programs_are_rejected(wrong, name):
     with wrong():
-        found = judged(serial(), name, 1, 150, cycles=6 if name == "rows4" else 12)
-    assert not found.passed, str(found)
+        result = judged(serial(), name, 1, 150, cycles=6 if name == "rows4" else 12)
+    assert not result.passed, str(result)
 
 
 def test_scores_do_not_depend_on_how_many_columns_are_counted_at_once():
@@ -103,8 +103,8 @@ def test_scores_do_not_depend_on_how_many_columns_are_counted_at_once():
 def digest(comm, name: str, n_shards: int) -> str | None:
     law, *process = LAWS[name]
     mixture = program.sampler(comm, law, n_shards, seed(63), *process, split_merge=1)
-    found = program.history(mixture, law, 4, 6, seed(64))
-    return None if found is None else hashlib.sha256(b"".join(x.tobytes() for x in found)).hexdigest()
+    result = program.history(mixture, law, 4, 6, seed(64))
+    return None if result is None else hashlib.sha256(b"".join(x.tobytes() for x in result)).hexdigest()
 
 
 @pytest.mark.mpi
@@ -120,5 +120,5 @@ def test_same_states_on_every_number_of_ranks():
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
-    found = judged(comm, "gaps5", 4, 100)
-    assert comm.share(found is None or found.passed), f"{found} (seed {seed(61)})"
+    result = judged(comm, "gaps5", 4, 100)
+    assert comm.share(result is None or result.passed), f"{result} (seed {seed(61)})"

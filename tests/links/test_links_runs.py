@@ -85,14 +85,14 @@ def test_links_are_found_reported_and_exported(place):
     assert run(place, "long", "--set", "run.cycles=150", "--set", "sampler.link_moves=auto").returncode == 0
     done = mpibayes(place, "report", "long")
     assert done.returncode == 0 and "2 pairs of columns stay linked" in done.stdout, done.stdout + done.stderr
-    found = json.loads((place / "long/report/summary.json").read_text())["links"]["pairs"]
-    surest = {frozenset((pair["child"], pair["parent"])) for pair in found if pair["share"] > 0.9}
+    result = json.loads((place / "long/report/summary.json").read_text())["links"]["pairs"]
+    surest = {frozenset((pair["child"], pair["parent"])) for pair in result if pair["share"] > 0.9}
     assert surest == {frozenset("ba"), frozenset(("flag", "a"))}
     assert (place / "long/report/links.png").exists()
     assert mpibayes(place, "export", "long", "--to", "links", "-o", "links.txt").returncode == 0
     lines = (place / "links.txt").read_text().splitlines()
     parents = [[int(p) for p in line.split()] for line in lines[-3:]]
-    linked = [{frozenset((c, p)) for c, p in enumerate(own)} for own in parents]
+    linked = [{frozenset((c, p)) for c, p in enumerate(part)} for part in parents]
     assert all(frozenset((0, 1)) in pairs and frozenset((0, 2)) in pairs for pairs in linked), parents
     assert mpibayes(place, "check", "run.toml").returncode == 0
 

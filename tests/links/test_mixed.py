@@ -133,14 +133,14 @@ def test_predictions_are_those_of_questions(asking):
     run = asking.run
     modelled = run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
     predictor = Predictor(run, asking.asked._wanted, representatives(run, run.kept()).views, impute=True)
-    found = predictor(modelled)
+    result = predictor(modelled)
     for name in ("place", "means"):
         column = asking.conditions.column(name)
-        at = found.imputed[name].rows
+        at = result.imputed[name].rows
         parts = [d.p for _, d in asking.distributions(name, known.without([name]).take(at), 8)]
         p = np.concatenate(parts)
         # latent numbers of cells stand in for their probabilities in predictions
-        assert np.allclose(found.imputed[name].spread, p.max(axis=1), atol=0.08)
+        assert np.allclose(result.imputed[name].spread, p.max(axis=1), atol=0.08)
         assert len(column.levels) == p.shape[1]
 
 

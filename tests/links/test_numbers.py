@@ -248,17 +248,17 @@ def test_predictions_are_those_of_questions(asking):
             if not len(at):
                 continue
             pattern = replace(pattern, rows=at, x=pattern.x[:0])
-            (found,) = view.averages(pattern, on_them.weights[0][at], modelled)
+            (result,) = view.averages(pattern, on_them.weights[0][at], modelled)
             if column.levels and not column.part_of:
                 events = of_values(asking.conditions.column(name), np.arange(len(column.levels)))
-                assert np.allclose(found, on_them.averaged(events, law.masses(events))[at], atol=1e-6)
+                assert np.allclose(result, on_them.averaged(events, law.masses(events))[at], atol=1e-6)
             elif not column.levels:
                 x = np.arange(0 if name == "visits" else -300.0, 400.0)
                 atoms = asking.conditions.column(name).atoms
                 events = of_values(asking.conditions.column(name), np.setdiff1d(x, atoms))
                 p = on_them.averaged(events, law.masses(events))[at]
                 mean = p @ (np.setdiff1d(x, atoms) - column.center)
-                assert np.allclose(found[:, 0], mean, atol=0.05 * column.scale), (name, found[:, 0], mean)
+                assert np.allclose(result[:, 0], mean, atol=0.05 * column.scale), (name, result[:, 0], mean)
                 n_numbers += len(at)
     assert n_numbers >= 4 * 7
 
@@ -266,9 +266,9 @@ def test_predictions_are_those_of_questions(asking):
 def test_predictions_run(asking):
     rows, run = gaps(asking), asking.run
     modelled = run.data.as_modelled(rows, np.arange(8), OF_NEW_ROWS)
-    found = Predictor(run, asking.asked._wanted, representatives(run, run.kept()).views, impute=True)(modelled)
-    assert all(np.isfinite(cell.value).all() and np.isfinite(cell.spread).all() for cell in found.imputed.values())
-    assert np.allclose(found.imputed["income"].value, np.clip(found.imputed["income"].value, 0.0, 100.0))
+    result = Predictor(run, asking.asked._wanted, representatives(run, run.kept()).views, impute=True)(modelled)
+    assert all(np.isfinite(cell.value).all() and np.isfinite(cell.spread).all() for cell in result.imputed.values())
+    assert np.allclose(result.imputed["income"].value, np.clip(result.imputed["income"].value, 0.0, 100.0))
 
 
 def test_simulated_rows_stay_linked(asking):
@@ -301,7 +301,7 @@ def differences(asking) -> np.ndarray:
     sum over bins of their probabilities in the t distribution of the cluster's other incomes."""
     known = known_of(asking.asked.recorded(np.arange(N)), asking.columns)
     column, rows = asking.conditions.column("income"), asking.asked.modelled(np.arange(N))
-    found = []
+    result = []
     for law in asking.asked.labelled(known.of, np.arange(N)):
         (view,) = law.views
         left = LeftOut(view, asking.run.of(view.order).take(rows), known)
@@ -326,8 +326,8 @@ def differences(asking) -> np.ndarray:
             spread = nu * variance + ((others - mean) ** 2).sum() + n * kappa / (kappa + n) * (mean - m) ** 2
             scale = np.sqrt(spread / (nu + n) * (1.0 + 1.0 / (kappa + n)))
             mass = np.diff(t.cdf(ends, nu + n, (kappa * m + n * mean) / (kappa + n), scale))
-            found.append(says[i] - logsumexp([of[i] for of in of_bins], b=mass))
-    return np.array(found)
+            result.append(says[i] - logsumexp([of[i] for of in of_bins], b=mass))
+    return np.array(result)
 
 
 def test_unknown_numbers_of_rows_left_out(asking):

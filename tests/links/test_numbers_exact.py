@@ -38,8 +38,8 @@ LAWS = {
 def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
     law, *process = LAWS[name]
     mixture = program.sampler(comm, law, n_shards, seed(71), *process, **settings)
-    found = program.history(mixture, law, n_replicates, CYCLES, seed(72))
-    return None if found is None else program.verdict(found, law, LEVEL)
+    result = program.history(mixture, law, n_replicates, CYCLES, seed(72))
+    return None if result is None else program.verdict(result, law, LEVEL)
 
 
 def test_forests_are_those_without_circles():
@@ -52,8 +52,8 @@ def test_forests_are_those_without_circles():
     [("real", 1), ("atom", 3), *(pytest.param(*of, marks=pytest.mark.thorough) for of in (("real", 3), ("atom", 1)))],
 )
 def test_joint_law_of_rows_and_links(name, n_shards):
-    found = judged(serial(), name, n_shards, 150, split_merge=n_shards % 2)
-    assert found.passed, f"{found} (seed {seed(71)})"
+    result = judged(serial(), name, n_shards, 150, split_merge=n_shards % 2)
+    assert result.passed, f"{result} (seed {seed(71)})"
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_joint_law_of_rows_and_links(name, n_shards):
 )
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        found = judged(serial(), "real", 1, 150)
-    assert not found.passed, str(found)
+        result = judged(serial(), "real", 1, 150)
+    assert not result.passed, str(result)
 
 
 def test_a_number_that_is_apart_from_its_atoms_makes_circles():
@@ -77,8 +77,8 @@ def test_a_number_that_is_apart_from_its_atoms_makes_circles():
 def digest(comm, name: str, n_shards: int) -> str | None:
     law, *process = LAWS[name]
     mixture = program.sampler(comm, law, n_shards, seed(73), *process, split_merge=1)
-    found = program.history(mixture, law, 4, 6, seed(74))
-    return None if found is None else hashlib.sha256(b"".join(x.tobytes() for x in found)).hexdigest()
+    result = program.history(mixture, law, 4, 6, seed(74))
+    return None if result is None else hashlib.sha256(b"".join(x.tobytes() for x in result)).hexdigest()
 
 
 @pytest.mark.mpi
@@ -93,5 +93,5 @@ def test_same_states_on_every_number_of_ranks():
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
-    found = judged(comm, "atom", 4, 100)
-    assert comm.share(found is None or found.passed), f"{found} (seed {seed(71)})"
+    result = judged(comm, "atom", 4, 100)
+    assert comm.share(result is None or result.passed), f"{result} (seed {seed(71)})"

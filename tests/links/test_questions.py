@@ -83,8 +83,8 @@ def known(asking, row: dict) -> Known:
 
 def answered(asking):
     """(log p, error) of each question."""
-    found = [asking.log_p(known(asking, a), known(asking, b)) for a, b in QUESTIONS]
-    return np.array([(log[0], error[0]) for log, error, _ in found]).T
+    result = [asking.log_p(known(asking, a), known(asking, b)) for a, b in QUESTIONS]
+    return np.array([(log[0], error[0]) for log, error, _ in result]).T
 
 
 def test_log_probabilities_are_ratios_of_evidences(asking):
@@ -144,10 +144,10 @@ def test_predictions_of_rows_with_gaps_are_those_of_questions(run, asking):
         assert np.allclose(weight, on_them.weights[0], atol=1e-6)
         for pattern in view.patterns(rows):
             column = pattern.kind.members(pattern.column)[0]
-            (found,) = view.averages(pattern, weight[pattern.rows], rows)
+            (result,) = view.averages(pattern, weight[pattern.rows], rows)
             events = of_values(asking.conditions.column(column.name), np.arange(len(column.levels)))
             exact = on_them.averaged(events, law.masses(events))[pattern.rows]
-            assert np.allclose(found, exact, atol=1e-6)
+            assert np.allclose(result, exact, atol=1e-6)
 
 
 def test_simulated_cells_have_their_probabilities(asking):
@@ -169,7 +169,7 @@ def test_simulated_cells_have_their_probabilities(asking):
 
 def left_out(asking):
     """Log p of each cell of the table given the rest of its row and the other rows, its error, and the truth."""
-    cells, found = known_of(asking.asked.recorded(np.arange(5)), asking.columns), []
+    cells, result = known_of(asking.asked.recorded(np.arange(5)), asking.columns), []
     whole = LinkedPosterior(CELLS, LEVELS, (BETA,), ALPHA, D).log_evidence
     inverse = np.array([each for _, each in asking.asked.left_out(cells, np.arange(5))])
     for i, c in itertools.product(range(5), range(3)):
@@ -178,8 +178,8 @@ def left_out(asking):
         others = [[*row] for j, row in enumerate(CELLS) if j != i]
         filled = [[*others, [v if b == c else x for b, x in enumerate(CELLS[i])]] for v in range(LEVELS[c])]
         rest = logsumexp([LinkedPosterior(t, LEVELS, (BETA,), ALPHA, D).log_evidence for t in filled])
-        found.append((-np.log(mean), error, whole - rest))
-    return np.array(found).T
+        result.append((-np.log(mean), error, whole - rest))
+    return np.array(result).T
 
 
 def test_cells_left_out_are_ratios_of_evidences(asking):
@@ -233,13 +233,13 @@ def apart(p: np.ndarray) -> np.ndarray:
 
 
 def test_information_through_groups_and_within_clusters(asking):
-    found, draws = information(asking, ["c0", "c1", "c2"], ["c0", "c1", "c2"]), asking.draws(["c0", "c1", "c2"])
+    result, draws = information(asking, ["c0", "c1", "c2"], ["c0", "c1", "c2"]), asking.draws(["c0", "c1", "c2"])
     for a, b in itertools.combinations(range(3), 2):
         each = [in_clusters(asking, law, a, b) for law in draws]
         groups = mutual_information(sum(apart(p) for of in each for p in of) / len(each))
         inside = sum(mutual_information(p) for of in each for p in of) / len(each)
-        assert found.groups[a, b] == pytest.approx(groups, abs=1e-9) and groups > 0.0
-        assert found.inside[[a, b], [b, a]] == pytest.approx(inside, abs=1e-9) and inside > 0.0
+        assert result.groups[a, b] == pytest.approx(groups, abs=1e-9) and groups > 0.0
+        assert result.inside[[a, b], [b, a]] == pytest.approx(inside, abs=1e-9) and inside > 0.0
 
 
 def of_two(folder, a, b, links):
@@ -258,15 +258,15 @@ def of_two(folder, a, b, links):
 def test_a_linked_pair_in_one_cluster_has_no_information_through_groups(tmp_path):
     """20 rows of equal cells: p(b = a) = 10.5 / 11, and p(a) = 1 / 2."""
     a, p = np.arange(20) % 2, 10.5 / 11.0
-    found = of_two(tmp_path, a, a, links=True)
+    result = of_two(tmp_path, a, a, links=True)
     exact = np.log(2) + p * np.log(p) + (1 - p) * np.log(1 - p)
-    assert found.groups[0, 0] == pytest.approx(0.0, abs=1e-7)
-    assert found.inside[0, 0] == pytest.approx(exact, abs=1e-7) and found.information[0, 0] == pytest.approx(
+    assert result.groups[0, 0] == pytest.approx(0.0, abs=1e-7)
+    assert result.inside[0, 0] == pytest.approx(exact, abs=1e-7) and result.information[0, 0] == pytest.approx(
         exact, abs=1e-7
     )
 
 
 def test_without_links_all_information_is_through_groups(tmp_path):
     a = np.arange(20) % 2
-    found = of_two(tmp_path, a, a, links=False)
-    assert found.inside[0, 0] == 0.0 and found.groups[0, 0] == found.information[0, 0]
+    result = of_two(tmp_path, a, a, links=False)
+    assert result.inside[0, 0] == 0.0 and result.groups[0, 0] == result.information[0, 0]

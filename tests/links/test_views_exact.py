@@ -37,8 +37,8 @@ def judged(comm, law, n_shards, n_replicates, looks=1, **settings):
 
 @pytest.mark.parametrize("name, n_shards", [("mixed", 1), pytest.param("three", 3, marks=pytest.mark.thorough)])
 def test_law_of_views_rows_and_links(name, n_shards):
-    found = judged(serial(), LAWS[name], n_shards, 40 if name == "mixed" else 200)
-    assert found.passed, f"{found} (seed {seed(71)})"
+    result = judged(serial(), LAWS[name], n_shards, 40 if name == "mixed" else 200)
+    assert result.passed, f"{result} (seed {seed(71)})"
 
 
 @pytest.mark.thorough
@@ -49,8 +49,8 @@ def test_law_with_all_moves():
         mock.patch.object(sides, "ROWS", 2),
         mock.patch.object(moves, "cuts", lambda every, cycle: cycle % 2 == 0),
     ):
-        found = judged(serial(), LAWS["three"], 2, 60, view_moves=3, split_merge=2)
-    assert found.passed, f"{found} (seed {seed(71)})"
+        result = judged(serial(), LAWS["three"], 2, 60, view_moves=3, split_merge=2)
+    assert result.passed, f"{result} (seed {seed(71)})"
 
 
 @pytest.mark.thorough
@@ -59,8 +59,8 @@ def test_law_with_named_links():
     law = ViewsPosterior(
         [([0, 0, 1], 2), ([0, 1, 1], 2), ([1, 0, 1], 2), ([1, 1, 0], 2)], (0.3,), (0.7, 0.3), named={1: 0, 3: 1}
     )
-    found = judged(serial(), law, 2, 150, links=links, view_moves=2)
-    assert found.passed, f"{found} (seed {seed(71)})"
+    result = judged(serial(), law, 2, 150, links=links, view_moves=2)
+    assert result.passed, f"{result} (seed {seed(71)})"
 
 
 @pytest.mark.thorough
@@ -70,10 +70,10 @@ def test_law_with_named_links():
 def test_wrong_programs_are_rejected(wrong, name):
     """At 400 replicates; and the right program passes there."""
     with wrong():
-        found = judged(serial(), LAWS[name], 1, 400, looks=LOOKS)
-    assert not found.passed, str(found)
-    found = judged(serial(), LAWS[name], 1, found.size)
-    assert found.passed, f"{found} (seed {seed(71)})"
+        result = judged(serial(), LAWS[name], 1, 400, looks=LOOKS)
+    assert not result.passed, str(result)
+    result = judged(serial(), LAWS[name], 1, result.size)
+    assert result.passed, f"{result} (seed {seed(71)})"
 
 
 def bits(comm, name: str, n_shards: int):
@@ -94,5 +94,5 @@ def test_same_states_on_every_number_of_ranks(n_shards):
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     comm = world()
-    found = judged(comm, LAWS["mixed"], 3, 40)
-    assert comm.share(found is None or found.passed), f"{found} (seed {seed(71)})"
+    result = judged(comm, LAWS["mixed"], 3, 40)
+    assert comm.share(result is None or result.passed), f"{result} (seed {seed(71)})"

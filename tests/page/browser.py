@@ -68,9 +68,9 @@ class Browser:
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._read], [], [], max(0.0, end - time.monotonic()))
             assert ready, "the browser does not answer"
-            some = os.read(self._read, 1 << 20)
-            assert some, "the browser ended"
-            self._buffer += some
+            subset = os.read(self._read, 1 << 20)
+            assert subset, "the browser ended"
+            self._buffer += subset
         message, self._buffer = self._buffer.split(b"\0", 1)
         return json.loads(message)
 

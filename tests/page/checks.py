@@ -81,21 +81,21 @@ def strings(data):
 def problems(text):
     """Problems of a page; [] if it has none."""
     page = Page(text)
-    found = list(page.problems)
+    result = list(page.problems)
     if len(page.scripts) != 2 or page.scripts[0][0].get("type") != "application/json":
-        return [*found, f"it has {len(page.scripts)} scripts"]
+        return [*result, f"it has {len(page.scripts)} scripts"]
     (_, data), (_, script) = page.scripts
     ours = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     if f"script-src 'sha256-{ours}'" not in page.policy or "default-src 'none'" not in page.policy:
-        found.append("its policy does not name its script alone")
+        result.append("its policy does not name its script alone")
     try:
-        parts = json.loads(data, parse_constant=lambda name: found.append(f"{name} is no JSON"))
+        parts = json.loads(data, parse_constant=lambda name: result.append(f"{name} is no JSON"))
     except ValueError as error:
-        return [*found, f"its data are no JSON: {error}"]
-    found += ["a letter of its data begins a tag"] * ("<" in data)
-    found += [f"hidden letters in its data: {s!r}" for s in strings(parts) if not s.isprintable()]
-    found += [f"no place for {p['id']}" for p in parts if p["id"] not in page.ids]
-    return found
+        return [*result, f"its data are no JSON: {error}"]
+    result += ["a letter of its data begins a tag"] * ("<" in data)
+    result += [f"hidden letters in its data: {s!r}" for s in strings(parts) if not s.isprintable()]
+    result += [f"no place for {p['id']}" for p in parts if p["id"] not in page.ids]
+    return result
 
 
 def parts_of(text):

@@ -56,9 +56,9 @@ def report(n_clusters=12, n_columns=10, n_numeric=3, levels=5, names=()):
     share = np.maximum(share, share.T)
     grid = Grid("name", "n", box=None)
     grid.add_row(Text(titles[0]), "1")
-    said = Text(f"Heading {titles[0]}", style="bold")
-    said.line(titles[-1], style="not bold dim").append(" and more", style="cyan")
-    texts = ["", "plain " + titles[0], said, grid, Facts("title", [("key " + titles[0], titles[0])])]
+    text = Text(f"Heading {titles[0]}", style="bold")
+    text.line(titles[-1], style="not bold dim").append(" and more", style="cyan")
+    texts = ["", "plain " + titles[0], text, grid, Facts("title", [("key " + titles[0], titles[0])])]
     texts.append(WideTable(titles[:3], [Group(("a", "b"), [("1", "2")] * len(titles[:3]))], titles[0]))
     verdict = Verdict(
         [f"Found {titles[0]}."], ["No."], ["Next."], BAD, f"Of {titles[0]}.", [(titles[0], titles[-1])],

@@ -90,16 +90,16 @@ def holes(tmp_path):
 def test_gaps_are_filled_as_people_record_values(run, holes, tmp_path):
     path, gaps, blue = holes
     done = predict(run, path, complete=tmp_path / "full.csv", **QUIET)
-    given, told = read(path), read(tmp_path / "full.csv")
-    assert told[0] == [*NAMES, "cluster", "p_cluster"] and len(told) == 41
+    given, reported = read(path), read(tmp_path / "full.csv")
+    assert reported[0] == [*NAMES, "cluster", "p_cluster"] and len(reported) == 41
     assert sum(done.filled.values()) == 40 and done.filled["income"] == sum(j == 3 for _, j in gaps)
-    for i, (g, t) in enumerate(zip(given[1:], told[1:])):
+    for i, (g, t) in enumerate(zip(given[1:], reported[1:])):
         assert [c for j, c in enumerate(t[:7]) if (i, j) not in gaps] == [
             c for j, c in enumerate(g) if (i, j) not in gaps
         ]
         assert int(t[7]) >= 0 and 0 < float(t[8]) <= 1
     for i, j in gaps:
-        cell, b = told[1 + i][j], int(blue[i])
+        cell, b = reported[1 + i][j], int(blue[i])
         if j == 1:
             assert cell == ("red", "blue")[b]
         elif j == 2:
@@ -111,23 +111,23 @@ def test_gaps_are_filled_as_people_record_values(run, holes, tmp_path):
         else:
             assert len(cell.partition(",")[2]) <= 1
             assert float(cell.replace(",", ".")) == pytest.approx((60, 80)[b], abs=6)
-    assert any("," in told[1 + i][j] for i, j in gaps if j == 5)
+    assert any("," in reported[1 + i][j] for i, j in gaps if j == 5)
     rows = read_like(Table.open(run.parent / "t.h5"), tmp_path / "full.csv")  # no gap is left
     assert not np.isnan(rows.reals).any() and not np.isnan(rows.tallies).any() and (rows.codes8 < 2).all()
 
 
 def test_the_fill_is_the_imputed_level_and_the_rounded_mean(run, holes, tmp_path):
     predict(run, holes[0], tmp_path / "out.csv", complete=tmp_path / "full.csv", impute=True, **QUIET)
-    told, out = read(tmp_path / "full.csv"), read(tmp_path / "out.csv", ",")
+    reported, out = read(tmp_path / "full.csv"), read(tmp_path / "out.csv", ",")
     place = {name: j for j, name in enumerate(out[0])}
     for i, j in holes[1]:
-        cell, imputed = told[1 + i][j], out[1 + i][place[f"imputed_{NAMES[j]}"]]
+        cell, imputed = reported[1 + i][j], out[1 + i][place[f"imputed_{NAMES[j]}"]]
         if j in (1, 2):
             assert cell == imputed
         elif j != 3:
             assert float(cell.replace(",", ".")) == pytest.approx(float(imputed), abs=0.0501 if j == 5 else 0.501)
-        assert told[1 + i][7] == out[1 + i][place["cluster"]]
-        assert float(told[1 + i][8]) == pytest.approx(float(out[1 + i][place["p_cluster"]]), rel=1e-3)
+        assert reported[1 + i][7] == out[1 + i][place["cluster"]]
+        assert float(reported[1 + i][8]) == pytest.approx(float(out[1 + i][place["p_cluster"]]), rel=1e-3)
 
 
 def test_a_complete_file_stays_as_it_is(run, holes, tmp_path):
@@ -148,10 +148,10 @@ def test_new_levels_stay_and_lacking_columns_are_added(run, tmp_path):
     rows[0][1] = "violet"
     path = write(tmp_path / "few.csv", rows, ["", "colour", "member", "remark", "age"])
     done = predict(run, path, complete=tmp_path / "full.csv", **QUIET)
-    told = read(tmp_path / "full.csv")
-    assert told[0] == ["", "colour", "member", "remark", "age", "income", "mass", "visits", "cluster", "p_cluster"]
-    assert [row[:5] for row in told[1:]] == rows and done.filled["income"] == 12 and done.filled["colour"] == 0
-    assert [row[5] == "0" for row in told[1:]] == (~blue).tolist()
+    reported = read(tmp_path / "full.csv")
+    assert reported[0] == ["", "colour", "member", "remark", "age", "income", "mass", "visits", "cluster", "p_cluster"]
+    assert [row[:5] for row in reported[1:]] == rows and done.filled["income"] == 12 and done.filled["colour"] == 0
+    assert [row[5] == "0" for row in reported[1:]] == (~blue).tolist()
     assert "'income', 'mass', 'visits'" in done.notes[0] and "violet" in done.notes[1]
 
 
@@ -173,14 +173,14 @@ def test_parquet_keeps_its_types(run, tmp_path):
     )
     pq.write_table(given, tmp_path / "new.parquet", row_group_size=7)
     done = predict(run, tmp_path / "new.parquet", complete=tmp_path / "full.parquet", **QUIET)
-    told = pq.read_table(tmp_path / "full.parquet")
+    reported = pq.read_table(tmp_path / "full.parquet")
     assert done.filled == {"colour": 10, "member": 0, "income": 10, "age": 10, "mass": 0, "visits": 10}
-    assert told.schema.names == [*given.schema.names, "cluster", "p_cluster"]
+    assert reported.schema.names == [*given.schema.names, "cluster", "p_cluster"]
     for name in given.schema.names:
-        assert told[name].type == given[name].type and told[name].null_count == 0
-        kept = [(a, b) for a, b in zip(given[name].to_pylist(), told[name].to_pylist()) if a is not None]
+        assert reported[name].type == given[name].type and reported[name].null_count == 0
+        kept = [(a, b) for a, b in zip(given[name].to_pylist(), reported[name].to_pylist()) if a is not None]
         assert all(a == b for a, b in kept)
-    assert all(x == round(x) for x in told["age"].to_pylist())
+    assert all(x == round(x) for x in reported["age"].to_pylist())
 
 
 def test_a_type_that_cannot_hold_a_level_is_said(run, tmp_path):
@@ -212,9 +212,9 @@ def test_what_the_run_does_not_use_may_be_of_any_type(run, tmp_path):
     columns |= {"photo": pa.array([b"\xff\xd8"] * 9, pa.binary()), "tags": [[i] for i in range(9)]}
     pq.write_table(pa.table(columns), tmp_path / "new.parquet")
     done = predict(run, tmp_path / "new.parquet", complete=tmp_path / "full.parquet", **QUIET)
-    told = pq.read_table(tmp_path / "full.parquet")
-    assert done.filled["age"] == 1 and told["photo"].to_pylist() == [b"\xff\xd8"] * 9
-    assert told["tags"].to_pylist() == columns["tags"] and told["photo"].type == pa.binary()
+    reported = pq.read_table(tmp_path / "full.parquet")
+    assert done.filled["age"] == 1 and reported["photo"].to_pylist() == [b"\xff\xd8"] * 9
+    assert reported["tags"].to_pylist() == columns["tags"] and reported["photo"].type == pa.binary()
 
 
 WHEN = "%d.%m.%Y %H:%M+02:00"
@@ -235,17 +235,17 @@ def test_dates_stay_as_the_file_has_them(tmp_path):
     assert done.returncode == 0, done.stderr
     for name in ("new.csv", "new.h5"):
         predict(tmp_path / "a", tmp_path / name, complete=tmp_path / "full.csv", overwrite=True, **QUIET)
-        told = read(tmp_path / "full.csv", ";" if name == "new.csv" else ",")
+        reported = read(tmp_path / "full.csv", ";" if name == "new.csv" else ",")
         utc = days[0] - datetime.timedelta(hours=2)
         given = lines[0].split(";")[0] if name == "new.csv" else str(utc)
-        assert told[1][:2] == [given, "2024-05-01"]
+        assert reported[1][:2] == [given, "2024-05-01"]
         form = WHEN if name == "new.csv" else "%Y-%m-%d %H:%M:%S"
-        assert days[0].date() < datetime.datetime.strptime(told[2][0], form).date() < days[-1].date()
-        assert "2024-05-01" < told[2][1] < str(days[-1].date())
+        assert days[0].date() < datetime.datetime.strptime(reported[2][0], form).date() < days[-1].date()
+        assert "2024-05-01" < reported[2][1] < str(days[-1].date())
     predict(tmp_path / "a", tmp_path / "new.h5", complete=tmp_path / "full.parquet", **QUIET)
-    told = pq.read_table(tmp_path / "full.parquet")
-    assert told.schema.types[:2] == [pa.timestamp("ms"), pa.date32()] and told["when"].null_count == 0
-    assert told["when"][0].as_py() == utc and told["day"][0].as_py() == days[0].date()
+    reported = pq.read_table(tmp_path / "full.parquet")
+    assert reported.schema.types[:2] == [pa.timestamp("ms"), pa.date32()] and reported["when"].null_count == 0
+    assert reported["when"][0].as_py() == utc and reported["day"][0].as_py() == days[0].date()
 
 
 def test_refusals(run, holes, tmp_path):

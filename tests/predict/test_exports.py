@@ -60,12 +60,12 @@ def test_probabilities_of_clusters_are_the_definition(two_chains, tmp_path):
     cluster = np.array([line["cluster"] for line in lines])
     draws = [d.labels[0] for c in (1, 2) for d in iterate_draws(two_chains / f"chain-{c}") if d.cycle > 10]
     assert len(draws) == 20
-    told = []  # the same the wrong way round: the share of its cluster that are its companions
+    reported = []  # the same the wrong way round: the share of its cluster that are its companions
     for i in range(len(lines)):
         expected = np.mean([np.mean(cluster[z == z[i]] == cluster[i]) for z in draws])
         assert float(lines[i]["probability"]) == pytest.approx(expected, abs=1e-4)
-        told.append(abs(np.mean([np.mean(z[cluster == cluster[i]] == z[i]) for z in draws]) - expected))
-    assert max(told) > 0.01
+        reported.append(abs(np.mean([np.mean(z[cluster == cluster[i]] == z[i]) for z in draws]) - expected))
+    assert max(reported) > 0.01
 
 
 def test_slices_do_not_matter(two_chains, tmp_path, monkeypatch):
@@ -92,8 +92,8 @@ def test_rows_have_the_identifier_and_the_line_of_their_source(tmp_path):
 def test_held_out_rows_have_the_cluster_that_predict_gives_them(two_chains, tmp_path):
     """Clusters are those of `predict` on the same cells, a new one left aside; each row in its place."""
     run = Posterior([two_chains])
-    found, (view,) = row_clusters(run)
-    new = predict_module.Predictor(run, evenly(run.kept(), predict_module.DRAWS), found.views)
+    result, (view,) = row_clusters(run)
+    new = predict_module.Predictor(run, evenly(run.kept(), predict_module.DRAWS), result.views)
     p = new(run.data.heldout_of(0, len(run.data.heldout))).views[0].p
     assert view.held_out.sum() == 80 and view.cluster.shape == view.probability.shape == (400,)
     assert np.array_equal(view.cluster[view.held_out], p.argmax(axis=1) + 1)
@@ -187,11 +187,11 @@ def test_every_row_in_every_view(tmp_path):
     run = make_run(tmp_path / "a", table, cycles=12, burn_in=4, heldout=0.2, text="[model]\nfamily = 'crosscat'\n")
     done = export(run, "clusters", tmp_path / "c.csv")
     lines = read(tmp_path / "c.csv")
-    found, views = row_clusters(Posterior([run]))
+    result, views = row_clusters(Posterior([run]))
     names = [f"{name}_{v + 1}" for v in range(len(views)) for name in ("cluster", "probability")]
     assert len(views) > 1 and list(lines[0]) == ["row", *names, "held_out"] and len(lines) == 120
     assert "numbered as in the report" in done.notes[0]
-    for v, (view, r) in enumerate(zip(views, found.views), 1):
+    for v, (view, r) in enumerate(zip(views, result.views), 1):
         assert [int(line[f"cluster_{v}"]) for line in lines] == view.cluster.tolist()
         assert np.array_equal(view.cluster[~view.held_out], r.labels + 1) and view.held_out.sum() == 24
         assert view.cluster.min() >= 1 and view.cluster.max() <= len(r.sizes)
@@ -223,14 +223,14 @@ def test_components_of_an_approximation_are_of_all_rows(tmp_path):
     assert len(lines) == 120 and sum(line["held_out"] == "true" for line in lines) == 36
     assert len({(line["cluster"], k) for line, k in zip(lines, z)}) == len({line["cluster"] for line in lines})
     rows = {name: 30.0 * np.array([2.0, 0.0, 1.0]) for name in "xy"}
-    found = mb.open(tmp_path / "a").clusters(rows=rows).to_pydict()
-    assert [str(k) for k in found["cluster"]] == [lines[i]["cluster"] for i in (2, 0, 1)]
+    result = mb.open(tmp_path / "a").clusters(rows=rows).to_pydict()
+    assert [str(k) for k in result["cluster"]] == [lines[i]["cluster"] for i in (2, 0, 1)]
 
 
 def test_which_column_is_an_identifier(tmp_path):
     def named(*columns):
-        found = identifier_of(write_table(tmp_path / "t.h5", *table_from_arrays(columns), overwrite=True))
-        return found and found.name
+        result = identifier_of(write_table(tmp_path / "t.h5", *table_from_arrays(columns), overwrite=True))
+        return result and result.name
 
     x = np.arange(5.0)
     assert named(("size", "real", x, None), ("person_id", "real", x + 100, None)) == "person_id"

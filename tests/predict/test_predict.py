@@ -270,12 +270,12 @@ def test_files(small, result, tmp_path, source, suffix):
     else:
         write_table(tmp_path / source, *table_from_arrays(given))
     out = tmp_path / f"out{suffix}"
-    told = predict(small[0], tmp_path / source, out, probabilities=True, impute=True, batch_rows=7, **QUIET)
+    reported = predict(small[0], tmp_path / source, out, probabilities=True, impute=True, batch_rows=7, **QUIET)
     rows = read_back(out)
-    assert told.n_rows == len(rows) == 25 and told.n_draws == 6
+    assert reported.n_rows == len(rows) == 25 and reported.n_draws == 6
     assert [int(r["row"]) for r in rows] == list(range(1, 26))
     assert [float(r["log_density"]) for r in rows] == pytest.approx(result.log_density.tolist(), abs=1e-9)
-    assert told.log_density == pytest.approx(result.log_density.mean())
+    assert reported.log_density == pytest.approx(result.log_density.mean())
     best = [int(r["cluster"]) for r in rows]
     for i, r in enumerate(rows):
         p = [float(r[f"p_{k + 1}"]) for k in range(result.views[0].p.shape[1])]
@@ -356,15 +356,15 @@ def test_lacking_columns_and_new_levels_are_missing_cells(small, tmp_path):
     write_csv(tmp_path / "few.csv", [c for c in strange if c[0] not in names])
     paper = io.StringIO()
     console = Console(file=paper, width=200)
-    told = predict(small[0], tmp_path / "few.csv", tmp_path / "few-out.csv", console=console)
+    reported = predict(small[0], tmp_path / "few.csv", tmp_path / "few-out.csv", console=console)
     violet = given[0][2] == 2
     holes = [(n, k, np.where(violet, -1, v) if n == "colour" else v, lv) for n, k, v, lv in given]
     holes = [(n, k, np.full(25, -1 if lv else np.nan) if n in names else v, lv) for n, k, v, lv in holes]
     write_csv(tmp_path / "holes.csv", holes)
     assert predict(small[0], tmp_path / "holes.csv", tmp_path / "holes-out.csv", **QUIET).notes == ()
     assert (tmp_path / "few-out.csv").read_bytes() == (tmp_path / "holes-out.csv").read_bytes()
-    assert "has no column 'visits', 'noise'; read as missing" in told.notes[0]
-    assert f"'colour': {violet.sum()} cells, first 'violet' in row {1 + violet.argmax()}" in told.notes[1]
+    assert "has no column 'visits', 'noise'; read as missing" in reported.notes[0]
+    assert f"'colour': {violet.sum()} cells, first 'violet' in row {1 + violet.argmax()}" in reported.notes[1]
     assert paper.getvalue().index("violet") < paper.getvalue().index("kept draw")
 
 

@@ -92,9 +92,9 @@ def p_of_d_and_m(drawn) -> float:
     seen = np.bincount((d * (MOST + 1) + np.minimum(m, MOST)).astype(int), minlength=len(p))
     order = np.argsort(p)
     groups = (np.cumsum(p[order]) * 12).astype(int)  # of about equal probability
-    expected, found = (np.bincount(groups, a[order]) for a in (N * p, seen))
+    expected, result = (np.bincount(groups, a[order]) for a in (N * p, seen))
     whole = expected > 0
-    return stats.chisquare(found[whole], expected[whole] * found.sum() / expected.sum()).pvalue
+    return stats.chisquare(result[whole], expected[whole] * result.sum() / expected.sum()).pvalue
 
 
 def p_of_x(drawn) -> float:

@@ -62,9 +62,9 @@ def test_errors_of_the_child_are_exceptions(tmp_path):
 def test_what_columns_mean_is_said_and_asked_as_by_the_command(tmp_path, capfd):
     weighted = pd.read_csv(FIELD / "weights_independent.csv")
     run = mb.fit(weighted, tmp_path / "a", **FEW)
-    said = "column 'pweight': looks like the weight of each row"
+    text = "column 'pweight': looks like the weight of each row"
     out = capfd.readouterr().out
-    assert said in out and "if it is data: kinds={'pweight': 'real'}" in out and "pweight" not in run.columns
+    assert text in out and "if it is data: kinds={'pweight': 'real'}" in out and "pweight" not in run.columns
     with pytest.raises(mb.DataError, match="column 'Freq' looks like the number of cases") as caught:
         mb.fit(pd.read_csv(FIELD / "freq.csv"), tmp_path / "b", **FEW, progress=False)
     assert "import it with count='Freq'" in caught.value.problems[0]
@@ -73,9 +73,9 @@ def test_what_columns_mean_is_said_and_asked_as_by_the_command(tmp_path, capfd):
         mb.import_table(pd.read_csv(FIELD / "freq.csv"), tmp_path / "c.h5")
     assert "kinds={'Freq': 'real'}" in caught.value.problems[1] and not (tmp_path / "c.h5").exists()
     kept = mb.fit(weighted, tmp_path / "d", kinds={"pweight": "real", "item1": "ignored"}, **FEW)
-    assert "pweight" in kept.columns and said not in capfd.readouterr().out
+    assert "pweight" in kept.columns and text not in capfd.readouterr().out
     mb.fit(weighted, tmp_path / "e", kinds={"item1": "ignored"}, **FEW)  # imported here, not by the child
-    assert said in capfd.readouterr().out
+    assert text in capfd.readouterr().out
 
 
 @pytest.mark.thorough
@@ -167,8 +167,8 @@ def test_a_regression_predicts_and_refuses_what_it_has_not(tmp_path):
     data = pd.DataFrame({"x": x, "y": np.where(g.random(400) < 1 / (1 + np.exp(-2 * x)), "yes", "no")})
     about = {"family": "regression", "likelihood": "logistic", "response": "y", "cycles": 300, "chains": 1}
     run = mb.fit(data, tmp_path / "r", **about, until_settled=False, progress=False)
-    found = run.predict(data[["x"]].iloc[:5])
-    assert isinstance(found, pd.DataFrame) and found["p_yes"].between(0, 1).all()
+    result = run.predict(data[["x"]].iloc[:5])
+    assert isinstance(result, pd.DataFrame) and result["p_yes"].between(0, 1).all()
     with pytest.raises(mb.ConfigError, match="without clusters"):
         run.clusters()
     assert (run.complete(data.assign(y=None).astype({"y": object}))["y"].isin(["yes", "no"])).all()
@@ -262,8 +262,8 @@ def test_a_time_limit_is_no_error(tmp_path, capfd):
 
 def test_settings_become_keys():
     nested = {"run": {"seed": np.int64(3)}, "columns": {"a b": {"use": False}}, "anneal.schedule": [[2, 0.1]]}
-    found = settings._settings({"data.heldout": settings._heldout(0)}, nested)
-    assert found == {
+    result = settings._settings({"data.heldout": settings._heldout(0)}, nested)
+    assert result == {
         "data.heldout": "none",
         "run.seed": 3,
         'columns."a b".use': False,
@@ -274,8 +274,8 @@ def test_settings_become_keys():
 
 
 def test_what_a_child_said_becomes_an_exception():
-    said = ["warning: x", "mpibayes: error: runs/a: choose another with -o, or --fresh", "  - one", "  - two", "noise"]
-    error = child.error_of(2, said)
+    text = ["warning: x", "mpibayes: error: runs/a: choose another with -o, or --fresh", "  - one", "  - two", "noise"]
+    error = child.error_of(2, text)
     assert type(error) is mb.ConfigError and error.problems == ("one", "two")
     assert error.message == "runs/a: choose another with directory=, or fresh=True"
     error = child.error_of(70, ["Traceback ...", "mpibayes: internal error: ValueError: no"])
@@ -320,15 +320,15 @@ def test_a_notebook_shows_bars(monkeypatch):
     fake.display.display = show
     monkeypatch.setitem(sys.modules, "IPython", fake)
     monkeypatch.setitem(sys.modules, "IPython.display", fake.display)
-    found = display.display_for(True)
-    assert isinstance(found, display.Notebook)
-    found.say("2026-01-05T12:00:07 <b>imports</b> into a.h5")
-    found.say("2026-01-05T12:00:07 cycle=3/10 K=2")
+    result = display.display_for(True)
+    assert isinstance(result, display.Notebook)
+    result.say("2026-01-05T12:00:07 <b>imports</b> into a.h5")
+    result.say("2026-01-05T12:00:07 cycle=3/10 K=2")
     status = {"chain": "chain-1", "family": "mixture", "cycle": 3, "cycles": 10, "state": "running", "n_clusters": 2}
-    found.show([status])
-    found.show([status])
+    result.show([status])
+    result.show([status])
     assert len(shown) == 2 and "&lt;b&gt;imports" in shown[0] and "2026" not in shown[0]
-    assert '<progress value="3" max="10">' in shown[1] and "chain-1: cycle=3/10 K=2" in repr(found)
+    assert '<progress value="3" max="10">' in shown[1] and "chain-1: cycle=3/10 K=2" in repr(result)
 
 
 def test_a_configuration_beyond_the_limits_of_a_document_is_one_message(tmp_path):

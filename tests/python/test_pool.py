@@ -51,8 +51,8 @@ FITNESS = {
 def test_a_published_example():
     q, errors, published = zip(*FITNESS.values())
     pooled = mb.pool(np.transpose(q), np.transpose(errors) ** 2, n=31)
-    found = [pooled.estimate, pooled.between, pooled.within, pooled.se**2, pooled.df]
-    assert np.transpose(found) == pytest.approx(np.array(published), rel=5e-4)
+    result = [pooled.estimate, pooled.between, pooled.within, pooled.se**2, pooled.df]
+    assert np.transpose(result) == pytest.approx(np.array(published), rel=5e-4)
 
 
 def test_pool_scalar_of_mice():

@@ -33,18 +33,18 @@ def rows(tmp_path_factory):
 
 
 def asked(run, rows, name, **more):
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as result:
         warnings.simplefilter("always")
         answer = ASKED[name](run, rows, **more)
-    assert all(w.filename == __file__ for w in found)
-    return answer, [str(w.message) for w in found]
+    assert all(w.filename == __file__ for w in result)
+    return answer, [str(w.message) for w in result]
 
 
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.quick("logp", "conditional")
 def test_ranks_give_the_same_answer(place, rows, name):
-    (one, said), (two, said_by_two) = (asked(mb.open(place, draws=8), rows, name, ranks=n) for n in (1, 2))
-    assert said == said_by_two and any("violet" in text for text in said) == (name in OF_ROWS)
+    (one, words), (two, said_by_two) = (asked(mb.open(place, draws=8), rows, name, ranks=n) for n in (1, 2))
+    assert words == said_by_two and any("violet" in text for text in words) == (name in OF_ROWS)
     if isinstance(one, pd.DataFrame):
         assert one.equals(two) and one.index.equals(two.index)
     else:

@@ -54,10 +54,10 @@ def test_answers_are_those_of_the_command_line(place, run, new, tmp_path, name):
     words, ask = VERBS[name]
     out = tmp_path / "out.parquet"
     assert main(["query", str(place), *words, "--rows", str(file), "--draws", "20", "-o", str(out)]) == 0
-    expected, found = pyarrow.parquet.read_table(out), ask(run, frame)
-    assert isinstance(found, pd.DataFrame)
-    assert found.reset_index(drop=True).equals(expected.to_pandas())
-    assert found.index.equals(frame.index[found["row"] - 1])
+    expected, result = pyarrow.parquet.read_table(out), ask(run, frame)
+    assert isinstance(result, pd.DataFrame)
+    assert result.reset_index(drop=True).equals(expected.to_pandas())
+    assert result.index.equals(frame.index[result["row"] - 1])
     assert ask(run, str(file)).equals(expected)
 
 
@@ -129,10 +129,10 @@ def test_values_say_what_texts_say(place, name, value, text):
 @ignoring
 def test_groups_are_compared(run, new):
     _, frame = new
-    found = run.compare({"colour": "red"}, {"colour": "blue"}, columns=["age", "income"])
-    assert found["column"].tolist() == ["age", "income"] and (found["divergence"] > 0.1).all()
+    result = run.compare({"colour": "red"}, {"colour": "blue"}, columns=["age", "income"])
+    assert result["column"].tolist() == ["age", "income"] and (result["divergence"] > 0.1).all()
     likewise = run.compare("colour=red", "colour=blue", columns="age,income")
-    assert found.to_arrow().equals(likewise.to_arrow())
+    assert result.to_arrow().equals(likewise.to_arrow())
     assert len(run.compare(rows=frame[:6], against_rows=frame[6:])) == 7
     alike = run.compare(other=run)
     assert np.allclose(alike["divergence"], 0.0, atol=1e-12)
@@ -190,22 +190,22 @@ def test_a_notebook_shows_the_message_and_the_line(run):
 
 
 def test_a_result_shows_itself(run):
-    found = run.conditional("colour", given={"age": 30})
-    assert repr(found).startswith("colour given age=30\n") and "<table>" in found._repr_html_()
-    assert found["p"].sum() == pytest.approx(1.0) and len(found) == 3 and found.names == ["colour", "p", "p_error"]
-    assert pa.table(found).equals(found.to_arrow()) and found.frame.equals(found.to_arrow())
-    assert isinstance(found.to_pandas(), pd.DataFrame) and found.notes[0].startswith("averaged over 20 draws")
+    result = run.conditional("colour", given={"age": 30})
+    assert repr(result).startswith("colour given age=30\n") and "<table>" in result._repr_html_()
+    assert result["p"].sum() == pytest.approx(1.0) and len(result) == 3 and result.names == ["colour", "p", "p_error"]
+    assert pa.table(result).equals(result.to_arrow()) and result.frame.equals(result.to_arrow())
+    assert isinstance(result.to_pandas(), pd.DataFrame) and result.notes[0].startswith("averaged over 20 draws")
     assert "median" in run.conditional("age").facts
     with pytest.raises(KeyError, match="there are colour, p, p_error"):
-        found["q"]
+        result["q"]
     assert "; .frame has all of them" in repr(run.clusters())
 
 
 def test_pictures_are_figures(run):
     from matplotlib.figure import Figure
 
-    for found in (run.dependence(), run.conditional("income")):
-        figure = found.plot()
+    for result in (run.dependence(), run.conditional("income")):
+        figure = result.plot()
         assert isinstance(figure, Figure) and figure._repr_png_().startswith(b"\x89PNG")
 
 
@@ -223,12 +223,12 @@ def test_clusters_labels_and_trace(place, run):
 def test_clusters_of_other_rows(run, new):
     """Clusters are those of `predict`, but for a row whose most probable cluster is a new one."""
     file, frame = new
-    found, predicted = run.clusters(rows=frame), run.predict(frame)
-    assert list(found.columns) == ["row", "cluster", "probability"] and found.index.equals(frame.index)
+    result, predicted = run.clusters(rows=frame), run.predict(frame)
+    assert list(result.columns) == ["row", "cluster", "probability"] and result.index.equals(frame.index)
     old = predicted["cluster"] > 0
-    assert old.sum() > len(old) / 2 and found["cluster"].min() >= 1
-    assert found["cluster"][old].tolist() == predicted["cluster"][old].tolist()
-    assert np.allclose(found["probability"][old], predicted["p_cluster"][old])
+    assert old.sum() > len(old) / 2 and result["cluster"].min() >= 1
+    assert result["cluster"][old].tolist() == predicted["cluster"][old].tolist()
+    assert np.allclose(result["probability"][old], predicted["p_cluster"][old])
     assert run.clusters(rows=file).column_names == ["row", "cluster", "probability"]
     with pytest.raises(mb.DataError, match="DataFrame: has no rows"):
         run.clusters(rows=frame.iloc[:0])
@@ -236,8 +236,8 @@ def test_clusters_of_other_rows(run, new):
 
 @pytest.mark.thorough
 def test_other_tables_of_the_run(place, run):
-    found = run.to_arviz()
-    assert found.posterior.sizes["chain"] == 2 and found.posterior.sizes["draw"] == 20
+    result = run.to_arviz()
+    assert result.posterior.sizes["chain"] == 2 and result.posterior.sizes["draw"] == 20
     report = run.report()
     assert report.text == run.summary() and "trace.png" in report.pictures and "<img" in report._repr_html_()
     assert (report.save(place.parent / "written") / "summary.json").exists()

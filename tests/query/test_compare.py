@@ -58,8 +58,8 @@ def test_groups_have_the_conditionals(asking):
 def test_the_planted_difference_is_found(asking):
     """The two groups of people differ in all but `noise`; its divergence is small beside that of any other."""
     answer = compare(asking, ["colour=red"], ["colour=blue"])
-    found, error = by_name(answer, "divergence"), by_name(answer, "divergence_error")
-    assert "colour" not in found and min(v for n, v in found.items() if n != "noise") > 0.2 > 4.0 * found["noise"]
+    result, error = by_name(answer, "divergence"), by_name(answer, "divergence_error")
+    assert "colour" not in result and min(v for n, v in result.items() if n != "noise") > 0.2 > 4.0 * result["noise"]
     assert (np.diff(answer.columns["divergence"]) <= 0).all() and all(e < 0.1 for e in error.values())
     assert any("clusters of the report" in r for r in answer.remarks)
     assert png(answer.picture()).startswith(b"\x89PNG")
@@ -89,17 +89,17 @@ def test_rows_of_the_table_by_their_numbers(people, asking, tmp_path):
         answer = answered(Compare(rows=rows, against_rows=against, unseen="error"), asking)
         return by_name(answer, "divergence"), answer
 
-    found, answer = ask(f"@{tmp_path / 'old.txt'}")
-    assert found["visits"] > 0.2 and found["noise"] < 0.05
+    result, answer = ask(f"@{tmp_path / 'old.txt'}")
+    assert result["visits"] > 0.2 and result["noise"] < 0.05
     assert answer.title.startswith(f"{len(old)} rows of the table against the others (")
     rest = np.setdiff1d(asking.asked.training_numbers() + 1, old)
-    assert ask(",".join(map(str, old)), ",".join(map(str, rest)))[0] == found
+    assert ask(",".join(map(str, old)), ",".join(map(str, rest)))[0] == result
     run = mb.open(people)
     mine = run.compare(rows=old.tolist())
-    assert dict(zip(mine["column"], mine["divergence"])) == found and len(run.compare(rows=range(1, 9))) == 7
+    assert dict(zip(mine["column"], mine["divergence"])) == result and len(run.compare(rows=range(1, 9))) == 7
     rows = people_as_texts()
-    files = [write_csv(tmp_path / f"{i}.csv", [rows[k - 1] for k in some]) for i, some in enumerate((old, rest))]
-    assert ask(str(files[0]), str(files[1]))[0] == pytest.approx(found, abs=1e-9)
+    files = [write_csv(tmp_path / f"{i}.csv", [rows[k - 1] for k in subset]) for i, subset in enumerate((old, rest))]
+    assert ask(str(files[0]), str(files[1]))[0] == pytest.approx(result, abs=1e-9)
     beyond = [("1-99999999999", "row 99999999999: expected"), ("9" * 5000, r"row 9{17}\.\.\.: expected rows")]
     wrong_rows = [("0-3", "row 0: expected rows"), ("7,161", "row 161"), ("9-3", "9 is above 3"), *beyond]
     for wrong, words in wrong_rows:
@@ -179,8 +179,8 @@ def test_a_set_is_found_with_its_information(riddle):
     names = list(answer.columns["column"])
     assert names[:2] == ["a", "b"]
     for size in range(1, len(names) + 1):
-        found, error = (answer.columns[c][size - 1] for c in ("information", "information_error"))
-        assert abs(found - exact(asking, "sum", names[:size])) < 5.0 * error + 1e-6
+        result, error = (answer.columns[c][size - 1] for c in ("information", "information_error"))
+        assert abs(result - exact(asking, "sum", names[:size])) < 5.0 * error + 1e-6
     alone = information(asking, ["sum"], ["a", "b"]).information[0]
     assert answer.columns["information"][1] > 2.0 * alone.sum()
 
@@ -197,5 +197,5 @@ def test_information_that_forgets_the_first_column_is_rejected(riddle, monkeypat
     answer = best_set(asking, "sum", ["a", "b"], 2)
     names = list(answer.columns["column"])
     true = exact(asking, "sum", ["a", "b"])
-    found = answer.columns["information"][len(names) - 1]
-    assert abs(found - true) > 5.0 * answer.columns["information_error"][len(names) - 1]
+    result = answer.columns["information"][len(names) - 1]
+    assert abs(result - true) > 5.0 * answer.columns["information_error"][len(names) - 1]

@@ -184,15 +184,15 @@ def test_other_rows_are_filled_given_their_cells(place, tmp_path):
 
 def test_from_python(place, copies):
     run = mb.open(place / "run", frames="pandas")
-    found = run.complete(copies=COPIES)
-    assert [list(frame.columns) for frame in found] == [NAMES] * COPIES
-    assert found[1]["mass"].tolist() == [row[3] for row in copies[1][1:]]
-    assert found[1]["age"].tolist() == [int(row[2]) for row in copies[1][1:]]
+    result = run.complete(copies=COPIES)
+    assert [list(frame.columns) for frame in result] == [NAMES] * COPIES
+    assert result[1]["mass"].tolist() == [row[3] for row in copies[1][1:]]
+    assert result[1]["age"].tolist() == [int(row[2]) for row in copies[1][1:]]
     long = run.complete(copies=2, long=True)
     assert long[".imp"].tolist() == [0] * 120 + [1] * 120 + [2] * 120
     assert long[long[".imp"] == 0]["age"].isna().sum() == sum(row[2] == "?" for row in people())
     assert not long[long[".imp"] > 0][NAMES[1:-1]].isna().any().any()
-    new = found[0].loc[[3, 5], ["colour", "age"]]
+    new = result[0].loc[[3, 5], ["colour", "age"]]
     new.loc[3, "age"] = None
     with pytest.warns(mb.MpibayesWarning, match="has no column"):
         (one, _) = run.complete(new, copies=2)
@@ -209,9 +209,9 @@ def test_mistakes_are_found_before_any_work(place, tmp_path, capsys):
     (tmp_path / "many" / "copy-9.csv").write_text("x")
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "copy-2.csv").write_text("x")
-    own = write(tmp_path / "own.csv", [["a", "red", "1", "1,0", "01.01.2024", "1", ""]])
+    part = write(tmp_path / "own.csv", [["a", "red", "1", "1,0", "01.01.2024", "1", ""]])
     other = write(tmp_path / "other.csv", [["a", "red", "1", "1,0", "01.01.2024", "1", ""]])
-    own.write_text(own.read_text().replace("remark", ".imp"))
+    part.write_text(part.read_text().replace("remark", ".imp"))
     for words, arguments, code in (
         ("16 draws after burn-in", [run, "--copies", "17", "-o", out], 2),
         ("Missing option '-o'", [run], 2),
@@ -222,13 +222,13 @@ def test_mistakes_are_found_before_any_work(place, tmp_path, capsys):
         ("leave out --to parquet", [run, "--copies", "2", "--long", "--to", "parquet", "-o", f"{out}.csv"], 2),
         ("is a text file", [run, str(other), "--copies", "2", "--to", "parquet", "-o", out], 2),
         ("no-file.csv", [run, "no-file.csv", "--copies", "2", "-o", out], 3),
-        ("column '.imp', which the long", [run, str(own), "--copies", "2", "--long", "-o", f"{out}.csv"], 3),
+        ("column '.imp', which the long", [run, str(part), "--copies", "2", "--long", "-o", f"{out}.csv"], 3),
         ("green", [run, str(write(tmp_path / "g.csv", [["a", "green", "", "", "", "", ""]])), "--unseen", "error",
                    "--copies", "2", "-o", out], 3),
     ):  # fmt: skip
         assert main(["complete", *arguments]) == code, words
-        said = capsys.readouterr().err
-        assert words in said.replace("\n", " ") and "Traceback" not in said, said
+        text = capsys.readouterr().err
+        assert words in text.replace("\n", " ") and "Traceback" not in text, text
     assert not list(tmp_path.glob("out*/*")) and (tmp_path / "there" / "copy-2.csv").read_text() == "x"
     assert main(["complete", run, "--copies", "3", "-o", str(tmp_path / "there"), "--force"]) == 0
     assert len(read(tmp_path / "there" / "copy-2.csv")) == 121

@@ -54,17 +54,17 @@ def run(tmp_path_factory):
 
 def frequencies(run):
     """Frequencies of these cells in copies, and their errors."""
-    asking, found, rows = Asking(run, draws=10_000), [], np.arange(6)
+    asking, result, rows = Asking(run, draws=10_000), [], np.arange(6)
     gaps = {"b": np.array(GAPS["b"]), "c": np.array([3]), "n": np.array([3])}
     for law in asking.asked.labelled([c.name for c in asking.columns]):
         seen = []
         for seed in SEEDS:
-            cells = Completion(law, seed, len(found) + 1).cells(Known(6, {}), gaps, rows, rows)
+            cells = Completion(law, seed, len(result) + 1).cells(Known(6, {}), gaps, rows, rows)
             drawn = {(name, i): x for name, at in gaps.items() for i, x in zip(at.tolist(), cells[name])}
             seen.append([all(drawn[cell] == x for cell, x in event.items()) for event in EVENTS])
-        found.append(np.mean(seen, axis=0))
-    found = np.array(found)
-    return found.mean(axis=0), asking.averages.error((found - found.mean(axis=0)) / len(found))
+        result.append(np.mean(seen, axis=0))
+    result = np.array(result)
+    return result.mean(axis=0), asking.averages.error((result - result.mean(axis=0)) / len(result))
 
 
 def wrong(run, exact):

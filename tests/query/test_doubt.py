@@ -30,20 +30,20 @@ def test_a_line_where_the_report_says_not_to_use_it(tmp_path, capsys, kind):
     assert bad == (kind == "stuck") == Posterior([run]).contradicted()
     capsys.readouterr()
     assert main(["query", str(run), "logp", "--of", "colour=red"]) == 0
-    said = capsys.readouterr()[1].splitlines()
+    text = capsys.readouterr()[1].splitlines()
     line = f"mpibayes: warning: the chains of {run} do not agree: do not use this answer yet; what to do: "
-    assert said == ([f"{line}mpibayes report {run}"] if bad else [])
+    assert text == ([f"{line}mpibayes report {run}"] if bad else [])
 
 
 @pytest.mark.parametrize("kind", ["stuck", "free"])
 def test_a_warning_in_python_once_a_run(tmp_path, kind):
     run = mb.open(runs(tmp_path, kind), draws=10)
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as result:
         warnings.simplefilter("always")
         run.logp(of={"colour": "red"})
         run.conditional("height")
         run.clusters()
-    disagree = [w for w in found if issubclass(w.category, mb.ChainsDisagree)]
+    disagree = [w for w in result if issubclass(w.category, mb.ChainsDisagree)]
     assert len(disagree) == (kind == "stuck") and issubclass(mb.ChainsDisagree, mb.MpibayesWarning)
     assert all("do not agree" in str(w.message) and w.filename == __file__ for w in disagree)
 

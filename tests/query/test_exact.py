@@ -40,8 +40,8 @@ def known(asking, cells):
 def answered(run, questions=QUESTIONS):
     """(answer, error) of each question."""
     asking = Asking(run, draws=10_000)
-    found = [asking.log_p(known(asking, a), known(asking, b)) for a, b in questions]
-    return np.array([(log[0], error[0]) for log, error, _ in found])
+    result = [asking.log_p(known(asking, a), known(asking, b)) for a, b in questions]
+    return np.array([(log[0], error[0]) for log, error, _ in result])
 
 
 EXACT = [exact(a, b) for a, b in QUESTIONS]
@@ -90,7 +90,7 @@ def left_out(run):
     """Log p of each observed cell of the table given the rest of its row and the other rows, its error, and the
     truth."""
     asking = Asking(run, draws=10_000)
-    cells, found = training(asking), []
+    cells, result = training(asking), []
     passes = list(asking.asked.left_out(cells, np.arange(6)))
     inverse = np.array([each for _, each in passes])
     whole = Posterior(case()).log_evidence
@@ -103,8 +103,8 @@ def left_out(run):
         ]
         mean = inverse[:, i, c].mean()
         error = asking.averages.error((inverse[:, i, c] - mean) / mean / len(inverse))
-        found.append((-np.log(mean), error, whole - Posterior(case(columns=columns)).log_evidence))
-    return np.array(found).T
+        result.append((-np.log(mean), error, whole - Posterior(case(columns=columns)).log_evidence))
+    return np.array(result).T
 
 
 def blank(kind):

@@ -69,9 +69,9 @@ def test_the_terminal_is_short_and_the_files_are_whole(run, tmp_path, capsys):
     words = ["query", str(run), "conditional", "age", "--given", "colour=red", "-o"]
     for name in ("age.csv", "age.json", "age.png"):
         assert main([*words, str(tmp_path / name)]) == 0
-    said = capsys.readouterr()[0].split("written to")[0].splitlines()
-    assert len([line for line in said if ".." in line]) <= BRIEF and len(said) <= BRIEF + 12
-    assert all(any(line.startswith(word) for line in said) for word in ("mean", "sd", "median", "50 %", "90 %", "95 %"))
+    text = capsys.readouterr()[0].split("written to")[0].splitlines()
+    assert len([line for line in text if ".." in line]) <= BRIEF and len(text) <= BRIEF + 12
+    assert all(any(line.startswith(word) for line in text) for word in ("mean", "sd", "median", "50 %", "90 %", "95 %"))
     with open(tmp_path / "age.csv") as file:
         lines = list(csv.DictReader(file))
     assert len(lines) > 20 and sum(float(line["p"]) for line in lines) == pytest.approx(1.0)
@@ -92,10 +92,10 @@ def test_values_below_zero_are_spoken_of(tmp_path, asking):
     rows = [f"{abs(x):.1f},{y:.1f}" for x, y in zip(g.normal(0.0, 1.0, 200), g.normal(0.0, 1.0, 200))]
     (tmp_path / "a.csv").write_text("\n".join(["near,both", *rows]) + "\n")
     import_table([tmp_path / "a.csv"], tmp_path / "a.h5", kinds={"near": "real", "both": "real"})
-    found = Asking(make_run(tmp_path / "run", Table.open(tmp_path / "a.h5"), cycles=20))
-    said = [" ".join(Conditional(name).answer(found).remarks) for name in ("near", "both")]
-    assert "below 0, where the table has no value: " in said[0] and "below 0" not in said[1]
-    drawn = Simulate(400).answer(found)
+    result = Asking(make_run(tmp_path / "run", Table.open(tmp_path / "a.h5"), cycles=20))
+    words = [" ".join(Conditional(name).answer(result).remarks) for name in ("near", "both")]
+    assert "below 0, where the table has no value: " in words[0] and "below 0" not in words[1]
+    drawn = Simulate(400).answer(result)
     share = float((drawn.columns["near"] < 0).mean())
     (line,) = [text for text in drawn.remarks if "below 0" in text]
     assert share > 0.005 and f"{100 * share:.2g} % of near" in line and "both" not in line

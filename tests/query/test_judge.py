@@ -69,16 +69,16 @@ def test_bins_have_levels_atoms_and_missing_cells():
     x = np.array([0.0] * 50 + list(range(1, 97)) + [np.nan] * 4)
     a = np.array([0] * 100 + [2] * 40 + [3] * 10)
     bins = Bins([A, X], {"a": a, "x": x})
-    found = bins({"a": np.array([0, 2, 1, 3, 4]), "x": np.array([0.0, np.nan, 1.0, 96.0, 50.0])})
-    assert found[:, 0].tolist() == [0, 1, 2, 3, 2] and bins.sizes[0] == 4
-    assert bins.sizes[1] == 18 and found[:, 1].tolist() == [16, 17, 0, 15, 8]
+    result = bins({"a": np.array([0, 2, 1, 3, 4]), "x": np.array([0.0, np.nan, 1.0, 96.0, 50.0])})
+    assert result[:, 0].tolist() == [0, 1, 2, 3, 2] and bins.sizes[0] == 4
+    assert bins.sizes[1] == 18 and result[:, 1].tolist() == [16, 17, 0, 15, 8]
 
 
 def test_fingerprints_are_of_all_cells():
     cells = {"a": np.array([0, 0, 0, 1]), "x": np.array([0.0, -0.0, np.nan, np.nan])}
-    found = risk.fingerprints([A, X], cells)
-    assert found[0] == found[1] and len(set(found.tolist())) == 3
-    assert len(risk.uniques(found)) == 2
+    result = risk.fingerprints([A, X], cells)
+    assert result[0] == result[1] and len(set(result.tolist())) == 3
+    assert len(risk.uniques(result)) == 2
 
 
 def test_distances_between_rows_by_hand():
@@ -117,13 +117,15 @@ def judge(run):
 
 def test_copies_of_training_rows_are_found(judge):
     """As many as are unique; they are nearer to training rows than to others, and disclose more of these."""
-    found = judge(judge._real)
+    result = judge(judge._real)
     fingerprint = risk.fingerprints(judge.columns, judge._real)
     _, of, times = np.unique(fingerprint, return_inverse=True, return_counts=True)
-    assert found["replicated uniques"][0] == pytest.approx((times[of] == 1).mean())
-    assert found["replicated uniques"][0] > 2 * found["replicated uniques"][1]
-    assert found["nearer to training"][0] > 0.65 and found["distance to training"][0] < found["distance to training"][1]
-    assert found["disclosed"][0] > 1.2 * found["disclosed"][1]
+    assert result["replicated uniques"][0] == pytest.approx((times[of] == 1).mean())
+    assert result["replicated uniques"][0] > 2 * result["replicated uniques"][1]
+    assert (
+        result["nearer to training"][0] > 0.65 and result["distance to training"][0] < result["distance to training"][1]
+    )
+    assert result["disclosed"][0] > 1.2 * result["disclosed"][1]
 
 
 def test_rows_that_were_drawn_are_no_nearer_to_training_rows(run, judge, tmp_path):
@@ -132,14 +134,14 @@ def test_rows_that_were_drawn_are_no_nearer_to_training_rows(run, judge, tmp_pat
         run, tmp_path / "tables", copies=2, judge=True, target="c", key=["a", "b", "x"],
         console=Console(quiet=True),
     )  # fmt: skip
-    found = dict(
+    result = dict(
         zip(done.judged.columns["measure"], zip(done.judged.columns["synthetic"], done.judged.columns["real"]))
     )
-    assert abs(found["nearer to training"][0] - 0.5) < 0.11
-    assert abs(found["closest training row"][0] - found["closest training row"][1]) < 0.05
-    assert found["classified"][0] > found["classified"][1] - 0.1 and found["area"][0] < 0.65
+    assert abs(result["nearer to training"][0] - 0.5) < 0.11
+    assert abs(result["closest training row"][0] - result["closest training row"][1]) < 0.05
+    assert result["classified"][0] > result["classified"][1] - 0.1 and result["area"][0] < 0.65
     lines = json.loads((tmp_path / "tables" / "judge.json").read_text())["lines"]
-    assert [line["measure"] for line in lines] == list(found) and all(line["meaning"] for line in lines)
+    assert [line["measure"] for line in lines] == list(result) and all(line["meaning"] for line in lines)
     assert (tmp_path / "tables" / "judge.csv").read_text().startswith('"kind","measure"')
 
 

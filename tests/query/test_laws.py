@@ -144,15 +144,15 @@ def test_similarity_is_the_share_of_labels(asking):
 
 def test_information_is_that_of_the_joint_table(asking):
     """For columns of levels, from log probabilities of all pairs."""
-    found = information(asking, ["colour"], ["noise", "colour"])
+    result = information(asking, ["colour"], ["noise", "colour"])
     levels = {n: asking.conditions.column(n).levels for n in ("colour", "noise")}
     p = np.array(
         [[np.exp(log_p(asking, [f"colour={a}", f"noise={b}"])) for b in levels["noise"]] for a in levels["colour"]]
     )
     expected = (p * np.log(p / p.sum(axis=1, keepdims=True) / p.sum(axis=0))).sum()
-    assert found.information[0, 0] == pytest.approx(expected, abs=1e-9)
+    assert result.information[0, 0] == pytest.approx(expected, abs=1e-9)
     marginal = p.sum(axis=1)
-    assert found.entropy[0] == pytest.approx(-(marginal * np.log(marginal)).sum(), abs=1e-9)
+    assert result.entropy[0] == pytest.approx(-(marginal * np.log(marginal)).sum(), abs=1e-9)
     assert _mutual(np.outer([0.2, 0.8], [0.5, 0.5]), np.array([0]), np.array([0])) == pytest.approx(0.0, abs=1e-12)
     table = np.array([[0.5, 0.0], [0.0, 0.5]])
     assert _mutual(table, np.array([0]), np.array([0])) == pytest.approx(np.log(2))

@@ -119,7 +119,7 @@ def test_units_of_columns_do_not_matter(tmp_path, log):
     g = np.random.default_rng(3)
     number = np.exp(g.normal(3, 1, 60)) if log else g.normal(30, 5, 60)
     cells = np.where(g.random(60) < 0.5, 0.0, number)
-    found = []
+    result = []
     for unit in (1.0, 1e4):
         (column,), rows = table_from_arrays([("x", "real", cells * unit, None)])
         rest = np.log(cells[cells > 0] * unit) if log else cells[cells > 0] * unit
@@ -130,10 +130,10 @@ def test_units_of_columns_do_not_matter(tmp_path, log):
         new = rows_like(asking, [{"x": "0"}, {"x": f"{20 * unit}"}, {"x": f"{45 * unit}"}], tmp_path)
         novel = Novelty(top=3).answer(asking, new).columns
         surprisals = of_table(asking, ["x"], 60).of(slice(None))[1][:, 0]
-        found.append((Oddness(asking).rows, surprisals, novel["novelty"], novel["surprisal"]))
-    for one, other in zip(*found, strict=True):
+        result.append((Oddness(asking).rows, surprisals, novel["novelty"], novel["surprisal"]))
+    for one, other in zip(*result, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    at_zero = found[0][1][cells == 0]
+    at_zero = result[0][1][cells == 0]
     assert (at_zero > 0).all() and (at_zero < 1.5).all()  # about -log of one half
 
 

@@ -25,8 +25,8 @@ def test_information_of_pairs():
     pairs = np.array(list(combinations(range(4), 2)))
     expected = [0.0, np.log(2), np.log(2), 0.0, np.log(3), np.log(2)]
     chance = np.array([2, 1, 5, 2, 10, 5]) / 48  # degrees of freedom over twice the rows
-    found = informations(bins, sizes, pairs)
-    assert found[0] == pytest.approx(expected, abs=1e-12) and found[1] == pytest.approx(chance)
+    result = informations(bins, sizes, pairs)
+    assert result[0] == pytest.approx(expected, abs=1e-12) and result[1] == pytest.approx(chance)
     lacking = np.concatenate([bins, [[2, 3, 2, 0], [2, 0, 2, 6]]]).astype(np.int32)
     assert informations(lacking, sizes, pairs)[0] == pytest.approx(expected, abs=1e-12)
     assert np.array_equal(informations(np.full((5, 2), 2, np.int32), np.array([3, 3]), pairs[:1]), [[0.0], [0.0]])

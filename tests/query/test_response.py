@@ -47,9 +47,9 @@ def test_the_response_is_predicted(runs, new, tmp_path, likelihood):  # noqa: F8
     """A price that was recorded in steps has the probability of its cell: the density times the step."""
     run = runs[likelihood]
     step = Asking(run).conditions.column(RESPONSE[likelihood]).resolution
-    found = differences(run, new, tmp_path, likelihood)
+    result = differences(run, new, tmp_path, likelihood)
     expected = abs(np.log(step)) if step else 0.0
-    np.testing.assert_allclose(found, expected, atol=1e-3 if step else 1e-8)
+    np.testing.assert_allclose(result, expected, atol=1e-3 if step else 1e-8)
 
 
 def test_a_response_that_ignores_its_predictors_is_rejected(runs, new, tmp_path, monkeypatch):  # noqa: F811

@@ -36,22 +36,22 @@ def exact():
 
 def happened(cells, rows):
     """Share of the pairs of rows of a table that have these cells."""
-    found = np.ones(PAIRS, bool)
+    result = np.ones(PAIRS, bool)
     for i, row in enumerate(rows):
         for name, value in row.items():
-            found &= cells[name][i::2] == value
-    return found.mean()
+            result &= cells[name][i::2] == value
+    return result.mean()
 
 
 def frequencies(run):
     """Frequencies of the events in synthetic tables, and their errors."""
     asking, ids = Asking(run, draws=10_000), np.arange(2 * PAIRS)
-    found = []
+    result = []
     for table in asking.asked.syntheses(1, len(ids), {}):
         cells = table.cells(ids, table.parts(ids))
-        found.append([happened(cells, rows) for rows in EVENTS])
-    found = np.array(found)
-    return found.mean(axis=0), asking.averages.error((found - found.mean(axis=0)) / len(found))
+        result.append([happened(cells, rows) for rows in EVENTS])
+    result = np.array(result)
+    return result.mean(axis=0), asking.averages.error((result - result.mean(axis=0)) / len(result))
 
 
 def wrong(run, exact):
@@ -150,11 +150,11 @@ def test_clusters_of_a_population_follow_the_survey_weights():
     weights change nothing."""
     plain, equal = clusters_of_tables(200), clusters_of_tables(200, np.array([7.0, 7.0]))
     assert plain == equal
-    found = np.array(clusters_of_tables(4000, np.array([1.0, 6.0])))
+    result = np.array(clusters_of_tables(4000, np.array([1.0, 6.0])))
     p = np.random.default_rng(1).dirichlet([2.6, 0.6, 1.5], 200_000) * (np.array([1.0, 6.0, 1.0]))
     scale = 3.2 / (2.6 + 6 * 0.6)  # what clusters have together stays
     p[:, :2] *= scale
     expected = (p / p.sum(axis=1, keepdims=True)).mean(axis=0)
-    shares = np.stack([(found == 0).mean(axis=1), (found == 1).mean(axis=1), (found > 1).mean(axis=1)], axis=1)
+    shares = np.stack([(result == 0).mean(axis=1), (result == 1).mean(axis=1), (result > 1).mean(axis=1)], axis=1)
     assert (np.abs(shares.mean(axis=0) - expected) < 5 * shares.std(axis=0) / np.sqrt(len(shares))).all()
     assert (np.array(plain) == 1).mean() < shares.mean(axis=0)[1] - 0.1

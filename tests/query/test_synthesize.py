@@ -155,8 +155,8 @@ def test_rare_levels_are_merged(place, tmp_path):
     done = synthesize(place / "run", tmp_path / "tables", copies=2, rows=4000, rare=10, **QUIET)
     assert any("colour are 'other'" in note for note in done.notes)
     for path in done.paths:
-        found = set(cells(read(path), "colour"))
-        assert "purple" not in found and "other" in found and len(found) == 2
+        result = set(cells(read(path), "colour"))
+        assert "purple" not in result and "other" in result and len(result) == 2
         assert set(cells(read(path), "sector")) == {"work", "none"}
 
 
@@ -188,16 +188,16 @@ def test_rare_atoms_come_as_other_numbers(tmp_path):
     make_run(tmp_path / "run", table, cycles=8, burn_in=4)
     for rare, there in ((0, True), (13, False)):
         done = synthesize(tmp_path / "run", tmp_path / f"rare-{rare}", copies=1, rows=3000, rare=rare, **QUIET)
-        found = [float(row.split(",")[0]) for row in done.paths[0].read_text().splitlines()[1:]]
-        assert (found.count(99999.0) > 20) == there and found.count(0.0) > 1000
+        result = [float(row.split(",")[0]) for row in done.paths[0].read_text().splitlines()[1:]]
+        assert (result.count(99999.0) > 20) == there and result.count(0.0) > 1000
         assert any("gain that came again" in note for note in done.notes) != there
 
 
 def test_from_python(place, tables):
     run = mb.open(place / "run", frames="pandas")
-    found = run.synthesize(300, copies=TABLES)
-    assert [list(frame.columns) for frame in found] == [NAMES[1:]] * TABLES
-    assert found[1]["sector"].tolist() == [row[5] for row in tables[1][1:301]]
+    result = run.synthesize(300, copies=TABLES)
+    assert [list(frame.columns) for frame in result] == [NAMES[1:]] * TABLES
+    assert result[1]["sector"].tolist() == [row[5] for row in tables[1][1:301]]
     judged = run.judge(200, copies=1, target="colour", key="sector")
     assert "disclosed" in judged["measure"] and "colour" in judged.title
 
@@ -224,8 +224,8 @@ def test_mistakes_are_found_before_any_work(place, tmp_path, capsys):
         ("no-file.csv", [run, "--source", "no-file.csv", "-o", out], 3),
     ):
         assert main(["synthesize", *arguments]) == code, words
-        said = capsys.readouterr().err
-        assert words in said.replace("\n", " ") and "Traceback" not in said, said
+        text = capsys.readouterr().err
+        assert words in text.replace("\n", " ") and "Traceback" not in text, text
     assert not list(tmp_path.glob("out*/*")) and (tmp_path / "there" / "synthetic-2.csv").read_text() == "x"
     assert main(["synthesize", run, "--copies", "3", "-o", str(tmp_path / "there"), "--force"]) == 0
     assert len(read(tmp_path / "there" / "synthetic-2.csv")) == 361

@@ -60,10 +60,10 @@ def test_a_brief_look_finds_what_a_long_one_does(plain):
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_has_the_pairs_that_the_run_weakens(plain):
     made = asked_report(Posterior([plain]))
-    found = made.numbers["pairs"]
-    weaker = {tuple(pair["columns"]) for pair in found["weaker"]}
+    result = made.numbers["pairs"]
+    weaker = {tuple(pair["columns"]) for pair in result["weaker"]}
     assert weaker == {("job", "sector"), ("sector", "pay"), ("job", "pay")}
-    assert (found["looked_at"], found["judged"]) == (6, True)
+    assert (result["looked_at"], result["judged"]) == (6, True)
     assert any("job with sector" in s and 'links = "forest" under [model]' in s for s in made.verdict.next)
     assert "3 pairs of 6 depend on each other less" in text_of(made)
     names = [s.name for s in made.sections]

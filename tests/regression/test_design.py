@@ -130,8 +130,8 @@ class TestBuild:
 class TestTableDoesNotFit:
     def test_missing_cells_are_counted_by_column(self, patients):
         given = settings(predictors=None)
-        (found,) = problems(Design.of, given, patients.columns)
-        assert found.startswith("missing cells ('sick': 1, 'age': 1, 'job': 1, 'cost': 1)")
+        (result,) = problems(Design.of, given, patients.columns)
+        assert result.startswith("missing cells ('sick': 1, 'age': 1, 'job': 1, 'cost': 1)")
 
     def test_constants(self, tmp_path):
         table, _ = made(
@@ -152,11 +152,11 @@ class TestTableDoesNotFit:
             tmp_path, ("y", "boolean", codes % 2, ["no", "yes"]), ("town", "categorical", codes, levels),
             ("size", "real", codes * 1.0, None),
         )  # fmt: skip
-        (found,) = problems(Design.of, Settings("logistic", "y"), table.columns)
-        assert found.startswith("4,097 predictors; at most 4,096") and "'town': 4,095" in found
+        (result,) = problems(Design.of, Settings("logistic", "y"), table.columns)
+        assert result.startswith("4,097 predictors; at most 4,096") and "'town': 4,095" in result
         three = settings(likelihood="softmax", response="y", predictors=("town",))
-        (found,) = problems(Design.of, three, table.columns)
-        assert "for each of 2 classes" in found
+        (result,) = problems(Design.of, three, table.columns)
+        assert "for each of 2 classes" in result
 
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the table's own summary
     def test_infinite_cells(self):
@@ -175,16 +175,16 @@ class TestTableDoesNotFit:
             "'a': 2 infinite or too large values, the first in row 13",
             "'b': 1 infinite or too large value, the first in row 16",
         ]
-        (found, _) = problems(design.build, rows.take(slice(3, 4)), np.array([41]))
-        assert found.endswith("in row 42")
+        (result, _) = problems(design.build, rows.take(slice(3, 4)), np.array([41]))
+        assert result.endswith("in row 42")
 
     def test_new_rows_with_cells_missing_that_never_were(self, patients, tmp_path):
         rows = patients.read()
         for missing, advice in (("error", 'missing = "drop"'), ("indicator", "had no missing cells")):
             design = Design.of(settings(predictors=("visits",), response="smoker", missing=missing), patients.columns)
             rows.tallies[5, 0] = np.nan
-            found = problems(design.build, rows, response=False)
-            assert found[0] == "'visits': 1 missing cell, the first in row 6" and advice in found[1]
+            result = problems(design.build, rows, response=False)
+            assert result[0] == "'visits': 1 missing cell, the first in row 6" and advice in result[1]
 
 
 class TestTrainingRows:
@@ -206,42 +206,42 @@ class TestTrainingRows:
         table = self.table(tmp_path, ("k", "categorical", codes, list("abcd")))
         (warning,) = checked(table)
         assert warning == f"predictor 'k': no training row has {named}; the prior decides about it"
-        found = problems(checked, table, prior="flat")
-        assert found == [f"predictor 'k': no training row has {named}", found[1]] and "gaussian prior" in found[1]
+        result = problems(checked, table, prior="flat")
+        assert result == [f"predictor 'k': no training row has {named}", result[1]] and "gaussian prior" in result[1]
 
     @pytest.mark.parametrize("likelihood", ["logistic", "softmax"])
     def test_a_class_that_never_occurs(self, tmp_path, likelihood):
         table = self.table(tmp_path, y=np.ones(60, int))
-        (found,) = problems(checked, table, likelihood=likelihood)
-        assert found.startswith("response 'y': no training row has 'no'")
+        (result,) = problems(checked, table, likelihood=likelihood)
+        assert result.startswith("response 'y': no training row has 'no'")
 
     def test_collinear_predictors(self, tmp_path):
         total = ("total", "real", 3 * self.x - self.z + 7, None)
         table = self.table(tmp_path, ("z", "real", self.z, None), total)
-        (found, _) = problems(checked, table, prior="flat", standardise=False)
-        assert found == "collinear predictors: 'total' is a combination of 7 '(intercept)', 3 'x', -1 'z'"
+        (result, _) = problems(checked, table, prior="flat", standardise=False)
+        assert result == "collinear predictors: 'total' is a combination of 7 '(intercept)', 3 'x', -1 'z'"
         (warning,) = checked(table)
         assert "'total' is a combination of" in warning and warning.endswith("the prior decides about it")
 
     def test_columns_that_are_missing_together(self, tmp_path):
         blank = np.where(np.arange(60) < 5, np.nan, 1.0)
         table = self.table(tmp_path, ("u", "real", self.z * blank, None), ("v", "real", self.z**2 * blank, None))
-        (found, _) = problems(checked, table, prior="flat", missing="indicator")
-        assert found == "collinear predictors: 'v[missing]' is a combination of 1 'u[missing]'"
+        (result, _) = problems(checked, table, prior="flat", missing="indicator")
+        assert result == "collinear predictors: 'v[missing]' is a combination of 1 'u[missing]'"
 
     def test_fewer_rows_than_predictors(self, tmp_path):
         many = [(f"x{i}", "real", self.rng.normal(size=60), None) for i in range(70)]
         table = self.table(tmp_path, *many)
-        (found, _) = problems(checked, table, prior="flat")
-        assert found == "60 training rows, fewer than the 72 predictors"
+        (result, _) = problems(checked, table, prior="flat")
+        assert result == "60 training rows, fewer than the 72 predictors"
         (warning,) = checked(table)
         assert warning.endswith("the prior decides about it")
 
     def test_nothing_left(self, tmp_path):
         table = self.table(tmp_path, ("u", "real", np.where(np.arange(60) % 2, np.nan, self.z), None),
                            ("v", "real", np.where(np.arange(60) % 2, self.z, np.nan), None))  # fmt: skip
-        (found,) = problems(checked, table, missing="drop")
-        assert found.startswith("no training rows")
+        (result,) = problems(checked, table, missing="drop")
+        assert result.startswith("no training rows")
 
     def test_training_rows_without_variation(self, tmp_path):
         """The table varies, its training rows do not: the held-out rows have the rest."""

@@ -42,14 +42,14 @@ def plain_log_posterior(likelihood: Likelihood, prior: str, scale: float, x, y, 
 def test_mode_and_covariance_against_scipy(name, prior):
     likelihood, scale = LIKELIHOODS[name], 0.7
     x, y = simulate(likelihood, 900)
-    found = fit(serial(), dealt(serial(), likelihood, x, y), 5, prior, scale, likelihood=likelihood)
+    result = fit(serial(), dealt(serial(), likelihood, x, y), 5, prior, scale, likelihood=likelihood)
 
     def loss(theta):
         return -plain_log_posterior(likelihood, prior, scale, x, y, theta)
 
     best = optimize.minimize(loss, np.zeros(likelihood.n_parameters), method="BFGS", options={"gtol": 1e-5})
-    np.testing.assert_allclose(found.theta, best.x, atol=2e-5)
-    assert loss(found.theta) <= best.fun + 1e-9
+    np.testing.assert_allclose(result.theta, best.x, atol=2e-5)
+    assert loss(result.theta) <= best.fun + 1e-9
     step = 1e-4 * np.eye(likelihood.n_parameters)
     second = [
         [
@@ -58,9 +58,9 @@ def test_mode_and_covariance_against_scipy(name, prior):
         ]
         for b in step
     ]
-    np.testing.assert_allclose(found.covariance @ np.array(second), np.eye(len(step)), atol=2e-3)
+    np.testing.assert_allclose(result.covariance @ np.array(second), np.eye(len(step)), atol=2e-3)
     if prior != "laplace":  # there the density is that of the true prior
-        assert found.log_posterior == pytest.approx(-loss(found.theta), rel=1e-12)
+        assert result.log_posterior == pytest.approx(-loss(result.theta), rel=1e-12)
 
 
 def test_the_posterior_of_logistic24():
@@ -70,8 +70,8 @@ def test_the_posterior_of_logistic24():
     x[:, 0], x[:, 1] = [float(value) for value, _ in pairs], 1.0
     likelihood = Logistic(2)
     rows = rows_of(likelihood, x, np.array([1.0 if sign == "+" else -1.0 for _, sign in pairs]))
-    found = fit(serial(), [(0, rows)], 1, "gaussian", 2.0, likelihood=likelihood)
-    np.testing.assert_allclose(found.theta, [1.32197, -0.07440], atol=1e-5)
+    result = fit(serial(), [(0, rows)], 1, "gaussian", 2.0, likelihood=likelihood)
+    np.testing.assert_allclose(result.theta, [1.32197, -0.07440], atol=1e-5)
 
 
 def test_closed_forms():
@@ -80,16 +80,16 @@ def test_closed_forms():
     x = np.zeros((100, 8), np.float32)
     x[:, 0] = 1.0
     y = np.where(np.arange(100) < 73, 1.0, -1.0)
-    found = fit(serial(), dealt(serial(), likelihood, x, y), 5, "flat", likelihood=likelihood)
-    assert found.theta[0] == pytest.approx(math.log(73 / 27), abs=1e-10)
-    assert found.covariance[0, 0] == pytest.approx(1 / 73 + 1 / 27, rel=1e-6)
+    result = fit(serial(), dealt(serial(), likelihood, x, y), 5, "flat", likelihood=likelihood)
+    assert result.theta[0] == pytest.approx(math.log(73 / 27), abs=1e-10)
+    assert result.covariance[0, 0] == pytest.approx(1 / 73 + 1 / 27, rel=1e-6)
     normal = StudentT(6, nu=1e9, scale=0.5)
     x, y = simulate(LIKELIHOODS["student-t"], 300)
-    found = fit(serial(), dealt(serial(), normal, x, y), 5, "gaussian", 0.3, likelihood=normal)
+    result = fit(serial(), dealt(serial(), normal, x, y), 5, "gaussian", 0.3, likelihood=normal)
     wide = x[:, :6].astype(np.float64)
     precision = wide.T @ wide / 0.25 + np.eye(6) / 0.09
-    np.testing.assert_allclose(found.theta, np.linalg.solve(precision, wide.T @ y / 0.25), atol=1e-6)
-    np.testing.assert_allclose(found.covariance, np.linalg.inv(precision), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(result.theta, np.linalg.solve(precision, wide.T @ y / 0.25), atol=1e-6)
+    np.testing.assert_allclose(result.covariance, np.linalg.inv(precision), rtol=1e-5, atol=1e-9)
 
 
 def test_a_t_regression_far_from_its_mode_is_found():
@@ -123,15 +123,15 @@ def test_same_bits_on_any_number_of_ranks(name, prior):
     likelihood = LIKELIHOODS[name]
     x, y = simulate(likelihood, 3_000)
     for n_shards in (1, 2, 7):
-        told = []
+        reported = []
         for comm in (serial(), world()):
             rows = dealt(comm, likelihood, x, y, n_shards)
-            found = fit(comm, rows, n_shards, prior, 1.0, likelihood=likelihood)
+            result = fit(comm, rows, n_shards, prior, 1.0, likelihood=likelihood)
             for _, r in rows:
-                r.tune(found.theta)
-            quadratic = bound_statistics(comm, rows, n_shards, found.theta, likelihood)
-            told.append((*vars(found).values(), *vars(quadratic).values()))
-        for alone, together in zip(*told):
+                r.tune(result.theta)
+            quadratic = bound_statistics(comm, rows, n_shards, result.theta, likelihood)
+            reported.append((*vars(result).values(), *vars(quadratic).values()))
+        for alone, together in zip(*reported):
             assert np.array_equal(alone, together), f"seed {seed(7)}"
 
 
@@ -285,5 +285,5 @@ def test_a_wide_prior_leaves_the_intercept_where_the_likelihood_has_it():
     rows = dealt(serial(), likelihood, x, y)
     narrow = Prior.of("gaussian", 1.0, 2)
     wide = narrow.with_intercepts(np.array([True, False]), 10.0)
-    found = [fit(serial(), rows, 5, prior, likelihood=likelihood).theta[0] for prior in (narrow, wide)]
-    assert found[0] > -5.6 and found[1] == pytest.approx(np.log(3 / 1997), abs=0.25), found
+    result = [fit(serial(), rows, 5, prior, likelihood=likelihood).theta[0] for prior in (narrow, wide)]
+    assert result[0] > -5.6 and result[1] == pytest.approx(np.log(3 / 1997), abs=0.25), result

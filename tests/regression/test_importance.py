@@ -23,8 +23,8 @@ def test_the_shape_of_a_pareto_sample_is_found(k):
     """Standard error of k about (1 + k) / sqrt(n); five of them."""
     u = np.sort(np.random.default_rng(seed(8)).random(4_000))
     x = 2.0 * (-np.log1p(-u) if k == 0 else np.expm1(-k * np.log1p(-u)) / k)
-    found, sigma = fit_pareto(x)
-    assert found == pytest.approx(k, abs=5 * (1 + abs(k)) / 4_000**0.5)
+    result, sigma = fit_pareto(x)
+    assert result == pytest.approx(k, abs=5 * (1 + abs(k)) / 4_000**0.5)
     assert sigma == pytest.approx(2.0, rel=0.15)
 
 
@@ -53,10 +53,10 @@ def test_logistic24_against_its_quadrature():
     x[:, 0], x[:, 1] = [float(value) for value, _ in pairs], 1.0
     likelihood, prior = Logistic(2), Prior.of("gaussian", 2.0, 2)
     rows = [(0, rows_of(likelihood, x, np.array([1.0 if sign == "+" else -1.0 for _, sign in pairs])))]
-    found = importance_sample(serial(), rows, 1, fit(serial(), rows, 1, prior), prior, 20_000, seed(1))
-    np.testing.assert_allclose(found.mean, [1.587820, -0.046412], atol=0.03)
-    np.testing.assert_allclose(found.sd**2, [0.495016, 0.237262], rtol=0.06)
-    assert found.reliable and found.n_effective > 10_000 and found.weight.sum() == pytest.approx(1.0)
+    result = importance_sample(serial(), rows, 1, fit(serial(), rows, 1, prior), prior, 20_000, seed(1))
+    np.testing.assert_allclose(result.mean, [1.587820, -0.046412], atol=0.03)
+    np.testing.assert_allclose(result.sd**2, [0.495016, 0.237262], rtol=0.06)
+    assert result.reliable and result.n_effective > 10_000 and result.weight.sum() == pytest.approx(1.0)
 
 
 def test_a_normal_posterior_needs_no_weights():
@@ -65,11 +65,11 @@ def test_a_normal_posterior_needs_no_weights():
     x, y = simulate(LIKELIHOODS["student-t"], 200)
     rows = dealt(serial(), likelihood, x, y)
     mode = fit(serial(), rows, 5, prior, likelihood=likelihood)
-    found = importance_sample(serial(), rows, 5, mode, prior, 200)
-    assert found.n_effective > 199.9
-    np.testing.assert_allclose(found.weight, 1 / 200, rtol=0.02)
+    result = importance_sample(serial(), rows, 5, mode, prior, 200)
+    assert result.n_effective > 199.9
+    np.testing.assert_allclose(result.weight, 1 / 200, rtol=0.02)
     _, log_det = np.linalg.slogdet(mode.covariance)
-    assert found.log_evidence == pytest.approx(mode.log_posterior + 0.5 * log_det + 3 * np.log(2 * np.pi), abs=1e-3)
+    assert result.log_evidence == pytest.approx(mode.log_posterior + 0.5 * log_det + 3 * np.log(2 * np.pi), abs=1e-3)
 
 
 def test_a_posterior_that_is_far_from_normal_is_told():
@@ -77,17 +77,17 @@ def test_a_posterior_that_is_far_from_normal_is_told():
     likelihood, prior = LIKELIHOODS["logistic"], Prior.of("laplace", 50.0, 5)
     x, y = simulate(likelihood, 7)
     rows = dealt(serial(), likelihood, x, y)
-    found = importance_sample(serial(), rows, 5, fit(serial(), rows, 5, prior), prior, 1_000)
-    assert not found.reliable or found.n_effective < 200
+    result = importance_sample(serial(), rows, 5, fit(serial(), rows, 5, prior), prior, 1_000)
+    assert not result.reliable or result.n_effective < 200
 
 
 @pytest.mark.mpi
 def test_the_same_on_every_rank():
     comm, likelihood = world(), LIKELIHOODS["softmax"]
     prior, (x, y) = Prior.of("gaussian", 1.0, 12), simulate(likelihood, 300)
-    told = []
+    reported = []
     for c in (serial(), comm):
         rows = dealt(c, likelihood, x, y)
-        told.append(importance_sample(c, rows, 5, fit(c, rows, 5, prior), prior, 100))
-    for alone, together in zip(vars(told[0]).values(), vars(told[1]).values()):
+        reported.append(importance_sample(c, rows, 5, fit(c, rows, 5, prior), prior, 100))
+    for alone, together in zip(vars(reported[0]).values(), vars(reported[1]).values()):
         assert np.array_equal(alone, together)

@@ -14,10 +14,10 @@ from tests.regression.problems import LIKELIHOODS, dealt, rows_of, seed, simulat
 
 def fitted(comm, likelihood, x, y, tuned: bool = True, prior: str = "gaussian"):
     rows = dealt(comm, likelihood, x, y)
-    found = fit(comm, rows, 5, prior, 1.0, likelihood=likelihood)
+    result = fit(comm, rows, 5, prior, 1.0, likelihood=likelihood)
     for _, r in rows:
-        r.tune(found.theta) if tuned else r.untune(1.5)
-    return rows, found
+        r.tune(result.theta) if tuned else r.untune(1.5)
+    return rows, result
 
 
 def test_whitening():
@@ -31,9 +31,9 @@ def test_whitening():
 
 def test_draws_have_the_covariance():
     likelihood = LIKELIHOODS["softmax"]
-    _, found = fitted(serial(), likelihood, *simulate(likelihood, 500))
-    draws = laplace_draws(found, 20_000, seed(5))
-    u = np.linalg.solve(whitening(found.covariance), (draws - found.theta).T)
+    _, result = fitted(serial(), likelihood, *simulate(likelihood, 500))
+    draws = laplace_draws(result, 20_000, seed(5))
+    u = np.linalg.solve(whitening(result.covariance), (draws - result.theta).T)
     assert np.abs(u.mean(axis=1)).max() < 4 / 20_000**0.5 and np.abs(np.cov(u) - np.eye(12)).max() < 6 / 20_000**0.5
 
 
@@ -44,36 +44,36 @@ def test_bright_rows_against_brute_force(name, tuned, prior):
     """Every row's probability, by the kernels, at 3,000 other Laplace draws; both means have an error below 1 %."""
     likelihood = LIKELIHOODS[name]
     x, y = simulate(likelihood, 4_000)
-    rows, found = fitted(serial(), likelihood, x, y, tuned, prior)
-    told = predicted_bright(serial(), rows, 5, found)
-    draws = laplace_draws(found, 3_000, seed(99))
+    rows, result = fitted(serial(), likelihood, x, y, tuned, prior)
+    reported = predicted_bright(serial(), rows, 5, result)
+    draws = laplace_draws(result, 3_000, seed(99))
     bright = np.mean([sum(-np.expm1(-r.gaps(theta)).sum() for _, r in rows) for theta in draws])
-    assert told == pytest.approx(bright, rel=0.05)
+    assert reported == pytest.approx(bright, rel=0.05)
     if tuned:  # where gaps are small, they are the probabilities
-        quadratic = bound_statistics(serial(), rows, 5, found.theta)
+        quadratic = bound_statistics(serial(), rows, 5, result.theta)
         gap = np.mean([sum(r.gaps(theta).sum() for _, r in rows) for theta in draws])
-        assert expected_gap(found, quadratic) == pytest.approx(gap, rel=0.1)
-        assert told < 1.05 * expected_gap(found, quadratic)
+        assert expected_gap(result, quadratic) == pytest.approx(gap, rel=0.1)
+        assert reported < 1.05 * expected_gap(result, quadratic)
 
 
 def test_the_bright_count_does_not_depend_on_the_number_of_rows():
-    likelihood, told = LIKELIHOODS["logistic"], []
+    likelihood, reported = LIKELIHOODS["logistic"], []
     x, y = simulate(likelihood, 64_000)
     for n in (4_000, 64_000):  # of the second, every third row is looked at
-        rows, found = fitted(serial(), likelihood, x[:n], y[:n])
-        told.append(predicted_bright(serial(), rows, 5, found))
-    assert told[0] == pytest.approx(told[1], rel=0.15)
+        rows, result = fitted(serial(), likelihood, x[:n], y[:n])
+        reported.append(predicted_bright(serial(), rows, 5, result))
+    assert reported[0] == pytest.approx(reported[1], rel=0.15)
 
 
 @pytest.mark.mpi
 def test_the_same_on_every_rank():
     comm, likelihood = world(), LIKELIHOODS["student-t"]
     x, y = simulate(likelihood, 2_000)
-    told = []
+    reported = []
     for c in (serial(), comm):
-        rows, found = fitted(c, likelihood, x, y)
-        told.append(predicted_bright(c, rows, 5, found, sample=600))
-    assert told[0] == told[1]
+        rows, result = fitted(c, likelihood, x, y)
+        reported.append(predicted_bright(c, rows, 5, result, sample=600))
+    assert reported[0] == reported[1]
 
 
 def test_cost():

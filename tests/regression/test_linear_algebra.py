@@ -45,11 +45,11 @@ def test_same_bits_on_any_number_of_threads():
         "a = np.einsum('ki,kj->ij', x, x)\n"
         "print(hashlib.sha256(cholesky(a).tobytes() + inverse(a).tobytes()).hexdigest())"
     )
-    told = {
+    reported = {
         launch([sys.executable, "-c", code], env={"OPENBLAS_NUM_THREADS": n, "OMP_NUM_THREADS": n}).stdout
         for n in (1, 2, os.cpu_count() or 4)
     }
-    assert len(told) == 1 and told != {""}
+    assert len(reported) == 1 and reported != {""}
 
 
 def test_combinations_are_named():
@@ -58,8 +58,8 @@ def test_combinations_are_named():
     x[:, 0] = 1.0
     table = np.column_stack([x, 2 * x[:, 1] - 0.5 * x[:, 2] + 3, rng.normal(size=500), x[:, 3], np.zeros(500)])
     table = table.astype(np.float32).astype(np.float64)
-    found = combinations(table.T @ table, ["one", "a", "b", "c", "sum", "free", "twin", "nil"])
-    assert found == [
+    result = combinations(table.T @ table, ["one", "a", "b", "c", "sum", "free", "twin", "nil"])
+    assert result == [
         "'sum' is a combination of 3 'one', 2 'a', -0.5 'b'",
         "'twin' is a combination of 1 'c'",
         "'nil' is zero in every row",

@@ -116,9 +116,9 @@ def test_the_average_is_that_of_the_draws(name):
     draw, rows = one_draw(name)
     draws = [Law(draw.design, draw.likelihood, draw.theta * size) for size in (1.0, 0.4, -0.3)]
     average, built = Average.of(draws), draw.design.build(rows)
-    found = average.log_density(average.linear(built.x), built.y) - np.log(draw.design.scale)
+    result = average.log_density(average.linear(built.x), built.y) - np.log(draw.design.scale)
     each = np.array([d.log_density(rows) for d in draws])
-    np.testing.assert_allclose(found, logsumexp(each, axis=0) - np.log(3), rtol=1e-12)
+    np.testing.assert_allclose(result, logsumexp(each, axis=0) - np.log(3), rtol=1e-12)
 
 
 def test_missing_cells():

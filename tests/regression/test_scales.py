@@ -22,7 +22,7 @@ def test_joint_mode_of_coefficients_and_scale(prior, start):
     x, y = simulate(T, 800)
     given = Prior.of(prior, 0.7, 6)
     begun = replace(T, scale=start)
-    scale, found = joint_t_scale(serial(), dealt(serial(), begun, x, y), 5, given, likelihood=begun)
+    scale, result = joint_t_scale(serial(), dealt(serial(), begun, x, y), 5, given, likelihood=begun)
 
     def loss(parameters):
         theta, s = parameters[:6], np.exp(parameters[6])
@@ -31,7 +31,7 @@ def test_joint_mode_of_coefficients_and_scale(prior, start):
 
     best = optimize.minimize(loss, np.zeros(7), method="BFGS", options={"gtol": 1e-4})
     assert scale == pytest.approx(np.exp(best.x[6]), rel=1e-4)
-    np.testing.assert_allclose(found.theta, best.x[:6], atol=1e-4)
+    np.testing.assert_allclose(result.theta, best.x[:6], atol=1e-4)
     assert scale == pytest.approx(0.5, rel=0.15)  # what was simulated
 
 
@@ -50,20 +50,20 @@ def test_prior_scale_on_heldout_rows():
     likelihood = Logistic(30)
     x, y = simulate(likelihood, 3_000, size=0.1)
     rows, heldout = dealt(serial(), likelihood, x[:300], y[:300]), dealt(serial(), likelihood, x[300:], y[300:])
-    found = choose_scale("prior", serial(), rows, 5, heldout, 5, Prior.of("gaussian", 1.0, 30), likelihood=likelihood)
-    assert 0.03 < found.value < 0.4 and not found.at_an_end
-    assert max(found.log_predictive) == found.log_predictive[found.tried.index(found.value)]
-    total, n = log_predictive(serial(), heldout, 5, found.fitted.theta, likelihood)
-    assert (total / n, n) == (pytest.approx(max(found.log_predictive)), 2_700)
-    direct = -np.logaddexp(0, -y[300:] * (x[300:, :30] @ found.fitted.theta)).sum()
+    result = choose_scale("prior", serial(), rows, 5, heldout, 5, Prior.of("gaussian", 1.0, 30), likelihood=likelihood)
+    assert 0.03 < result.value < 0.4 and not result.at_an_end
+    assert max(result.log_predictive) == result.log_predictive[result.tried.index(result.value)]
+    total, n = log_predictive(serial(), heldout, 5, result.fitted.theta, likelihood)
+    assert (total / n, n) == (pytest.approx(max(result.log_predictive)), 2_700)
+    direct = -np.logaddexp(0, -y[300:] * (x[300:, :30] @ result.fitted.theta)).sum()
     assert total == pytest.approx(direct, rel=1e-6)
 
 
 def test_t_scale_on_heldout_rows():
     x, y = simulate(T, 3_000)
     rows, heldout = dealt(serial(), T, x[:2_000], y[:2_000]), dealt(serial(), T, x[2_000:], y[2_000:])
-    found = choose_scale("t", serial(), rows, 5, heldout, 5, Prior.of("gaussian", 2.0, 6), likelihood=T)
-    assert 0.35 < found.value < 0.7
+    result = choose_scale("t", serial(), rows, 5, heldout, 5, Prior.of("gaussian", 2.0, 6), likelihood=T)
+    assert 0.35 < result.value < 0.7
 
 
 def test_no_heldout_rows():
@@ -74,13 +74,13 @@ def test_no_heldout_rows():
 
 @pytest.mark.mpi
 def test_the_same_on_every_rank():
-    comm, told = world(), []
+    comm, reported = world(), []
     x, y = simulate(T, 900)
     prior = Prior.of("laplace", 1.0, 6)
     for c in (serial(), comm):
         rows, heldout = dealt(c, T, x[:600], y[:600]), dealt(c, T, x[600:], y[600:], 3)
-        scale, found = joint_t_scale(c, rows, 5, prior, likelihood=T)
+        scale, result = joint_t_scale(c, rows, 5, prior, likelihood=T)
         chosen = choose_scale("t", c, rows, 5, heldout, 3, prior, likelihood=T, grid=[0.2, 0.5, 1.0])
-        told.append((scale, found.theta, chosen.value, chosen.log_predictive))
-    for alone, together in zip(*told):
+        reported.append((scale, result.theta, chosen.value, chosen.log_predictive))
+    for alone, together in zip(*reported):
         assert np.array_equal(alone, together)

@@ -157,10 +157,10 @@ def test_predict_scores_and_imputes_the_missing_part_of_a_block(place):
         out = list(csv.DictReader(file))
     kept = Posterior([place / "one"])
     kept.read_traces()
-    wanted = evenly(kept.kept(), 3)
+    requested = evenly(kept.kept(), 3)
     order = {"body": [0, 2, 1], "pair": [5, 6]}  # columns of the file, in the blocks' order
     densities, means = np.empty((3, len(new))), np.empty((3, len(new), 7))
-    for d, (_, draw) in enumerate(kept.whole.states(wanted)):
+    for d, (_, draw) in enumerate(kept.whole.states(requested)):
         hyper, (s,) = draw.hyper, kept.statistics([draw.labels])
         log_weight = np.log(np.append(s.size - 0.0, hyper.concentration) / (s.size.sum() + hyper.concentration))
         terms = np.tile(log_weight, (len(new), 1))
@@ -181,8 +181,8 @@ def test_predict_scores_and_imputes_the_missing_part_of_a_block(place):
         densities[d] = logsumexp(terms, axis=1)
         share = np.exp(terms - densities[d][:, None])
         means[d] = (share[:, None, :] * conditional).sum(axis=2)
-    found = np.array([float(line["log_density"]) for line in out])
-    np.testing.assert_allclose(found, logsumexp(densities, axis=0) - np.log(3), atol=1e-5)
+    result = np.array([float(line["log_density"]) for line in out])
+    np.testing.assert_allclose(result, logsumexp(densities, axis=0) - np.log(3), atol=1e-5)
     weight = np.exp(densities - densities.max(axis=0))
     weight /= weight.sum(axis=0)
     expected = (weight[:, :, None] * means).sum(axis=0)

@@ -107,10 +107,10 @@ def test_every_kind_of_model_has_a_run():
 
 @pytest.mark.parametrize("kind", CONFIG)
 def test_every_key_has_a_value_that_is_not_its_default(place, kind):
-    wanted = dict(keys_of(kind))
-    assert set(VALUES[kind]) <= set(wanted), "keys that there are not"
+    requested = dict(keys_of(kind))
+    assert set(VALUES[kind]) <= set(requested), "keys that there are not"
     problems = []
-    for name, info in wanted.items():
+    for name, info in requested.items():
         cases, (section, key) = VALUES[kind].get(name, []), name.split(".")
         if name in NO_VALUE.get(kind, ()):
             assert not cases

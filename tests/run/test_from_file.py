@@ -204,8 +204,8 @@ class Ranks:
 )
 def test_more_ranks_than_cores(monkeypatch, ranks, words):
     monkeypatch.setattr(cores, "quota", lambda: None)
-    found = cores.crowded(Ranks(*ranks))
-    assert found is None if words is None else words in found
+    result = cores.crowded(Ranks(*ranks))
+    assert result is None if words is None else words in result
 
 
 def test_a_container_gives_less(monkeypatch):

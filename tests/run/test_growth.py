@@ -132,7 +132,7 @@ def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
     before = contents(tmp_path / "may")
     shutil.copytree(tmp_path / "may", tmp_path / "straight")
     assert run(tmp_path, "straight", "--grow").returncode == 0
-    wanted = exported(tmp_path, "straight")
+    requested = exported(tmp_path, "straight")
     record, settings = read_provenance(tmp_path / "straight"), (tmp_path / "straight" / RESOLVED).read_text()
     settings = "".join(settings.splitlines(keepends=True)[:-2])  # without the name and the checksum
     for i, (step, after) in enumerate(STEPS):
@@ -161,7 +161,7 @@ def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
             assert read_resolved(place)["run"]["shards"] == 3
         done = run(tmp_path, place.name, "--grow")
         assert done.returncode == 0, (step, done.stderr)
-        assert exported(tmp_path, place.name) == wanted, step
+        assert exported(tmp_path, place.name) == requested, step
         assert contents(place / "grown" / "1") == before and len(list((place / "grown").iterdir())) == 1, step
 
 

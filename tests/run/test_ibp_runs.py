@@ -101,15 +101,15 @@ def test_any_number_of_ranks(place, name):
     text = CONFIG.replace("noise_sd = 0.4\nfeature_sd = 1.0\n", "") if name == "prior" else CONFIG
     (place / "other.toml").write_text(text)
     words, last = sets(*SETTINGS[name]), "/chain-2" if name == "all" else ""
-    found = []
+    result = []
     for ranks in (1, 3):
         out = f"{name}-{ranks}"
         if ranks > 1:
             assert mpibayes(place, "run", "other.toml", "-o", out, *words, "--set", "run.cycles=23").returncode == 0
         done = mpibayes(place, "run", "other.toml", "-o", out, *words, ranks=ranks)
         assert done.returncode == 0, done.stderr
-        found.append(exported(place, out + last))
-    assert found[0] == found[1]
+        result.append(exported(place, out + last))
+    assert result[0] == result[1]
     assert mpibayes(place, "report", f"{name}-1").returncode == 0
 
 

@@ -151,11 +151,11 @@ def test_topics_of_new_documents(place):
     assert done.returncode == 0, done.stderr
     assert "2 words of new.csv are not in the run's table: 4.2% of all words are left out" in done.stdout + done.stderr
     with open(place / "p.csv") as file:
-        found = list(csv.DictReader(file))
-    assert [int(line["topic"]) for line in found[:6]] == [1, 2, 3, 4, 5, 6]
-    assert [line["document"] for line in found] == [*(f"doc{k}" for k in range(6)), "lost"]
-    assert [int(line["words"]) for line in found] == [9, 10, 11, 12, 13, 14, 0]
-    for line in found:
+        result = list(csv.DictReader(file))
+    assert [int(line["topic"]) for line in result[:6]] == [1, 2, 3, 4, 5, 6]
+    assert [line["document"] for line in result] == [*(f"doc{k}" for k in range(6)), "lost"]
+    assert [int(line["words"]) for line in result] == [9, 10, 11, 12, 13, 14, 0]
+    for line in result:
         assert abs(sum(float(line[f"p_{k}"]) for k in range(1, 7)) - 1) < 1e-6
     done = mpibayes(place, "predict", "plain", "new.csv", "-o", "p2.csv", "--unseen", "error")
     assert done.returncode == 3 and "the word 'unknown' is not in the run's table" in done.stderr

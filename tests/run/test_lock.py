@@ -464,8 +464,8 @@ def test_slurm_is_asked_where_it_did_not_tell(monkeypatch, tmp_path, told, left)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
-    found = job_time_left()
-    assert found is None if left is None else abs(found - left) < 20
+    result = job_time_left()
+    assert result is None if left is None else abs(result - left) < 20
 
 
 def test_no_job_no_end(monkeypatch):

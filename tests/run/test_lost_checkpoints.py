@@ -45,9 +45,9 @@ def test_a_chain_that_lost_its_checkpoints_and_its_status_is_refused(halves, tmp
     shutil.rmtree(last / "checkpoints")
     (last / "status.json").unlink()
     for _ in range(2):
-        code, said = start(place)
-        assert code == 4 and f"{last / 'checkpoints'}: empty, but the chain had a checkpoint" in said, said
-        assert "--fresh" in said
+        code, text = start(place)
+        assert code == 4 and f"{last / 'checkpoints'}: empty, but the chain had a checkpoint" in text, text
+        assert "--fresh" in text
     assert count_rows(last / "trace") == 8 and count_rows(last / "labels") == 4
     shutil.copytree(whole / "checkpoints", last / "checkpoints")
     done(start(place))
@@ -73,8 +73,8 @@ def test_a_run_that_ended_before_its_first_checkpoint_goes_on(halves, tmp_path, 
     with monkeypatch.context() as patch:
         patch.setattr(trace, "BUFFERED", 300)
         patch.setattr(checkpoint.os, "rename", lambda *paths: (_ for _ in ()).throw(OSError(5, "no")))
-        code, said = start(place)
-    assert code == 4 and "cannot be written" in said
+        code, text = start(place)
+    assert code == 4 and "cannot be written" in text
     assert count_rows(place / "run" / "trace") == 12 and not list((place / "run" / "checkpoints").iterdir())
     (place / "run" / "status.json").unlink()
     done(start(place))
@@ -107,8 +107,8 @@ def test_an_owner_that_thaws_changes_nothing(tmp_path, monkeypatch):
             left.update({p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name != "run.log"})
 
     monkeypatch.setattr(Clock, "cycle_took", cycle_took)
-    code, said = mpibayes("run", place / "run.toml", "-o", run)
-    assert code == 4 and "was taken over by process 4711" in said, said
+    code, text = mpibayes("run", place / "run.toml", "-o", run)
+    assert code == 4 and "was taken over by process 4711" in text, text
     assert {p: p.read_bytes() for p in run.rglob("*") if p.is_file() and p.name != "run.log"} == left
 
 
@@ -129,12 +129,12 @@ def test_every_directory_of_a_run_is_on_disk_in_its_parent(tmp_path, monkeypatch
     monkeypatch.setattr(files, "sync_directory", synced)
     half_way(tmp_path / "place", TEXT.replace("[run]\n", f"[run]\nchains = {chains}\n"))
     names = {"run", "checkpoints", "trace", "labels", "logs"} | ({"chain-1", "chain-2"} if chains == 2 else set())
-    found = set()
+    result = set()
     for event, then in itertools.pairwise(events):
         if isinstance(event, files.Path) and event.suffix != ".tmp" and event.name != "place":
             assert then == ("synced", event.parent), event
-            found.add(event.name)
-    assert found == names
+            result.add(event.name)
+    assert result == names
 
 
 def taken_over(folder):
@@ -159,8 +159,8 @@ def test_a_run_that_was_frozen_at_its_start_writes_nothing(halves, tmp_path, mon
         return freeze(*words, **more)
 
     monkeypatch.setattr(module, when, thaw)
-    code, said = start(place, "--set", "run.cycles=12")
-    assert code == 4 and "writes nothing more" in said, said
+    code, text = start(place, "--set", "run.cycles=12")
+    assert code == 4 and "writes nothing more" in text, text
     after = contents(place / "run")
     assert {name: data for name, data in after.items() if name != lock.NAME} == {
         name: data for name, data in before.items() if name != lock.NAME
@@ -180,8 +180,8 @@ def test_fresh_leaves_a_run_that_has_taken_over_where_it_is(halves, tmp_path, mo
         taken_over(folder)
 
     monkeypatch.setattr(lock.Lock, "take", thaw)
-    code, said = start(place, "--fresh")
-    assert code == 4 and "writes nothing more" in said, said
+    code, text = start(place, "--fresh")
+    assert code == 4 and "writes nothing more" in text, text
     assert not (place / "run.old-1").exists() and count_rows(place / "run" / "trace") == 8
 
 

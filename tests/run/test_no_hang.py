@@ -103,8 +103,8 @@ def told_once(done, exit_codes, words):
     if done.returncode == 9:  # a busy launcher may report a rank that it killed itself, and not the one that aborted
         codes = {int(code) for code in re.findall(r"Abort\((\d+)\)", done.stderr)}
     assert codes & set(exit_codes), done.stdout + done.stderr
-    told = re.findall(r"mpibayes: error: .*", done.stderr)
-    assert len(told) == 1 and re.search(rf"rank 1 {HOST}: .*{words}", told[0]), done.stderr
+    reported = re.findall(r"mpibayes: error: .*", done.stderr)
+    assert len(reported) == 1 and re.search(rf"rank 1 {HOST}: .*{words}", reported[0]), done.stderr
 
 
 @pytest.mark.thorough

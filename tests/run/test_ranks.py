@@ -173,12 +173,12 @@ def test_limits_of_control_groups(groups):
 
 
 def test_limits_of_control_groups_of_version_1(groups):
-    own = "4:memory:/x\n1:cpu,cpuacct:/docker/1\n"  # a container sees its group as the root
-    groups(own, {"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"})
+    part = "4:memory:/x\n1:cpu,cpuacct:/docker/1\n"  # a container sees its group as the root
+    groups(part, {"cpu/cpu.cfs_quota_us": "200000\n", "cpu/cpu.cfs_period_us": "100000\n"})
     assert control_groups.quota() == 2.0
-    groups(own, {"memory/memory.limit_in_bytes": "500\n", "memory/memory.usage_in_bytes": "600\n"})
+    groups(part, {"memory/memory.limit_in_bytes": "500\n", "memory/memory.usage_in_bytes": "600\n"})
     assert control_groups.free_memory() == 0
-    groups(own, {"cpu/cpu.cfs_quota_us": "-1\n"})
+    groups(part, {"cpu/cpu.cfs_quota_us": "-1\n"})
     assert control_groups.quota() is None
 
 

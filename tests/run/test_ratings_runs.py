@@ -127,8 +127,10 @@ def test_what_is_made_of_a_run(place):
     assert done.returncode == 0, done.stderr
     lines = [line.split('"') for line in (place / "top.csv").read_text().splitlines()[1:]]
     rated = set(run.data.at(np.array([4])).columns.tolist())
-    wanted = [j for j in np.argsort(-shown[4]) if j not in rated][:4]
-    assert [line[3] for line in lines] == [f"film, part {j}" for j in wanted] and {line[1] for line in lines} == {"u 4"}
+    requested = [j for j in np.argsort(-shown[4]) if j not in rated][:4]
+    assert [line[3] for line in lines] == [f"film, part {j}" for j in requested] and {line[1] for line in lines} == {
+        "u 4"
+    }
 
 
 @pytest.mark.filterwarnings("ignore::mpibayes.MpibayesWarning")  # how near the ratings are

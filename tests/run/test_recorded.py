@@ -44,11 +44,11 @@ def columns_of(path):
 
 
 def test_the_table_knows_how_it_was_recorded(place):
-    found = columns_of(place / "t.h5")
-    assert (found["gain"].resolution, found["gain"].atoms, found["gain"].log) == (0.1, (0.0,), False)
-    assert (found["size"].resolution, found["size"].atoms, found["size"].log) == (0.01, (), True)
-    assert found["age"].resolution == 1.0 and not found["age"].atoms
-    assert abs(found["size"].rest_center - 4) < 0.3 and 1.5 < found["size"].rest_scale < 2.1
+    result = columns_of(place / "t.h5")
+    assert (result["gain"].resolution, result["gain"].atoms, result["gain"].log) == (0.1, (0.0,), False)
+    assert (result["size"].resolution, result["size"].atoms, result["size"].log) == (0.01, (), True)
+    assert result["age"].resolution == 1.0 and not result["age"].atoms
+    assert abs(result["size"].rest_center - 4) < 0.3 and 1.5 < result["size"].rest_scale < 2.1
 
 
 def test_a_written_schema_gives_the_same_table_and_another_one_what_it_says(place):
@@ -58,8 +58,8 @@ def test_a_written_schema_gives_the_same_table_and_another_one_what_it_says(plac
     )
     (place / "own.toml").write_text(SCHEMA)
     assert mpibayes(place, "import", "t.csv", "own.h5", "--schema", "own.toml").returncode == 0
-    found = columns_of(place / "own.h5")
-    assert found["age"].resolution == 0.0 and found["gain"].atoms == (0.0,)
+    result = columns_of(place / "own.h5")
+    assert result["age"].resolution == 0.0 and result["gain"].atoms == (0.0,)
 
 
 AS_IS = """
@@ -81,18 +81,18 @@ def test_numbers_as_they_are(place):
     assert mpibayes(place, "import", "t.csv", "as_is.h5", "--schema", "as_is.toml").returncode == 0
     column = columns_of(place / "as_is.h5")["size"]
     assert (column.resolution, column.atoms, column.log) == (0.0, (), False)
-    said = {"asked": ["--set", "model.real=as is"], "plain": ["--set", "data.table=as_is.h5"], "default": []}
-    found = {}
-    for name, words in said.items():
+    text = {"asked": ["--set", "model.real=as is"], "plain": ["--set", "data.table=as_is.h5"], "default": []}
+    result = {}
+    for name, words in text.items():
         done = mpibayes(place, "run", "run.toml", "-o", name, "--set", "run.cycles=15", *words)
         assert done.returncode == 0, done.stderr
         done = mpibayes(place, "predict", name, "t.csv", "-o", f"{name}.scores.csv", "--impute", "--force")
         assert done.returncode == 0, done.stderr
         asked = mpibayes(place, "query", name, "conditional", "size", "--given", "group=a")
         assert asked.returncode == 0, asked.stderr
-        found[name] = *exported(place, name), (place / f"{name}.scores.csv").read_bytes(), asked.stdout
-    assert found["asked"] == found["plain"]
-    assert all(a != b for a, b in zip(found["asked"], found["default"]))
+        result[name] = *exported(place, name), (place / f"{name}.scores.csv").read_bytes(), asked.stdout
+    assert result["asked"] == result["plain"]
+    assert all(a != b for a, b in zip(result["asked"], result["default"]))
 
 
 def test_wrong_schemas_are_refused(place):

@@ -189,9 +189,9 @@ def test_log_posterior_is_that_of_all_rows(place):
     configure(place)
     assert run(place, "every", *sets("output.log_posterior=7", "run.cycles=70")).returncode == 0
     trace = np.genfromtxt(trace_of(place, "every").decode().splitlines(), delimiter=",", names=True)
-    told = np.isfinite(trace["log_posterior"])
-    assert trace["cycle"][told].tolist() == list(range(7, 71, 7))
-    assert (trace["lp"][told] < trace["log_posterior"][told]).all()
+    reported = np.isfinite(trace["log_posterior"])
+    assert trace["cycle"][reported].tolist() == list(range(7, 71, 7))
+    assert (trace["lp"][reported] < trace["log_posterior"][reported]).all()
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------------------
@@ -222,8 +222,8 @@ def refused(place, code, *words, ranks=1):
 )  # fmt: skip
 def test_settings_that_do_not_fit(place, changes, code, words):
     configure(place)
-    said = refused(place, code, *sets(*changes))
-    assert all(word in said for word in words), said
+    text = refused(place, code, *sets(*changes))
+    assert all(word in text for word in words), text
 
 
 @pytest.mark.thorough
@@ -263,8 +263,8 @@ def test_collinear_predictors(tmp_path):
     rng = np.random.default_rng(0)
     age = rng.normal(40, 12, 900)
     place = with_columns(tmp_path, age=("real", age, None), children=("real", 2 * age + 1, None))
-    said = refused(place, 3, *sets("regression.prior=flat"))
-    assert "'children' is a combination of" in said
+    text = refused(place, 3, *sets("regression.prior=flat"))
+    assert "'children' is a combination of" in text
     done = run(place, "collinear", *sets("run.cycles=20", "run.burn_in=5"))
     assert done.returncode == 0 and "'children' is a combination of" in done.stdout
 
@@ -310,8 +310,8 @@ def test_bad_cells_of_held_out_rows_are_named_by_their_row(tmp_path):
     age = np.random.default_rng(0).normal(40, 12, 900)
     age[row] = 1e39
     place = with_columns(tmp_path, age=("real", age, None))
-    said = refused(place, 3, *sets("regression.standardise=false", "regression.prior_scale=heldout"), ranks=2)
-    assert "held-out rows: " in said and f"the first in row {row + 1:,}" in said, said
+    text = refused(place, 3, *sets("regression.standardise=false", "regression.prior_scale=heldout"), ranks=2)
+    assert "held-out rows: " in text and f"the first in row {row + 1:,}" in text, text
 
 
 def test_a_class_that_never_occurs(tmp_path):

@@ -70,17 +70,17 @@ def judged(made, cycle=1000):
 
 
 def test_chains_of_one_law_have_settled():
-    found = judged(traces())
-    assert found.settled and found.meaning == "" and set(found.after) == {"clusters", "scores"}
-    first = found.after["clusters"]
+    result = judged(traces())
+    assert result.settled and result.meaning == "" and set(result.after) == {"clusters", "scores"}
+    first = result.after["clusters"]
     assert judged(traces(), first).settled and not judged(traces(), next_check(100)).settled
-    assert f"clusters settled after {first} cycles" in str(found)
+    assert f"clusters settled after {first} cycles" in str(result)
 
 
 def test_apart_in_clusters_alone():
-    found = judged(traces(shift=(0.0, 3.0)))
-    assert not found.settled and found.has("scores") and "R-hat" in found.problems["clusters"][0]
-    assert "log joint" in str(found) and found.meaning == "Predictions can be trusted, single clusters cannot."
+    result = judged(traces(shift=(0.0, 3.0)))
+    assert not result.settled and result.has("scores") and "R-hat" in result.problems["clusters"][0]
+    assert "log joint" in str(result) and result.meaning == "Predictions can be trusted, single clusters cannot."
 
 
 def test_what_an_r_hat_out_of_all_bounds_means_is_said_in_words():
@@ -100,8 +100,8 @@ def test_what_an_r_hat_out_of_all_bounds_means_is_said_in_words():
 
 @pytest.mark.parametrize("change, words", [({"score": 0.07}, "differ by 0.07"), ({"rise": 0.4}, "still rising by 0.1")])
 def test_scores_that_differ_or_rise(change, words):
-    found = judged(traces(**change))
-    assert found.has("clusters") and words in found.problems["scores"][0] and "not yet" in found.meaning
+    result = judged(traces(**change))
+    assert result.has("clusters") and words in result.problems["scores"][0] and "not yet" in result.meaning
     assert judged(traces(score=0.03, rise=0.02)).has("scores")
 
 
@@ -123,9 +123,9 @@ def test_without_held_out_rows_clusters_alone_count():
 
 
 def test_one_chain_cannot_show_it():
-    found = judged(traces(n_chains=1))
-    assert not found.settled and not found.after and not found.meaning
-    assert found.problems == dict.fromkeys(("clusters", "scores"), ("one chain alone cannot show it",))
+    result = judged(traces(n_chains=1))
+    assert not result.settled and not result.after and not result.meaning
+    assert result.problems == dict.fromkeys(("clusters", "scores"), ("one chain alone cannot show it",))
 
 
 def test_growth_does_not_count():
@@ -185,13 +185,13 @@ def cycles(place, out):
 
 
 def test_a_run_ends_once_it_has_settled(until_settled):
-    place, said, _ = until_settled
+    place, text, _ = until_settled
     one, two = cycles(place, "one")
     assert one == two < 700 and is_check(one)
-    last = said.strip().splitlines()[-1]
+    last = text.strip().splitlines()[-1]
     assert "clusters settled after" in last and "scores settled after" in last and "mpibayes report one" in last
     assert f"settled after {one} cycles" in last and "not settled" not in last
-    assert any(f"cycle {n}: " in said for n in range(157, one))  # what is judged on the way
+    assert any(f"cycle {n}: " in text for n in range(157, one))  # what is judged on the way
     again = run(place, "one")
     assert again.returncode == 0 and cycles(place, "one") == [one, one]
     assert f"settled after {one} cycles" in again.stdout

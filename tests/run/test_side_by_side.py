@@ -115,8 +115,8 @@ def test_any_grouping(folder, groups):
     done = run(place, f"groups-{groups}", *chained(4, f"run.groups={groups}"), ranks=4)
     assert done.returncode == 0, done.stderr
     assert ends(place, f"groups-{groups}", 4) == on_one_rank(4)
-    said = {1: "in turns, each on all 4 ranks", 2: "2 at a time, each on 2 ranks", 4: "side by side, each on 1 rank"}
-    assert done.stdout.count(said[groups]) == 1
+    text = {1: "in turns, each on all 4 ranks", 2: "2 at a time, each on 2 ranks", 4: "side by side, each on 1 rank"}
+    assert done.stdout.count(text[groups]) == 1
 
 
 @pytest.mark.thorough
@@ -210,8 +210,8 @@ def test_a_fault_in_one_group_ends_the_other(place, ranks, code, exit_code, save
     words = ("--set", "run.chains=2", "--set", "run.groups=2", "--set", "run.checkpoint_minutes=0.001")
     done = faulty(place, code, "out", *words, ranks=ranks)
     assert done.returncode == exit_code, done.stdout + done.stderr
-    told = re.findall(r"mpibayes: error: .*", done.stderr)
-    assert len(told) == 1 and re.search(IN_WORDS, told[0]), done.stderr
+    reported = re.findall(r"mpibayes: error: .*", done.stderr)
+    assert len(reported) == 1 and re.search(IN_WORDS, reported[0]), done.stderr
     assert not (place / "out" / "LOCK").exists() or not saved
     if saved:
         first, second = status(place / "out" / "chain-1"), status(place / "out" / "chain-2")
@@ -253,10 +253,10 @@ def started(place, out, *words, ranks=2):
         env={**os.environ, **FOR_RANKS}, start_new_session=True,
     )  # fmt: skip
     until = time.monotonic() + WITHIN
-    while len(found := list(place.glob("rank-*"))) < ranks:
+    while len(result := list(place.glob("rank-*"))) < ranks:
         assert time.monotonic() < until and process.poll() is None
         time.sleep(0.05)
-    return process, {int(path.name[5:]): int(path.read_text()) for path in found}
+    return process, {int(path.name[5:]): int(path.read_text()) for path in result}
 
 
 # Each rank leaves the number of its process once its chain has had some cycles.

@@ -223,18 +223,18 @@ def test_a_full_disk_ends_the_run_with_4_and_the_checkpoint_before_stays(place, 
     small.mkdir()
     if launch(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", small]).returncode:
         pytest.skip("cannot mount a tmpfs here")
-    own = {"ranks": ranks, "env": {}}  # processes of their own, which leave no file of it open
+    part = {"ranks": ranks, "env": {}}  # processes of their own, which leave no file of it open
     try:
-        assert run(place, "small/out", "--set", "run.cycles=6", **own).returncode == 0
+        assert run(place, "small/out", "--set", "run.cycles=6", **part).returncode == 0
         filler = small / "filler"
         with pytest.raises(OSError), open(filler, "wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
-        done = run(place, "small/out", **own)
+        done = run(place, "small/out", **part)
         assert done.returncode == 4, (done.returncode, done.stderr)
         assert "No space left" in done.stderr and done.stderr.count("mpibayes: error") == 1
         filler.unlink()
-        done = run(place, "small/out", **own)
+        done = run(place, "small/out", **part)
         assert done.returncode == 0, done.stderr
         assert exported(small, "out") == straight[1]
     finally:

@@ -101,8 +101,8 @@ def test_same_bits_stopped_on_three_ranks_and_continued_on_one(place, start):
 @pytest.mark.thorough
 def test_searches_are_said_before_they_begin(place):
     """Not after the minute that they may take; nobody waits for a process that runs alone."""
-    some = ("run.chains=2", "run.cycles=1", "run.until=cycles", "sampler.searches=2", "sampler.init_rows=40")
-    done = run(place, "searched", *(word for change in some for word in ("--set", change)))
+    subset = ("run.chains=2", "run.cycles=1", "run.until=cycles", "sampler.searches=2", "sampler.init_rows=40")
+    done = run(place, "searched", *(word for change in subset for word in ("--set", change)))
     assert done.returncode == 0 and "waiting" not in done.stderr, done.stderr
     for name in ("chain-1", "chain-2"):
         before = done.stdout.index(f" {name}: searches for views: 2, on 40 rows each\n")
@@ -118,10 +118,10 @@ def test_same_bits_on_three_ranks(place):
 
 def test_there_is_something_to_compare(place):
     """Columns have moved, views are several, rows have come in, and held-out rows are scored."""
-    found = trace(place, "annealed")
-    assert found["active_rows"][STOPS["annealed"] - 1] < N * 0.9 == found["active_rows"][-1]
-    assert found["columns_moved"].sum() > 0 and found["n_views"][-1] > 1
-    assert np.isfinite(found["heldout_lpd"]).all()
+    result = trace(place, "annealed")
+    assert result["active_rows"][STOPS["annealed"] - 1] < N * 0.9 == result["active_rows"][-1]
+    assert result["columns_moved"].sum() > 0 and result["n_views"][-1] > 1
+    assert np.isfinite(result["heldout_lpd"]).all()
 
 
 def test_what_is_made_of_it(place):
@@ -144,8 +144,8 @@ def test_labels_as_the_documents_have_them(place):
     for text, draw in zip(texts, draws):
         views, *labels = ([int(word) for word in part.split(" ")] for part in text.split(" | "))
         assert len(views) == 7 and len(labels) == len(draw.labels) == max(views) + 1
-        for own in (views, *labels):
-            assert list(dict.fromkeys(own)) == list(range(max(own) + 1))
+        for mine in (views, *labels):
+            assert list(dict.fromkeys(mine)) == list(range(max(mine) + 1))
         for c, v in enumerate(views):
             same = np.unique(np.stack([labels[v], draw.labels[draw.view_of[c]]]), axis=1)
             assert same.shape[1] == max(labels[v]) + 1 == len(np.unique(same[1]))

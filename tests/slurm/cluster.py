@@ -171,8 +171,8 @@ class Cluster:
 
     def field(self, job: str, name: str) -> str:
         """A field of `scontrol show job`, such as JobState or Restarts; empty where there is none."""
-        found = re.search(rf"(?:^|\s){name}=(\S*)", self.run("scontrol", "show", "job", job, check=False))
-        return found.group(1) if found else ""
+        result = re.search(rf"(?:^|\s){name}=(\S*)", self.run("scontrol", "show", "job", job, check=False))
+        return result.group(1) if result else ""
 
     def state(self, job: str) -> str:
         return self.field(job, "JobState")
@@ -210,12 +210,12 @@ class Cluster:
     def wait_for(self, holds: Callable[[], object], seconds: float = 120.0, what: str = "the condition"):
         """Wait until something holds, and return it; AssertionError at the limit, with the queue as it is."""
         until = time.monotonic() + seconds
-        while not (found := holds()):
+        while not (result := holds()):
             if time.monotonic() > until:
                 queue = self.run("scontrol", "show", "job", check=False)
                 raise AssertionError(f"waited {seconds:g} s for {what}\n{queue}")
             time.sleep(0.2)
-        return found
+        return result
 
     def wait_until_ended(self, job: str, seconds: float = 150.0) -> str:
         """Wait until a job is neither pending nor running; its last state."""
@@ -244,7 +244,7 @@ def _pid(path: Path) -> int:
 def _is(pid: int, name: str) -> bool:
     """True if this process runs and has this name; the number may be another's by now, or a zombie's."""
     try:
-        found = re.search(r"\((.*)\) (\S)", Path(f"/proc/{pid}/stat").read_text())
+        result = re.search(r"\((.*)\) (\S)", Path(f"/proc/{pid}/stat").read_text())
     except OSError:
         return False
-    return found[1] == name and found[2] not in "XZ"
+    return result[1] == name and result[2] not in "XZ"

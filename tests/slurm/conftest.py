@@ -83,8 +83,8 @@ class Place:
 
     def last_checkpoint(self, out: str) -> int:
         """The cycle of the newest generation; a start that was killed may not have told its status."""
-        found = (self.folder / out / "checkpoints").glob("*/MANIFEST.json")
-        return max((int(path.parent.name) for path in found), default=0)
+        result = (self.folder / out / "checkpoints").glob("*/MANIFEST.json")
+        return max((int(path.parent.name) for path in result), default=0)
 
     def wait_for_a_checkpoint(self, out: str) -> None:
         """Until there is more to go on from than the first state."""

@@ -80,15 +80,15 @@ def stepped(model, q, x, step=SURE):
 def plain_users(q, x, mean, covariance, biased):
     """Mean and covariance of each user, solved from items with these moments, and the squared residuals of its
     ratings."""
-    own, found = np.linalg.inv(q.user_covariance), []
+    part, result = np.linalg.inv(q.user_covariance), []
     for i in range(len(x)):
-        some = slice(x.starts[i], x.starts[i + 1])
-        r = x.values[some].astype(float) - q.center[0]
+        subset = slice(x.starts[i], x.starts[i + 1])
+        r = x.values[subset].astype(float) - q.center[0]
         m, s, _, _, (*_, left) = factors_twin.user(
-            x.columns[some], r, mean, covariance, biased, (own, own @ q.user_mean), 1.0 / q.variance[0]
+            x.columns[subset], r, mean, covariance, biased, (part, part @ q.user_mean), 1.0 / q.variance[0]
         )
-        found.append((m, s, left))
-    return tuple(np.array(of) for of in zip(*found))
+        result.append((m, s, left))
+    return tuple(np.array(of) for of in zip(*result))
 
 
 def plain_moments(q):
@@ -140,11 +140,11 @@ def plain_step(q, x, biased, learn, stale=None):
     items, d = len(q.natural), u.shape[1]
     sums = [np.zeros((items, d, d)), np.zeros((items, d)), np.zeros(items)]
     for i in range(len(x)):
-        some = slice(x.starts[i], x.starts[i + 1])
-        r = x.values[some].astype(float) - q.center[0]
-        factors_twin.added(x.columns[some], r, u[i], su[i], biased, sums)
-    own = np.linalg.inv(q.item_covariance)
-    precision, linear = own + sums[0] / q.variance[0], own @ q.item_mean + sums[1] / q.variance[0]
+        subset = slice(x.starts[i], x.starts[i + 1])
+        r = x.values[subset].astype(float) - q.center[0]
+        factors_twin.added(x.columns[subset], r, u[i], su[i], biased, sums)
+    part = np.linalg.inv(q.item_covariance)
+    precision, linear = part + sums[0] / q.variance[0], part @ q.item_mean + sums[1] / q.variance[0]
     q = replace(q, natural=np.concatenate([triangle(precision), linear], axis=1))
     if learn:
         rated, (g, sg) = sums[2] > 0, plain_moments(q)

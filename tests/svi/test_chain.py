@@ -25,14 +25,14 @@ def off(kind):
     x = clouds(N, 2, 3, seed=1)
     model = kind(Prior(1.0, 10.0, 4.0, 1.0), 4, 2)
     q = model.seeded(x, N, np.random.default_rng(0))
-    wanted, counts = 1.0 + looked(model, q, x)[1][0, :, 0], np.empty((TIMES, 4))
+    requested, counts = 1.0 + looked(model, q, x)[1][0, :, 0], np.empty((TIMES, 4))
     for seed in range(TIMES):
         settings = Settings(seed=seed, shards=3, batch=Constant(BATCH))
         chain = Ascent(serial(), model, lambda a, b: x[a:b], lambda places: x[places], N, settings)
         chain.place(q)
         chain.cycle()
         counts[seed] = chain.q.alpha
-    return float(np.abs((counts.mean(axis=0) - wanted) / (counts.std(axis=0) / np.sqrt(TIMES))).max())
+    return float(np.abs((counts.mean(axis=0) - requested) / (counts.std(axis=0) / np.sqrt(TIMES))).max())
 
 
 def test_batches_stand_for_all_rows():

@@ -64,12 +64,12 @@ def test_a_step_with_stale_moments_has_other_bounds(biased, learn):
 def test_batch_steps_never_lower_the_bound(biased, learn, rank):
     x = made(150, 40, rank, biased, seed=rank)
     model = model_of(x, 40, rank, biased, learn)
-    q, found = first_of(model), []
+    q, result = first_of(model), []
     for _ in range(150):
-        found.append(bound(model, q, x))
+        result.append(bound(model, q, x))
         q = stepped(model, q, x)
-    found = np.array(found)
-    assert (np.diff(found) >= -1e-10 * np.abs(found[1:])).all() and found[-1] - found[0] > 1.0
+    result = np.array(result)
+    assert (np.diff(result) >= -1e-10 * np.abs(result[1:])).all() and result[-1] - result[0] > 1.0
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -86,8 +86,8 @@ def test_items_that_are_known_leave_regressions(biased):
     evidence = 0.0
     mean, covariance = model.users(q, x)
     for i in range(len(x)):
-        some = slice(x.starts[i], x.starts[i + 1])
-        design, y = g[x.columns[some]].copy(), x.values[some] - 3.0
+        subset = slice(x.starts[i], x.starts[i + 1])
+        design, y = g[x.columns[subset]].copy(), x.values[subset] - 3.0
         if biased:
             y = y - design[:, -1]
             design[:, -1] = 1.0

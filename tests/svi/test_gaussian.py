@@ -16,11 +16,11 @@ from tests.svi.cases import GMM24, SURE, bound, clouds, gmm24, looked, packed, p
 def batch_bounds(step, n):
     """Bounds on gmm24, before each of n steps by `step(model, q, x)`, and after the last."""
     x, model, q = gmm24()
-    found = [bound(model, q, x)]
+    result = [bound(model, q, x)]
     for _ in range(n):
         q = step(model, q, x)
-        found.append(bound(model, q, x))
-    return found
+        result.append(bound(model, q, x))
+    return result
 
 
 def batch(model, q, x):
@@ -28,8 +28,8 @@ def batch(model, q, x):
 
 
 def test_reference_bounds():
-    found = batch_bounds(batch, 20)
-    assert [found[t] for t in GMM24] == pytest.approx(list(GMM24.values()), rel=0, abs=1e-6)
+    result = batch_bounds(batch, 20)
+    assert [result[t] for t in GMM24] == pytest.approx(list(GMM24.values()), rel=0, abs=1e-6)
 
 
 def test_a_step_with_stale_moments_has_other_bounds():
@@ -47,23 +47,23 @@ def test_the_plain_step(rate, scale):
     model = Gaussian(Prior(0.7, 5.0, 6.0, 0.8), 3, 4)
     q = model.seeded(x, 50, rng)
     share = rng.dirichlet(np.ones(3), size=50).T
-    found, held = model.step(q, packed(share, x, q.mean), None, Step(rate, scale))
+    result, held = model.step(q, packed(share, x, q.mean), None, Step(rate, scale))
     expected = plain_step(model, q, share, x, rate, scale)
     assert held == 0
     for field in fields(State):
-        np.testing.assert_allclose(getattr(found, field.name), getattr(expected, field.name), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(getattr(result, field.name), getattr(expected, field.name), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("d, k, alpha", [(1, 2, 1.0), (2, 5, 0.5), (5, 8, 2.0), (8, 20, 0.05)])
 def test_batch_steps_never_lower_the_bound(d, k, alpha):
     x = clouds(400, d, 5, seed=d)
     model = Gaussian(Prior(alpha, 10.0, d + 2.0, 1.0), k, d)
-    q, found = model.seeded(x, 400, np.random.default_rng(0)), []
+    q, result = model.seeded(x, 400, np.random.default_rng(0)), []
     for _ in range(80):
-        found.append(bound(model, q, x))
+        result.append(bound(model, q, x))
         q = batch(model, q, x)
-    found = np.array(found)
-    assert (np.diff(found) >= -1e-10 * np.abs(found[1:])).all() and found[-1] - found[0] > 1.0
+    result = np.array(result)
+    assert (np.diff(result) >= -1e-10 * np.abs(result[1:])).all() and result[-1] - result[0] > 1.0
 
 
 def test_below_the_evidence_and_close():
@@ -144,8 +144,8 @@ def test_finite_dirichlet_leaves_components_empty():
     """Three clouds, 15 components: few are left, where weights of 1 each keep more."""
     x = clouds(600, 2, 3, seed=8, apart=6.0)
     prior, left = Prior(1.0, 10.0, 4.0, 1.0), {}
-    for name, own in (("gaussian", prior), ("finite", finite_dirichlet(prior, 15))):
-        model = Gaussian(own, 15, 2)
+    for name, part in (("gaussian", prior), ("finite", finite_dirichlet(prior, 15))):
+        model = Gaussian(part, 15, 2)
         q = model.seeded(x, 600, np.random.default_rng(2))
         for _ in range(300):
             q = batch(model, q, x)

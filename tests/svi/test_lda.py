@@ -25,11 +25,11 @@ MANY = {"topics": 12, "alpha": 0.05}  # more than there are: documents have seve
 def bounds(chain, cycles):
     """Bounds of all states from the first on."""
     chain.start()
-    found = [chain.evaluate()]
+    result = [chain.evaluate()]
     for _ in range(cycles):
         chain.cycle()
-        found.append(chain.evaluate())
-    return np.array(found)
+        result.append(chain.evaluate())
+    return np.array(result)
 
 
 def of(rows, q, gamma, eta=ETA):
@@ -62,14 +62,14 @@ def test_its_gradients():
     for eta, right in ((ETA, True), (0.0, False)):  # the wrong twin's target lacks the prior
         gap = eta + counts - q.lam
         gradient = polygamma(1, q.lam) * gap - polygamma(1, q.lam.sum(axis=0)) * gap.sum(axis=0)
-        h, found = 1e-5, np.zeros_like(q.lam)
+        h, result = 1e-5, np.zeros_like(q.lam)
         for w in range(12):
             for k in range(3):
                 up, down = (q.lam.copy() for _ in range(2))
                 up[w, k] += h
                 down[w, k] -= h
-                found[w, k] = (of(rows, State(up, q.alpha), gamma) - of(rows, State(down, q.alpha), gamma)) / (2 * h)
-        assert np.allclose(found, gradient, rtol=1e-5, atol=1e-4) == right
+                result[w, k] = (of(rows, State(up, q.alpha), gamma) - of(rows, State(down, q.alpha), gamma)) / (2 * h)
+        assert np.allclose(result, gradient, rtol=1e-5, atol=1e-4) == right
     mean = model.mean_log_theta(gamma) / 30
     best = model.best_alpha(q.alpha, mean)
     assert np.abs(digamma(best.sum()) - digamma(best) + mean).max() < 1e-6
@@ -150,8 +150,8 @@ def test_the_guard_keeps_topics_in_their_domain():
         q, total = State(lam, np.ones(1000)), rng.gamma(0.2, 3.0, (6, 1000))
         step = Step(float(rng.uniform(0.05, 1.0)), 1.0)
         sure = step.to(lam, ETA + total)
-        found, acted = model.stepped(q, ETA, total, noise, step)
-        assert model.sound(found) and (found.lam >= KEPT * sure * (1 - 1e-9)).all()
+        result, acted = model.stepped(q, ETA, total, noise, step)
+        assert model.sound(result) and (result.lam >= KEPT * sure * (1 - 1e-9)).all()
         half = model.stepped(q, ETA, total, 0.5 * noise, step)[0].lam + 0.5 * step.rate * noise
         unguarded = model.stepped(q, ETA, total, noise, Step(step.rate, 1.0, guard=False))[0]
         held, wrong = held + acted, wrong + (half.min() <= 0) + (not model.sound(unguarded))
@@ -217,7 +217,7 @@ def test_perplexity_by_completion():
         set(seen.columns[: seen.starts[1]]) & set(other.columns[: other.starts[1]])
     )
     q = State(np.ascontiguousarray(1000 * beta.T + 1e-3), np.full(5, 0.2))
-    found = HeldOut(serial(), Table(rows), 4, 60, 5).perplexity(q)
+    result = HeldOut(serial(), Table(rows), 4, 60, 5).perplexity(q)
     p, total, n = q.lam / q.lam.sum(axis=0), 0.0, 0.0
     for d in range(len(rows)):
         w, c = (a[seen.starts[d] : seen.starts[d + 1]] for a in (seen.columns, seen.values))
@@ -228,10 +228,10 @@ def test_perplexity_by_completion():
         theta = gamma / gamma.sum()
         w, c = (a[other.starts[d] : other.starts[d + 1]] for a in (other.columns, other.values))
         total, n = total + c @ np.log(p[w] @ theta), n + c.sum()
-    assert found == pytest.approx(np.exp(-total / n), rel=5e-3)
-    assert HeldOut(serial(), Table(rows), 1, 60, 5).perplexity(q) == pytest.approx(found, rel=1e-12)
+    assert result == pytest.approx(np.exp(-total / n), rel=5e-3)
+    assert HeldOut(serial(), Table(rows), 1, 60, 5).perplexity(q) == pytest.approx(result, rel=1e-12)
     worse = State(np.random.default_rng(0).gamma(1.0, 1.0, (60, 5)), q.alpha)
-    assert HeldOut(serial(), Table(rows), 4, 60, 5).perplexity(worse) > 1.3 * found
+    assert HeldOut(serial(), Table(rows), 4, 60, 5).perplexity(worse) > 1.3 * result
     assert heldout.COMPLETION.kind == "linear" and EXACTLY.kind == "vb"
 
 
@@ -241,14 +241,14 @@ def test_topics_of_new_documents_are_found_as_the_run_found_its_own(kind):
     rows, beta = corpus(d=40, seed=3, length=6)
     q, eta = State(np.ascontiguousarray(300.0 * beta.T + ETA), np.full(5, 0.1)), ETA
     law = Law.of(q, eta, kind)
-    found = law.topics_of(rows)
+    result = law.topics_of(rows)
     for other in FIXED:
         weight = (lda_twin.exp_digamma if other == "vb" else lambda x: x)(law.q.lam)
         total = law.q.lam.sum(axis=0)
         weight = weight / (lda_twin.exp_digamma(total) if other == "vb" else total)
         words = rows.starts, rows.columns, rows.values
         gamma = lda_twin.local_steps(*words, weight, law.q.alpha, other, None, 300, 1e-3)[0]
-        away = np.abs(found - gamma / gamma.sum(axis=1, keepdims=True)).max()
+        away = np.abs(result - gamma / gamma.sum(axis=1, keepdims=True)).max()
         assert (away < 1e-3) == (other == kind), (other, away)
 
 
@@ -263,12 +263,12 @@ def test_what_more_cycles_are_for():
     best, step = SimpleNamespace(gain=1e-4, guarded=0.0), SimpleNamespace(noise="none", effective=1.0)
     cycle = np.arange(1.0, 61.0)
     perplexity = np.where(cycle % 6 == 0, 1500.0, np.nan)
-    said = []
+    text = []
     for falls in (0.0, -0.01, 0.02):
         perplexity[-1] = 1500.0 * (1.0 - falls)
         better = _better({"cycle": cycle, "perplexity": perplexity})
         assert better == pytest.approx(falls)
-        said += step_warnings(best, 4, step, better)
-    assert "are for the bound alone" in said[0] and said[1] == said[0] and said[2].endswith(": raise run.cycles")
-    assert step_warnings(best, 4, step, _better({"cycle": cycle, "perplexity": np.full(60, np.nan)})) == [said[2]]
+        text += step_warnings(best, 4, step, better)
+    assert "are for the bound alone" in text[0] and text[1] == text[0] and text[2].endswith(": raise run.cycles")
+    assert step_warnings(best, 4, step, _better({"cycle": cycle, "perplexity": np.full(60, np.nan)})) == [text[2]]
     assert step_warnings(SimpleNamespace(gain=0.0, guarded=0.0), 4, step) == []

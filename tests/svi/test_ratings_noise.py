@@ -34,7 +34,7 @@ def chain_of(x, biased=True, items=ITEMS, shards=1, learn=False, own=True, stepp
 
 def of_one_side(items, ratings, biased, other_mean, other_covariance):
     """Terms of each rating in the packed precision and linear term of one row: t (n, T + D)."""
-    found = []
+    result = []
     for j, r in zip(items, ratings):
         m, s = other_mean[j], other_covariance[j]
         second = s + np.outer(m, m)
@@ -44,8 +44,8 @@ def of_one_side(items, ratings, biased, other_mean, other_covariance):
             xx[-1, :-1] = xx[:-1, -1] = m[:-1]
             xx[-1, -1], x[-1] = 1.0, 1.0
             less = np.append(second[-1, :-1], m[-1])
-        found.append(np.concatenate([xx[np.tril_indices(len(m))], r * x - less]))
-    return np.array(found)
+        result.append(np.concatenate([xx[np.tril_indices(len(m))], r * x - less]))
+    return np.array(result)
 
 
 def off(found, t, effective):
@@ -53,11 +53,11 @@ def off(found, t, effective):
     keep = t.std(axis=0) > 1e-9
     found, t = found[:, keep], t[:, keep]
     n, apart = len(t), t - t.mean(axis=0)
-    wanted = (n / effective - 1.0) * apart.T @ apart
+    requested = (n / effective - 1.0) * apart.T @ apart
     errors = [found.mean(axis=0) / (found.std(axis=0) / np.sqrt(len(found)))]
     i, j = np.tril_indices(t.shape[1])
     products = found[:, i] * found[:, j]
-    errors.append((products.mean(axis=0) - wanted[i, j]) / (products.std(axis=0) / np.sqrt(len(found))))
+    errors.append((products.mean(axis=0) - requested[i, j]) / (products.std(axis=0) / np.sqrt(len(found))))
     return float(np.abs(np.concatenate(errors)).max())
 
 
@@ -67,20 +67,20 @@ def noise_of_users(biased, centred=True):
     chain = chain_of(x, biased, noise=Noise("svi+"), effective=Constant(M), guard=False)
     model, user = chain.model, int(np.diff(x.starts).argmax())
     q = first_of(model)
-    some = slice(x.starts[user], x.starts[user + 1])
-    (own,) = chain.rows
-    own.stepped = Stepped(np.zeros((len(x), model.t + model.d)), np.zeros((len(x), model.t + model.d)))
-    found = []
+    subset = slice(x.starts[user], x.starts[user + 1])
+    (part,) = chain.rows
+    part.stepped = Stepped(np.zeros((len(x), model.t + model.d)), np.zeros((len(x), model.t + model.d)))
+    result = []
     for t in range(CYCLES + 1):
         (numbers,) = chain._numbers([np.array([user])], len(x), t)
         if t == 0:
             numbers = replace(numbers, each=np.zeros_like(numbers.each))  # without noise
         if not centred:
             numbers = Numbers(numbers.each * np.sqrt(len(numbers.each) / M - 1.0))
-        model.accumulate(q, own, np.array([user]), numbers, np.zeros((2, *model.form)))
-        found.append(own.stepped.next[user] * q.variance[0])
-    ratings = x.values[some] - q.center[0]
-    return np.array(found[1:]) - found[0], of_one_side(x.columns[some], ratings, biased, *plain_moments(q))
+        model.accumulate(q, part, np.array([user]), numbers, np.zeros((2, *model.form)))
+        result.append(part.stepped.next[user] * q.variance[0])
+    ratings = x.values[subset] - q.center[0]
+    return np.array(result[1:]) - result[0], of_one_side(x.columns[subset], ratings, biased, *plain_moments(q))
 
 
 class NotCentred(Factorization):
@@ -97,15 +97,15 @@ def noise_of_items(biased, kind=Factorization):
     chain = chain_of(x, biased, noise=Noise("svi+"), effective=Constant(M))
     chain.model.__class__ = kind
     model, item = chain.model, int(np.bincount(x.columns).argmax())
-    q, found = first_of(model), []
+    q, result = first_of(model), []
     mean, covariance = model.users(q, x)
     for t in range(CYCLES):
         numbers = chain._numbers([None], len(x), t)
         sums = looked(model, q, x, numbers=replace(numbers[0], effective=1e9))[1]  # users are solved without noise
-        found.append(model._wide(chain._deviation(sums, 0.0, len(x), t))[item])
+        result.append(model._wide(chain._deviation(sums, 0.0, len(x), t))[item])
     at = np.flatnonzero(x.columns == item)
     users = np.searchsorted(x.starts, at, side="right") - 1
-    return np.array(found), of_one_side(users, x.values[at] - q.center[0], biased, mean, square(covariance))
+    return np.array(result), of_one_side(users, x.values[at] - q.center[0], biased, mean, square(covariance))
 
 
 @pytest.mark.parametrize("biased", [pytest.param(False, marks=pytest.mark.thorough), True])
@@ -184,16 +184,16 @@ class NotScaled(Factorization):
 
 def batch_is_off(kind):
     """Largest distance, in standard errors, of the items' parameters after steps of batches from those of all users."""
-    x, found = made(60, ITEMS, 2, True, seed=9), []
+    x, result = made(60, ITEMS, 2, True, seed=9), []
     for seed in range(400):
         chain = chain_of(x, shards=3, seed=seed, batch=Constant(12))
         chain.model.__class__ = kind
         chain.place(first_of(chain.model))
-        wanted = chain.model.step(chain.q, looked(chain.model, chain.q, x)[1][0], None, Step(1.0, 1.0))[0].natural
+        requested = chain.model.step(chain.q, looked(chain.model, chain.q, x)[1][0], None, Step(1.0, 1.0))[0].natural
         chain.cycle()
-        found.append(chain.q.natural[0] - wanted[0])
-    found = np.array(found)
-    return float(np.abs(found.mean(axis=0) / (found.std(axis=0) / np.sqrt(len(found)))).max())
+        result.append(chain.q.natural[0] - requested[0])
+    result = np.array(result)
+    return float(np.abs(result.mean(axis=0) / (result.std(axis=0) / np.sqrt(len(result)))).max())
 
 
 def test_batches_stand_for_all_users():

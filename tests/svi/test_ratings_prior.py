@@ -33,7 +33,7 @@ def test_the_unit_of_ratings_does_not_matter(biased, spread, right):
     """In tenths of the unit errors are ten times as large, and the bound is that of the same density. A prior in
     numbers is the wrong twin."""
     x = made(80, ITEMS, 2, biased, seed=3)
-    found = []
+    result = []
     for times in (1.0, 10.0):
         ratings = Ratings(x.starts, x.columns, np.float32(times) * x.values)
         of = lambda a, b: ratings  # noqa: E731, B023
@@ -42,5 +42,5 @@ def test_the_unit_of_ratings_does_not_matter(biased, spread, right):
         for _ in range(CYCLES):
             chain.cycle()
         rmse = HeldOut(serial(), chain, [ratings]).score()[0]
-        found.append((np.log(rmse / times), chain.bound / len(x.values) + np.log(times)))
-    np.testing.assert_array_equal(np.abs(np.diff(found, axis=0)) < 1e-3, right)
+        result.append((np.log(rmse / times), chain.bound / len(x.values) + np.log(times)))
+    np.testing.assert_array_equal(np.abs(np.diff(result, axis=0)) < 1e-3, right)

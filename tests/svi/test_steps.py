@@ -25,22 +25,22 @@ class NotCentred(Noise):
 def deviations(noise):
     """Deviations of the mean of a batch of statistics (N, 2), by cycle, (CYCLES, 2); and the statistics."""
     t = np.random.default_rng(4).normal(size=(N, 2)) + np.array([2.0, -1.0])
-    found = np.empty((CYCLES, 2))
+    result = np.empty((CYCLES, 2))
     for cycle in range(CYCLES):
         stream = Stream(7, Purpose.STATISTICS_NOISE, cycle)
         (numbers,) = noise.numbers(serial(), [np.arange(N)], N, M, stream)
-        found[cycle] = noise.deviation(t.sum(axis=0), numbers @ t, numbers.sum(), N) / N
-    return found, t
+        result[cycle] = noise.deviation(t.sum(axis=0), numbers @ t, numbers.sum(), N) / N
+    return result, t
 
 
 def off(noise):
     """Largest distance, in standard errors, of two means and three covariances from their targets."""
-    found, t = deviations(noise)
-    wanted = (1.0 / M - 1.0 / N) * np.cov(t.T, bias=True)
-    errors = [found.mean(axis=0) / (found.std(axis=0) / np.sqrt(CYCLES))]
+    result, t = deviations(noise)
+    requested = (1.0 / M - 1.0 / N) * np.cov(t.T, bias=True)
+    errors = [result.mean(axis=0) / (result.std(axis=0) / np.sqrt(CYCLES))]
     i, j = np.tril_indices(2)
-    products = found[:, i] * found[:, j]
-    errors.append((products.mean(axis=0) - wanted[i, j]) / (products.std(axis=0) / np.sqrt(CYCLES)))
+    products = result[:, i] * result[:, j]
+    errors.append((products.mean(axis=0) - requested[i, j]) / (products.std(axis=0) / np.sqrt(CYCLES)))
     return float(np.abs(np.concatenate(errors)).max())
 
 

@@ -30,10 +30,10 @@ def log_probabilities(labels: Sequence[np.ndarray]) -> np.ndarray:
     counts = (member.T @ member).astype(np.float64)  # whole numbers, exact below 2^24
     summed = np.add.reduceat(counts * np.log(np.maximum(counts, 1.0)), starts[:-1], axis=0)
     both = np.log(max(n, 1)) - np.add.reduceat(summed, starts[:-1], axis=1) / max(n, 1)  # entropies
-    own = np.diag(both)
+    part = np.diag(both)
     sizes = np.diff(starts) - 1.0
     chance = np.outer(sizes, sizes) / (2.0 * max(n, 1))
-    shared = np.divide(own[:, None] + own - both - chance, both, out=np.ones_like(both), where=both > 1e-9)
+    shared = np.divide(part[:, None] + part - both - chance, both, out=np.ones_like(both), where=both > 1e-9)
     weight = FLOOR + np.clip(shared, 0.0, 1.0)
     return np.log(weight) - np.log(np.triu(weight, 1).sum())
 

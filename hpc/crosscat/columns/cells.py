@@ -15,11 +15,11 @@ def units(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> list[tupl
     """The names of the columns that are always in one view together, in the order of the table: those of a block, and
     those that one column of the table is made into (`Column.part_of`); else one column by itself."""
     block_of = {name: ("block", block) for block, of in blocks.items() for name in of["columns"]}
-    found: dict[object, list[str]] = {}
+    result: dict[object, list[str]] = {}
     for column in columns:
         whole = column.part_of or column.name
-        found.setdefault(block_of.get(whole, whole), []).append(column.name)
-    return [tuple(names) for names in found.values()]
+        result.setdefault(block_of.get(whole, whole), []).append(column.name)
+    return [tuple(names) for names in result.values()]
 
 
 def joined(units: Sequence[tuple[str, ...]], parent_of: Mapping[str, str]) -> list[tuple[str, ...]]:
@@ -36,19 +36,19 @@ def joined(units: Sequence[tuple[str, ...]], parent_of: Mapping[str, str]) -> li
     for child, parent in parent_of.items():
         a, b = sorted((head(number[child]), head(number[parent])))
         first[b] = a
-    found: dict[int, list[str]] = {}
+    result: dict[int, list[str]] = {}
     for u, names in enumerate(units):
-        found.setdefault(head(u), []).extend(names)
-    return [tuple(names) for names in found.values()]
+        result.setdefault(head(u), []).extend(names)
+    return [tuple(names) for names in result.values()]
 
 
 def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
     """The places of some columns, by name, in cells that hold no other: within an array, in the order they had."""
-    found, taken = {}, Counter()
+    result, taken = {}, Counter()
     for column in sorted(chosen, key=lambda c: c.index):
-        found[column.name] = taken[column.block]
+        result[column.name] = taken[column.block]
         taken[column.block] += 1
-    return found
+    return result
 
 
 def renumbered(chosen: Sequence[Column]) -> list[Column]:
@@ -61,9 +61,9 @@ def places(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> dict[str,
     """Places of these columns in each array of rows that have all columns (see `data.rows.take_columns`). Columns that
     `blocks` joins are chosen together."""
     names = {column.name for column in chosen}
-    found = {array: np.sort([c.index for c in chosen if c.block == array]).astype(np.intp) for array in ARRAYS}
+    result = {array: np.sort([c.index for c in chosen if c.block == array]).astype(np.intp) for array in ARRAYS}
     widths = [len(of["columns"]) for of in blocks.values() if set(of["columns"]) <= names]
-    return found | {"widths": np.array(widths, np.int64)}
+    return result | {"widths": np.array(widths, np.int64)}
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ class Gather:
             return self._last[1]
         rows, arrays = [of.rows[i] for of in self.held], {}
         for block, dtype in ARRAYS.items():
-            own = self._places[block]
-            array = np.empty((len(rows[0]) if at is None else len(at), len(own)), dtype)
-            for to, (source, index) in enumerate(own):
+            part = self._places[block]
+            array = np.empty((len(rows[0]) if at is None else len(at), len(part)), dtype)
+            for to, (source, index) in enumerate(part):
                 column = getattr(rows[source], block)[:, index]
                 array[:, to] = column if at is None else column[at]
             arrays[block] = array
-        found = Rows(**arrays, widths=self._widths)
+        result = Rows(**arrays, widths=self._widths)
         if at is None:
-            self._last = i, found
-        return found
+            self._last = i, result
+        return result

@@ -74,8 +74,8 @@ def side_by_side(proposals: Sequence[Proposal]) -> list[Drawn]:
     ranks = [i % comm.size for i in range(len(proposals))]
     cores = [proposal.core_to(rank, None) for proposal, rank in zip(proposals, ranks)]
     mine = [proposal.seat(core) for proposal, core in zip(proposals, cores)]
-    seated = [comm.share(own, rank) for own, rank in zip(mine, ranks)]
-    return [proposal.go_on(own, None) for proposal, own in zip(proposals, seated)]
+    seated = [comm.share(part, rank) for part, rank in zip(mine, ranks)]
+    return [proposal.go_on(part, None) for proposal, part in zip(proposals, seated)]
 
 
 class Proposal:
@@ -157,9 +157,9 @@ class Proposal:
         rows = core.rows.take(order)
         guide = self._launch(rows)
         named = None if names is None else compact(names[order])
-        found, log_q = kernels.seat(rows, self._tail(), guide, BOOST, self._coins(len(rows), Purpose.SEATED), named)
+        result, log_q = kernels.seat(rows, self._tail(), guide, BOOST, self._coins(len(rows), Purpose.SEATED), named)
         slots = np.empty(len(rows), np.int64)
-        slots[order] = found
+        slots[order] = result
         if names is not None:
             slot_of = np.full(int(names.max(initial=0)) + 1, -1, np.int64)
             slot_of[names] = slots
@@ -176,7 +176,7 @@ class Proposal:
         return compact(z)
 
     def _seat_late(self, z, given, n_core: int) -> tuple[int, float]:
-        late = [np.flatnonzero(own == LATE) for own in z]
+        late = [np.flatnonzero(part == LATE) for part in z]
         rows = self.subject.to_root(late)
         names = None if given is None else self._at(given, late)
         slots, log_q = None, 0.0
@@ -198,10 +198,10 @@ class Proposal:
 
     def _gathered(self, mine: Sequence[np.ndarray], root: int = 0) -> np.ndarray | None:
         mine = np.concatenate(mine) if mine else np.zeros(0)
-        found = [part for part in self.comm.collect(mine) if len(part)]
+        result = [part for part in self.comm.collect(mine) if len(part)]
         if self.comm.rank != root:
             return None
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        return np.concatenate(result) if result else np.zeros(0, np.int64)
 
     def _share(self, slots: np.ndarray | None) -> np.ndarray:
         return self.comm.share(None if slots is None else np.asarray(slots, np.int64))
@@ -210,8 +210,8 @@ class Proposal:
         """Give the rows at these places their labels, of which all ranks' come one after another."""
         counts = self.comm.collect(sum(map(len, places)))
         start = sum(counts[: self.comm.rank])
-        for own, at in zip(z, places):
-            own[at] = everyone[start : start + len(at)]
+        for part, at in zip(z, places):
+            part[at] = everyone[start : start + len(at)]
             start += len(at)
 
     # --- side by side ------------------------------------------------------------------------------------------------
@@ -221,8 +221,8 @@ class Proposal:
         clusters, from all rows before."""
         tail = self._tail()
         tail.load(statistics)
-        found = [0.0] * len(z)
-        for i, own in enumerate(z):
+        result = [0.0] * len(z)
+        for i, part in enumerate(z):
             coins = self._uniforms(i, Purpose.TAKEN, at[i])
             follow = None
             if given is not None:
@@ -231,9 +231,9 @@ class Proposal:
                 follow = np.where(known, slot_of[np.where(known, names, 0)], -1)
                 follow = np.where(follow < 0, n_core, follow).astype(np.int32)
             for start in range(0, len(at[i]), PIECE):
-                some = slice(start, start + PIECE)
-                terms = kernels.log_predictive_clusters(self.subject.cells(i, at[i][some]), tail)
-                pick, log_q = kernels.take(terms, coins[some], None if follow is None else follow[some])
-                found[i] += log_q
-                own[at[i][some]] = np.where(pick == n_core, LATE, pick)
-        return found
+                subset = slice(start, start + PIECE)
+                terms = kernels.log_predictive_clusters(self.subject.cells(i, at[i][subset]), tail)
+                pick, log_q = kernels.take(terms, coins[subset], None if follow is None else follow[subset])
+                result[i] += log_q
+                part[at[i][subset]] = np.where(pick == n_core, LATE, pick)
+        return result

@@ -42,12 +42,12 @@ def move(chain: Mixture) -> dict[str, int]:
         tried = 0
     for number in range(tried):
         try:
-            found = chain.move_of_views(chain, number).run()
+            result = chain.move_of_views(chain, number).run()
         except FloatingPointError as error:  # of root alone: `run.loop.main` ends the others
             words = f"cycle {chain.cycles}: a row cannot be scored in a move of views"
             raise NumericalError(words, [str(error)]) from None
-        if found is not None:
-            regroup(chain, *found)
+        if result is not None:
+            regroup(chain, *result)
             accepted += 1
     return {"columns_moved": moved, "view_moves_tried": tried, "view_moves": accepted}
 
@@ -67,16 +67,16 @@ def regroup(
     """Give every group of columns, one of the `bodies` unless they are given, the view of the partition chosen for
     it; the views come first among partitions."""
     kind_of = {name: of for view in chain.views for name, of in view.components.by_column(view.hyper).items()}
-    wanted = {}
+    requested = {}
     for p in sorted(set(chosen)):
-        names = {name for own, at in zip(groups or chain.bodies, chosen) if at == p for name in own}
-        wanted[p] = tuple(column.name for column in chain.columns if column.name in names)
-    kept = {p for p, names in wanted.items() if p < len(chain.views) and names == chain.views[p].columns}
-    new = {p: names for p, names in wanted.items() if p not in kept}
+        names = {name for part, at in zip(groups or chain.bodies, chosen) if at == p for name in part}
+        requested[p] = tuple(column.name for column in chain.columns if column.name in names)
+    kept = {p for p, names in requested.items() if p < len(chain.views) and names == chain.views[p].columns}
+    new = {p: names for p, names in requested.items() if p not in kept}
     others = [view for p, view in enumerate(chain.views) if p not in kept]
     cells = dict(zip(new, chain.take_cells(others, list(new.values()))))
     views = []
-    for lane, (p, names) in enumerate(wanted.items()):
+    for lane, (p, names) in enumerate(requested.items()):
         if p in kept:
             views.append(chain.views[p])
             views[-1].lane = in_lane(chain.chain, lane)

@@ -122,13 +122,13 @@ def scores(
         view, statistics = pairs[i][0], moments[i].statistics(counts[i], merged[i])
         mine += view.components.log_marginal(view.hyper, statistics, view.components.everything)
     lengths = [[sum(map(len, view.components.kinds)) for view, _ in pairs[r :: comm.size]] for r in range(comm.size)]
-    found = comm.gather_to_root(np.concatenate([np.zeros(0), *mine]), list(map(sum, lengths)))
+    result = comm.gather_to_root(np.concatenate([np.zeros(0), *mine]), list(map(sum, lengths)))
     if comm.rank:
         return None
     number = {name: u for u, names in enumerate(units) for name in names}
     unit_of = [[number[name] for name in view.components.by_column(view.hyper)] for view in views]
-    out, of_rank = np.zeros((len(units), len(partitions))), sync.apart(found, list(map(sum, lengths)))
-    parts = [iter(sync.apart(own, each)) for own, each in zip(of_rank, lengths)]
+    out, of_rank = np.zeros((len(units), len(partitions))), sync.apart(result, list(map(sum, lengths)))
+    parts = [iter(sync.apart(part, each)) for part, each in zip(of_rank, lengths)]
     for i in range(len(pairs)):
         view, partition = divmod(i, len(partitions))
         np.add.at(out[:, partition], unit_of[view], next(parts[i % comm.size]))
@@ -209,9 +209,9 @@ def scan(
     while done < len(units):
         more = AUXILIARY if not n_fresh else 1
         fresh = auxiliaries(comm, first.law, rows, key, range(n_fresh, n_fresh + more))
-        found = scores(comm, views, units, fresh if n_fresh else [*partitions, *fresh])
+        result = scores(comm, views, units, fresh if n_fresh else [*partitions, *fresh])
         if comm.rank == 0:
-            seating.score = np.concatenate([seating.score, found], axis=1)
+            seating.score = np.concatenate([seating.score, result], axis=1)
             seating.fresh += range(len(partitions), len(partitions) + more)
             done += seating.scan(order[done:])
             state[:] = done, *seating.where

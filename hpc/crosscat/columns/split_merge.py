@@ -60,8 +60,8 @@ class Move:
         if chosen is None:
             return None
         view, ways = chosen
-        own, old = np.flatnonzero(self.where == view), self.views[view]
-        a, b, log_q_sides = self._cut(own)
+        part, old = np.flatnonzero(self.where == view), self.views[view]
+        a, b, log_q_sides = self._cut(part)
         cut = self.where.copy()
         cut[b] = len(self.views)
         log_r = self._log_choices(self.where, cut, len(a), len(b), ways, old.n_labels) - log_q_sides
@@ -70,7 +70,7 @@ class Move:
         drawn = dict(zip(roles, side_by_side(new)))
         log_r += sum(self._log_weight(of.subject, drawn[role]) for of, role in zip(new, roles))
         if self.anew:
-            whole = self._proposal(own, 2)
+            whole = self._proposal(part, 2)
             log_r -= self._log_target(whole.subject, old.z, old.n_labels)
         else:
             log_r -= new[0].subject.log_likelihood(old.z, old.n_labels)
@@ -91,14 +91,14 @@ class Move:
         share = sizes[0] ** 2 / (sizes**2).sum()
         view_a, view_b = pair if self.stream.random() < share else pair[::-1]
         a, b = (np.flatnonzero(self.where == v) for v in (view_a, view_b))
-        own = np.sort(np.concatenate([a, b]))
+        part = np.sort(np.concatenate([a, b]))
         old_a, old_b = self.views[view_a], self.views[view_b]
         log_r = log_pair
         of_b = self._proposal(b, 1)
         log_r += self._log_target(of_b.subject, old_b.z, old_b.n_labels)
         asked = [(of_b, old_b)]  # whose old partitions have to be proposed by the split
         if self.anew:
-            of_a, whole = self._proposal(a, 0), self._proposal(own, 2)
+            of_a, whole = self._proposal(a, 0), self._proposal(part, 2)
             asked.append((of_a, old_a))
             log_r += self._log_target(of_a.subject, old_a.z, old_a.n_labels)
             drawn = whole.draw()
@@ -116,9 +116,9 @@ class Move:
         # what is left to work out are probabilities, which make the merge less likely: most are rejected before
         if not self._agreed(log_u < -log_r):
             return None
-        side = np.isin(own, b)
-        f, g = (int(np.searchsorted(own, units[int(self.stream.integers(len(units)))])) for units in (a, b))
-        log_r -= self._sides(own, f, g, side)[1]
+        side = np.isin(part, b)
+        f, g = (int(np.searchsorted(part, units[int(self.stream.integers(len(units)))])) for units in (a, b))
+        log_r -= self._sides(part, f, g, side)[1]
         for proposal, old in asked:
             if not self._agreed(log_u < -log_r):
                 return None
@@ -126,9 +126,9 @@ class Move:
         if not self._agreed(log_u < -log_r):
             return None
         if self.anew:
-            return self._accepted({2: (own, drawn)})
+            return self._accepted({2: (part, drawn)})
         chosen = self.where.copy()
-        chosen[own] = view_a
+        chosen[part] = view_a
         return chosen.tolist(), of_views(self.views)
 
     # --- what is chosen ----------------------------------------------------------------------------------------------
@@ -141,11 +141,11 @@ class Move:
             return None
         return int(np.searchsorted(ways, int(self.stream.integers(ways[-1])), side="right")), int(ways[-1])
 
-    def _cut(self, own: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """The units `own` on two sides, and on root log q of that."""
-        f, g = self.stream.choice(len(own), 2, replace=False).tolist()
-        side, log_q = self._sides(own, f, g, None)
-        return own[~side], own[side], log_q
+    def _cut(self, mine: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """The units `mine` on two sides, and on root log q of that."""
+        f, g = self.stream.choice(len(mine), 2, replace=False).tolist()
+        side, log_q = self._sides(mine, f, g, None)
+        return mine[~side], mine[side], log_q
 
     # --- parts of the ratio ------------------------------------------------------------------------------------------
 
@@ -190,8 +190,8 @@ class Move:
         chosen = [np.flatnonzero(stream.uniforms(s.start + np.arange(len(s))) < share) for s in shards]
         mine = [np.array([z[i][at] for z in views], np.int32).T for i, at in enumerate(chosen)]
         mine = np.ascontiguousarray(np.concatenate([np.zeros((0, len(views)), np.int32), *mine]))
-        found = self.comm.gather_to_root(mine, self.comm.collect(len(mine)))
-        return None if self.comm.rank else list(found.T)
+        result = self.comm.gather_to_root(mine, self.comm.collect(len(mine)))
+        return None if self.comm.rank else list(result.T)
 
     def _log_target(self, subject, z, n_labels: int) -> float:
         """Log of p(z) p(cells | z) on root, concentration and discount of the rows integrated out."""
@@ -200,7 +200,7 @@ class Move:
 
     def _sizes(self, z, n_labels: int) -> np.ndarray:
         """Rows of each cluster over all ranks."""
-        counts = sum((np.bincount(own[own >= 0], minlength=n_labels) for own in z), np.zeros(n_labels, np.int64))
+        counts = sum((np.bincount(part[part >= 0], minlength=n_labels) for part in z), np.zeros(n_labels, np.int64))
         self.comm.sum_everywhere(counts)
         return counts
 
@@ -216,9 +216,9 @@ class Move:
         sub = 4 * self.number + role
         return Proposal(self.chain.subject(names), self.key, in_lane(self.chain.chain, LAUNCHES + sub), sub)
 
-    def _sides(self, own: np.ndarray, f: int, g: int, given: np.ndarray | None) -> tuple[np.ndarray, float]:
-        """Sides of the units `own`, and on root log q of them; f and g are places in `own`."""
-        units, u = [self.units[i] for i in own.tolist()], self.stream.random(len(own))
+    def _sides(self, mine: np.ndarray, f: int, g: int, given: np.ndarray | None) -> tuple[np.ndarray, float]:
+        """Sides of the units `mine`, and on root log q of them; f and g are places in `mine`."""
+        units, u = [self.units[i] for i in mine.tolist()], self.stream.random(len(mine))
         names = [name for unit in units for name in unit]
         subject = self.chain.subject(names)
         stream = Stream(purpose=Purpose.SIDES_OF_COLUMNS, sub=self.number, **self.key)
@@ -232,8 +232,8 @@ class Move:
             held = self.chain.held(names, [rows])
 
             def cut(chosen: np.ndarray) -> sides.Part:
-                some = [name for i in chosen.tolist() for name in units[i]]
-                components, hyper, cells = self.chain.of_columns(some, [held])
+                subset = [name for i in chosen.tolist() for name in units[i]]
+                components, hyper, cells = self.chain.of_columns(subset, [held])
                 return sides.Part(components, hyper, cells(0))
 
             key = {**self.key, "chain": in_lane(self.chain.chain, LAUNCHES + 4 * self.number + 3)}

@@ -54,10 +54,10 @@ class Subject:
 
     def log_likelihood(self, z: Sequence[np.ndarray], n_labels: int) -> float:
         """Log marginal likelihood of all cells given labels of each shard, on root; NaN elsewhere. Collective."""
-        found = sync.total_statistics(self.comm, self.components, self.labelled(z), n_labels, self.n_shards)
-        if found is None:
+        result = sync.total_statistics(self.comm, self.components, self.labelled(z), n_labels, self.n_shards)
+        if result is None:
             return np.nan
-        marginals = self.components.log_marginal(self.hyper, found, self.components.everything)
+        marginals = self.components.log_marginal(self.hyper, result, self.components.everything)
         return sum(float(kind.sum()) for kind in marginals)
 
     def to_root(self, chosen: Sequence[np.ndarray], root: int = 0) -> Rows | None:

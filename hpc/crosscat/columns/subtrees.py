@@ -98,18 +98,18 @@ class _Scan:
     def _append(self, more: Sequence[Rowwise]) -> None:
         """Score all columns under more partitions."""
         d = len(self.parents)
-        found = scores(self.comm, self.chain.views, self._groups, more)  # under the links that there were at first
-        found = np.zeros((len(self._groups), len(more))) if found is None else found
-        own, alone = found[:d], found[:d].copy()
+        result = scores(self.comm, self.chain.views, self._groups, more)  # under the links that there were at first
+        result = np.zeros((len(self._groups), len(more))) if result is None else result
+        part, alone = result[:d], result[:d].copy()
         if self.cut:
             linked = np.flatnonzero(self.at_first != ROOT)
             for p, of in enumerate(more):
                 if len(linked):
                     alone[linked, p] = self.evidence.alone(_int32(of.z), of.n_labels, linked)
             for column in np.flatnonzero(self.parents != self.at_first).tolist():
-                own[column] = self._under_parent(column, more) if self.parents[column] != ROOT else alone[column]
-        self.numbers = np.concatenate([self.numbers, found[d:]], axis=1)
-        self.own = np.concatenate([self.own, own], axis=1)
+                part[column] = self._under_parent(column, more) if self.parents[column] != ROOT else alone[column]
+        self.numbers = np.concatenate([self.numbers, result[d:]], axis=1)
+        self.own = np.concatenate([self.own, part], axis=1)
         self.alone = np.concatenate([self.alone, alone], axis=1)
 
     def _under_parent(self, column: int, partitions: Sequence[Rowwise]) -> list[float]:
@@ -155,10 +155,10 @@ class _Scan:
                 a, b = self.unit_of[child], self.unit_of[parent]
                 near.setdefault(a, set()).add(b)
                 near.setdefault(b, set()).add(a)
-        found = [unit]
-        for u in found:  # which grows
-            found += sorted(near.get(u, set()) - set(found))
-        return found
+        result = [unit]
+        for u in result:  # which grows
+            result += sorted(near.get(u, set()) - set(result))
+        return result
 
     def draw(self, unit: int) -> None:
         """Draw the partition of a unit and all that goes over with it, and the parent of its root. Collective."""
@@ -176,8 +176,8 @@ class _Scan:
         partition, parent = options[int(self.comm.share(chosen))]
         if partition not in members:
             self.kept.remove(partition)
-        for own in body.units:
-            self.where[own] = partition
+        for part in body.units:
+            self.where[part] = partition
         if body.root is not None:
             self.parents[body.root] = parent
             if parent != before:
@@ -240,9 +240,9 @@ class _Scan:
         """Parents of all columns of the table, (C,)."""
         place = {column.name: i for i, column in enumerate(self.chain.columns)}
         at = np.array([place[column.name] for column in self.kind.columns], np.int64)
-        found = np.full(len(place), ROOT)
-        found[at] = np.where(self.parents == ROOT, ROOT, at[self.parents])
-        return found
+        result = np.full(len(place), ROOT)
+        result[at] = np.where(self.parents == ROOT, ROOT, at[self.parents])
+        return result
 
 
 def _int32(labels: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -74,13 +74,13 @@ def _seeds(ledger: Ledger, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return out[:, :2].copy(), out[:, 2]
 
 
-def _least(ledger: Ledger, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _least(ledger: Ledger, result: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The two least words of every cluster over all ranks and their rows, each (K, 2).
 
-    found (shards here, K, 2, 2): each shard's words and rows.
+    result (shards here, K, 2, 2): each shard's words and rows.
     """
-    nobody = np.full((1, *found.shape[1:]), NOBODY)
-    word, row = np.concatenate([found, nobody]).transpose(2, 1, 0, 3).reshape(2, ledger.n_labels, -1)
+    nobody = np.full((1, *result.shape[1:]), NOBODY)
+    word, row = np.concatenate([result, nobody]).transpose(2, 1, 0, 3).reshape(2, ledger.n_labels, -1)
     least, whose = np.empty((2, 2, ledger.n_labels), np.uint64)
     for place in range(2):
         at = word.argmin(axis=1)[:, None]

@@ -28,15 +28,15 @@ class BesideLinks:
     def repeated(self, names: Sequence[str], labels: np.ndarray, n: int) -> np.ndarray:
         """Mask of the columns that follow from another in each of n groups, bool (C, n). labels (N,): of the
         training rows, groups from 0."""
-        found, z = np.zeros((len(names), n), bool), labels[:: self._step]
+        result, z = np.zeros((len(names), n), bool), labels[:: self._step]
         place = {name: i for i, name in enumerate(names)}
         for (a, b), both in self._both.items():
             of_a, of_b = (_divergences(self._codes[name], z, n) for name in (a, b))
             follows = _divergences(both, z, n) - np.maximum(of_a, of_b) < TELLING
             for name, less in ((a, of_a < of_b), (b, of_a >= of_b)):
                 if name in place:
-                    found[place[name]] |= follows & less
-        return found
+                    result[place[name]] |= follows & less
+        return result
 
 
 def _compact(codes: np.ndarray) -> np.ndarray:

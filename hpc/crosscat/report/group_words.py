@@ -54,14 +54,14 @@ def _has(view: ViewSummary, what: str) -> bool:
     return any(getattr(shown.level, what) for shown in view.levels)
 
 
-def _with_names(view: ViewSummary, said: Sequence[str]) -> list[str]:
+def _with_names(view: ViewSummary, given: Sequence[str]) -> list[str]:
     """The sentences about levels; that of the level shown first is followed by its groups, if these are few and can be
     used."""
     shown = groups.first(view.levels)
     if shown is None or shown.level.n > NAMES_SAID or not groups.any_usable([shown]):
-        return [*said]
-    at = said.index(str(shown.level)) + 1
-    return [*said[:at], f"They are: {'; '.join(f'{g.name} ({percent(g.share)})' for g in shown.groups)}.", *said[at:]]
+        return [*given]
+    at = given.index(str(shown.level)) + 1
+    return [*given[:at], f"They are: {'; '.join(f'{g.name} ({percent(g.share)})' for g in shown.groups)}.", *given[at:]]
 
 
 def first_columns(view: ViewSummary, most: int = NAMED, shown: Callable[[str], str] = str) -> str:

@@ -59,24 +59,24 @@ class ShownLevel:
 
 
 def shown_levels(
-    tree: ViewLevels, own: OfColumns, hyper, shared: Shared, beside: BesideLinks, weights: np.ndarray | None = None
+    tree: ViewLevels, mine: OfColumns, hyper, shared: Shared, beside: BesideLinks, weights: np.ndarray | None = None
 ) -> list[ShownLevel]:
     """The levels that a report offers, few groups first. weights (N,): survey weights of the training rows."""
-    return [shown_level(tree, level, own, hyper, shared, beside, weights) for level in tree.offered()]
+    return [shown_level(tree, level, mine, hyper, shared, beside, weights) for level in tree.offered()]
 
 
 def shown_level(
-    tree: ViewLevels, level: Level, own: OfColumns, hyper, shared: Shared, beside: BesideLinks,
+    tree: ViewLevels, level: Level, mine: OfColumns, hyper, shared: Shared, beside: BesideLinks,
     weights: np.ndarray | None = None,
 ) -> ShownLevel:  # fmt: skip
     """One level. hyper: of the representative draw, whose prior smooths the shares of categories."""
     tallies = {t.column.name: t for t in tree.cells(level)}
-    statistics, numbers = _statistics(own, tallies), _numbers(tallies)
+    statistics, numbers = _statistics(mine, tallies), _numbers(tallies)
     every, few = np.arange(level.n), level.n <= COMPARED
-    prior = own.components.prior(hyper)
+    prior = mine.components.prior(hyper)
 
     def again(compared: bool = False):
-        return profiles.each_profile(own.components, prior, statistics, every, numbers, compared)
+        return profiles.each_profile(mine.components, prior, statistics, every, numbers, compared)
 
     columns = list(again(few))
     whole = [against_the_whole(c) for c in columns]
@@ -99,9 +99,9 @@ def shown_level(
     return ShownLevel(level, groups, whole if level.n <= DETAILED else [], tree.patterns.of)
 
 
-def _statistics(own: OfColumns, tallies: dict[str, Tally]) -> SimpleNamespace:
+def _statistics(mine: OfColumns, tallies: dict[str, Tally]) -> SimpleNamespace:
     """Sizes and categories as `profiles.each_profile` takes them, in rows of an average draw."""
-    of = [tallies[c.name].counts for c in own.components.categorical.columns]
+    of = [tallies[c.name].counts for c in mine.components.categorical.columns]
     size = next(iter(tallies.values())).counts.sum(axis=0)
     return SimpleNamespace(size=size, levels=np.concatenate(of) if of else np.zeros((0, len(size))))
 

@@ -96,9 +96,9 @@ def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) 
     pairs = [(i, j) if directed[i, j] >= directed[j, i] else (j, i) for i, j in pairs]  # child and parent
     gains: dict[tuple[int, int], tuple[float, str]] = {}
     for names, labels in views:
-        own = [(c, p) for c, p in pairs if (columns[c].part_of or columns[c].name) in set(names)]
-        gains |= zip(own, _gains(run, labels, [(columns[c], columns[p]) for c, p in own]))
-    found = [
+        part = [(c, p) for c, p in pairs if (columns[c].part_of or columns[c].name) in set(names)]
+        gains |= zip(part, _gains(run, labels, [(columns[c], columns[p]) for c, p in part]))
+    result = [
         LinkedPair(
             columns[c].name,
             columns[p].name,
@@ -108,8 +108,8 @@ def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) 
         )
         for c, p in pairs
     ]
-    found, whole = sorted(found, key=lambda pair: -pair.gain), {c.name: c.part_of or c.name for c in columns}
-    return Links(found, sum(map(len, each)), whole)
+    result, whole = sorted(result, key=lambda pair: -pair.gain), {c.name: c.part_of or c.name for c in columns}
+    return Links(result, sum(map(len, each)), whole)
 
 
 def has_links(chains: Sequence[Chain]) -> bool:
@@ -138,22 +138,22 @@ def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Col
     place = {column.name: i for i, column in enumerate(run.columns)}
     k = int(labels.max()) + 1
     sizes = [(k, int(contexts[p.name].max()) + 1, len(c.levels) + 1) for c, p in pairs]
-    found: list[tuple[float, str]] = []
-    while len(found) < len(pairs):  # as many at once as there is room for
-        first, total = len(found), np.cumsum([np.prod(size) for size in sizes[len(found) :]])
-        some = slice(first, first + max(1, int(np.searchsorted(total, AT_ONCE, side="right"))))
-        counts = [np.zeros(np.prod(size), np.int64) for size in sizes[some]]
+    result: list[tuple[float, str]] = []
+    while len(result) < len(pairs):  # as many at once as there is room for
+        first, total = len(result), np.cumsum([np.prod(size) for size in sizes[len(result) :]])
+        subset = slice(first, first + max(1, int(np.searchsorted(total, AT_ONCE, side="right"))))
+        counts = [np.zeros(np.prod(size), np.int64) for size in sizes[subset]]
         for start, rows in run.slices():
             z = labels[start : start + len(rows)].astype(np.int64)
-            for (child, parent), count, (_, n, v) in zip(pairs[some], counts, sizes[some]):
+            for (child, parent), count, (_, n, v) in zip(pairs[subset], counts, sizes[subset]):
                 x, u = getattr(rows, child.block)[:, child.index], coding.context(place[parent.name], rows)
                 seen = u >= 0
                 count += np.bincount((z[seen] * n + u[seen]) * v + x[seen], minlength=len(count))
-        for (child, parent), count, size in zip(pairs[some], counts, sizes[some]):
+        for (child, parent), count, size in zip(pairs[subset], counts, sizes[subset]):
             cells = count.reshape(size)[..., :-1]  # (K, U, V)
             gain = (_evidence(cells.reshape(-1, cells.shape[-1])) - _evidence(cells.sum(axis=1))) / max(run.n_rows, 1)
-            found.append((gain, _example(child, parent, contexts[parent.name], cells.sum(axis=0))))
-    return found
+            result.append((gain, _example(child, parent, contexts[parent.name], cells.sum(axis=0))))
+    return result
 
 
 def _evidence(n: np.ndarray) -> float:

@@ -222,7 +222,7 @@ def summarise(run: Posterior) -> RunSummary:
 
 
 def _agreements(
-    summaries: Sequence[ChainSummary], r_hat: float, found: Representatives
+    summaries: Sequence[ChainSummary], r_hat: float, chosen: Representatives
 ) -> tuple[Agreement | None, list[Agreement]]:
     """Agreement of the chains on the columns, None of a mixture; and on the rows of each view. r_hat: of the log
     joint."""
@@ -230,11 +230,11 @@ def _agreements(
     def on(c: Compared) -> Agreement:
         return agreement.agreement(summaries, r_hat, c.chain, c.labels, c.distances)
 
-    of_rows = [on(view.compared) for view in found.views]
-    if found.compared is None:
+    of_rows = [on(view.compared) for view in chosen.views]
+    if chosen.compared is None:
         return None, of_rows
     # of log joints the columns' tells
-    return on(found.compared), [replace(of, gap=0.0, climbing=()) for of in of_rows]
+    return on(chosen.compared), [replace(of, gap=0.0, climbing=()) for of in of_rows]
 
 
 def contradicted(run: Posterior) -> bool:
@@ -347,27 +347,27 @@ def _describe(posterior: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
 
 
 def _characterise(
-    view: ViewSummary, own: OfColumns, r: Representative, stability: np.ndarray, statistics: Statistics | None,
+    view: ViewSummary, mine: OfColumns, r: Representative, stability: np.ndarray, statistics: Statistics | None,
     sample: Rows | None, linked: Sequence[tuple[str, str]],
 ) -> None:  # fmt: skip
     """The clusters by their columns. statistics: of the clusters; sample: rows of all columns; None without cells.
     linked: columns that are linked in most draws."""
-    least = max(2, int(np.ceil(LEAST_SHARE * own.n_rows)))
+    least = max(2, int(np.ceil(LEAST_SHARE * mine.n_rows)))
     shown = np.arange(min(LISTED, max(1, int(np.count_nonzero(r.sizes >= least)))))
     shared = telling.nothing_shared
     if statistics is not None and sample is not None:
-        step = max(1, own.n_rows // SAMPLED)
-        cells, z = _cells(own.columns, own.take(sample)), r.labels[::step]
-        cuts = {c.name: cuts_of(cells[c.name]) for c in own.columns if not c.levels}
+        step = max(1, mine.n_rows // SAMPLED)
+        cells, z = _cells(mine.columns, mine.take(sample)), r.labels[::step]
+        cuts = {c.name: cuts_of(cells[c.name]) for c in mine.columns if not c.levels}
         codes = {name: in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
         view.beside, listed = BesideLinks(linked, codes, step), z < len(shown)
         shared = view.shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
-        if len(own.names) == 1:
-            view.spread = distribution.in_words(own.columns, cells)
-        counts, moments = own.histograms(r.labels, cuts), own.moments(r.labels)
+        if len(mine.names) == 1:
+            view.spread = distribution.in_words(mine.columns, cells)
+        counts, moments = mine.histograms(r.labels, cuts), mine.moments(r.labels)
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
-        view.profiles = profiles.profiles(own.components, own.components.prior(r.hyper), statistics, shown, numbers)
-        view.blocks = profiles.block_profiles(own.components, statistics, shown)
+        view.profiles = profiles.profiles(mine.components, mine.components.prior(r.hyper), statistics, shown, numbers)
+        view.blocks = profiles.block_profiles(mine.components, statistics, shown)
     repeated = view.beside.repeated([c.name for c in view.profiles], r.labels, len(r.sizes))
     traits = [profiles.traits(view.profiles, int(k), shared, repeated=repeated) for k in shown]
     view.columns = profiles.picture(view.profiles, shared, traits) if view.profiles else []
@@ -375,14 +375,14 @@ def _characterise(
     if statistics is not None and sample is not None:
 
         def again():
-            prior = own.components.prior(r.hyper)
-            return profiles.each_profile(own.components, prior, statistics, browsed, numbers, compared=False)
+            prior = mine.components.prior(r.hyper)
+            return profiles.each_profile(mine.components, prior, statistics, browsed, numbers, compared=False)
 
         view.whole = [against_the_whole(c) for c in again()]
         traits += most_telling(again, view.whole, browsed[len(shown) :], repeated[:, : len(browsed)])
     traits += [[]] * (len(browsed) - len(traits))
     view.browsed = [
-        ClusterLine(int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / own.n_rows), float(stability[k]), traits[k])
+        ClusterLine(int(k) + 1, int(r.sizes[k]), float(r.sizes[k] / mine.n_rows), float(stability[k]), traits[k])
         for k in browsed
     ]
     for line, name in zip(view.browsed, name_clusters([line.traits for line in view.browsed])):

@@ -31,11 +31,11 @@ class Probe:
 
     def log_density(self, chain: Searching, views: Sequence[View]) -> np.ndarray:
         """Log density of each row in some views of a chain, (n,) float64."""
-        found = np.zeros(len(self.rows))
+        result = np.zeros(len(self.rows))
         codings = [chain.linking.coding_of(view.columns) for view in views]
         for view, density in zip(views, densities(views, codings)):
-            found += density.log_density(chain.cells_of(view.columns, self.rows))
-        return found
+            result += density.log_density(chain.cells_of(view.columns, self.rows))
+        return result
 
 
 def gain(after: np.ndarray, before: np.ndarray) -> float:

@@ -74,12 +74,12 @@ class Better(Move):
             return None
         view = int(self.stream.choice(len(views), p=weight / weight.sum()))
         self.chain.tries[views[view]] += 1
-        own = np.array(views[view])
-        a, b, _ = self._cut(own)
+        part = np.array(views[view])
+        a, b, _ = self._cut(part)
         apart = self.where.copy()
         apart[b] = len(self.views)
         present = of_views([self.views[view]])
-        of_a, of_b, whole = (self._evidence(units, role, present) for role, units in enumerate((a, b, own)))
+        of_a, of_b, whole = (self._evidence(units, role, present) for role, units in enumerate((a, b, part)))
         better = self._better(apart, [of_a, of_b], [whole])
         return self._accepted({0: (a, of_a.drawn), 1: (b, of_b.drawn)}) if better else None
 
@@ -91,10 +91,10 @@ class Better(Move):
     def _exchange(self):
         """Deal the units of two views to sides afresh."""
         (i, j), (a, b), present = self._two()
-        own = np.sort(np.concatenate([a, b]))
-        f, g = (int(np.searchsorted(own, self.stream.choice(units))) for units in (a, b))
-        side, _ = self._sides(own, f, g, None)
-        new = [own[~side], own[side]]
+        part = np.sort(np.concatenate([a, b]))
+        f, g = (int(np.searchsorted(part, self.stream.choice(units))) for units in (a, b))
+        side, _ = self._sides(part, f, g, None)
+        new = [part[~side], part[side]]
         if np.array_equal(new[0], a):
             return None
         after = [self._evidence(units, role, present) for role, units in enumerate(new)]
@@ -107,10 +107,10 @@ class Better(Move):
     def _merge(self):
         (i, j), (a, b), present = self._two()
         joined = np.where(self.where == j, i, self.where)
-        own = np.flatnonzero(joined == i)
+        part = np.flatnonzero(joined == i)
         of_a, of_b = self._evidence(a, 0, present[:1]), self._evidence(b, 1, present[1:])
-        whole = self._evidence(own, 2, [*present, *product(*present)])
-        return self._accepted({2: (own, whole.drawn)}) if self._better(joined, [whole], [of_a, of_b]) else None
+        whole = self._evidence(part, 2, [*present, *product(*present)])
+        return self._accepted({2: (part, whole.drawn)}) if self._better(joined, [whole], [of_a, of_b]) else None
 
     def _better(self, where: np.ndarray, after: Sequence[Evidence], before: Sequence[Evidence]) -> bool:
         """True if the units score higher in the new places. Partitions that existed before have been refined by
@@ -129,10 +129,10 @@ class Better(Move):
             return best
         proposal = self._proposal(units, role)
         subject, n = proposal.subject, self.chain.n_rows
-        found = [suited(subject, partition, self.stream.random(n)) for partition in present]
+        result = [suited(subject, partition, self.stream.random(n)) for partition in present]
         if best.draws < DRAWS:
-            found.append(proposal.draw())
-        for drawn in found:
+            result.append(proposal.draw())
+        for drawn in result:
             log = log_weight(self.views[0].law, subject, drawn)
             if log > best.log:
                 best = replace(best, log=log, drawn=drawn)

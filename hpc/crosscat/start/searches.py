@@ -62,10 +62,10 @@ def best_search(
         partial(_search, serial(comm.asked_to_stop), data, settings, chain, number, others, judges, n_rows, n_views)
         for number in range(n_searches)
     ]
-    found = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}")
-    scores = np.array([score for _, score in found])
+    result = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}")
+    scores = np.array([score for _, score in result])
     best = int(np.argmax(scores)) if len(judges) else 0
-    return Choice(found[best][0], scores if len(judges) else np.zeros(0), len(judges))
+    return Choice(result[best][0], scores if len(judges) else np.zeros(0), len(judges))
 
 
 def _search(
@@ -81,9 +81,9 @@ def _search(
     places = np.concatenate([np.sort(sample[:n]), sample[n:], judges])
     order = np.argsort(places)
     rows = data.rows_at(places[order]).take(np.argsort(order))
-    own, probed, unseen = (rows.take(part) for part in (slice(n), slice(n, n + n_probe), slice(n + n_probe, None)))
+    mine, probed, unseen = (rows.take(part) for part in (slice(n), slice(n, n + n_probe), slice(n + n_probe, None)))
     mixture = searched(
-        data.columns, own, replace(settings, seed=seed), chain, n_views, alone, probed if n_probe else None
+        data.columns, mine, replace(settings, seed=seed), chain, n_views, alone, probed if n_probe else None
     )
     if not len(judges):
         return found_by(mixture), 0.0

@@ -87,9 +87,9 @@ def views_at_first(config: Config) -> int:
 def pilot_rows(config: Config, n_rows: int) -> int:
     """Rows of the sample on which views are searched for first; 0: there is no search."""
     sampler = config.of(Sampler)
-    own = sampler.strategy == "auto" and sampler.init == "auto" and config.of(Model).has_views
+    part = sampler.strategy == "auto" and sampler.init == "auto" and config.of(Model).has_views
     most = ROWS if searches(config, n_rows) == 1 else ROWS_OF_EACH
-    rows = (most if own else 0) if sampler.init_rows == "auto" else sampler.init_rows
+    rows = (most if part else 0) if sampler.init_rows == "auto" else sampler.init_rows
     return min(rows, n_rows) if config.of(Model).likelihood else 0
 
 

@@ -133,8 +133,8 @@ class Trials:
 
     def _chosen(self) -> list[Change]:
         """Changes to try in a round."""
-        found = {change.name: change for change in self._changes() if self.tried[change.name] < TWICE}
-        fair = [change for change in found.values() if change.looks > -change.patience * self.chain.n_rows]
+        result = {change.name: change for change in self._changes() if self.tried[change.name] < TWICE}
+        fair = [change for change in result.values() if change.looks > -change.patience * self.chain.n_rows]
         return sorted(fair, key=lambda change: -change.looks)[:TRIALS]
 
     def _worth(self, trials: Mapping[Change, Searching]) -> dict[Change, float]:
@@ -171,7 +171,7 @@ class Trials:
     def _changes(self) -> Iterator[Change]:
         """Changes that may be worth a trial."""
         views = self.chain.views
-        units = [np.array(own) for own in self.chain.units_of_views()]
+        units = [np.array(part) for part in self.chain.units_of_views()]
         now = Present(units, of_views(views), [self._evidence(view) for view in views])
         of_two = [*self._singles(now), *self._merges(now)] if len(views) > 1 else []
         for change in [*of_two, *self._cuts(now)]:
@@ -184,36 +184,36 @@ class Trials:
         *score, alone = scores(chain.comm, chain.views, chain.units, [*now.partitions, nothing]).T
         for unit, home in enumerate(chain.view_of_unit):
             left = now.units[home][now.units[home] != unit]
-            told = self._told(unit, home, now)
+            reported = self._told(unit, home, now)
             others = sorted((v for v in range(len(score)) if v != home), key=lambda v: -score[v][unit])
-            for there in others[: TARGETS if told < alone[unit] + LOOSE * n else 1]:
+            for there in others[: TARGETS if reported < alone[unit] + LOOSE * n else 1]:
                 told_there = self._told(unit, there, now)
-                doubt = DOUBT * n if max(told, told_there) < alone[unit] + TELLING * n else 0.0
+                doubt = DOUBT * n if max(reported, told_there) < alone[unit] + TELLING * n else 0.0
                 new = [(np.sort(np.append(now.units[there], unit)), now.partitions[there])]
                 if len(left):
                     new.append((left, now.partitions[home]))
                 yield Change(
-                    np.array([unit]), (home, there), new, told_there - told, HOPE * (told - alone[unit]) - doubt
+                    np.array([unit]), (home, there), new, told_there - reported, HOPE * (reported - alone[unit]) - doubt
                 )
 
     def _told(self, unit: int, view: int, now: Present) -> float:
         """Log evidence of a unit given the other units of its own view, or all units of another view, as of the first
         call. The rows of its own view have followed it so far."""
-        own, partition = now.units[view], now.partitions[view]
-        key = unit, tuple(own[own != unit].tolist())
+        part, partition = now.units[view], now.partitions[view]
+        key = unit, tuple(part[part != unit].tolist())
         if not key[1]:
             return now.evidence[view]
         if key not in self.told:
-            if unit in own:
-                self.told[key] = now.evidence[view] - self._best(own[own != unit], [partition])[1]
+            if unit in part:
+                self.told[key] = now.evidence[view] - self._best(part[part != unit], [partition])[1]
             else:
-                self.told[key] = self._best(np.sort(np.append(own, unit)), [partition])[1] - now.evidence[view]
+                self.told[key] = self._best(np.sort(np.append(part, unit)), [partition])[1] - now.evidence[view]
         return self.told[key]
 
     def _merges(self, now: Present) -> Iterator[Change]:
         """Merges of two views: those whose partitions are the most similar."""
-        some = self.stream.permutation(self.chain.n_rows)[: alike.ROWS]
-        log_p = alike.log_probabilities([partition.z[0][some] for partition in now.partitions])
+        subset = self.stream.permutation(self.chain.n_rows)[: alike.ROWS]
+        log_p = alike.log_probabilities([partition.z[0][subset] for partition in now.partitions])
         pairs = sorted(zip(*np.triu_indices(len(now.units), 1)), key=lambda pair: -log_p[pair])
         for i, j in pairs[:PAIRS]:
             one, two = now.partitions[i], now.partitions[j]
@@ -240,22 +240,22 @@ class Trials:
         chain, nothing = self.chain, Rowwise([np.zeros(self.chain.n_rows, np.int32)], 1, now.partitions[0].process)
         of_view = [frozenset(units.tolist()) for units in now.units]
         branches = [*chain.branches, *(frozenset([unit]) for unit in range(len(chain.units)))]
-        known = {of & own: v for v, own in enumerate(of_view) for of in branches if 0 < len(of & own) < len(own)}
-        cuts, found = [(np.array(sorted(of)), known[of]) for of in sorted(known, key=sorted)], []
+        known = {of & part: v for v, part in enumerate(of_view) for of in branches if 0 < len(of & part) < len(part)}
+        cuts, result = [(np.array(sorted(of)), known[of]) for of in sorted(known, key=sorted)], []
         for at in np.sort(self.stream.permutation(len(cuts))[:CUTS]).tolist():
             out, v = cuts[at]
             left, present = np.setdiff1d(now.units[v], out), now.partitions[v]
             (one, of_out), (two, of_left) = self._best(out, [present, nothing]), self._best(left, [present])
             new = [(out, one), (left, two)]
             gain = max(of_out + of_left - now.evidence[v], chain.n_rows * self._predicts(chain.beside(new), [v]))
-            found.append(Change(out, (v, len(now.units)), new, gain, patience=OF_VIEWS))
-        best = sorted(found, key=lambda change: -change.gain)[:MOST_CUTS]
+            result.append(Change(out, (v, len(now.units)), new, gain, patience=OF_VIEWS))
+        best = sorted(result, key=lambda change: -change.gain)[:MOST_CUTS]
         yield from (replace(change, old=(change.old[0], len(now.units) + i)) for i, change in enumerate(best))
 
     def _best(self, units: np.ndarray, partitions: Sequence[Rowwise]) -> tuple[Rowwise, float]:
         """The partition that suits some units best, and the log evidence by it."""
         chain, law = self.chain, self.chain.views[0].law
         subject = chain.subject(chain.names(units))
-        found = [log_weight(law, subject, suited(subject, p, self.stream.random(chain.n_rows))) for p in partitions]
-        best = int(np.argmax(found))
-        return partitions[best], found[best]
+        result = [log_weight(law, subject, suited(subject, p, self.stream.random(chain.n_rows))) for p in partitions]
+        best = int(np.argmax(result))
+        return partitions[best], result[best]

@@ -76,8 +76,10 @@ def searched(
     mixture = Searching(comm, columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
     mixture.probe = None if probe is None else Probe(probe)
     stream = generator(settings.seed, Purpose.DEALT_COLUMNS, chain=chain)
-    some = np.sort(stream.permutation(len(rows))[: -(-len(rows) // 2)])  # chains do not all begin with the same groups
-    tree = linked(columns, rows.take(some), mixture.units)
+    subset = np.sort(
+        stream.permutation(len(rows))[: -(-len(rows) // 2)]
+    )  # chains do not all begin with the same groups
+    tree = linked(columns, rows.take(subset), mixture.units)
     mixture.branches = branches(tree)
     arrange(mixture, grouped(tree, len(mixture.units), n_views))
     mixture.start("one")
@@ -90,16 +92,16 @@ def found_by(search: Searching) -> Pilot:
     return Pilot([Found(v.columns, v.hyper, v.partition.statistics) for v in search.views], search.process)
 
 
-def follow(mixture: Mixture, found: Pilot) -> None:
+def follow(mixture: Mixture, pilot: Pilot) -> None:
     """Start a chain with the views of a pilot: every row in the cluster that suits it best. Collective."""
-    mixture.arrange([of.columns for of in found.views])
+    mixture.arrange([of.columns for of in pilot.views])
     chosen = mixture.first_rows()
-    for view, of in zip(mixture.views, found.views):
+    for view, of in zip(mixture.views, pilot.views):
         tail = collapsed_clusters(view.components, of.hyper, of.statistics)
         for shard, z, rows in zip(view.shards, view.z, chosen):
             _seat_nearest(shard.rows, z, rows, tail)
         view.n_labels, view.hyper = len(of.statistics), of.hyper
-    mixture.resume(0, process=found.process)
+    mixture.resume(0, process=pilot.process)
 
 
 def _seat_nearest(rows, z: np.ndarray, chosen: np.ndarray, tail: kernels.Tail) -> None:

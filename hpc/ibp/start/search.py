@@ -49,9 +49,9 @@ def search(cells: np.ndarray, settings: Settings, chain: int) -> Found:
     return result(buffet)
 
 
-def result(found: Buffet) -> Found:
+def result(buffet: Buffet) -> Found:
     """The features of a chain, but for those that hardly any row has."""
-    ledger = Ledger(found)
+    ledger = Ledger(buffet)
     kept = np.flatnonzero(ledger.columns.owned > 1)
-    loadings = ledger.means(ledger.columns)[kept] * found.hyper.noise_sd
-    return Found(loadings, ledger.columns.owned[kept] / found.n_rows, found.hyper, found.cycles)
+    loadings = ledger.means(ledger.columns)[kept] * buffet.hyper.noise_sd
+    return Found(loadings, ledger.columns.owned[kept] / buffet.n_rows, buffet.hyper, buffet.cycles)

@@ -174,10 +174,10 @@ def settle(chain: Buffet, sweep: int) -> None:
     chain.summarise()
 
 
-def sweep_all(chain: Buffet, found: Found, cycle: int, sweep: int) -> None:
+def sweep_all(chain: Buffet, state: Found, cycle: int, sweep: int) -> None:
     """Every row of the chain, on all ranks, draws anew which of its slots' features it has."""
-    weights = np.clip(found.weights, 1e-12, 1.0 - 1e-12)
-    features = Features(chain.slots, found.loadings, weights, found.hyper.noise_sd)
+    weights = np.clip(state.weights, 1e-12, 1.0 - 1e-12)
+    features = Features(chain.slots, state.loadings, weights, state.hyper.noise_sd)
     nobody = np.zeros(len(chain.slots), np.uint64)
     seed = int(generator(chain.settings.seed, Purpose.SEARCH, chain=chain.chain, sub=1).integers(1 << 63))
     for shard in chain.shards:

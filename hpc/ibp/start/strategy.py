@@ -67,17 +67,17 @@ def _some_rows(chain: Buffet, n: int) -> np.ndarray | None:
     return gathered.astype(np.float64) if chain.comm.rank == 0 else None
 
 
-def _deal(chain: Buffet, found: Found | None) -> None:
+def _deal(chain: Buffet, state: Found | None) -> None:
     """All rows take those of the features that were found which explain them best, and sweep over them."""
     size, d = np.zeros(1, np.int64), chain.n_columns
-    if found is not None:
-        size[0] = len(found.weights)
+    if state is not None:
+        size[0] = len(state.weights)
     chain.comm.broadcast(size)
     k = int(size[0])
     message = np.zeros(3 + d + k * (d + 1))
-    if found is not None:
-        h = found.hyper
-        message[:] = [h.alpha, h.c, h.feature_sd, *h.noise_sd, *found.weights, *found.loadings.ravel()]
+    if state is not None:
+        h = state.hyper
+        message[:] = [h.alpha, h.c, h.feature_sd, *h.noise_sd, *state.weights, *state.loadings.ravel()]
     chain.comm.broadcast(message)
     hyper = Hyper(float(message[0]), float(message[1]), message[3 : 3 + d].copy(), float(message[2]), chain.hyper.noise)
     weights, loadings = message[3 + d : 3 + d + k], message[3 + d + k :].reshape(k, d)

@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_ranks
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Examined, about_ranks
 from mpibayes.hpc.svi.chain import Settings
 from mpibayes.hpc.svi.factorization import keys
 from mpibayes.hpc.svi.factorization.chain import RatingsAscent
@@ -34,7 +34,7 @@ def bytes_a_rating(config: Config) -> int:
     return A_RATING + (8 if config.of(keys.Step).noise != "none" else 0)
 
 
-def memory(found: Found, ranks: int) -> dict[str, int]:
+def memory(examined: Examined, ranks: int) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
     process   Python, libraries, and the MPI library where there is one
@@ -44,9 +44,9 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     sums      of the items: of all shards once on root, and those of its shards
     draws     on root, kept states that wait for a checkpoint
     """
-    config, table = found.config, found.table
+    config, table = examined.config, examined.table
     model, step, n_shards = config.of(keys.Model), config.of(keys.Step), config.run.shards
-    each = found.schedule(ranks).sizes[-1]
+    each = examined.schedule(ranks).sizes[-1]
     mine = len(shards.of_rank(n_shards, each, 0))
     entries = -(-table.n_entries // n_shards)
     d = model.rank + model.biases
@@ -65,9 +65,9 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     }
 
 
-def time_sample(found: Found) -> tuple[int, float, float]:
+def time_sample(examined: Examined) -> tuple[int, float, float]:
     """(ratings of a sample of the users, seconds of a pass over them, seconds of a step of the items)."""
-    config, table = found.config, found.table
+    config, table = examined.config, examined.table
     start, stop = next(cuts(table.starts(), SAMPLE))
     rows = table.read(start, stop)
     train = Ratings.of(split(rows, np.arange(start, stop), table.n_columns, config.data.heldout)[0])
@@ -95,13 +95,13 @@ def noise_of(ascent: RatingsAscent, config: Config) -> Numbers | None:
     return Numbers(ascent.noise_stream(1).normals(ascent.rows[0].places(None)), 10.0)
 
 
-def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
+def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     """Findings of `check` as (title, text) pairs."""
-    schedule = found.schedule(ranks)
+    schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
-    config, table, run = found.config, found.table, found.config.run
+    config, table, run = examined.config, examined.table, examined.config.run
     n_shards, kept = run.shards, config.of(keys.Output).kept
-    sampled, pass_s, step_s = time_sample(found)
+    sampled, pass_s, step_s = time_sample(examined)
     yield "configuration", f"{config.path}: valid"
     yield from in_words(table)
     share = config.data.heldout
@@ -112,7 +112,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     yield "cycle", step_in_words(config)
     yield "approximation", "q, not the posterior: its bound is below the log of p(table), by how much is not known"
     yield "kept", f"{counted(run.cycles, 'cycle')} at most; a state with its bound and its scores {every(kept)}"
-    parts = memory(found, ranks)
+    parts = memory(examined, ranks)
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     yield "", f"{bytes_a_rating(config)} bytes a rating on all ranks together"

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.streams import Purpose, Stream
-from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Found, about_ranks
+from mpibayes.hpc.run.examine import MIB, MPI_BYTES, PROCESS_BYTES, WORK_BYTES, Examined, about_ranks
 from mpibayes.hpc.svi.lda import keys, model
 from mpibayes.hpc.svi.lda.ascent import EXACTLY
 from mpibayes.hpc.svi.lda.family import model_in_words, settings_of, step_in_words
@@ -27,7 +27,7 @@ LEAST = 2
 A_PAIR = 8  # bytes of a (document, word) pair: the word and its count
 
 
-def memory(found: Found, ranks: int) -> dict[str, int]:
+def memory(examined: Examined, ranks: int) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, by part; their sum is the forecast.
 
     process    Python, libraries, and the MPI library where there is one
@@ -38,9 +38,9 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
     bound      its tables, while it is computed
     draws      on root, kept states that wait for a checkpoint, at most 16 MiB or one
     """
-    config, table = found.config, found.table
+    config, table = examined.config, examined.table
     k, n_shards = config.of(keys.Model).topics, config.run.shards
-    each = found.schedule(ranks).sizes[-1]
+    each = examined.schedule(ranks).sizes[-1]
     mine = len(shards.of_rank(n_shards, each, 0))
     entries, rows = -(-table.n_entries // n_shards), -(-table.n_rows // n_shards)
     cells, wide = table.n_columns * k, table.n_columns * padded(k)
@@ -50,16 +50,16 @@ def memory(found: Found, ranks: int) -> dict[str, int]:
         "process": PROCESS_BYTES + (MPI_BYTES if ranks > 1 else 0) + WORK_BYTES,
         "documents": mine * (A_PAIR * entries + 8 * rows),
         "topics": mine * 4 * k * rows,
-        "reading": 24 * entries + (0 if found.n_heldout == 0 else 32 * entries),
+        "reading": 24 * entries + (0 if examined.n_heldout == 0 else 32 * entries),
         "words": 8 * cells * (4 + 2 * noisy) + 12 * wide + 8 * wide * (noisy + (each > 1)),
         "bound": 8 * wide + 24 * cells + 8 * rows * (padded(k) + 3 * k),
         "draws": min(BUFFERED, kept * 8 * cells) + 8 * cells,
     }
 
 
-def time_sample(found: Found) -> tuple[int, dict[str, float], float]:
+def time_sample(examined: Examined) -> tuple[int, dict[str, float], float]:
     """(documents of a sample from all over the table, seconds of a pass over them by local step, seconds of a step)."""
-    data, table, config = found.data, found.table, found.config
+    data, table, config = examined.data, examined.table, examined.config
     n = min(data.n_rows, SAMPLE)
     rows = data.rows_at(np.arange(n) * data.n_rows // n)
     s, of = settings_of(config), config.of(keys.Model)
@@ -84,25 +84,29 @@ def time_sample(found: Found) -> tuple[int, dict[str, float], float]:
     return n, took, float(np.median(steps))
 
 
-def time_of_bound(found: Found) -> float:
+def time_of_bound(examined: Examined) -> float:
     """Seconds of a bound's part that does not depend on the documents."""
-    of, table = found.config.of(keys.Model), found.table
+    of, table = examined.config.of(keys.Model), examined.table
     began = time.process_time()
     q = model.first(table.n_columns, of.topics, of.alpha, of.eta, table.total, np.random.default_rng(0))
     model.Evaluator.of(q, of.eta).of_topics()
     return time.process_time() - began
 
 
-def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
+def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     """Findings of `check` as (title, text) pairs."""
-    schedule = found.schedule(ranks)
+    schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
-    config, table, run, step = found.config, found.table, found.config.run, found.config.of(keys.Step)
-    n, n_shards, kept = found.data.n_rows, run.shards, config.of(keys.Output).kept
-    sampled, took, step_s = time_sample(found)
+    config, table, run, step = examined.config, examined.table, examined.config.run, examined.config.of(keys.Step)
+    n, n_shards, kept = examined.data.n_rows, run.shards, config.of(keys.Output).kept
+    sampled, took, step_s = time_sample(examined)
     yield "configuration", f"{config.path}: valid"
     yield from in_words(table)
-    held = f"{counted(found.n_heldout, 'document')}, of which one half completes the other" if found.n_heldout else ""
+    held = (
+        f"{counted(examined.n_heldout, 'document')}, of which one half completes the other"
+        if examined.n_heldout
+        else ""
+    )
     yield "held out", held or "no documents"
     yield "shards", f"{n_shards} of about {n // n_shards:,} documents"
     yield from about_ranks(schedule, n_shards)
@@ -110,7 +114,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
     yield "cycle", step_in_words(config)
     yield "approximation", "q, not the posterior: its bound is below the log of p(table), by how much is not known"
     yield "kept", f"{counted(run.cycles, 'cycle')}; a state with its bound {every(kept)}"
-    parts = memory(found, ranks)
+    parts = memory(examined, ranks)
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"
     yield "", ", ".join(f"{name} {size / MIB:.1f}" for name, size in parts.items() if size)
     working, s = min(each, n_shards), settings_of(config)
@@ -124,7 +128,7 @@ def findings(found: Found, ranks: int) -> Iterator[tuple[str, str]]:
             yield "time", f"{cycle_s:.2g} s a cycle of {kind} on {counted(working, 'rank')} ({rate(n_batch / cycle_s)})"
     yield "", f"measured on {counted(sampled, 'document')}, one process"
     slow = max(took.values()) * (1.5 if EXACTLY.tolerance < step.tolerance else 1.0) * n / sampled * busiest
-    total += (slow + time_of_bound(found)) * (run.cycles // kept)
+    total += (slow + time_of_bound(examined)) * (run.cycles // kept)
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     passes = run.cycles * n_batch / n
     yield "", f"{duration(total * schedule.turns)} for {counted(run.cycles, 'cycle')}{chains}, {passes:.3g} passes"

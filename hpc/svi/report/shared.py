@@ -78,12 +78,12 @@ def document(p: Any, of: Likelihood) -> Document:
     return Document(chains, _verdict(p, of.found), sections, numbers, of.top, of.figures, of.files)
 
 
-def _verdict(p: Any, found: Sequence[str]) -> Verdict:
+def _verdict(p: Any, result: Sequence[str]) -> Verdict:
     """Verdict: the result, whether the chains end alike, and what to do next."""
     sound = DOUBT if p.warnings else GOOD
     bound = f"The bound is {p.best_chain.bound:,.3f} nats."
     steps = use_it(p.run, sound)
-    return Verdict([*found, bound], [_restarts(p)], steps, sound, APPROXIMATION, warnings=warned(p.warnings))
+    return Verdict([*result, bound], [_restarts(p)], steps, sound, APPROXIMATION, warnings=warned(p.warnings))
 
 
 def _restarts(p: Any) -> str:

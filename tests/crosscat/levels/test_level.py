@@ -66,12 +66,12 @@ def judged_by(labels, chain, code, twin=False):
             np.add.at(counts, (10 * c + values, start + z), 1)
     if twin:
         counts = counts / counts[:10].sum(axis=0)
-    offsets, own = np.arange(0, 10 * len(code) + 1, 10), []
+    offsets, part = np.arange(0, 10 * len(code) + 1, 10), []
     for c in sorted(set(chain)):
         its = [d for d in range(len(chain)) if chain[d] == c]
         low, high = first[its[0]], first[its[-1] + 1]
-        own.append((grow(counts[:, low:high], offsets), p.leaves[:, its] - low))
-    return p, grow(counts, offsets), own
+        part.append((grow(counts[:, low:high], offsets), p.leaves[:, its] - low))
+    return p, grow(counts, offsets), part
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -96,8 +96,8 @@ def test_random_merges_are_not_usable():
     """Merges drawn at random leave most rows in "the same" group in both chains; the index is not fooled."""
     shares = []
     for seed in range(20):
-        _, (p, tree, own) = simulated(seed, separation=0.0, groups=1, pieces=12)
-        level = judged(p, at_random(tree.n_leaves, seed), own, 2)
+        _, (p, tree, part) = simulated(seed, separation=0.0, groups=1, pieces=12)
+        level = judged(p, at_random(tree.n_leaves, seed), part, 2)
         if level is not None:
             shares.append(level.certain)
             assert not level.usable

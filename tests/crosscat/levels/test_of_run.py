@@ -79,9 +79,9 @@ def test_cells_of_groups_are_those_of_their_rows(run_dir):
     x = getattr(rows, height.block)[:, height.index]
     mean, scatter = cells["height"].moments
     for k in range(3):
-        own = x[(z == k) & ~np.isnan(x)]
-        assert mean[k] == pytest.approx(own.mean(), abs=1.5)
-        assert scatter[k] == pytest.approx(((own - own.mean()) ** 2).sum(), rel=0.35)
+        part = x[(z == k) & ~np.isnan(x)]
+        assert mean[k] == pytest.approx(part.mean(), abs=1.5)
+        assert scatter[k] == pytest.approx(((part - part.mean()) ** 2).sum(), rel=0.35)
     assert cells["colour"].counts.sum() == pytest.approx(run.n_rows)
 
 
@@ -177,9 +177,9 @@ def test_names_follow_the_level_that_they_are_of(run_dir):
     (view,) = p.views
     for by_itself, place in ((1.0, 1), (0.0, 2)):
         view.levels = [replace(s, level=replace(s.level, by_itself=by_itself)) for s in view.levels[:2]]
-        said = group_words.sentences(p)
-        assert [s.startswith("They are: ") for s in said].index(True) == place
-        assert said[place - 1] == str(groups.first(view.levels).level)
+        text = group_words.sentences(p)
+        assert [s.startswith("They are: ") for s in text].index(True) == place
+        assert text[place - 1] == str(groups.first(view.levels).level)
 
 
 def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_dir):
@@ -226,9 +226,11 @@ def test_predictions_are_of_use_where_groups_are_not(run_dir):
     not_settled = verdict(p)
     assert not_settled.sound == BAD and not any("Predictions can be used" in line for line in not_settled.found)
     p.settled = SETTLED
-    found = verdict(p)
-    assert found.sound == DOUBT and found.headline == group_words.PREDICTIONS
-    assert found.found[0].startswith("Predictions can be used") and found.next[0].startswith("Use it: mpibayes predict")
+    result = verdict(p)
+    assert result.sound == DOUBT and result.headline == group_words.PREDICTIONS
+    assert result.found[0].startswith("Predictions can be used") and result.next[0].startswith(
+        "Use it: mpibayes predict"
+    )
     p.of_columns = Agreement(np.eye(2) * 0.01 + 0.99, np.zeros((2, 2)), 7, gap=500.0)
     assert verdict(p).headline == group_words.VIEWS and "same 1 view" in verdict(p).found[1]
     p.of_columns = replace(p.of_columns, ari=np.eye(2))
@@ -302,10 +304,10 @@ def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(r
         chain.trace.update(still | {"cycle": np.arange(1, 401)})
         chain.trace["heldout_lpd"] = score
         p.summaries[i] = replace(p.summaries[i], heldout_averaged=float(score.mean()))
-    found = verdict(p)
-    assert found.headline == group_words.BEST and found.sound == DOUBT
-    assert found.found[0].startswith("chain-2 predicts best: held-out rows score -20.0")
-    assert found.next[0].startswith(f"Use chain-2, which predicts best: mpibayes predict {run_dir}/chain-2 NEW.csv")
+    result = verdict(p)
+    assert result.headline == group_words.BEST and result.sound == DOUBT
+    assert result.found[0].startswith("chain-2 predicts best: held-out rows score -20.0")
+    assert result.next[0].startswith(f"Use chain-2, which predicts best: mpibayes predict {run_dir}/chain-2 NEW.csv")
     p.run.chains[1].trace["heldout_lpd"] = scores[1] + np.linspace(-0.5, 0.0, 400)
     rising = verdict(p)
     assert rising.headline == "" and rising.sound == BAD and "predict " not in "".join(rising.next)

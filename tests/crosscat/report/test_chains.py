@@ -55,8 +55,8 @@ def test_thinned_traces_and_those_that_never_grow_have_their_growth():
 def test_moves_are_counted_by_phase():
     tried, done = np.arange(1, 11), np.ones(10)
     counts = {"splits_tried": tried, "splits": done, "merges_tried": 2 * tried, "merges": 0 * done}
-    found = chains.moves(make_chain(burn_in=5, growth=2, **counts))
-    assert found == {
+    result = chains.moves(make_chain(burn_in=5, growth=2, **counts))
+    assert result == {
         "growth": {"cycles": 2, "splits_tried": 3, "splits": 2, "merges_tried": 6, "merges": 0},
         "burn-in": {"cycles": 3, "splits_tried": 12, "splits": 3, "merges_tried": 24, "merges": 0},
         "kept": {"cycles": 5, "splits_tried": 40, "splits": 5, "merges_tried": 80, "merges": 0},
@@ -98,8 +98,8 @@ def partitions(g, truth, n_draws, noise):
 
 def agreement_of(draws, of=None, r_hat=1.0):
     """`draws`: those of each chain, a list of labels."""
-    labels = np.array([z for some in draws for z in some], np.int32)
-    chain = np.repeat(np.arange(len(draws)), [len(some) for some in draws])
+    labels = np.array([z for subset in draws for z in subset], np.int32)
+    chain = np.repeat(np.arange(len(draws)), [len(subset) for subset in draws])
     return chains.agreement(of or summaries(len(draws)), r_hat, chain, labels, variations(labels))
 
 
@@ -125,8 +125,8 @@ def test_chains_of_one_clustering_agree():
     a = agreement_of([partitions(g, TRUTH, 12, 0.02) for _ in range(3)])
     assert a.verdict == "same" and a.groups == [[0, 1, 2]] and a.n == 1000
     assert a.ari == pytest.approx(a.ari.T) and np.all(a.ari > 0.85) and np.all(a.vi < 0.6)
-    (said,) = answer(a, summaries(3))
-    assert said.startswith("Yes: adjusted Rand index 0.")
+    (text,) = answer(a, summaries(3))
+    assert text.startswith("Yes: adjusted Rand index 0.")
 
 
 def test_the_diagonal_compares_the_halves_of_a_chain():
@@ -151,10 +151,10 @@ def test_chains_of_other_clusterings_differ():
     draws = [partitions(g, z, 12, 0.02) for z in (TRUTH, MERGED, TRUTH)]
     a = agreement_of(draws)
     assert a.verdict == "different" and a.groups == [[0, 2], [1]]
-    said = " ".join(answer(a, summaries(3)))
-    assert said.startswith("No, there are 2 clusterings (chain-1, chain-3 | chain-2)")
+    text = " ".join(answer(a, summaries(3)))
+    assert text.startswith("No, there are 2 clusterings (chain-1, chain-3 | chain-2)")
     order = "chain-2 -1.500, chain-1 -2.000, chain-3 -2.500"
-    assert f"The chains by held-out score, nats a row, the best first: {order}." in said
+    assert f"The chains by held-out score, nats a row, the best first: {order}." in text
 
 
 def test_chains_whose_log_joints_differ_disagree():
@@ -165,10 +165,10 @@ def test_chains_whose_log_joints_differ_disagree():
     of = summaries(2, log_joint=(-3000.0, 0.0))
     for draws in (alike, spread):
         a = agreement_of(draws, of, r_hat=2.87)
-        said = " ".join(answer(a, of))
+        text = " ".join(answer(a, of))
         assert a.verdict == "apart" and a.gap == 3000
-        assert said.startswith("The chains disagree: their mean log joints differ by 3,000 nats (R-hat 2.87).")
-        assert "the best first: chain-2 -1.500, chain-1 -2.000." in said
+        assert text.startswith("The chains disagree: their mean log joints differ by 3,000 nats (R-hat 2.87).")
+        assert "the best first: chain-2 -1.500, chain-1 -2.000." in text
     assert agreement_of(alike, of, r_hat=1.05).verdict == "same"  # as wide as that in each chain
     assert agreement_of(alike, summaries(2, log_joint=(-90.0, 0.0)), r_hat=2.0).verdict == "same"  # nats do not matter
     few = agreement_of([[TRUTH] * 9, [TRUTH]], of, r_hat=2.87)
@@ -203,8 +203,8 @@ def test_a_chain_that_climbs_has_not_converged():
     a = agreement_of([[TRUTH] * 8, [TRUTH] * 8], of)
     assert of[0].climbed == pytest.approx(500 / 19 * 8) and of[1].climbed == 0
     assert a.verdict == "apart" and a.climbing == (0,)
-    said = answer(a, of)
-    assert said[0] == (
+    text = answer(a, of)
+    assert text[0] == (
         "The chains have not converged: still climbing: chain-1 (by 211 nats from the first half of the draws to the "
         "second)."
     )
@@ -257,9 +257,9 @@ def kept_chains(n=2, cycles=400, stopped=False, heldout=(-2.0, -1.5), every=1, s
     """Chains, and what the report takes from their traces."""
     made = []
     for i in range(n):
-        own = {name: np.full(cycles, value) for name, value in {"splits_tried": 1.0, "splits": 1.0, **trace}.items()}
-        own["n_clusters"] = np.resize(own.get("n_clusters", np.array([3.0, 4.0])), cycles)
-        chain = make_chain(name=f"chain-{i + 1}", heldout_lpd=np.full(cycles, heldout[i % 2]), **own)
+        part = {name: np.full(cycles, value) for name, value in {"splits_tried": 1.0, "splits": 1.0, **trace}.items()}
+        part["n_clusters"] = np.resize(part.get("n_clusters", np.array([3.0, 4.0])), cycles)
+        chain = make_chain(name=f"chain-{i + 1}", heldout_lpd=np.full(cycles, heldout[i % 2]), **part)
         settings = Sampler(split_merge=every, **(sampler or {}))
         config = Config({"sampler": settings, "run": Run(cycles=2000)}, {}, Places(Path("run.toml")))
         made.append(replace(chain, config=config, home=Path("runs/a"), folder=Path(f"runs/a/chain-{i + 1}")))
@@ -269,8 +269,8 @@ def kept_chains(n=2, cycles=400, stopped=False, heldout=(-2.0, -1.5), every=1, s
 def told(draws, judged=ENDED, shown="chain-1", several=False, ess=20.0, **more):
     """The advice to chains of these draws, its sentences as one text."""
     made, of = kept_chains(len(draws), **more)
-    found = remedies.advise(made, of, [agreement_of(draws, of)], judged, ess, shown, several)
-    return " ".join(found.steps), [command for _, command in found.commands]
+    result = remedies.advise(made, of, [agreement_of(draws, of)], judged, ess, shown, several)
+    return " ".join(result.steps), [command for _, command in result.commands]
 
 
 APART = [[TRUTH] * 8, [MERGED] * 8]
@@ -367,8 +367,8 @@ def test_chains_that_agree_are_not_called_untrustworthy():
 
 def test_advice_without_kept_labels_is_about_what_the_traces_say():
     made, of = kept_chains()
-    found = remedies.advise(made, of, [], ENDED, 50.0)
-    assert found.steps[0] == "Go on for longer, so that it settles." and "run.cycles=1200" in found.commands[0][1]
+    result = remedies.advise(made, of, [], ENDED, 50.0)
+    assert result.steps[0] == "Go on for longer, so that it settles." and "run.cycles=1200" in result.commands[0][1]
     one = remedies.advise(made[:1], of[:1], [], ENDED)
     assert one.steps[0].startswith("Run more than one chain") and not one.commands
 
@@ -387,8 +387,8 @@ def test_one_chain_is_to_be_compared_with_another():
 def test_a_chain_that_was_not_started_is_started_by_the_same_command():
     """And by no new run of as many chains as this one is to have."""
     made, of = kept_chains(1)
-    found = remedies.advise(made, of, [], ENDED, missing=["1 of the 2 chains has not been started: run it"])
-    assert found.steps == ["1 of the 2 chains has not been started: run it."] and not found.commands
+    result = remedies.advise(made, of, [], ENDED, missing=["1 of the 2 chains has not been started: run it"])
+    assert result.steps == ["1 of the 2 chains has not been started: run it."] and not result.commands
 
 
 def test_many_names_are_cut():

@@ -74,8 +74,8 @@ def test_a_distribution_is_in_order(said):
     levels = ("5-9", "20-29", "10-19") if said else ("20-29", "5-9", "10-19")
     column = Column("age", "categorical", "codes8", 0, levels, ordered=said)
     codes = np.array([levels.index(text) for text in ("20-29", "20-29", "5-9")])
-    found = in_words([column], {"age": codes})
-    assert [part.split()[0] for part in found.split(", ")] == {
+    result = in_words([column], {"age": codes})
+    assert [part.split()[0] for part in result.split(", ")] == {
         None: ["5-9", "10-19", "20-29"], True: ["5-9", "20-29", "10-19"], False: ["20-29", "5-9", "10-19"],
     }[said]  # fmt: skip
 

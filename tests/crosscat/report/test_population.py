@@ -25,8 +25,8 @@ def variance(z, w, k):
 def test_the_variance_for_given_labels():
     g = np.random.default_rng(1)
     z, w = g.integers(0, 3, 80), g.gamma(1.0, 1.0, 80)
-    found = linearised_variance(np.bincount(z, w), np.bincount(z, w**2), w)
-    assert np.allclose(found, [variance(z, w, k) for k in range(3)], rtol=1e-12)
+    result = linearised_variance(np.bincount(z, w), np.bincount(z, w**2), w)
+    assert np.allclose(result, [variance(z, w, k) for k in range(3)], rtol=1e-12)
     p = np.bincount(z) / 80
     equal = linearised_variance(np.bincount(z) * 2.0, np.bincount(z) * 4.0, np.full(80, 2.0))
     assert np.allclose(equal, p * (1 - p) / 79)
@@ -88,8 +88,8 @@ def test_the_report_has_shares_of_rows_and_of_the_population(run, tmp_path, caps
     assert (frame["weight"] == W).all()
     trained = frame[~frame["held_out"]]
     expected = trained.groupby("cluster")["weight"].sum() / trained["weight"].sum()
-    found = [c["population_share"] for c in document["clusters"]]
-    assert np.allclose(found, expected.iloc[: len(found)])
+    result = [c["population_share"] for c in document["clusters"]]
+    assert np.allclose(result, expected.iloc[: len(result)])
     errors = np.array([c["population_share_error"] for c in document["clusters"]])
     given = PopulationShares(trained["cluster"].to_numpy() - 1, trained["weight"].to_numpy()).error[: len(errors)]
     assert (errors < 0.5).all() and (errors > 1.001 * given).mean() > 0.5  # they have the spread of the draws, too

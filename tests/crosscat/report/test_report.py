@@ -123,8 +123,8 @@ def test_a_chain_without_cycles_does_not_keep_the_others_from_a_report(table, tm
     """It was stopped in its search, say."""
     folder = make_run(tmp_path / "run", table, chains=2)
     shutil.rmtree(folder / "chain-2" / "trace")
-    said = " ".join(run_report(folder)[1].split())
-    assert "1 of the 2 chains of" in said and "has no cycles yet: run the same command again" in said
+    text = " ".join(run_report(folder)[1].split())
+    assert "1 of the 2 chains of" in text and "has no cycles yet: run the same command again" in text
     shutil.rmtree(folder / "chain-1" / "trace")
     with pytest.raises(ConfigError, match="nothing was kept yet"):
         report(folder)
@@ -177,21 +177,21 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     assert summary["agreement"]["verdict"] == "different"
     assert summary["agreement"]["groups"] == [["chain-1"], ["chain-2", "chain-3"]]
     assert max(summary["agreement"]["adjusted_rand"][0][1:]) < 0.1
-    said = " ".join(printed.split())
-    assert "No, there are 2 clusterings (chain-1 | chain-2, chain-3)" in said
-    assert "by mean log joint of the second half after burn-in, the best first: chain-" in said
-    assert "--set sampler.split_merge=auto" in said
-    assert summary["settled"]["problems"]["clusters"] and "clusters not settled" in said
-    assert "no split or merge was tried" in said and summary["moves"]["kept"]["splits_tried"] == 0
-    assert "The chains disagree: their mean log joints differ by" in said
+    text = " ".join(printed.split())
+    assert "No, there are 2 clusterings (chain-1 | chain-2, chain-3)" in text
+    assert "by mean log joint of the second half after burn-in, the best first: chain-" in text
+    assert "--set sampler.split_merge=auto" in text
+    assert summary["settled"]["problems"]["clusters"] and "clusters not settled" in text
+    assert "no split or merge was tried" in text and summary["moves"]["kept"]["splits_tried"] == 0
+    assert "The chains disagree: their mean log joints differ by" in text
     gap = np.ptp([r["scalars"]["log_joint"]["mean"] for r in summary["runs"]])
     assert summary["agreement"]["log_joint_gap"] == pytest.approx(gap) and gap > 100
     for number in (2, 3):  # as if the run had been stopped in its first chain
         shutil.rmtree(run / f"chain-{number}")
     _, printed, _ = run_report(run)
-    said = " ".join(printed.split())
-    assert "missing 2 of the 3 chains of" in said and "have no cycles yet: run the same command again" in said
-    assert "A chain that is stuck agrees with itself too. Only a second chain from another start can show that" in said
+    text = " ".join(printed.split())
+    assert "missing 2 of the 3 chains of" in text and "have no cycles yet: run the same command again" in text
+    assert "A chain that is stuck agrees with itself too. Only a second chain from another start can show that" in text
 
 
 def test_moves_that_all_fail_are_told(table, tmp_path):
@@ -199,8 +199,8 @@ def test_moves_that_all_fail_are_told(table, tmp_path):
     few = "[model]\nfamily = 'mixture'\nconcentration = 1e-300\nlikelihood = false\n"
     _, printed, summary = run_report(make_run(tmp_path / "a", table, cycles=15, burn_in=3, starts=("one",), text=few))
     assert summary["moves"]["kept"]["splits_tried"] > 0 == summary["moves"]["kept"]["splits"]
-    said = " ".join(printed.split())
-    assert "tried): the clusters are clear-cut, or the chain is stuck. Only a second chain" in said
+    text = " ".join(printed.split())
+    assert "tried): the clusters are clear-cut, or the chain is stuck. Only a second chain" in text
 
 
 ANNEALED = {"annealing": Annealing("linear", 4.0, 40), "starts": ("sequential",)}

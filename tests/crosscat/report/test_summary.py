@@ -182,12 +182,12 @@ def test_characterisation_finds_the_planted_columns(profiled):
 
 def test_phrases_are_for_people(profiled):
     *_, made = profiled
-    said = {t.column: str(t) for t in summary.traits(made, 1)}
-    assert said["colour"].startswith("colour = green 9") and "(overall 2" in said["colour"]
-    assert said["height"].startswith("height 60.") and " ± 5.0 (overall 18 ± 28)" in said["height"]
-    assert said["flag"].startswith("flag = yes 9")
-    said = {t.column: str(t) for t in summary.traits(made, 2)}
-    assert said["income"].startswith("income missing 9") and said["visits"].startswith("visits 25")
+    text = {t.column: str(t) for t in summary.traits(made, 1)}
+    assert text["colour"].startswith("colour = green 9") and "(overall 2" in text["colour"]
+    assert text["height"].startswith("height 60.") and " ± 5.0 (overall 18 ± 28)" in text["height"]
+    assert text["flag"].startswith("flag = yes 9")
+    text = {t.column: str(t) for t in summary.traits(made, 2)}
+    assert text["income"].startswith("income missing 9") and text["visits"].startswith("visits 25")
 
 
 def test_divergence_of_a_categorical_column_is_exact(profiled):

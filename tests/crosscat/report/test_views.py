@@ -64,14 +64,14 @@ def test_a_column_alone_is_shown_as_its_distribution(tmp_path):
     lines = [" ".join(line.split()) for line in paper.getvalue().splitlines()]
     note = clusters(run).about
     for view, row in zip(p.views, views.rows):
-        (name, *others), said = view.names, view.spread
-        assert bool(said) == (not others) == (f"{view.number}: {name} (a column alone" in note)
-        if said:
-            assert row[3:] == [None, None, f"{name}: {said}"] and about[name] == [None, f"alone: {said}"]
-            assert f"{view.number} 1 - {name}: {said}" in lines and f"clusters-{view.number}" not in shown
+        (name, *others), text = view.names, view.spread
+        assert bool(text) == (not others) == (f"{view.number}: {name} (a column alone" in note)
+        if text:
+            assert row[3:] == [None, None, f"{name}: {text}"] and about[name] == [None, f"alone: {text}"]
+            assert f"{view.number} 1 - {name}: {text}" in lines and f"clusters-{view.number}" not in shown
         else:
             assert isinstance(row[3], int) and about[name][1].startswith("cluster ")
-        assert numbers._one_of_several(p, view.number - 1, view)["distribution"] == (said or None)
+        assert numbers._one_of_several(p, view.number - 1, view)["distribution"] == (text or None)
 
 
 def kept(folder, burn_in=10):
@@ -93,9 +93,9 @@ def test_the_whole_report(two_views, tmp_path, pictures):
     for view, browse in zip(telling, clusters):
         assert [row[2] for row in browse["rows"]] == view["representative"]["sizes"]
         assert {c["name"] for c in browse["details"]["columns"]} == {c["column"] for c in view["profiles"]}
-    wanted = {"trace.png", "heldout.png", "dependence.png", "cluster_sizes.png", "profiles-1.png", "profiles-2.png"}
-    assert wanted <= set(summary["pictures"])
-    said = " ".join(printed.split())
+    requested = {"trace.png", "heldout.png", "dependence.png", "cluster_sizes.png", "profiles-1.png", "profiles-2.png"}
+    assert requested <= set(summary["pictures"])
+    text = " ".join(printed.split())
     for words in (
         "views V",
         "of all views together",
@@ -108,7 +108,7 @@ def test_the_whole_report(two_views, tmp_path, pictures):
         "View 1: clusters of the representative partition",
         "View 2: clusters of the representative partition",
     ):
-        assert words in said
+        assert words in text
     for view in summary["views"][:2]:
         assert {"colour", "colour 2"} & {c["column"] for c in view["columns"]} and view["clusters"][0]["name"]
         assert {c["column"] for c in view["profiles"]} == {c["column"] for c in view["columns"]}
@@ -119,23 +119,23 @@ def test_the_whole_report(two_views, tmp_path, pictures):
 
 def wrong(summary, draws, names):
     """Parts of a summary that differ from the draws, by plain counts."""
-    d, found = summary["dependence"], []
+    d, result = summary["dependence"], []
     place = {name: i for i, name in enumerate(names)}
     of = {(a, b): np.mean([x.view_of[place[a]] == x.view_of[place[b]] for x in draws]) for a in names for b in names}
     if not np.allclose(d["share"], [[of[a, b] for b in d["columns"]] for a in d["columns"]], atol=1e-6):
-        found.append("share")
+        result.append("share")
     for view in summary["views"]:
-        own = [c["column"] for c in view["columns"]]
-        others = [[of[a, b] for b in own if b != a] for a in own]
+        part = [c["column"] for c in view["columns"]]
+        others = [[of[a, b] for b in part if b != a] for a in part]
         for c, shares in zip(view["columns"], others):
             alone = np.mean([np.sum(x.view_of == x.view_of[place[c["column"]]]) == 1 for x in draws])
             if shares and abs(c["with_others"] - np.mean(shares)) > 1e-9:
-                found.append("with_others")
+                result.append("with_others")
             if (not shares and c["with_others"] is not None) or abs(c["alone"] - alone) > 1e-9:
-                found.append("alone")
-        if len(own) > 1 and abs(view["together"] - np.mean(others)) > 1e-9:
-            found.append("together")
-    return found
+                result.append("alone")
+        if len(part) > 1 and abs(view["together"] - np.mean(others)) > 1e-9:
+            result.append("together")
+    return result
 
 
 def test_views_and_dependence_are_those_of_the_draws(two_views, two_tables, tmp_path):
@@ -151,10 +151,10 @@ def test_views_and_dependence_are_those_of_the_draws(two_views, two_tables, tmp_
     assert wrong(summary, draws, names) == ["with_others"]
     (best,) = [x for x in draws if x.cycle == summary["representative"]["cycle"]]
     sets = {frozenset(names[i] for i in np.flatnonzero(best.view_of == v)) for v in np.unique(best.view_of)}
-    told = [[c["column"] for c in view["columns"]] for view in summary["views"]]
-    assert {frozenset(own) for own in told} == sets
-    assert [len(own) for own in told] == sorted(map(len, told), reverse=True)
-    assert summary["dependence"]["columns"] == [name for own in told for name in own]
+    reported = [[c["column"] for c in view["columns"]] for view in summary["views"]]
+    assert {frozenset(part) for part in reported} == sets
+    assert [len(part) for part in reported] == sorted(map(len, reported), reverse=True)
+    assert summary["dependence"]["columns"] == [name for part in reported for name in part]
     losses = variations(np.stack([x.view_of for x in draws])).mean(axis=1)
     assert summary["representative"]["expected_variation_of_information"] == pytest.approx(losses.min())
 
@@ -164,8 +164,8 @@ def test_the_clusters_of_a_view_are_those_of_its_draw(two_views, two_tables, tmp
     draws, names = {x.cycle: x for x in kept(two_views)}, [c.name for c in two_tables.columns]
     for view in summary["views"]:
         draw = draws[view["representative"]["cycle"]]
-        own = [names.index(c["column"]) for c in view["columns"]]
-        home = np.bincount(draw.view_of[own]).argmax()
+        part = [names.index(c["column"]) for c in view["columns"]]
+        home = np.bincount(draw.view_of[part]).argmax()
         sizes = np.bincount(by_size(draw.labels[home]))
         assert view["representative"]["sizes"] == sizes[sizes > 0].tolist()
         others = [v for v in range(len(draw.labels)) if v != home]
@@ -247,8 +247,8 @@ SAME, OTHER = [[0.99, 0.98], [0.98, 0.99]], [[0.99, 0.2], [0.2, 0.99]]
 def test_chains_agree_on_columns_and_then_on_rows(columns, rows, worst, words):
     summaries = [agreement.summarise_chain(make_chain(name=name, log_joint=np.zeros(20))) for name in "ab"]
     a, of_rows = agree(columns), {number: agree(ari) for number, ari in rows.items()}
-    said = " ".join(answer(a, summaries, of_rows))
-    assert words in said and ("the best first" in said) == (worst != "same")
+    text = " ".join(answer(a, summaries, of_rows))
+    assert words in text and ("the best first" in text) == (worst != "same")
     assert agreement.worst([a, *of_rows.values()]) == worst
     apart = " ".join(answer(replace(a, gap=500.0), summaries, of_rows))
     assert "The chains disagree" in apart and "the best first" in apart
@@ -272,14 +272,14 @@ def test_searches_of_the_chains_in_a_line(tmp_path, verdict, advised):
 def test_two_chains(two_tables, tmp_path, pictures):
     run = make_run(tmp_path / "a", two_tables, cycles=20, chains=2, text=CROSSCAT, labels=2)
     _, printed, summary = run_report(run)
-    said, found = " ".join(printed.split()), summary["agreement"]
-    assert "Did the chains find the same views?" in said and "of the 12 columns into views" in said
-    assert found["columns"]["columns"] == 12 and len(found["columns"]["adjusted_rand"]) == 2
+    text, result = " ".join(printed.split()), summary["agreement"]
+    assert "Did the chains find the same views?" in text and "of the 12 columns into views" in text
+    assert result["columns"]["columns"] == 12 and len(result["columns"]["adjusted_rand"]) == 2
     assert all(view["agreement"]["rows"] == 250 for view in summary["views"])
-    assert "chains.png" in summary["pictures"] and "rows, adjusted Rand index" in said
-    assert found["verdict"] in agreement.WORST_FIRST and found["columns"]["adjusted_rand"][0][1] == apart(run)
+    assert "chains.png" in summary["pictures"] and "rows, adjusted Rand index" in text
+    assert result["verdict"] in agreement.WORST_FIRST and result["columns"]["adjusted_rand"][0][1] == apart(run)
     wrong = [apart(run, np.roll(np.arange(12), by)) for by in range(1, 12)]  # the columns of one chain in another order
-    assert sum(found["columns"]["adjusted_rand"][0][1] == of for of in wrong) <= 5, wrong
+    assert sum(result["columns"]["adjusted_rand"][0][1] == of for of in wrong) <= 5, wrong
 
 
 def apart(run, order=slice(None)):

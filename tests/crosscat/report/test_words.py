@@ -135,12 +135,12 @@ def test_a_name_of_ten_thousand_letters_is_cut_where_people_read_it():
         name, name, "categorical", np.array([2.0, 2.0]), np.zeros(2), np.zeros(2), 0.0, 1.0, np.ones((2, 2)),
         np.array([0.5, 0.5]), (level, "b"), np.array([[0.99, 0.01], [0.01, 0.99]]),
     )  # fmt: skip
-    found = trait(profile, 0)
-    assert found.column == name and found.numbers["levels"] == [level]
-    assert len(str(found)) < 700 and len(found.label) < 400 and found.label.startswith("xxx")
+    result = trait(profile, 0)
+    assert result.column == name and result.numbers["levels"] == [level]
+    assert len(str(result)) < 700 and len(result.label) < 400 and result.label.startswith("xxx")
     heads = heat_map._head(name)
     assert len(heads) <= 3 and max(map(len, heads)) <= 110
-    (cluster,) = name_clusters([[found]])
+    (cluster,) = name_clusters([[result]])
     sizes = np.array([60, 40])
     figure = heat_map.heat_map.__wrapped__([profile], sizes, [cluster, cluster], 100, "Profiles", 2, [profile])
     width, height = figure.get_size_inches()

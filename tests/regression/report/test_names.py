@@ -51,11 +51,11 @@ def test_reference_levels_are_named(runs, tmp_path, kind):
     model = json.loads((folder / "summary.json").read_text())["model"]
     assert model["reference_levels"] == {"job": "clerk", "smoker": "no"}
     assert model["reference_class"] == ("no" if kind == "logistic" else None)
-    found = {
+    result = {
         line["coefficient"]: line["reference"]
         for line in csv.DictReader((folder / "coefficients.csv").read_text().splitlines())
     }
-    assert (found["(intercept)"], found["age"], found["job[cook]"], found["smoker[yes]"]) == ("", "", "clerk", "no")
+    assert (result["(intercept)"], result["age"], result["job[cook]"], result["smoker[yes]"]) == ("", "", "clerk", "no")
 
 
 def drawn(monkeypatch, draw, *arguments):

@@ -59,40 +59,40 @@ def opened(run_dir):
 def test_probabilities(runs, new, tmp_path):
     done = predict(runs["logistic"], new[0], tmp_path / "p.csv", **QUIET)
     assert done.n_rows == 120 and done.n_draws == 200
-    told = read(tmp_path / "p.csv")
-    assert list(told) == ["row", "class", "probability", "p_yes", "p_yes_q05", "p_yes_q95", "log_density"]
+    reported = read(tmp_path / "p.csv")
+    assert list(reported) == ["row", "class", "probability", "p_yes", "p_yes_q05", "p_yes_q95", "log_density"]
     x, theta = plain_predictors(new[2], opened(runs["logistic"]))
     p = expit(x @ theta[:, 0].T)
-    assert np.allclose(numbers(told["p_yes"]), p.mean(axis=1), atol=1e-5)
-    assert np.allclose(numbers(told["p_yes_q05"]), np.quantile(p, 0.05, axis=1), atol=1e-5)
-    assert told["class"] == ["yes" if v > 0.5 else "no" for v in p.mean(axis=1)]
+    assert np.allclose(numbers(reported["p_yes"]), p.mean(axis=1), atol=1e-5)
+    assert np.allclose(numbers(reported["p_yes_q05"]), np.quantile(p, 0.05, axis=1), atol=1e-5)
+    assert reported["class"] == ["yes" if v > 0.5 else "no" for v in p.mean(axis=1)]
     bought = new[2][5][2]
     log_density = np.log(np.where(bought == 1, p.mean(axis=1), 1 - p.mean(axis=1)))
-    assert np.allclose(numbers(told["log_density"]), log_density, atol=1e-5)
+    assert np.allclose(numbers(reported["log_density"]), log_density, atol=1e-5)
     assert done.log_density == pytest.approx(log_density.mean(), abs=1e-5)
 
 
 def test_three_classes_without_a_response(runs, new, tmp_path):
     paper = io.StringIO()
     done = predict(runs["softmax"], new[1], tmp_path / "p.parquet", console=Console(file=paper, width=200))
-    told = pq.read_table(tmp_path / "p.parquet").to_pydict()
-    assert np.isnan(done.log_density) and "log_density" not in told and "nothing is scored" in paper.getvalue()
-    assert np.allclose(sum(np.array(told[f"p_{bird}"]) for bird in BIRDS), 1.0, atol=1e-6)
-    assert all(told[f"p_{c}"][i] == told["probability"][i] for i, c in enumerate(told["class"]))
+    reported = pq.read_table(tmp_path / "p.parquet").to_pydict()
+    assert np.isnan(done.log_density) and "log_density" not in reported and "nothing is scored" in paper.getvalue()
+    assert np.allclose(sum(np.array(reported[f"p_{bird}"]) for bird in BIRDS), 1.0, atol=1e-6)
+    assert all(reported[f"p_{c}"][i] == reported["probability"][i] for i, c in enumerate(reported["class"]))
 
 
 def test_numbers_and_their_intervals(runs, new, tmp_path):
     predict(runs["student-t"], new[0], tmp_path / "p.csv", **QUIET)
-    told = {name: numbers(values) for name, values in read(tmp_path / "p.csv").items()}
+    reported = {name: numbers(values) for name, values in read(tmp_path / "p.csv").items()}
     run = opened(runs["student-t"])
     x, theta = plain_predictors(new[2], run)
     center, scale = run.design.center, run.design.scale
     each = stats.t(4.0, center + scale * (x @ theta[:, 0].T), scale * run.likelihood.scale)
-    assert np.allclose(told["mean"], each.mean().mean(axis=1), rtol=1e-4)
+    assert np.allclose(reported["mean"], each.mean().mean(axis=1), rtol=1e-4)
     for name, level in (("q05", 0.05), ("q50", 0.5), ("q95", 0.95)):
-        assert np.allclose(each.cdf(told[name][:, None]).mean(axis=1), level, atol=1e-4)
+        assert np.allclose(each.cdf(reported[name][:, None]).mean(axis=1), level, atol=1e-4)
     price = new[2][7][2]
-    assert np.allclose(told["log_density"], np.log(each.pdf(price[:, None]).mean(axis=1)), atol=1e-4)
+    assert np.allclose(reported["log_density"], np.log(each.pdf(price[:, None]).mean(axis=1)), atol=1e-4)
 
 
 def test_it_streams(runs, new, tmp_path, monkeypatch):
@@ -121,21 +121,21 @@ def test_draws_and_burn_in(runs, new, tmp_path):
 def test_missing_predictors(runs, tmp_path):
     columns = customers(n=100, seed=4, holes=True)
     source = write_csv(tmp_path / "holes.csv", columns)
-    with pytest.raises(DataError, match="the regression cannot use") as told:
+    with pytest.raises(DataError, match="the regression cannot use") as reported:
         predict(runs["logistic"], source, tmp_path / "a.csv", **QUIET)
     first = 1 + int(np.flatnonzero(np.isnan(columns[0][2]))[0])
-    assert f"first in row {first}" in str(told.value)
+    assert f"first in row {first}" in str(reported.value)
     table = write_customers(tmp_path / "holes.h5", holes=True)
     blank = np.isnan(columns[0][2]) | (columns[3][2] < 0)
     for missing in ("drop", "indicator"):
         run = make_run(tmp_path / missing, table, "logistic", regression=f'missing = "{missing}"')
         predict(run, source, tmp_path / f"{missing}.csv", **QUIET)
-        told = read(tmp_path / f"{missing}.csv")
+        reported = read(tmp_path / f"{missing}.csv")
         empty = blank if missing == "drop" else np.zeros(100, bool)
-        assert [v == "" for v in told["class"]] == empty.tolist()
-        assert np.array_equal(np.isnan(numbers(told["p_yes"])), empty) and told["row"][-1] == "100"
+        assert [v == "" for v in reported["class"]] == empty.tolist()
+        assert np.array_equal(np.isnan(numbers(reported["p_yes"])), empty) and reported["row"][-1] == "100"
         scored = ~empty & (columns[5][2] >= 0)
-        assert np.array_equal(~np.isnan(numbers(told["log_density"])), scored)
+        assert np.array_equal(~np.isnan(numbers(reported["log_density"])), scored)
 
 
 def test_levels_that_the_table_does_not_have(runs, new, tmp_path):
@@ -173,16 +173,18 @@ def test_the_response_is_completed(runs, new, tmp_path):
     with open(tmp_path / "holes.csv", "w", newline="") as file:
         csv.writer(file).writerows(given)
     done = predict(runs["logistic"], tmp_path / "holes.csv", tmp_path / "p.csv", complete=tmp_path / "a.csv", **QUIET)
-    told, out = read(tmp_path / "a.csv"), read(tmp_path / "p.csv")
+    reported, out = read(tmp_path / "a.csv"), read(tmp_path / "p.csv")
     assert done.filled["bought"] == 30 and sum(done.filled.values()) == 30
-    assert told["bought"][:30] == out["class"][:30] and told["bought"][30:] == [row[place] for row in given[31:]]
-    assert np.allclose(numbers(told["bought_p"][:30]), numbers(out["probability"][:30]), rtol=1e-3)
-    assert set(told["bought_p"][30:]) == {""}
+    assert reported["bought"][:30] == out["class"][:30] and reported["bought"][30:] == [
+        row[place] for row in given[31:]
+    ]
+    assert np.allclose(numbers(reported["bought_p"][:30]), numbers(out["probability"][:30]), rtol=1e-3)
+    assert set(reported["bought_p"][30:]) == {""}
     done = predict(runs["student-t"], new[1], tmp_path / "q.csv", complete=tmp_path / "b.csv", **QUIET)
-    told, out = read(tmp_path / "b.csv"), read(tmp_path / "q.csv")
-    assert list(told)[-2:] == ["price", "price_sd"] and done.filled["price"] == done.n_rows
-    assert np.allclose(numbers(told["price"]), numbers(out["mean"]), rtol=1e-6)
-    assert np.allclose(numbers(told["price_sd"]), numbers(out["sd"]), rtol=1e-3)
+    reported, out = read(tmp_path / "b.csv"), read(tmp_path / "q.csv")
+    assert list(reported)[-2:] == ["price", "price_sd"] and done.filled["price"] == done.n_rows
+    assert np.allclose(numbers(reported["price"]), numbers(out["mean"]), rtol=1e-6)
+    assert np.allclose(numbers(reported["price_sd"]), numbers(out["sd"]), rtol=1e-3)
 
 
 def test_a_typed_table_is_read_too(runs, tmp_path):
@@ -195,9 +197,9 @@ def test_a_typed_table_is_read_too(runs, tmp_path):
 
 def test_exported_text_has_the_coefficients(runs, tmp_path):
     export(runs["softmax"], "csv", tmp_path / "t.csv", burn_in=200)
-    told, trace = read(tmp_path / "t.csv"), read_trace(runs["softmax"], 200)
-    assert np.array_equal(numbers(told["theta[robin,smoker[yes]]"]), trace["theta"][:, 2, -1])
-    assert np.array_equal(numbers(told["n_bright"]), trace["n_bright"]) and list(told)[-1] == "seconds"
+    reported, trace = read(tmp_path / "t.csv"), read_trace(runs["softmax"], 200)
+    assert np.array_equal(numbers(reported["theta[robin,smoker[yes]]"]), trace["theta"][:, 2, -1])
+    assert np.array_equal(numbers(reported["n_bright"]), trace["n_bright"]) and list(reported)[-1] == "seconds"
 
 
 def test_exported_draws_open_in_arviz(runs, tmp_path):

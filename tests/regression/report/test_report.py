@@ -73,9 +73,9 @@ def test_the_numbers_are_those_of_the_trace(runs, tmp_path):
 def test_it_finds_what_the_rows_were_made_with(runs, tmp_path):
     """age raises price by 2.4 a year, a visit lowers it by 8; and the intervals cover about as often as they say."""
     *_, summary = run_report(runs["student-t"], out=tmp_path / "r")
-    found = {c["coefficient"]: c for c in summary["coefficients"]}
+    result = {c["coefficient"]: c for c in summary["coefficients"]}
     for name, truth in {"age": 2.4, "visits": -8.0, "smoker[yes]": 36.0}.items():
-        assert abs(found[name]["original_mean"] - truth) < 4.0 * found[name]["original_sd"]
+        assert abs(result[name]["original_mean"] - truth) < 4.0 * result[name]["original_sd"]
     assert summary["model"]["scale"] > 0
     heldout = summary["heldout"]
     assert heldout["rmse"] < 0.8 * heldout["rmse_of_the_mean"]

@@ -66,8 +66,8 @@ def test_coefficients_in_the_tables_units_give_the_same_predictor(likelihood, mi
 def test_units_are_those_of_the_columns():
     design, columns, _ = design_of("logistic")
     scale = {c.name: c.scale for c in columns}
-    told = dict(zip(design.names, coef.units(design)))
-    assert told["age"] == scale["age"] and np.isnan(told["(intercept)"]) and np.isnan(told["smoker[yes]"])
+    reported = dict(zip(design.names, coef.units(design)))
+    assert reported["age"] == scale["age"] and np.isnan(reported["(intercept)"]) and np.isnan(reported["smoker[yes]"])
 
 
 def test_centred_coefficients_do_not_see_a_common_shift():
@@ -102,8 +102,8 @@ def test_probabilities_of_two_classes():
     p = average(Logistic)
     eta = X[:, :6].astype(float) @ p.theta[:, 0].T
     assert np.allclose(p.linear(X)[..., 0], eta)
-    told = p.likelihood.probabilities(p.linear(X))
-    assert np.allclose(told[..., 1], expit(eta)) and np.allclose(told.sum(axis=2), 1.0)
+    reported = p.likelihood.probabilities(p.linear(X))
+    assert np.allclose(reported[..., 1], expit(eta)) and np.allclose(reported.sum(axis=2), 1.0)
     y = np.where(np.arange(40) % 2, 1.0, -1.0)
     expected = np.log(np.where(y > 0, expit(eta).mean(axis=1), expit(-eta).mean(axis=1)))
     assert np.allclose(p.log_density(p.linear(X), y), expected)
