@@ -118,7 +118,7 @@ def test_batches_do_not_matter(runs, monkeypatch):
 
 def test_draws_in_parts_are_the_same(runs, monkeypatch):
     _, whole = scored(runs, "mixture", "views")
-    monkeypatch.setattr("mpibayes.hpc.crosscat.draws.AT_ONCE", 100)
+    monkeypatch.setattr("mpibayes.hpc.crosscat.draws.LABEL_BYTES", 100)
     _, parts = scored(runs, "mixture", "views")
     np.testing.assert_array_equal(whole, parts)
 
