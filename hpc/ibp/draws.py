@@ -190,7 +190,7 @@ class Posterior(KeptChains):
         return kept
 
     def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
-        """(number of the chain, draw) of the kept draws after burn-in, of `requested` alone when given; one at a time."""
+        """(number of the chain, draw) of the draws kept after burn-in, of `requested` alone when given; one by one."""
         chosen = None if requested is None else set(requested)
         for i, chain in enumerate(self.chains):
             if chosen is not None and not any(c == i for c, _ in chosen):

@@ -16,7 +16,7 @@ def copies_of(
     directories: list[Path], handed: Handed | None, copies: int, long: bool, seed: int, unseen: str,
     burn_in: int | None, table: Path | None,
 ) -> tuple[list[pa.Table], list[str]]:  # fmt: skip
-    """The copies, or all of them in one, and what to know of them. handed: rows that are not those of the run's table."""
+    """The copies, or all of them in one, and what to know of them. handed: rows that the run's table lacks."""
     from mpibayes.hpc.results.complete import complete
 
     given = nullcontext(None) if handed is None else handed.file()

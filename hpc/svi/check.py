@@ -69,8 +69,8 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
     kept = config.run.cycles // config.of(keys.Output).kept
     each = examined.schedule(ranks).sizes[-1]
     parts = memory_per_rank(
-        len(examined.family.cells), model.components, examined.data.n_rows, config.run.shards, each, kept, examined.n_heldout,
-        config.of(keys.Step).noise != "none",
+        len(examined.family.cells), model.components, examined.data.n_rows, config.run.shards, each, kept,
+        examined.n_heldout, config.of(keys.Step).noise != "none",
     )  # fmt: skip
     return with_mpi(parts, ranks, each)
 
