@@ -26,15 +26,16 @@ def usable(p: RunSummary) -> bool:
 
 
 def sentences(p: RunSummary) -> list[str]:
-    """Say for the verdict which groups can be used; views with natural levels come first. Where there are none in any
-    view, a sentence says so of all."""
+    """Say for the verdict which groups can be used; views with natural levels come first, and summaries are left to the
+    sections of the views that have such levels. Where there are none in any view, a sentence says so of all."""
     views = [view for view in p.views if view.levels]
     if len(views) > 1 and all(groups.judged(view.levels) for view in views) and not usable(p):
         return [groups.NOWHERE]
     views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
     lines = []
     for view in views[:VIEWS_SAID]:
-        first, *more = _with_names(view, groups.in_words(view.levels))
+        spelled_out = 1 if p.run.several else groups.SAID
+        first, *more = _with_names(view, groups.in_words(view.levels, spelled_out, summaries=False))
         where = f"View {view.number} ({first_columns(view)}): " if p.run.several else ""
         lines += [f"{where}{first}", *more]
     left = len(views) - VIEWS_SAID

@@ -120,8 +120,9 @@ def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
     return next((shown for shown in levels if shown.level is level), None)
 
 
-def in_words(levels: Sequence[ShownLevel]) -> list[str]:
-    """Say which levels can be used: natural ones, then usable ones."""
+def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: bool = True) -> list[str]:
+    """Say which levels can be used: natural ones, so many in sentences of their own, then usable ones; without
+    summaries only where none is natural."""
     of = [shown.level for shown in levels]
     if not of:
         return []
@@ -129,9 +130,11 @@ def in_words(levels: Sequence[ShownLevel]) -> list[str]:
         return [f"Groups from 2 to {of[-1].n}. One chain: not judged. A second one, run.chains = 2, is the judge."]
     natural = [level for level in of if level.natural]
     usable = [level for level in of if level.usable and not level.natural]
-    sentences = [str(level) for level in natural[:SAID]] or [EVERY]
-    if len(natural) > SAID:
-        sentences.append(f"Natural, too: {_numbers_of(natural[SAID:])}.")
+    sentences = [str(level) for level in natural[:spelled_out]] or [EVERY]
+    if len(natural) > spelled_out:
+        sentences.append(f"Natural, too: {_numbers_of(natural[spelled_out:])}.")
+    if natural and not summaries:
+        return sentences
     if usable:
         sentences.append(str(usable[0]))
     if len(usable) > 1:
