@@ -255,10 +255,11 @@ def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
     return [*files, *(source for path in files for source in imported_from(path))]
 
 
-def home_of(run_dir: str | Path) -> Path:
-    """The directory with the settings of a run, which may be given as one of its chains. Raises ConfigError."""
+def home_of(run_dir: str | Path, whole: bool = True) -> Path:
+    """The directory with the settings of a run, which may be given as one of its chains. Raises ConfigError; where rows
+    are being taken in only if the run is to be `whole`."""
     chain_directories(run_dir)
-    return _settings_in(Path(run_dir))
+    return _settings_in(Path(run_dir), whole)
 
 
 def burn_in_of(run_dir: str | Path) -> int:
@@ -315,7 +316,7 @@ def _burn_in(config: Config, folder: Path) -> int:
     return min(whole, half) if _is_short(config, folder, last) else whole
 
 
-def _settings_in(home: Path) -> Path:
+def _settings_in(home: Path, whole: bool = True) -> Path:
     """The directory with the settings that a run directory was given for, which may be one chain's, DIR/chain-2."""
     with reading(home, ConfigError):
         parent = home if (home / RESOLVED).exists() else home.parent
@@ -325,7 +326,8 @@ def _settings_in(home: Path) -> Path:
             f"{home}: no run directory (it has no {RESOLVED}). Expected the directory of a run (the -o of "
             "`mpibayes run`)."
         )
-    require_whole(parent)
+    if whole:
+        require_whole(parent)
     read_resolved(parent)  # damaged settings are reported as such, not as mistakes in a configuration
     return parent
 

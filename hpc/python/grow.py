@@ -24,15 +24,16 @@ def with_more_rows(
     Rows that the table has already, since a call before this one was interrupted, are not appended twice. refused:
     arguments of `fit` that are for a new run, by name. Raises ConfigError and DataError.
     """
-    from mpibayes.hpc.posterior.chains import config_in, home_of
+    from mpibayes.hpc.config.load import load
+    from mpibayes.hpc.posterior.chains import home_of
     from mpibayes.hpc.run.identity import RESOLVED
     from mpibayes.io.append import RowsAreThere, append_rows
 
     if given := [name for name, value in refused.items() if value]:
         raise ConfigError(f"{given[0]}: is for a new run; the table of a run that goes on says what its columns are")
     place = run if isinstance(run, str | os.PathLike) else run.directory
-    folder = home_of(Path(place).expanduser())
-    table = config_in(folder).table
+    folder = home_of(Path(place).expanduser(), whole=False)  # a growth that was cut off is completed by this start
+    table = load(folder / RESOLVED).table
     with in_words_of_python(), frames.as_file(data) as source:
         try:
             appended = append_rows(source, table)

@@ -25,7 +25,7 @@ from mpibayes.hpc.run import grown
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run import lock as locks
 from mpibayes.hpc.run.grown import Growth
-from mpibayes.hpc.run.identity import CHECKPOINTS, GROWN, PROVENANCE, RESOLVED
+from mpibayes.hpc.run.identity import CHECKPOINTS, GROWN, HELDOUT_FILE, PENDING, PROVENANCE, RESOLVED
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.checkpoint import Generation
@@ -168,6 +168,9 @@ def open_run(
             records.write_provenance(folder, record, lock.check)
             records.write_resolved(folder, resolved_toml(config), lock.check)
             return config
+        record = records.read_provenance(folder)
+        if len(record.get(GROWN, ())) + growth.due != growth.times or (PENDING in record and not growth.anew):
+            raise ConfigError(f"{folder}: another start took rows in meanwhile; run the same command again")
         grown.complete(folder, lock.check)
     except OSError as error:
         if made:
@@ -176,14 +179,15 @@ def open_run(
     before, old = records.read_provenance(folder), _before(folder, growth)
     config = continued(config, old)
     if growth.due:
-        if len(before.get(GROWN, ())) + 1 != growth.times:
-            raise ConfigError(f"{folder}: rows were taken in meanwhile; run the same command again")
         config = continued(config, decided)
         old["run"] |= {key: getattr(config.run, key) for key in OF_A_GROWTH}
     same_table = before["fingerprint"] == content["fingerprint"]
     changes = difference(old, as_dict(config), same_table or growth.due)
-    # levels that came with rows are levels of a held-out file, too, which is coded otherwise then
-    same_heldout = before.get("heldout") == content["heldout"] or (growth.due and before.get("heldout") is not None)
+    same_heldout = before.get("heldout") == content["heldout"]
+    if growth.due and None not in (before.get("heldout"), content["heldout"]):
+        # with levels that came with rows the file is coded otherwise: then its bytes count, or of an older run its name
+        named = not any(c.startswith("data.heldout:") for c in changes)
+        same_heldout |= before[HELDOUT_FILE] == content[HELDOUT_FILE] if HELDOUT_FILE in before else named
     if same_heldout and content["heldout"] is not None:  # a file that was moved is the same data
         changes = [c for c in changes if not c.startswith("data.heldout:")]
     if not same_table and not growth.due:

@@ -24,6 +24,8 @@ def places_before(folder: Path, data: Data) -> np.ndarray:
     if (folder / TRAINING_ROWS).exists():
         with reading(folder / TRAINING_ROWS, ConfigError), open_regular(folder / TRAINING_ROWS) as file:
             numbers = np.load(file, allow_pickle=False)
+    if numbers.max(initial=-1) >= before.n_rows:
+        raise ConfigError(f"{folder}: has rows that {data.table.path} did not have before rows came; it is another run")
     place = np.full(data.table.n_rows, -1)
     place[numbers] = np.arange(len(numbers))
     return place[data.numbers_of(0, data.n_rows)]

@@ -10,7 +10,10 @@ A start that is killed before that step leaves the old run, one that is killed a
 
 from __future__ import annotations
 
+import filecmp
+import itertools
 import os
+import re
 import secrets
 import shutil
 import time
@@ -27,7 +30,8 @@ from mpibayes.hpc.registry import family_of
 from mpibayes.hpc.run import identity, lock
 from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED
 from mpibayes.io.draws import FOLDER as DRAWS
-from mpibayes.io.files import TEMPORARY, Guard, make_directory, remove, storing, sync_directory
+from mpibayes.io.draws import last_draw
+from mpibayes.io.files import TEMPORARY, Guard, chain_directories, make_directory, remove, storing, sync_directory
 from mpibayes.io.segments import list_segments
 from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable
@@ -75,13 +79,16 @@ def is_longer(table: AnyTable, fingerprint: str) -> bool:
 def take_in(folder: Path, record: Mapping[str, Any], n_rows: int, resolved: str, guard: Guard) -> None:
     """Make the run in a directory, which is held, one of a longer table. record: its provenance so far, with the
     table's new fingerprint. n_rows: of the table before. resolved: the new settings."""
+    for place in chain_directories(folder):  # what the chains start from is read before anything is changed
+        last_draw(place)
     before = identity.read_provenance(folder)
     grown = [*before.get(GROWN, ()), {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "rows": n_rows, "fingerprint": before["fingerprint"],
     }]  # fmt: skip
     with storing(folder / FOLDER):
         make_directory(folder / FOLDER, within=folder)
-        _remove_unfinished(folder, len(grown) - 1, guard)
+        _remove_drafts(folder, guard)
+        _make_way(folder, place_of(folder, len(grown)), guard)
         draft = folder / FOLDER / f"{len(grown)}.{secrets.token_hex(8)}{TEMPORARY}"
         draft.mkdir()
         for entry in _entries(folder):
@@ -100,13 +107,18 @@ def complete(folder: Path, guard: Guard) -> None:
     """Put away what a growth has set aside, where that has not been done, and what an interrupted one has left; of a
     directory that is held."""
     record = identity.read_provenance(folder)
-    times = len(record.get(GROWN, ()))
     with storing(folder / FOLDER):
-        _remove_unfinished(folder, times, guard)
+        _remove_drafts(folder, guard)
     if PENDING not in record:
         return
+    place = place_of(folder, len(record.get(GROWN, ())))
+    if not place.is_dir():
+        raise ConfigError(
+            f"{folder}: a start that took in new rows was cut off, and {place}, the run of the rows before, is not "
+            "there any more; put it back, and run the same command again"
+        )
     with storing(folder):
-        kept = {path.name for path in place_of(folder, times).iterdir()}
+        kept = {path.name for path in place.iterdir()}
         for entry in _entries(folder):
             if entry.name in kept - STAYS:
                 guard()
@@ -159,29 +171,58 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The same file or folder at another place, on disk when this returns."""
-    if source.is_dir() and not source.is_symlink():
+    """The same file or folder at another place, on disk when this returns; links lead where they did."""
+    if source.is_symlink():
+        os.symlink(os.path.realpath(source), target)
+        return
+    if source.is_dir():
         target.mkdir()
         for entry in _entries(source):
             _copy(entry, target / entry.name)
         sync_directory(target)
         return
-    if source.suffix in LINKED and not source.is_symlink():
+    if source.suffix in LINKED:
         try:
             os.link(source, target)
             return
         except OSError:  # a file system without them
             pass
-    shutil.copy2(source, target, follow_symlinks=False)
-    if not source.is_symlink():
-        with open(target, "rb") as file:
-            os.fsync(file.fileno())
+    shutil.copy2(source, target)
+    with open(target, "rb") as file:
+        os.fsync(file.fileno())
 
 
-def _remove_unfinished(folder: Path, times: int, guard: Guard) -> None:
-    """Remove what growths that came to nothing have left."""
-    if (folder / FOLDER).exists():
+def _remove_drafts(folder: Path, guard: Guard) -> None:
+    """Remove what growths that were cut off have begun to write."""
+    if (folder / FOLDER).is_dir():
         for path in (folder / FOLDER).iterdir():
-            if path.name.endswith(TEMPORARY) or (path.name.isdigit() and int(path.name) > times):
+            if re.fullmatch(r"\d+\.[0-9a-f]{16}" + re.escape(TEMPORARY), path.name):
                 guard()
                 remove(path)
+
+
+def _make_way(folder: Path, place: Path, guard: Guard) -> None:
+    """Free the place of the next growth: of one that was cut off once it was there, which is a copy of the run as it
+    is, or of anything else, which is renamed."""
+    if not os.path.lexists(place):
+        return
+    guard()
+    if _repeats(place, folder):
+        remove(place)
+        return
+    n = next(n for n in itertools.count(1) if not os.path.lexists(place.with_name(f"{place.name}.old-{n}")))
+    os.rename(place, place.with_name(f"{place.name}.old-{n}"))
+
+
+def _repeats(copy: Path, folder: Path) -> bool:
+    """True if all files of one folder are in the other, with the same bytes."""
+    if not copy.is_dir() or not folder.is_dir():
+        return False
+    for entry in copy.iterdir():
+        other = folder / entry.name
+        if entry.is_dir() and not entry.is_symlink():
+            if not _repeats(entry, other):
+                return False
+        elif not other.is_file() or not (entry.samefile(other) or filecmp.cmp(entry, other, shallow=False)):
+            return False
+    return True

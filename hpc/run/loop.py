@@ -34,11 +34,12 @@ from mpibayes.hpc.run.become import words_of
 from mpibayes.hpc.run.chain_run import ChainRun
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.heap import return_what_is_freed
+from mpibayes.hpc.run.identity import HELDOUT_FILE
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.plan import idle_in_words, work_of
 from mpibayes.hpc.run.progress import say
 from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family, with_shapes
-from mpibayes.io.files import first_line, open_regular
+from mpibayes.io.files import first_line, open_regular, sha256_of
 from mpibayes.io.tables import AnyTable
 from mpibayes.memory import lack_of_memory
 from mpibayes.text import visible, visible_lines
@@ -185,6 +186,8 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
 
     family, files = groups.agree(load_rows, "read its rows of the table")
     content = {"fingerprint": table.fingerprint, **files}
+    if comm.rank == 0 and config.heldout_path is not None:
+        content[HELDOUT_FILE] = sha256_of(config.heldout_path)
     lock = Lock()
     try:
         config = on_root(

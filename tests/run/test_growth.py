@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.draws import last_draw
 from mpibayes.hpc.ibp.draws import last_draw as last_features
 from mpibayes.hpc.posterior.chains import KeptChains
+from mpibayes.hpc.python.grow import with_more_rows
 from mpibayes.hpc.run import grown
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.io.append import append_rows
@@ -276,3 +278,63 @@ def test_a_run_without_a_kept_draw_starts_anew(tmp_path):
     begun(tmp_path, "mixture", "--set", "output.labels=100")
     done = run(tmp_path, "may", "--grow", "--set", "output.labels=100")
     assert done.returncode == 0 and "seats" not in done.stdout, done.stdout + done.stderr
+
+
+def test_a_run_that_is_refused_loses_no_earlier_one(tmp_path):
+    """Provenance of before the rows came, put back from a copy, and a folder of the user's own."""
+    begun(tmp_path, "mixture")
+    copy = (tmp_path / "may" / "provenance.json").read_bytes()
+    assert run(tmp_path, "may", "--grow").returncode == 0
+    earlier = contents(tmp_path / "may" / "grown" / "1")
+    (tmp_path / "may" / "grown" / "2024").mkdir()
+    (tmp_path / "may" / "provenance.json").write_bytes(copy)
+    assert run(tmp_path, "may").returncode == 2
+    assert contents(tmp_path / "may" / "grown" / "1") == earlier and (tmp_path / "may" / "grown" / "2024").is_dir()
+    again = run(tmp_path, "may", "--grow")
+    assert again.returncode != 0 and "it is another run" in again.stderr
+    assert contents(tmp_path / "may" / "grown" / "1.old-1") == earlier
+
+
+def test_another_held_out_file_does_not_come_with_rows(tmp_path):
+    held = ("--set", "data.heldout=held.csv")
+    (tmp_path / "held.csv").write_text("p,q,r,s\na,b,x,1.5\n")
+    begun(tmp_path, "mixture", *held)
+    (tmp_path / "held.csv").write_text("".join((tmp_path / "may.csv").read_text().splitlines(keepends=True)[:9]))
+    done = run(tmp_path, "may", *held, "--grow")
+    assert done.returncode == 2 and "the held-out file's rows are not those" in done.stderr, done.stderr
+    assert not (tmp_path / "may" / "grown").exists()
+
+
+def test_a_draw_that_cannot_be_read_keeps_rows_out(tmp_path):
+    begun(tmp_path, "mixture")
+    segment = max((tmp_path / "may" / "labels").glob("seg-*.h5"))
+    segment.write_bytes(segment.read_bytes()[:-400])
+    before = contents(tmp_path / "may")
+    assert run(tmp_path, "may", "--grow").returncode in (3, 4)
+    assert contents(tmp_path / "may") == before
+
+
+def test_links_to_other_disks_lead_there_from_earlier_runs(tmp_path):
+    begun(tmp_path, "mixture")
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "may" / "labels").rename(tmp_path / "scratch" / "labels")
+    (tmp_path / "may" / "labels").symlink_to("../scratch/labels")
+    done = run(tmp_path, "may", "--grow")
+    assert done.returncode == 0 and "starts: as the last draw of may/grown/1" in done.stdout, done.stdout + done.stderr
+
+
+def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
+    begun(tmp_path, "mixture")
+    place, table = tmp_path / "may", Table.open(tmp_path / "people.h5")
+    record = {**read_provenance(place), "fingerprint": table.fingerprint}
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(grown, "remove", mock.Mock(side_effect=Killed))
+        grown.take_in(place, record, 90, read_settings(place), unguarded)
+    config, folder = with_more_rows(str(tmp_path / "june.csv"), place, {}, mock.Mock())
+    assert (config, folder) == (place / RESOLVED, place)
+    assert run(tmp_path, "may").returncode == 0 and len(last_draw(place).labels[0]) == 104
+
+
+def read_settings(place):
+    """The settings of a run, without its name and the checksum."""
+    return "".join((place / RESOLVED).read_text().splitlines(keepends=True)[:-2])
