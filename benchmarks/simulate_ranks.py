@@ -1,6 +1,6 @@
 """A cycle on up to 4,096 ranks, simulated phase by phase from measured compute and published networks.
 
-    python benchmarks/simulate_ranks.py                   tables and pictures (docs/scaling_*.png), beside real runs
+    python benchmarks/simulate_ranks.py                   tables and pictures (scaling_*.png here), beside real runs
     python benchmarks/simulate_ranks.py --table           tables alone
 
 Compute: the constants of hpc/crosscat/cost_constants.py, with the spread from cycle to cycle that was measured; each

@@ -102,8 +102,10 @@ class BlockLaw:
         return log_t(law.location[:, m], scale, law.nu, events.low[:, None], events.high[:, None])
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
-        """Probabilities (n, U) of a column's events given other columns of the block, too; weight (n, K + 1)."""
+        """Probabilities (n, U) of a column's events given other columns of the block, too; weight (n, K + 1). Its own
+        cell, where it is known, has its part in the weights alone."""
         m, (x, _) = self.names.index(events.column.name), self.cells(given)
+        x[:, m] = np.nan
         out = np.zeros((len(weight), len(events)))
         for seen, at in _patterns(x):
             location, scale, nu = self.law.single(x[at][:, seen], seen, m)

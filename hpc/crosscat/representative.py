@@ -154,7 +154,7 @@ def _in_order(run: Posterior, view_of: np.ndarray) -> list[OfColumns]:
     """The views of a draw, those with most columns first; then by their first column."""
     names = [c.name for c in run.data.stored]
     members = [[n for n, v in zip(names, view_of.tolist()) if v == view] for view in dict.fromkeys(view_of.tolist())]
-    return [run.of(part) for part in sorted(members, key=lambda mine: -len(mine))]
+    return [run.of(part) for part in sorted(members, key=lambda part: -len(part))]
 
 
 def _of_view(

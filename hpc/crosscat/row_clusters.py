@@ -19,10 +19,11 @@ import numpy as np
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.levels.grouped import grouped
 from mpibayes.hpc.crosscat.partitions import contingency
-from mpibayes.hpc.crosscat.predict import DRAWS, Predictor, require_likelihood
+from mpibayes.hpc.crosscat.predict import DRAWS, Predictor
 from mpibayes.hpc.crosscat.representative import COMPARED, Representative, Representatives, representatives
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.family import RowClusters, named
+from mpibayes.hpc.posterior.asked import require_likelihood
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.io.rows import Rows
 
@@ -49,7 +50,8 @@ def row_clusters(run: Posterior, groups: int | None = None) -> tuple[Representat
     views = []
     for v, of_trained in enumerate(trained):
         rest = (np.concatenate(values) for values in zip(*(part[v] for part in parts)))
-        views.append(RowClusters(*map(run.of_all_rows, of_trained, rest), run.held_out))
+        cluster, p = map(run.of_all_rows, of_trained, rest)
+        views.append(RowClusters(cluster, p, run.held_out))
     return partitions, _beside(views, at)
 
 
@@ -74,7 +76,7 @@ def clusters_of(
     run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
 ) -> Iterator[Mapping[str, np.ndarray]]:
     """See `hpc.family.ClusterExports`."""
-    require_likelihood(run)
+    require_likelihood(run, "new rows")
     run.read_traces()
     kept = run.require_kept()
     every, at = with_groups(run, kept, representatives(run, kept).views, groups)

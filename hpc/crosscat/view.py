@@ -190,7 +190,7 @@ class View:
         dealing, comm = self.update.dealing, self.comm
         part = dealing.part(comm.rank)
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
-        return [comm.gather_to_root(part, of) for part, of in zip(mine, dealing.lengths) if sum(of)]
+        return [comm.gather_to_root(array, of) for array, of in zip(mine, dealing.lengths) if sum(of)]
 
     def _sum_log_base(self) -> float:
         """The part of the log likelihood that is of the cells alone, summed in shard order; valid on root."""

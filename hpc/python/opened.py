@@ -162,12 +162,12 @@ class Opened:
         """Completed copies as DataFrames of the kind of the rows; of the table's own rows, with its index."""
         from mpibayes.hpc.python.copies import copies_of
 
-        part = self._handed(rows)
-        tables, notes = copies_of(self.directories, part, copies, long, seed, unseen, self._burn_in, self._table)
+        handed = self._handed(rows)
+        tables, notes = copies_of(self.directories, handed, copies, long, seed, unseen, self._burn_in, self._table)
         for note in notes:
             warn(note)
         self._say_once()
-        kind, index = (self._kind, self._index) if part is None else (part.kind, part.index)
+        kind, index = (self._kind, self._index) if handed is None else (handed.kind, handed.index)
         if long:
             return from_arrow(tables[0], kind)
         return [from_arrow(table, kind, index) for table in tables]

@@ -83,7 +83,8 @@ def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") 
         top = float(np.nanmax(size[:most])) if answer.bars and most else 0.0
         for i in range(most):
             cells = [cell(columns[name][i]) for name in names]
-            bar = [Text("█" * round(24 * size[i] / top) if top else "", "blue")] if answer.bars else []
+            drawn = bool(answer.bars) and top > 0.0 and np.isfinite(size[i])
+            bar = [Text("█" * round(24 * size[i] / top) if drawn else "", "blue")] if answer.bars else []
             table.add_row(*cells, *bar)
         console.print(table)
     if n > most:

@@ -169,7 +169,7 @@ def called(numbers: np.ndarray) -> str:
 
 
 def of_group(asking: Asking, number: int, n: int | None, view: int) -> tuple[NewRows, NewRows]:
-    """The training rows of a group of clusters of the report, and all others; see `hpc.family.Asked`."""
+    """The training rows of a group of clusters of the report, and all others; see `hpc.law.Asked`."""
     group = asking.asked.cluster_group(number, n, view)
     if group is None:
         raise ConfigError(f"a model without clusters has no group {number}")

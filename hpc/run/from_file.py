@@ -76,26 +76,26 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
             f"needs one; for example -o {Path('runs') / stem(source)}"
         )
     place = folder.with_name(folder.name + ".toml")
-    part = source.suffix.lower() in TABLES
+    is_table = source.suffix.lower() in TABLES
     beside = folder.with_name(folder.name + ".h5")
-    table = source if part else beside
+    table = source if is_table else beside
     with reading(folder, ConfigError):
         is_there(folder)
     with reading(place, ConfigError):
         there = is_there(place)
     if there and not fresh:
-        if not (part and beside.exists() and beside.samefile(source)):  # its own table, whatever that was made from
-            _require_same(place, table, source, _made_from(source, part))
+        if not (is_table and beside.exists() and beside.samefile(source)):  # its own table, whatever that was made from
+            _require_same(place, table, source, _made_from(source, is_table))
         return place
     with writing(folder.parent):
         make_directory(folder.parent)
-    kept = part or _is_another(table, place, source)
-    if kept and not part:
+    kept = is_table or _is_another(table, place, source)
+    if kept and not is_table:
         _tell(f"{table}: was imported from {source.name} by itself and is kept; remove it to have it made anew")
-    made = _made_from(source, part) if kept else _made_of(source, f"sha256 {_import(source, table, there)}")
+    made = _made_from(source, is_table) if kept else _made_of(source, f"sha256 {_import(source, table, there)}")
     if there:
         _keep_own(place)
-    named, result = toml_string(str(table.absolute() if part else table.name)), Table.open(table)
+    named, result = toml_string(str(table.absolute() if is_table else table.name)), Table.open(table)
     cells = result.n_rows * len(result.columns)
     cycles = next(cycles for most, cycles in CYCLES if cells <= most)
     until = UNTIL if cells <= SMALL else ""

@@ -31,7 +31,16 @@ from mpibayes.hpc.run import identity, lock
 from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, RESOLVED
 from mpibayes.io.draws import FOLDER as DRAWS
 from mpibayes.io.draws import last_draw
-from mpibayes.io.files import TEMPORARY, Guard, chain_directories, make_directory, remove, storing, sync_directory
+from mpibayes.io.files import (
+    TEMPORARY,
+    Guard,
+    chain_directories,
+    make_directory,
+    reading,
+    remove,
+    storing,
+    sync_directory,
+)
 from mpibayes.io.segments import list_segments
 from mpibayes.io.table import Table
 from mpibayes.io.tables import AnyTable
@@ -62,8 +71,9 @@ class Growth:
 
 def planned(folder: Path, config: Config, table: AnyTable, fresh: bool) -> Growth:
     """The growth of the run in a directory, if there is one, and whether this start is one; root alone."""
-    if fresh or not (folder / RESOLVED).exists():
-        return Growth()
+    with reading(folder, ConfigError):
+        if fresh or not (folder / RESOLVED).exists():
+            return Growth()
     record = identity.read_provenance(folder)
     times, pending = len(record.get(GROWN, ())), PENDING in record
     due = config.run.grow and is_longer(table, record["fingerprint"])

@@ -1,6 +1,7 @@
 """A chain goes on with the search for views that predicts unseen rows best."""
 
 from functools import partial
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -38,7 +39,8 @@ def stub(monkeypatch, scores):
 
     def searched(columns, rows, settings, chain, n_views, alone, probe):
         seen.append(rows)
-        return type("Search", (), {"views": [], "codings": [], "places": None, "score": next(numbers)})()
+        linking = mock.Mock(codings=[])
+        return type("Search", (), {"views": [], "linking": linking, "places": None, "score": next(numbers)})()
 
     class Scored:
         def __init__(self, parts, places):

@@ -55,9 +55,9 @@ def _with_number(column: Column, c: int, law: LinkedPosterior) -> Column:
 def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generator) -> None:
     """Put the chain at a state of the law after `cycles` cycles, with cells and pseudo-counts drawn given it."""
     labels, parents = law.state(state)
-    mixture.link(np.array(parents if law.of is None else (*parents, -1)))
+    mixture.linking.link(np.array(parents if law.of is None else (*parents, -1)))
     cells, betas = law.draw(state, generator)
-    view, gaps = mixture.view, mixture.gaps
+    view, gaps = mixture.view, mixture.linking.gaps
     for i, shard in enumerate(view.shards):
         levels = [cells[shard.start + at, c] for c, at in gaps.at[i].items()]
         gaps.put(i, shard.rows, np.concatenate([*levels, np.zeros(0, np.intp)]))
@@ -82,7 +82,7 @@ def history(
             if mixture.comm.rank == 0:
                 names = {}
                 z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
-                forest = tuple(mixture.coding.parents[:d].tolist())
+                forest = tuple(mixture.linking.coding.parents[:d].tolist())
                 seen.append(law.number[z, forest])
                 filled.append(_of_holes(mixture, law, forest, levels))
         out.append(seen)
@@ -92,7 +92,7 @@ def history(
 
 def _of_holes(mixture: Mixture, law: LinkedPosterior, forest, levels: np.ndarray) -> list[int]:
     """The level of each missing cell, -1 where it is not needed, from those of needed cells as the chain has them."""
-    at = {c: i for i, c in enumerate(mixture.coding.order)}
+    at = {c: i for i, c in enumerate(mixture.linking.coding.order)}
     needed = sorted((h for h in law.holes if law.needed(forest, *h)), key=lambda h: (at[h[1]], h[0]))
     level = dict(zip(needed, levels.tolist(), strict=True))
     return [level.get(h, -1) for h in law.holes]

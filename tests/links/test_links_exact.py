@@ -91,8 +91,8 @@ def test_scores_do_not_depend_on_how_many_columns_are_counted_at_once():
         mixture.cycle()
     view, kind = mixture.view, Components(mixture.columns, mixture.priors).categorical
     multiplier = np.array([0.5, 0.7, 1.1])
-    rows = [mixture.coding.decoded(shard.rows) for shard in view.shards]
-    of = serial(), mixture.coding, kind, multiplier, list(zip(rows, view.z)), view.n_labels
+    rows = [mixture.linking.coding.decoded(shard.rows) for shard in view.shards]
+    of = serial(), mixture.linking.coding, kind, multiplier, list(zip(rows, view.z)), view.n_labels
     whole = scores.link_scores(*of)
     with mock.patch.object(scores, "AT_ONCE", 1):
         parts = scores.link_scores(*of)

@@ -9,7 +9,9 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.cli import main
 from mpibayes.hpc.crosscat.blocks import BlockLaw
 from mpibayes.hpc.data.events import Known, everyone, of_range, of_values
+from mpibayes.hpc.query import new_rows
 from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.compare import compare_rows
 from mpibayes.hpc.query.dependence import Dependence
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.hpc.query.surprisal import Surprise
@@ -175,3 +177,13 @@ def test_synthetic_rows_keep_a_block_together(asking):
     group = cells["x"] - cells["y"] > 4.0
     for here in (group, ~group):
         assert here.sum() > 200 and np.corrcoef(cells["x"][here], cells["y"][here])[0, 1] > 0.75
+
+
+def test_groups_of_rows_are_compared_in_the_columns_of_a_block(run, asking):
+    """x and y move with the group; a row's own cell is in its weights alone, or its distribution had no width."""
+    first = new_rows.of_table(asking, np.arange(1, 61), "some")
+    others = new_rows.of_table(asking, np.arange(61, 121), "others")
+    answer = compare_rows(asking, first, others)
+    assert sorted(answer.columns["column"]) == ["c", "w", "x", "y", "z"]
+    assert np.isfinite(answer.columns["divergence"]).all() and (answer.columns["divergence"] >= 0).all()
+    assert main(["query", str(run), "compare", "--rows", "1-60"]) == 0
