@@ -20,6 +20,7 @@ from mpibayes.hpc.settled import SMALL
 from mpibayes.io.files import is_there, make_directory, open_regular, reading, set_aside, sha256_of, write_text, writing
 from mpibayes.io.formats import kinds
 from mpibayes.io.packing import PACKED
+from mpibayes.io.parts import fingerprints
 from mpibayes.io.table import SUFFIXES as TABLES
 from mpibayes.io.table import Table
 from mpibayes.text import toml_string, visible
@@ -131,7 +132,7 @@ def _keep_own(place: Path) -> None:
 def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
     with reading(place), open_regular(place) as file:
         result = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
-    if result is not None and result[0] != made:
+    if result is not None and result[0] != made and not _came_before(result[0], source):
         was = "it has changed since then" if result["name"] == toml_string(source.name) else f"not {source.name}"
         raise ConfigError(
             f"{place}: was made from {result['name']}; {was}. Choose another directory with -o, or start over with "
@@ -139,6 +140,15 @@ def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
         )
     if not table.exists():
         raise ConfigError(f"{place}: its table {table} is gone; start over with --fresh")
+
+
+def _came_before(made: str, source: Path) -> bool:
+    """True if a configuration was made from this table before rows were appended to it: what comes of them is the run's
+    to say."""
+    if source.suffix.lower() not in TABLES:
+        return False
+    table = Table.open(source)
+    return any(_made_of(source, f"fingerprint {f}") == made for f in fingerprints(table.pieces))
 
 
 def _is_another(table: Path, place: Path, source: Path) -> bool:

@@ -338,3 +338,15 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
 def read_settings(place):
     """The settings of a run, without its name and the checksum."""
     return "".join((place / RESOLVED).read_text().splitlines(keepends=True)[:-2])
+
+
+def test_a_table_that_is_run_as_it_is_grows(tmp_path):
+    """`mpibayes run people.h5`, whose configuration names the table as it was."""
+    import_table(csv(tmp_path, "may.csv", 90, 1), tmp_path / "people.h5")
+    words = ("run", "people.h5", "-o", "runs/may", "--set", "run.cycles=4", "--set", "run.chains=1", "--ranks", "1")
+    assert mpibayes(tmp_path, *words).returncode == 0
+    append_rows(csv(tmp_path, "june.csv", 40, 2, "abcd"), tmp_path / "people.h5")
+    refused = mpibayes(tmp_path, *words)
+    assert refused.returncode == 2 and "With --grow (run.grow = true)" in refused.stderr, refused.stderr
+    done = mpibayes(tmp_path, *words, "--grow")
+    assert done.returncode == 0 and "40 rows came to the 90" in done.stdout, done.stdout + done.stderr
