@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpibayes.errors import ChainsDisagree, ConfigError, MpibayesWarning
-from mpibayes.hpc.posterior.chains import family_in, of_pairs
+from mpibayes.hpc.posterior.chains import family_in, home_of, of_pairs
 from mpibayes.hpc.python.ask import ask_ranks
 from mpibayes.hpc.python.frames import as_kind, from_arrow
 from mpibayes.hpc.python.index import kept_index
@@ -21,6 +21,8 @@ from mpibayes.hpc.query.asking import RunAt
 from mpibayes.hpc.query.average import FEW
 from mpibayes.hpc.query.question import ask
 from mpibayes.hpc.report.advice import disagreement
+from mpibayes.hpc.run.grown import place_of
+from mpibayes.hpc.run.identity import GROWN, read_provenance
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.files import chain_directories
 from mpibayes.text import counted
@@ -49,6 +51,7 @@ class Opened:
         self._kind, self._said = as_kind(frames), False
         with in_words_of_python():
             self.family = family_in(self.directories[0])
+            self._growths = self._grown()
 
     def __reduce__(self) -> tuple[Any, ...]:
         options: dict[str, Any] = {"draws": self._draws, "burn_in": self._burn_in, "table": self._table}
@@ -86,17 +89,38 @@ class Opened:
         """The modelled columns of the table, each with its kind: categorical, boolean, real or count."""
         return {c.name: c.kind for c in self._posterior.data.stored}
 
-    @cached_property
+    def _grown(self) -> list[int]:
+        """How often rows came to each run."""
+        return [len(read_provenance(home_of(directory)).get(GROWN, ())) for directory in self.directories]
+
+    def _require_as_opened(self) -> None:
+        """ConfigError where rows came to a run since it was opened: what was read is of another posterior."""
+        for directory, before, now in zip(self.directories, self._growths, self._grown()):
+            if now != before:
+                raise ConfigError(
+                    f"{directory}: rows came to this run since it was opened; open it again, or the run as it was, "
+                    f"{place_of(home_of(directory), before + 1)}"
+                )
+
+    @property
     def _posterior(self) -> Any:
+        self._require_as_opened()
+        return self._kept_asking.run if "_kept_asking" in self.__dict__ else self._kept_posterior
+
+    @property
+    def _asking(self) -> Asking:
+        self._require_as_opened()
+        return self._kept_asking
+
+    @cached_property
+    def _kept_posterior(self) -> Any:
         from mpibayes.hpc.registry import posterior_of
 
-        if "_asking" in self.__dict__:
-            return self._asking.run
         with in_words_of_python():
             return posterior_of(self.family)(self.directories, self._burn_in, self._table)
 
     @cached_property
-    def _asking(self) -> Asking:
+    def _kept_asking(self) -> Asking:
         with in_words_of_python():
             return self._at.open()
 

@@ -8,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+import mpibayes as mb
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.crosscat.draws import last_draw
@@ -338,6 +339,17 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
 def read_settings(place):
     """The settings of a run, without its name and the checksum."""
     return "".join((place / RESOLVED).read_text().splitlines(keepends=True)[:-2])
+
+
+def test_a_run_that_was_opened_before_says_so(tmp_path):
+    begun(tmp_path, "mixture")
+    opened = mb.open(tmp_path / "may")
+    before = opened.logp(of={"p": "a"})
+    assert run(tmp_path, "may", "--grow").returncode == 0
+    for ask in (lambda: opened.logp(of={"p": "a"}), lambda: opened.columns):
+        with pytest.raises(ConfigError, match="rows came to this run since it was opened; open it again"):
+            ask()
+    assert mb.open(tmp_path / "may" / "grown" / "1").logp(of={"p": "a"}).frame.equals(before.frame)
 
 
 def test_a_table_that_is_run_as_it_is_grows(tmp_path):
