@@ -15,9 +15,9 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, difference
 from mpibayes.hpc.config.section import marked
+from mpibayes.hpc.run.annealed import cycle_of_all_rows
 from mpibayes.hpc.run.directory import TRAINING_ROWS
 from mpibayes.hpc.run.grown import require_whole
-from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.run.table import data_of, opened
@@ -173,7 +173,7 @@ class KeptChains:
         """Read the whole trace of every chain, and leave its growth phase out of what counts."""
         for i, chain in enumerate(self.chains):
             trace = read_trace(chain.folder)
-            growth = growth_of(trace, self.n_rows)
+            growth = cycle_of_all_rows(trace, self.n_rows)
             self.chains[i] = replace(chain, trace=trace, growth=growth, burn_in=max(chain.burn_in, growth))
 
     def contradicted(self) -> bool:

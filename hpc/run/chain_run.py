@@ -25,9 +25,9 @@ from mpibayes.hpc.parallel.waiting import announce
 from mpibayes.hpc.run import checkpoints as resume
 from mpibayes.hpc.run import directory as run_directory
 from mpibayes.hpc.run import status
+from mpibayes.hpc.run.annealed import cycle_of_all_rows
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.grown import source_of
-from mpibayes.hpc.run.growth import growth_of
 from mpibayes.hpc.run.lock import this_process
 from mpibayes.hpc.run.progress import Progress, say
 from mpibayes.hpc.scalar import kinds
@@ -199,7 +199,7 @@ class ChainRun:
             status.write_status(self.folder, self.progress.status(values) | about)
 
     def _burn_in(self, trace: Mapping[str, np.ndarray]) -> int:
-        return max(self.config.burn_in, growth_of(trace, self.chain.n_rows))
+        return max(self.config.burn_in, cycle_of_all_rows(trace, self.chain.n_rows))
 
     def _close(self, finished: bool, words: str, of_run: str) -> None:
         self.guard()

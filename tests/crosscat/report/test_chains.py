@@ -17,7 +17,7 @@ from mpibayes.hpc.crosscat.report.answers import answer, listed, settled
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT
 from mpibayes.hpc.posterior.similarity import similarity
-from mpibayes.hpc.run.growth import growth_of
+from mpibayes.hpc.run.annealed import cycle_of_all_rows
 from mpibayes.hpc.settled import Judgement
 
 
@@ -44,12 +44,15 @@ def make_chain(burn_in=4, growth=0, name="a", **trace):
     ],
 )
 def test_the_growth_ends_when_all_rows_are_active(active, growth):
-    assert growth_of({"cycle": np.arange(1, len(active) + 1), "active_rows": np.array(active, float)}, 40) == growth
+    assert (
+        cycle_of_all_rows({"cycle": np.arange(1, len(active) + 1), "active_rows": np.array(active, float)}, 40)
+        == growth
+    )
 
 
 def test_thinned_traces_and_those_that_never_grow_have_their_growth():
-    assert growth_of({"cycle": np.arange(5)}, 40) == growth_of({}, 40) == 0
-    assert growth_of({"cycle": np.array([5, 10, 15]), "active_rows": np.array([10.0, 40, 40])}, 40) == 10
+    assert cycle_of_all_rows({"cycle": np.arange(5)}, 40) == cycle_of_all_rows({}, 40) == 0
+    assert cycle_of_all_rows({"cycle": np.array([5, 10, 15]), "active_rows": np.array([10.0, 40, 40])}, 40) == 10
 
 
 def test_moves_are_counted_by_phase():
