@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from mpibayes.io.rows import Column, Rows
 
 
+ANOTHER = "another value"  # level of a cell that is none of several atoms
+
+
 def levels(column: Column) -> tuple[str, ...]:
     """Levels of `which`: the atoms, and last any other value."""
     atoms = [as_text(atom, column.unit) if column.unit else f"{atom:.15g}" for atom in column.atoms]
-    return (*atoms, f"not {atoms[0]}" if len(atoms) == 1 else "another value")
+    return (*atoms, f"not {atoms[0]}" if len(atoms) == 1 else ANOTHER)
 
 
 def which(column: Column, x: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from mpibayes.hpc.crosscat.report.telling import Shared, choose, likeness, nothi
 from mpibayes.hpc.report.drawing import cut, shortened
 from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
+from mpibayes.io.recording import ANOTHER
 from mpibayes.text import factor, percent, spread
 
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
@@ -26,7 +27,8 @@ TRAITS = 5  # columns named for each cluster
 NAMING = 2  # of them that its name has
 MANY_CLUSTERS, MANY_COLUMNS = 20, 11  # of the picture, which has to fit a screen
 PLAIN = 0.9  # of a level that so many rows of a cluster have, its name says no share
-REST = "not "  # how what is none of a column's atoms is called, see `io.recording.levels`
+REST = "not "  # how what is not a column's only atom is called, see `io.recording.levels`
+ATOM_LETTERS = 8  # of an atom; a longer one is rounded to six digits
 NONE = 0.005  # of a level that fewer have: they do not have it
 LEVEL_LETTERS = 24  # of a level's name in the name of a cluster
 CLOSE = 0.9999  # correlations beyond it are taken for it when they are compared
@@ -106,8 +108,8 @@ class Trait:
         if self.what == "ordered":
             short = [shortened(name, LEVEL_LETTERS) for name in levels]
             return f"{self.title} {ordered.in_words(self.numbers['place'], short, sum(p), PLAIN)}"
-        short = [shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels]
         atoms, share = self.title != self.column, _beyond(sum(p))
+        short = [_atom(name) if atoms else shortened(name, LEVEL_LETTERS) if name.strip() else '""' for name in levels]
         if self.lacking:
             return f"{self.named} {_is_not(' or '.join(short), atoms)}"
         if share and atoms:  # "52 69 %" would be read as numbers
@@ -123,17 +125,34 @@ class Trait:
             return self.numbers["missing"] < self.numbers["overall"]
         return self.what == "level" and self.numbers["p"][0] < self.numbers["overall"][0]
 
+    @property
+    def at_no_atom(self) -> bool:
+        """True if it says only that the column's value is none of its several atoms."""
+        return self.what == "level" and self.title != self.column and self.numbers["levels"] == [ANOTHER]
+
     def __str__(self) -> str:
         return f"{self.named} {self.value} (overall {self.overall})"
 
 
 def _is(level: str, of_atoms: bool) -> str:
     """`= red`; of a column with atoms what is none of them, `not 0`."""
+    if of_atoms and level == ANOTHER:
+        return "none of its repeated values"
     return level if of_atoms and level.startswith(REST) else f"= {level}"
 
 
 def _is_not(level: str, of_atoms: bool) -> str:
+    if of_atoms and level == ANOTHER:
+        return "one of its repeated values"
     return f"= {level.removeprefix(REST)}" if of_atoms and level.startswith(REST) else f"not {level}"
+
+
+def _atom(level: str) -> str:
+    """An atom to read: one of many digits, rounded."""
+    try:
+        return level if len(level) <= ATOM_LETTERS else f"{float(level):.6g}"
+    except ValueError:  # a date, or none of the atoms
+        return level
 
 
 def _beyond(share: float) -> str:
@@ -297,7 +316,8 @@ def traits(
             named.append(new)
         if len(named) == most:
             break
-    return named
+    means = {t.title for t in named if t.what == "mean"}  # which say more than that a value is no atom
+    return [t for t in named if not (t.at_no_atom and t.title in means)]
 
 
 def picture(
@@ -352,7 +372,7 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         chosen = telling_levels(c.p[:, k], c.overall)
         p, q = c.p[chosen, k], c.overall[chosen]
         atoms = c.title != c.name  # which are numbers
-        names = [c.levels[v] if atoms else _quoted(cut(c.levels[v])) for v in chosen]
+        names = [_atom(c.levels[v]) if atoms else _quoted(cut(c.levels[v])) for v in chosen]
         if p[0] >= q[0]:
             of = " in " if atoms else " "
             value = _is(" or ".join(f"{level}{of}{percent(share)}" for level, share in zip(names, p)), atoms)

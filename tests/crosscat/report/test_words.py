@@ -86,6 +86,10 @@ def test_names_say_what_there_is_and_what_there_is_not():
     assert level(["not 0"], [0.95], [0.4], **atom).label == "gain not 0"
     assert level(["not 0"], [0.01], [0.6], **atom).label == "gain = 0"
     assert level(["0"], [0.7], [0.4], **atom).label == "gain = 0 in 70 %"
+    atoms = {"title": "wage", "column": "wage (4.6020599 or 5 or another value)"}
+    assert level(["4.60205999132796"], [0.95], [0.1], **atoms).label == "wage = 4.60206"
+    assert level(["another value"], [0.8], [0.1], **atoms).label == "wage none of its repeated values in 80 %"
+    assert level(["another value"], [0.01], [0.6], **atoms).label == "wage one of its repeated values"
     has, lacks = level(["Farmer"], [0.95], [0.1]), missing(0.0, 0.4)
     assert name_clusters([[lacks, has]]) == ["occupation = Farmer, income not missing"]
 
