@@ -128,8 +128,8 @@ def test_few_rows_choose_by_chance(tmp_path, n_rows, given, n):
 
 
 def test_in_words():
-    assert "no other came within 0.05" in searches.in_words([-1.0, -1.2], 30)
-    assert "2 others came within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
+    assert "no other within 0.05" in searches.in_words([-1.0, -1.2], 30)
+    assert "2 others within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
 
 
 def test_ahead_in_words():
@@ -141,7 +141,7 @@ def test_ahead_in_words():
 def test_of_chains_in_words():
     words = searches.of_chains_in_words([[-1.0, -1.2, -1.04], [-1.0, -2.0, -3.0]], 30)
     assert words.startswith("the best of 3 searches of each chain by the score of 30 rows")
-    assert "1 and 0 others came within 0.05 nats a row" in words
+    assert "1 and 0 others within 0.05 nats a row" in words
     assert "no other came" in searches.of_chains_in_words([[-1.0, -2.0]] * 3, 30)
 
 

@@ -41,7 +41,9 @@ def test_the_page_has_a_grid(name):
 
 
 def test_the_page_has_the_ends_of_the_default_concentration():
-    low, high = re.search(r"41 quantiles of Gamma\(1, 1\).*?from ([\d.]+) to ([\d.]+),", PAGE.read_text("utf-8")).groups()
+    low, high = re.search(
+        r"41 quantiles of Gamma\(1, 1\).*?from ([\d.]+) to ([\d.]+),", PAGE.read_text("utf-8")
+    ).groups()
     quantiles = pitman_yor.gamma_quantiles(1.0, 1.0, 41)
     np.testing.assert_allclose([float(low), float(high)], quantiles[[0, -1]], rtol=5e-4)
 

@@ -103,8 +103,8 @@ def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:
     others = f"{counts} other{'s' * (near != [1])}" if any(near) else "no other"
     each = " of each chain" * (len(scores) > 1)
     return (
-        f"the best of {len(scores[0])} searches{each} by the score of {counted(judges, 'row')} that none has seen; "
-        f"{others} came within {CLOSE:g} nats a row of it"
+        f"the best of {len(scores[0])} searches{each}, by the score of {counted(judges, 'row')} unseen by all; "
+        f"{others} within {CLOSE:g} nats a row of it"
     )
 
 
