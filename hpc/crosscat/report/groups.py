@@ -127,7 +127,7 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: b
     if not of:
         return []
     if not of[0].judged:
-        return [f"Groups from 2 to {of[-1].n}. One chain: not judged; run.chains = 2 would be."]
+        return [f"Groups from 2 to {of[-1].n}. One chain: not judged. With run.chains = 2 they would be."]
     natural = [level for level in of if level.natural]
     usable = [level for level in of if level.usable and not level.natural]
     sentences = [str(level) for level in natural[:spelled_out]] or [EVERY]

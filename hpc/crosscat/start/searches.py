@@ -42,7 +42,7 @@ class Choice:
 def ahead_in_words(n_rows: int, most: int, n_searches: int) -> str:
     """Describe searches that are about to begin, each on `most` of the training rows that do not judge, if so many."""
     rows = rows_of_search(n_rows, most, n_searches)
-    return f"searches for views: {n_searches}, on {counted(rows, 'row')} each"
+    return f"searches for views: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
 
 
 def best_search(
