@@ -135,7 +135,7 @@ def _next_end(done: int) -> int:
 def _end(judgement: Judgement, chain: ChainRun) -> str:
     """The last line."""
     if judgement.settled:
-        return f"{chain.home}: {judgement}; look at them: mpibayes report {chain.home}"
+        return f"{chain.home}: {judgement}; to see the result: mpibayes report {chain.home}"
     run = chain.config.run
     by = f"the run ended at run.cycles = {run.cycles}; raise it to continue"
     if judgement.cycle < run.cycles:
