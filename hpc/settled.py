@@ -63,7 +63,7 @@ class Judgement:
 
     def __str__(self) -> str:
         parts = [f"{what} settled after {n:,} cycles" for what, n in self.after.items()]
-        parts += [f"{what} not settled: {', '.join(why)}" for what, why in self.problems.items() if why]
+        parts += [f"{what} have not settled: {', '.join(why)}" for what, why in self.problems.items() if why]
         return "; ".join(parts)
 
     @property

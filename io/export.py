@@ -283,7 +283,7 @@ def _require_draws(chain: Path, last: int, after: int) -> None:
     if last <= after:
         raise ConfigError(
             f"{chain}: a burn-in of {counted(after, 'cycle')} leaves nothing; the last cycle kept here is {last}. "
-            "Give a smaller one with --burn-in, or let the run go on"
+            "Give a smaller one with --burn-in, or continue the run"
         )
 
 

@@ -18,7 +18,7 @@ from mpibayes.io.rows import LEVELLED
 from mpibayes.text import option, toml_string
 
 NONE = "none"  # in place of a column: no column but those that are named
-NOTE = "levels taken as in order, from low to high; where they only name things: --unordered, or --ordered none"
+NOTE = "levels taken as ordered, from low to high; if they are only names: --unordered COLUMN, or --ordered none"
 
 
 def columns_in(words: Sequence[str], names: Sequence[str]) -> list[str]:

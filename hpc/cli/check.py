@@ -19,10 +19,10 @@ from mpibayes.text import visible
 def check(config, overrides, ranks):
     """Check a configuration and its table; predict memory, time and disk. Needs no MPI.
 
-    Without --ranks it supposes those that `mpibayes run` starts itself on this machine, and says how many.
+    Without --ranks the prediction is for the ranks that `mpibayes run` starts itself on this machine.
 
-    It also says how the chain starts, until which cycle an annealed one adds rows, from which cycle draws count, and
-    the seconds a cycle and efficiency at several numbers of ranks.
+    The output also has the start of the chain, the cycle in which an annealed start ends, the first cycle whose draws
+    count, and seconds a cycle and efficiency for several numbers of ranks.
 
     \b
     Examples:

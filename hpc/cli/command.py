@@ -58,15 +58,18 @@ Exit codes:
 @click.version_option(__version__, prog_name="mpibayes")
 @click.pass_context
 def cli(ctx):
-    """Exact Bayesian mixtures and regressions of very large tables.
+    """Find the groups of rows of a table, the columns that go together, and how sure you can be of both.
 
     \b
-    Five steps from a file to an answer:
-      mpibayes import people.csv people.h5            a typed table: categories, reals, counts, missing cells
-      mpibayes check run.toml --ranks 8               is the configuration right; time and memory
-      mpirun -n 8 mpibayes run run.toml -o runs/a     start, or continue: the same command every time
-      mpibayes status runs/a                          how far it is, from any node
-      mpibayes report runs/a                          tables and pictures of the posterior
+    From a file to an answer:
+      mpibayes run people.csv                         imports it, and runs two chains
+      mpibayes report runs/people                     what was found, as a page and in words
+    Step by step:
+      mpibayes import people.csv people.h5            a typed table: categories, numbers, counts, missing cells
+      mpibayes check run.toml --ranks 8               checks the configuration; predicts time and memory
+      mpirun -n 8 mpibayes run run.toml -o runs/a     starts or continues: the same command every time
+      mpibayes status runs/a                          progress, from any node
+      mpibayes query runs/a conditional age           answers a question about the table
 
     \b
     The shortest run.toml:

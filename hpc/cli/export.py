@@ -14,7 +14,7 @@ from mpibayes.text import visible
     "--to",
     type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "links", "csv", "crate"]),
     required=True,
-    help="The form, see above.",
+    help="Form of the export: see above.",
 )
 @click.option(
     "-o",
@@ -22,7 +22,7 @@ from mpibayes.text import visible
     help="The file; - is standard output.  [default: standard output; trace.h5 for arviz, crate.zip for crate]",
 )
 @click.option("--burn-in", type=click.IntRange(min=0), help="Cycles of burn-in.  [default: run.burn_in; csv: 0]")
-@click.option("--timings/--no-timings", default=True, help="Keep the columns of csv that are times.  [default: keep]")
+@click.option("--timings/--no-timings", default=True, help="Keep csv's columns of times.  [default: keep]")
 @click.option(
     "--id",
     "ids",
@@ -40,19 +40,17 @@ from mpibayes.text import visible
 @click.option(
     "--groups",
     type=click.IntRange(min=2),
-    help="clusters: a column with the group of each row, of so many groups of clusters, as the report has them.",
+    help="clusters: add the group of each row, of this number of the report's groups of clusters.",
 )
-@weighted(
-    "clusters: a column with the weight of each row, and shares of the population.  [default: if the table has weights]"
-)
+@weighted("clusters: add the weight of each row, and shares of the population.  [default: if the table has weights]")
 @TABLE
-@force("Replace OUT even if it is no earlier export of this form.")
+@force("Replace OUT even if it is not an earlier export of this form.")
 def export(**options):
-    """Write clusters, features or draws for other programs. Burn-in is left out; arviz has it in groups of its own.
+    """Write clusters, features or draws for other programs, without burn-in (arviz has it in separate groups).
 
     \b
     Forms:
-      clusters  CSV, one line a row of the table: its cluster in the report and the probability of that; mixtures only
+      clusters  CSV, one line a row of the table: its cluster in the report, with its probability; mixtures only
       arviz     one HDF5 file that ArviZ and xarray open (posterior, sample_stats, kept_draws, and their warm-up)
       labels    text, one kept draw a line: the cluster of each training row, in table order; mixtures only. Of
                 crosscat first the view of each column, then after " | " each the clusters in view 0, 1, ...

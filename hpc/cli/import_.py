@@ -15,8 +15,8 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.command("import", short_help="Turn CSV, Excel, SPSS, ... into a typed table, or triples into a sparse one.")
 @click.argument("sources", nargs=-1, type=PATH)
 @click.argument("table", type=PATH)
-@click.option("--dry-run", is_flag=True, help="Say what each column would become, and why; write no table.")
-@click.option("--schema", type=PATH, help="Column kinds from this TOML file, not inferred.")
+@click.option("--dry-run", is_flag=True, help="Show what each column would become, and why; write no table.")
+@click.option("--schema", type=PATH, help="Take column kinds from this TOML file.")
 @click.option("--write-schema", type=PATH, help="Write the resulting schema, to edit.")
 @click.option(
     "--kind", "kinds", multiple=True, metavar="COLUMN=KIND", help=f"{', '.join(KINDS)} or ignored. Repeatable."
@@ -27,62 +27,75 @@ KINDS = ("categorical", "boolean", "real", "count")
     "--ordered",
     multiple=True,
     metavar="COLUMN,...",
-    help="Columns whose categories are in order; none: no others. Repeatable.",
+    help="Columns whose categories are ordered; none: no others. Repeatable.",
 )
 @click.option(
-    "--unordered", multiple=True, metavar="COLUMN,...", help="Columns whose categories only name things. Repeatable."
+    "--unordered", multiple=True, metavar="COLUMN,...", help="Columns whose categories are only names. Repeatable."
 )
 @click.option(
     "--missing",
     multiple=True,
     metavar="TEXT",
-    help="Text of a missing cell, besides ?, NA, NaN and empty; -999 is -999.0, too. Repeatable.",
+    help="Text of a missing cell, in addition to ?, NA, NaN and empty; -999 covers -999.0. Repeatable.",
 )
-@click.option("--decimal", type=click.Choice([".", ","]), help="Of numbers such as 1,5; detected if not given.")
-@click.option("--thousands", type=click.Choice([",", ".", " ", "'"]), help="As in 1,234,567; detected if not given.")
-@click.option("--dates", type=click.Choice(["day-first", "month-first"]), help="5/1/2024; detected if possible.")
+@click.option("--decimal", type=click.Choice([".", ","]), help="Decimal mark, as in 1,5; detected if not given.")
 @click.option(
-    "--calendar", multiple=True, metavar="COLUMN", help="Weekday, month and hour of its dates, as columns. Repeatable."
+    "--thousands",
+    type=click.Choice([",", ".", " ", "'"]),
+    help="Mark of thousands, as in 1,234,567; detected if not given.",
 )
-@click.option("--count", metavar="COLUMN", help="How many equal rows each row stands for: Freq of a table of patterns.")
-@click.option("--weight", metavar="COLUMN", help="Survey weight of each row: no data, but answers can be weighted.")
+@click.option(
+    "--dates",
+    type=click.Choice(["day-first", "month-first"]),
+    help="Order of dates such as 5/1/2024; detected if possible.",
+)
+@click.option(
+    "--calendar",
+    multiple=True,
+    metavar="COLUMN",
+    help="Add weekday, month and hour of its dates as columns. Repeatable.",
+)
+@click.option("--count", metavar="COLUMN", help="Number of cases of each row, such as Freq in a table of patterns.")
+@click.option(
+    "--weight", metavar="COLUMN", help="Survey weight of each row, kept beside the data for weighted answers."
+)
 @click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
-@click.option("--encoding", help="Of the text.  [default: utf-8]")
-@click.option("--sheet", metavar="NAME", help="Of an Excel workbook.  [default: the first]")
-@click.option("--sparse", is_flag=True, help="SOURCES are counts or ratings of pairs: see below.")
+@click.option("--encoding", help="Encoding of the text.  [default: utf-8]")
+@click.option("--sheet", metavar="NAME", help="Sheet of an Excel workbook.  [default: the first]")
+@click.option("--sparse", is_flag=True, help="SOURCES are counts or ratings of pairs: see above.")
 @click.option("--vocabulary", metavar="FILE", help="Sparse: ids of the columns, one a line.")
 @click.option("--row-ids", metavar="FILE", help="Sparse: ids of the rows, one a line.")
-@click.option("--append", is_flag=True, help="Add the rows of SOURCES to TABLE, which is there: see below.")
+@click.option("--append", is_flag=True, help="Add the rows of SOURCES to an existing TABLE: see above.")
 @force("Replace TABLE if it exists.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all columns of a wide table, and all warnings.")
 @click.pass_context
 def import_(
     ctx, sources, table, dry_run, kinds, names, delimiter, sparse, vocabulary, row_ids, append, verbose, **options
 ):  # fmt: skip
-    """Turn a file of rows into a typed table, TABLE, which --dry-run does not need.
+    """Turn a file of rows into a typed table, TABLE (with --dry-run, TABLE may be left out).
 
     SOURCES are one or several files with the same columns: CSV, Parquet, Feather (Arrow) or JSON lines; with the extra
     'formats' (pip install 'mpibayes[formats]') also Excel, SPSS, Stata and SAS. They may be compressed (gzip, xz,
-    bzip2, zstd, or a zip archive of one file), and are read twice: once to decide each column's kind from all its
-    cells, once to write. Labels of codes become levels, in the order of the codes. A few whole numbers, such as answers
-    from 1 to 5, and bands, such as 18-24, are categories in order, which reports keep. Constant columns, identifiers
-    and what cannot be used are left out, and reported.
+    bzip2, zstd, or a zip archive of one file). They are read twice: to decide each column's kind from all its cells,
+    and to write. Labels of codes become levels, in the order of the codes. A few whole numbers, such as answers from 1
+    to 5, and bands, such as 18-24, become ordered categories. Constant columns, identifiers and columns that cannot be
+    used are left out, and listed.
 
     \b
     Examples:
-      mpibayes import people.csv --dry-run                                 a look: no table is written
+      mpibayes import people.csv --dry-run                                 shows the decisions, writes nothing
       mpibayes import people.csv.gz people.h5
       mpibayes import survey.sav survey.h5 --missing -99
       mpibayes import book.xlsx book.h5 --sheet "Wave 2"
       mpibayes import people.csv people.h5 --missing -9 --missing unknown --kind zip=categorical
       mpibayes import survey.csv survey.h5 --ordered q1,q2,q3 --unordered region
-      mpibayes import patterns.csv patterns.h5 --count Freq                the table has each row so often
-      mpibayes import survey.csv survey.h5 --weight pweight                answers speak of the population
+      mpibayes import patterns.csv patterns.h5 --count Freq                repeats each row as often as it counts
+      mpibayes import survey.csv survey.h5 --weight pweight                answers are about the population
       mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
-      mpibayes import people.csv people.h5 --write-schema schema.toml      look at it, edit it, and
-      mpibayes import people.csv people.h5 --schema schema.toml --force    give it back
+      mpibayes import people.csv people.h5 --write-schema schema.toml      writes the decisions, to edit
+      mpibayes import people.csv people.h5 --schema schema.toml --force    applies them
 
     \b
     With --sparse, counts of words in documents, or users' ratings of items (model.family = "svi"):
@@ -91,8 +104,8 @@ def import_(
       mpibayes import --sparse ratings.dat r.h5 --names user,movie,rating,time    lines of 3 or 4 fields: CSV, tab, ::
 
     \b
-    With --append, rows of the same columns that came later, into a file beside TABLE that is a part of it:
-      mpibayes import june.csv people.h5 --append         levels that are new get the next codes, and are named
+    With --append, later rows of the same columns go into a file beside TABLE that becomes a part of it:
+      mpibayes import june.csv people.h5 --append         new levels get the next codes, and are listed
       mpibayes import june.csv people.h5 --append --dry-run
     """
     if dry_run and not append:

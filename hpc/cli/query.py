@@ -25,8 +25,8 @@ ROWS = click.option("--rows", type=PATH, metavar="FILE", help="Rows to ask about
 OF = click.option(
     "--of", multiple=True, metavar="COLUMN[=VALUE]", help="What is asked for; with --rows names of columns, too."
 )
-COLUMNS = click.option("--columns", multiple=True, metavar="NAME,NAME", help="The columns that count.  [default: all]")
-UNSEEN = unseen("A level of --rows that the run's table does not have.")
+COLUMNS = click.option("--columns", multiple=True, metavar="NAME,NAME", help="The columns to consider.  [default: all]")
+UNSEEN = unseen("Levels of --rows that the run's table lacks.")
 WEIGHTED = weighted(
     "Of the population, by the weights of the rows, or of the rows as they are.  [default: weighted if the table "
     "has weights and no --rows are named]"
@@ -96,7 +96,7 @@ def _answered(question: Question, options: dict[str, Any], run_dir: Path, out: P
 
 
 @click.group(
-    cls=Commands, short_help="Ask the posterior: conditionals, missing cells, odd cells, what belongs together."
+    cls=Commands, short_help="Ask the posterior: conditional distributions, missing cells, odd cells, similar rows."
 )
 @click.argument("run_dir", type=PATH)
 @click.pass_context
@@ -171,7 +171,7 @@ def conditional(**options):
 @WEIGHTED
 @asks
 def simulate(**options):
-    """Draw rows that have what is given; with --rows the missing cells of its rows, given the others.
+    """Draw rows given values; or, with --rows, the missing cells of its rows given the others.
 
     The same seed gives the same rows; fewer rows are the first of more.
 
@@ -185,10 +185,10 @@ def simulate(**options):
     return Simulate(**options)
 
 
-@query.command(short_help="Missing cells, with how sure each is.")
+@query.command(short_help="Missing cells, each with its uncertainty.")
 @click.option("--rows", type=PATH, metavar="FILE", required=True, help="Rows with missing cells.")
 @click.option(
-    "--of", multiple=True, metavar="NAME,NAME", help="Columns whose missing cells are wanted.  [default: all]"
+    "--of", multiple=True, metavar="NAME,NAME", help="Columns whose missing cells are predicted.  [default: all]"
 )
 @UNSEEN
 @asks
@@ -212,12 +212,14 @@ def impute(**options):
 @UNSEEN
 @COLUMNS
 @click.option("--by", type=click.Choice(["cells", "rows"]), default="cells", show_default=True)
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="So many of the oddest.")
-@click.option("--most", type=click.IntRange(min=1), default=20_000, show_default=True, help="Training rows looked at.")
+@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of the oddest to show.")
+@click.option(
+    "--most", type=click.IntRange(min=1), default=20_000, show_default=True, help="Number of training rows to score."
+)
 @asks
 def surprisal(**options):
     """The most surprising cells given the rest of their row, or the most surprising rows, in nats: of the training
-    table, each row left out of what is known, or of a file.
+    table, each row scored without itself, or of a file.
 
     \b
     Examples:
@@ -233,7 +235,9 @@ def surprisal(**options):
 @click.option("--rows", type=PATH, metavar="FILE", required=True, help="The new rows.")
 @UNSEEN
 @COLUMNS
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
+)
 @asks
 def novelty(**options):
     """Novelty of the rows of a file compared to the training rows, the most novel first: the share of training rows
@@ -248,12 +252,16 @@ def novelty(**options):
     return Novelty(**options)
 
 
-@query.command(short_help="Rows that belong with a row.")
-@click.option("--row", type=click.IntRange(min=1), help="Its number in the table, from 1.")
-@click.option("--like", multiple=True, metavar="COLUMN=VALUE", help="Or a described row. Repeatable.")
-@click.option("--to", type=click.IntRange(min=1), multiple=True, help="A row to compare with, not the nearest ones.")
+@query.command(short_help="Rows that share clusters with a row.")
+@click.option("--row", type=click.IntRange(min=1), help="Number of the row in the table, from 1.")
+@click.option(
+    "--like", multiple=True, metavar="COLUMN=VALUE", help="A condition on a described row instead. Repeatable."
+)
+@click.option(
+    "--to", type=click.IntRange(min=1), multiple=True, help="A row to compare with, instead of the nearest ones."
+)
 @COLUMNS
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="So many of the nearest.")
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Number of the nearest to show.")
 @asks
 def similarity(**options):
     """The training rows that most probably share a cluster with a row of the table, or with a described one.
@@ -270,7 +278,9 @@ def similarity(**options):
 
 @query.command(short_help="Which columns depend on each other.")
 @COLUMNS
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
+)
 @WEIGHTED
 @asks
 def dependence(**options):
@@ -287,14 +297,16 @@ def dependence(**options):
     return Dependence(**options)
 
 
-@query.command(short_help="Which pairs of columns the run does not carry.")
+@query.command(short_help="Pairs of columns that depend on each other less in the run than in the table.")
 @COLUMNS
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
+)
 @asks
 def pairs(**options):
-    """Pairs of columns that depend on each other more in the table than in rows that the run draws, the weakest first.
-    They come out weaker in filled-in cells, synthetic rows and answers: put them in a block if they are numbers, or let
-    the run go on if it has not settled.
+    """Pairs of columns that depend on each other more in the table than in simulated rows, the weakest first. They
+    come out weaker in filled-in cells, synthetic rows and answers: link them or put them in a block, or continue a run
+    that has not settled.
 
     \b
     Examples:
@@ -309,13 +321,17 @@ def pairs(**options):
 @query.command(short_help="Best predictors of a column.")
 @click.argument("column")
 @COLUMNS
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
-@click.option("--set", "size", type=click.IntRange(min=2), help="A set of up to so many columns, not single ones.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
+)
+@click.option(
+    "--set", "size", type=click.IntRange(min=2), help="Find a set of at most this many columns, instead of single ones."
+)
 @WEIGHTED
 @asks
 def predictors(**options):
-    """The columns that tell COLUMN best, each by itself: mutual information, and its share of what there is to know;
-    or, with --set, those that tell it best together, one added after the other.
+    """The best predictors of COLUMN, each by itself: mutual information, and its share of the column's entropy; or,
+    with --set, the best set of them, found one after the other.
 
     \b
     Examples:
@@ -328,8 +344,8 @@ def predictors(**options):
 
 
 @query.command(short_help="Where two groups of rows, or two runs, differ most.")
-@click.option("--group", multiple=True, metavar="COLUMN=VALUE", help="What the rows of one group have. Repeatable.")
-@click.option("--against", multiple=True, metavar="COLUMN=VALUE", help="What those of the other have. Repeatable.")
+@click.option("--group", multiple=True, metavar="COLUMN=VALUE", help="A condition on one group of rows. Repeatable.")
+@click.option("--against", multiple=True, metavar="COLUMN=VALUE", help="A condition on the other group. Repeatable.")
 @click.option("--rows", metavar="ROWS", help="Or rows of a file, or of the table by their numbers: 1,5,7-20 or @FILE,")
 @click.option("--against-rows", metavar="ROWS", help="and others.  [default: all others of the table]")
 @click.option(
@@ -337,10 +353,12 @@ def predictors(**options):
 )
 @click.option("--groups", type=click.IntRange(min=2), help="its number, of so many.  [default: those shown first]")
 @click.option("--view", type=click.IntRange(min=1), help="Of several views, that with these groups.  [default: 1]")
-@click.option("--run", "other", type=PATH, metavar="DIR", help="Or another run, of a table with the same columns.")
+@click.option("--run", "other", type=PATH, metavar="DIR", help="Or another run, on a table with the same columns.")
 @UNSEEN
 @COLUMNS
-@click.option("--top", type=click.IntRange(min=1), default=20, show_default=True, help="Lines on the terminal.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="Number of lines on the terminal."
+)
 @WEIGHTED
 @asks
 def compare(group, against, rows, against_rows, cluster_group, groups, view, other, **options):

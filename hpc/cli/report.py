@@ -16,13 +16,13 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, standard_output, weigh
 @weighted("Clusters: shares of the population, too, by the weights of the rows.  [default: if the table has weights]")
 @TABLE
 def report(**options):
-    """Summarise the posterior: of a mixture its clusters and what characterises them, of a regression its coefficients
-    and odds ratios; held-out score, traces, R-hat and effective draws of both.
+    """Summarise the posterior: a mixture's clusters and what characterises them, a regression's coefficients and odds
+    ratios, with held-out scores, traces, R-hat and effective draws.
 
-    The terminal has the verdict; report.html is to be looked at, report.txt has all in words. Several run directories
-    of one model are taken as chains of one posterior. Those of other models (another family, other priors or columns)
-    on the same table are compared: which predicts held-out rows better, with its error, paired by row, and what each
-    says that the other does not.
+    The terminal shows the verdict; report.html is a page for a browser, report.txt has everything as text. Several run
+    directories of one model count as chains of one posterior. Runs of different models (another family, other priors
+    or columns) on the same table are compared: which one predicts held-out rows better, with the standard error, paired
+    by row, and what each finds that the other does not.
 
     \b
     Examples:

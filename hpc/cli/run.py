@@ -19,51 +19,50 @@ from mpibayes.text import visible
 @click.argument("config", type=PATH)
 @click.option("-o", "--out", type=PATH, help="Run directory.  [default: runs/<name of CONFIG>]")
 @SET
-@click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this is over: 3h50m, 90m, 1-02:00:00.")
-@click.option("--until-settled", is_flag=True, help="End once the chains agree, after run.cycles at the latest.")
+@click.option("--max-time", type=Duration(), help="Stop at a checkpoint before this time: 3h50m, 90m, 1-02:00:00.")
+@click.option("--until-settled", is_flag=True, help="End once the chains have settled, after run.cycles at the latest.")
 @click.option("--fresh", is_flag=True, help="Start over; an existing run directory is renamed, never deleted.")
-@click.option("--grow", is_flag=True, help="Take in rows that came to the table since the run started.")
-@click.option("--ranks", type=click.IntRange(min=1), help="Start so many ranks, by mpirun.  [default: run.ranks]")
+@click.option("--grow", is_flag=True, help="Take in rows that were appended to the table.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Number of ranks to start, by mpirun.  [default: run.ranks]")
 def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
-    """Run the sampler on this machine, or under mpirun: start it, continue it, or extend it.
+    """Run the sampler on this machine, or under mpirun: start, continue or extend a run.
 
-    CONFIG is a TOML file, or data as it is: a table, or whatever `mpibayes import` reads (CSV, Parquet, Excel, SPSS,
-    ...). Then the table and a TOML file to edit are made beside the run directory.
+    CONFIG is a TOML file, or data: a table, or any file that `mpibayes import` reads (CSV, Parquet, Excel, SPSS, ...).
+    For data, the table and a TOML file to edit are written beside the run directory.
 
-    The same command makes the first start and every later one. A run that is finished says so; a larger run.cycles
-    extends it; a configuration that would change the statistics is refused, with the differences. Where rows came to
-    the table (`mpibayes import --append`), --grow lets it go on with them; the run so far is kept in OUT/grown.
-    SIGUSR1, SIGTERM and Ctrl-C lead to a checkpoint and exit code 75. Results are the same, bit for bit, on any number
-    of ranks. On several ranks chains run side by side (run.groups). Without mpirun or srun the run starts ranks itself:
-    one for each chain and shard, as far as there are cores; run.ranks, --ranks and the variable MPIBAYES_RANKS say
-    otherwise.
+    The same command starts and continues a run. A finished run says so; a larger run.cycles extends it. A
+    configuration that would change the statistics is refused, with the differences. If rows were appended to the table
+    (`mpibayes import --append`), --grow takes them in; the run so far is kept in OUT/grown. SIGUSR1, SIGTERM and
+    Ctrl-C write a checkpoint and end with exit code 75. Results are the same, bit for bit, on any number of ranks.
+    On several ranks chains run side by side (run.groups). Without mpirun or srun the run starts ranks itself, one per
+    chain and shard, and no more than cores; run.ranks, --ranks and the variable MPIBAYES_RANKS override that.
 
     \b
-    How a chain starts, in CONFIG or with --set; whatever it is, the cycles that count are exact:
-      sampler.strategy = "auto"         all rows in one cluster, which split and merge moves take apart; the default
-                         "anneal"       few rows, and more as anneal.schedule says, while rows come and go
+    How a chain starts, in CONFIG or with --set; in each case the draws that count are exact:
+      sampler.strategy = "auto"         all rows in one cluster, taken apart by split and merge moves; the default
+                         "anneal"       a few rows, then more and more, as anneal.schedule says
                          "sequential+gibbs", "prior+gibbs"    all rows, seated one by one, or drawn from the prior
-      sampler.split_merge = 0           no such moves: the last three are then the published strategies alone
+      sampler.split_merge = 0           no such moves: the last three are then the published strategies
       anneal.schedule = "linear"        in anneal.passes = 10 passes' work; or "geometric", "constant", "sequential",
                                         [[2, 0.1], [10, 1.0]] (a tenth of the rows after 2 passes, all after 10),
-                                        or "seconds" with anneal.seconds = "10m" (the clock decides: no two runs alike)
+                                        or "seconds" with anneal.seconds = "10m" (by the clock: not reproducible)
       run.chains = 4                    overdispersed starts: one cluster, and random numbers of random clusters
 
     \b
-    A regression of one column on others instead of a mixture, by Firefly Monte Carlo; it needs these three keys:
+    A regression of one column on others, by Firefly Monte Carlo, needs the first three keys:
       model.family = "regression"
       model.likelihood = "logistic"     two classes; or "softmax", "student-t" (outliers)
       regression.response = "income"    the column; regression.predictors = ["age", "job"], all others by default
-      firefly.bounds = "tuned"          few rows are looked at; "none": all of them in every step
+      firefly.bounds = "tuned"          evaluates few rows; "none": all rows in every step
 
     \b
     Examples:
-      mpibayes run people.csv                                   import it, two chains, default settings
+      mpibayes run people.csv                                   imports it; two chains, default settings
       mpibayes run run.toml --ranks 1                           one process
       mpibayes run run.toml --ranks 8                           the same as mpirun -n 8 mpibayes run run.toml
       mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
       mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
-      mpibayes run run.toml -o runs/a --grow                    with rows that came to the table since
+      mpibayes run run.toml -o runs/a --grow                    takes in rows appended to the table
       mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
       mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.passes=20
       mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1

@@ -64,10 +64,10 @@ def _simulated(command):
 
 @click.group(cls=Commands, short_help="Draw a table from a known mixture.")
 def simulate():
-    """Draw a typed table from a known mixture, to test speed, and whether the truth is found.
+    """Draw a typed table from a known mixture, to measure speed, and to see whether the truth is found.
 
-    The same seed gives the same rows; more --rows leave the first ones as they are. The truth's own score of a row is
-    printed: no model can do better on rows of this table.
+    The same seed gives the same rows; with more --rows the first ones stay the same. The score of the true
+    distribution is printed: no model can do better on rows of this table.
 
     \b
     Examples:

@@ -15,7 +15,11 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, weighted
     help="Rows of each table.  [default: as many as the run was trained on]",
 )
 @click.option(
-    "--copies", type=click.IntRange(min=1), default=5, show_default=True, help="Tables, each of its own kept draw."
+    "--copies",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Number of tables, each from its own kept draw.",
 )
 @click.option("-o", "--out", type=PATH, required=True, metavar="DIR", help="Folder of the tables.")
 @click.option(
@@ -23,38 +27,40 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, weighted
     type=click.Choice(["as-in-data", "none"]),
     default="as-in-data",
     show_default=True,
-    help="Missing cells: sets of them as training rows of the same cluster have, or none.",
+    help="Missing cells: in the patterns of training rows of the same cluster, or none.",
 )
 @click.option(
     "--rare",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Merge levels of fewer than N training rows into one, 'other', and keep no atom of a column of numbers that "
-    "fewer have.  [default: keep all]",
+    help="Merge levels of fewer than N training rows into one, 'other', and drop rarer atoms of numeric columns."
+    "  [default: keep all]",
 )
 @click.option("--judge", is_flag=True, help="Measure utility and risk beside held-out rows: judge.json and judge.csv.")
 @click.option(
-    "--target", metavar="COLUMN", help="Column that --judge classifies, and guesses.  [default: the last with levels]"
+    "--target",
+    metavar="COLUMN",
+    help="Column that --judge predicts, and tries to disclose.  [default: the last with levels]",
 )
 @click.option(
     "--key",
     multiple=True,
     metavar="COLUMN",
-    help="A column that somebody may know of a person who wants to know the target; repeatable, for --judge.",
+    help="A column that an intruder may know of a person, to learn the target; repeatable, for --judge.",
 )
 @click.option("--to", "form", type=click.Choice(["csv", "parquet"]), help="Format.  [default: that of the source]")
-@seed("Of the rows.")
+@seed("Seed of the rows.")
 @click.option(
     "--source",
     "sources",
     multiple=True,
     type=PATH,
-    help="Where the file is now that the table was imported from, for its format.  [default: beside the table, in the "
-    "folder above, or here]",
+    help="Present place of the file from which the table was imported, for its format.  [default: beside the table, in "
+    "the folder above, or here]",
 )
 @weighted(
-    "Rows of the population, by the survey weights of the rows, or rows like these as they are.  [default: "
+    "Draw rows of the population, by the survey weights, or rows like those of the table.  [default: "
     "weighted if the table has weights]"
 )
 @BURN_IN
@@ -62,13 +68,13 @@ from mpibayes.hpc.cli.shared import BURN_IN, PATH, TABLE, force, seed, weighted
 @force("Replace tables that exist.")
 def synthesize(judge, target, key, **options):
     """Write synthetic tables: rows drawn from the posterior of a mixture or a cross-categorization, in the format of
-    the file that the run's table was imported from, with the columns that are modelled and no others.
+    the file from which the run's table was imported, with the modelled columns alone.
 
-    Each table is of its own kept draw. Analyse each as if its rows were data, and pool the results
-    (mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)): estimates then have the right errors.
+    Each table comes from its own kept draw. Analyse each as if its rows were data, and pool the results
+    (mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)) to get the right standard errors.
 
-    Rows are drawn, not copied, and yet levels and values that one row has are that row's: --rare 10 merges them. mpirun
-    shares the tables among ranks; they have the same bits on any number, and fewer rows are the first of more.
+    Rows are drawn, not copied; but a level or value that a single row has reveals that row: --rare 10 merges rare ones.
+    mpirun shares the tables among ranks; the bits do not depend on their number, and fewer rows are the first of more.
 
     \b
     Examples:

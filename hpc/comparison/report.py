@@ -136,9 +136,9 @@ def sections(c: Comparison, v: Verdict, pages: Sequence[str], figures: Sequence[
     if c.scores is not None:
         made.append(Section("rows", "Row by row", [*figures, _rows(c)], PAGE))
     views = [_titled("Views that are nearest to each other", [], table) for table in _views(c)]
-    columns = [_titled("Columns that are together in one run alone", [], table) for table in _columns(c)]
+    columns = [_titled("Columns that share a view in one run only", [], table) for table in _columns(c)]
     made.append(Section("groups", "Views, clusters and groups", [*views, *columns]))
-    made.append(Section("each", "What each says by itself", [_by_itself(side) for side in c.sides]))
+    made.append(Section("each", "Each run's own verdict", [_by_itself(side) for side in c.sides]))
     settings = _titled("Settings that differ", [], _settings(c))
     return [*made, Section("settings", "Settings that differ", [settings])]
 

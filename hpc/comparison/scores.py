@@ -25,9 +25,7 @@ def log_scores(run: Any, name: str, rows: HeldOutRows, columns: Columns, log_wid
     no draw, DataError for a file of rows that cannot be read."""
     draws = list(run.draws(DRAWS))
     if not draws:
-        raise NotComparable(
-            f"{name}: no draw was kept after burn-in", "Let the run go on, or give a smaller --burn-in."
-        )
+        raise NotComparable(f"{name}: no draw was kept after burn-in", "Continue the run, or give a smaller --burn-in.")
     given, scores = _given(run, columns), [np.zeros(0)]
     for batch in _batches(run, rows):
         seen = batch if run.response else shown(batch, run.data.columns, {*columns.names, *given})

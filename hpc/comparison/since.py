@@ -34,7 +34,7 @@ SCORED = 2000  # rows of a part, and of those held out
 LOOKED_AT = 20_000  # rows of which columns are compared, of each lot
 SHOWN = 12  # columns, and clusters
 HIGH = 0.99  # point of the surprise of held-out rows beyond which a row is odd
-TITLE = "Since the last rows"
+TITLE = "Since the last append"
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def headline(s: Since) -> str:
         like = f"surprise the run of the {s.n_before:,} before {abs(more):.2f} nats a row "
         like += f"{'more' if more > 0 else 'less'} than its {s.of_old}"
     moved = f"{len(s.columns)} of {counted(s.n_columns, 'column')} moved" if s.columns else "no column moved"
-    return f"Since the last rows: {counted(s.n_new, 'row')} came, which {like}; {moved}."
+    return f"Since the last append: {counted(s.n_new, 'row')} came, which {like}; {moved}."
 
 
 def words(s: Since) -> list[Any]:

@@ -72,7 +72,7 @@ def of_scores(c: Comparison) -> list[str]:
     if d.hangs_on_one_row:
         at, mean, error = d.without
         sentences.append(
-            f"This hangs on a single row, {c.scores.number[at] + 1:,}: without it the difference is "
+            f"This depends on a single row, {c.scores.number[at] + 1:,}: without it the difference is "
             f"{plus_minus(mean, error)}."
         )
     if d.n < FEW:

@@ -38,14 +38,14 @@ class Data(Section):
     )
     heldout: Annotated[Annotated[float, Field(gt=0, le=0.5)] | Name | None, BeforeValidator(none)] = key(
         None,
-        "rows kept out of training and scored: a fraction, or the path of an .h5 file, or of one that can be imported",
+        "rows that are scored, not trained on: a share (the same rows for any seed), or a file of rows",
         'a fraction in (0, 0.5], the path of a file, or "none"',
         path=True,
         of_the_model=True,
     )
     unseen: Literal["error", "missing"] = key(
         "error",
-        "a level of held-out or new rows that the table does not have: stop, or take the cell as missing",
+        "levels of held-out or new rows that the table lacks: an error, or missing cells",
         '"error" or "missing"',
     )
 
@@ -89,52 +89,51 @@ class Run(Section):
     seed: int = key(0, "names the random streams", "a whole number from 0 to 2^63 - 1", ge=0, lt=2**63)
     shards: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_SHARDS)] = key(
         "auto",
-        "fixed pieces of the table; not more ranks than shards can work",
+        "pieces of the table, which ranks share; auto, for mixtures and features: 1 below 5,000 rows, 4 up to "
+        "200,000, then one per 50,000 rows",
         f'"auto" or {whole(1, MOST_SHARDS)}',
         decided_once=True,
     )
-    cycles: Cycles = key(
-        1000, "length of the chain, at most; raise it to extend a finished run", CYCLES, may_change=True
-    )
+    cycles: Cycles = key(1000, "maximal length of a chain; raise it to extend a finished run", CYCLES, may_change=True)
     until: Literal["auto", "cycles", "settled", "scores"] = key(
         "auto",
-        "when to end: after run.cycles, or sooner, once the chains agree (scores: in their held-out scores, whatever "
-        "their clusters are); auto is settled for several chains on a small table",
+        "when the run ends: after run.cycles; once the chains have settled; or, after 400 cycles, once their "
+        "held-out scores have; auto: settled for several chains of a mixture and at most 250,000 training cells",
         '"auto", "cycles", "settled" or "scores"',
         decided_once=True,
         may_change=True,
     )
     burn_in: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles left out of summaries; auto is a fifth of cycles (until settled: 100 at most), counted from the end of "
-        "an annealed start, decided at the first start",
+        "cycles left out of summaries, counted from the end of an annealed start; auto: a fifth of run.cycles "
+        "(until settled: at most 100), fixed at the first start",
         f'"auto" or {CYCLES_OR_NONE}',
         decided_once=True,
     )
-    chains: int = key(1, "independent chains, in DIR/chain-1 and so on", whole(1, MOST_CHAINS), ge=1, le=MOST_CHAINS)
+    chains: int = key(1, "independent chains, in DIR/chain-1, ...", whole(1, MOST_CHAINS), ge=1, le=MOST_CHAINS)
     grow: bool = key(
         False,
-        "take in rows that came to the table: the chains start again from where they are, and what the run was before "
-        "is set aside in DIR/grown; false refuses a longer table",
+        "take in rows that were appended to the table: the chains start again from where they are, and the run so "
+        "far is set aside in DIR/grown; false refuses a longer table",
         "true or false",
         may_change=True,
     )
     groups: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CHAINS)] = key(
         "auto",
-        "groups of ranks side by side, each with chains of its own, which it takes in turns; each holds all rows",
+        "groups of ranks side by side, each with its own chains and all rows of the table",
         f'"auto" or {whole(1, MOST_CHAINS)}',
         may_change=True,
     )
     ranks: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_RANKS)] = key(
         "auto",
-        "processes that a run starts by mpirun where no launcher did; auto: MPIBAYES_RANKS, or one for each chain and "
-        "shard, no more than cores, and a single one for work of seconds, in batch jobs and without MPICH",
+        "processes that a run starts itself, by mpirun, without a launcher; auto: MPIBAYES_RANKS, or one per chain "
+        "and shard, no more than cores, and one for work of seconds, in batch jobs and without MPICH",
         f'"auto" or {whole(1, MOST_RANKS)}',
         may_change=True,
     )
     checkpoint_minutes: float = key(
         5.0,
-        "minutes between two checkpoints",
+        "minutes between checkpoints",
         f"a number above 0, at most {MOST_MINUTES:,} (a year)",
         may_change=True,
         gt=0,
@@ -142,7 +141,7 @@ class Run(Section):
     )
     max_time: Duration = key(
         None,
-        "stop at a checkpoint before this much time has passed (seconds here; 3h50m and 1-02:00:00 are understood)",
+        "stop at a checkpoint before this time has passed",
         LENGTH_OF_TIME,
         may_change=True,
     )
@@ -154,7 +153,7 @@ class Run(Section):
 
 
 class Output(Section):
-    thin: Cycles = key(1, "cycles between two lines of the trace", CYCLES)
+    thin: Cycles = key(1, "cycles between lines of the trace", CYCLES)
 
 
 class Column(Section):

@@ -245,7 +245,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     yield "shards", f"{n_shards} of about {data.n_rows // n_shards:,} rows; opening = {config.of(Sampler).opening}"
     yield from about_ranks(schedule, n_shards)
     if n_shards > 16:
-        yield "", "K mixes more slowly the more shards there are, about in proportion: take as few as the ranks need"
+        yield "", "K mixes more slowly with more shards, about in proportion: use as few as the ranks need"
     yield "sampler", _exactness(config)
     yield "start", strategy.start_in_words(config, data.n_rows)
     if run.chains > 1 and strategy.initial(config) == "overdispersed":
@@ -288,12 +288,12 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     measured = _in_views(timing.n_clusters, timing)
     yield "", f"measured on {counted(timing.n_rows, 'row')} with {measured}, one process"
     if several:
-        yield "", "columns that change views are in it, as if that took as much more time as there are more rows"
+        yield "", "this includes moves of columns, whose time is scaled with the number of rows"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""
     whole = run.cycles - (growth or 0) + strategy.growth_cost(config, data.n_rows)
     total = duration((start_s + cycle_s * whole) * schedule.turns)
     length = f"{counted(run.cycles, 'cycle')}{chains}"
-    yield "", f"{total} for {length}, if the clusters stay as many: time grows with their number"
+    yield "", f"{total} for {length}, if the number of clusters stays the same: time grows with it"
     if n_shards > 1:
         yield "ranks", f"{speed.in_words()}  seconds a cycle (efficiency)"
     if working > 1:

@@ -27,6 +27,6 @@ def family_for(config: Config, n_rows: int, n_columns: int) -> str:
 
 def in_words(family: str, n_rows: int, n_columns: int) -> str:
     """Describe the choice."""
-    what = {"crosscat": "views of the columns, each with clusters of its own", "mixture": "one partition of the rows"}
+    what = {"crosscat": "views of the columns, each with its own clusters", "mixture": "one partition of the rows"}
     size = f"{counted(n_rows, 'row')} and {counted(n_columns, 'column')}"
-    return f'model.family = "auto": {family}, {what[family]}, for {size}'
+    return f'model.family = "auto": {family} ({what[family]}), for {size}'

@@ -181,7 +181,7 @@ class Posterior(KeptChains, Tallies):
         kept = self.kept()
         if not kept:
             raise ConfigError(
-                f"{self.chains[0].home}: no draw of the labels was kept after burn-in; let the run go on, give a "
+                f"{self.chains[0].home}: no draw of the labels was kept after burn-in; continue the run, give a "
                 "smaller --burn-in, or lower output.labels"
             )
         return kept

@@ -48,8 +48,8 @@ ALPHA = f'"auto", "learn", a number above -discount, at most 1e9, {GRID} above 0
 GAMMA_GRID = f"{{gamma = [shape, rate], points = 1 to {MOST_POINTS}}}"
 DISCOUNT = f'a number in [0, 1), {GRID} in [0, 1), or "learn"'
 LEARNED = (
-    "auto: on 41 quantiles of Gamma(1, 1); learn: on a wide grid even in its logarithm; fixed to a number; on points "
-    "of a list, or quantiles"
+    "auto: learned on 41 quantiles of Gamma(1, 1); learn: on a log-even grid from 0.05 to 500; a number fixes it; a "
+    "list: learned on its points; points: on so many quantiles of Gamma(shape, rate)"
 )
 
 

@@ -63,39 +63,42 @@ class Model(keys.Model):
 
     family: Literal["auto", "mixture", "crosscat"] = key(
         "auto",
-        "mixture: clusters of the rows, their number learned; crosscat: columns find views too, each with clusters of "
-        "its own; auto: crosscat from 40 rows and 3 columns on",
+        "mixture: one partition of the rows; crosscat: views of the columns, each with a partition of its own; "
+        "auto: crosscat from 40 rows and 3 columns on",
         '"auto", "mixture" or "crosscat"',
         decided_once=True,
     )
     concentration: Annotated[Alpha | GammaPrior | GammaGrid, BeforeValidator(tuples)] = key(
         "auto",
-        f"alpha; {LEARNED} of {{gamma = [shape, rate], points = n}}; without points by Escobar and West's update",
+        f"alpha of the rows; {LEARNED}; without points: with the continuous prior (one view and discount = 0 only)",
         f"{ALPHA}, {GAMMA_GRID} or {{gamma = [shape, rate]}}, each {POSITIVE}",
         decided_once=True,
     )
     discount: Annotated[Discount, BeforeValidator(tuples)] = key(
-        0.0, "d of the Pitman-Yor process; 0 is the Dirichlet process; learned, or on the points of a list", DISCOUNT
+        0.0,
+        "d of the Pitman-Yor process, 0 for a Dirichlet process; learn: on 0, 0.1, ... 0.9; or on the points of a list",
+        DISCOUNT,
     )
     view_concentration: Annotated[Alpha | GammaGrid, BeforeValidator(tuples)] = key(
         "auto",
-        f"alpha of the columns over views; {LEARNED} of {{gamma = [shape, rate], points = n}}",
+        f"alpha of the columns over views; {LEARNED}",
         f"{ALPHA}, or {GAMMA_GRID}, shape and rate each {POSITIVE}",
         decided_once=True,
     )
     view_discount: Annotated[Discount, BeforeValidator(tuples)] = key(
-        0.0, "d of the columns over views; learned, or on the points of a list", DISCOUNT
+        0.0, "d of the columns over views; learn: on 0, 0.1, ... 0.9; or on the points of a list", DISCOUNT
     )
     real: Literal["recorded", "as is"] = key(
         "recorded",
-        "real columns: in the steps, with the atoms and on the scales that the import found, or their values as "
-        "normal ones",
+        "real columns with the steps, atoms and scales that the import found; or as plain normal values, whose "
+        "scores are densities",
         '"recorded" or "as is"',
     )
     shapes: Annotated[Literal["auto", "none"] | ShapesByColumn, BeforeValidator(tuples)] = key(
         "auto",
-        "coordinates of real columns that are skew or have long tails, in which one normal describes one population; "
-        "auto: fitted to the training rows at the first start, for columns that pass a gate; or by column its numbers",
+        "coordinates in which skew or long-tailed real columns are normal; auto: fitted at the first start, for "
+        "columns that pass a test (stricter with views); none: columns as they are; or these columns with these "
+        "numbers",
         '"auto", "none", or {COLUMN = [center, scale, skew, tail], ...} with scale and tail above 0',
         decided_once=True,
         formerly="none",
@@ -105,19 +108,19 @@ class Model(keys.Model):
         BeforeValidator(tuples),
     ] = key(
         "none",
-        "categorical columns that lean on another one, their parent, in the same way in all clusters; forest: "
-        "learned; or these and no others",
+        "categorical and boolean columns that depend on a parent column, in the same way in all clusters; forest: "
+        "learned; or these links and no others",
         '"none", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
     )
     bins: Annotated[Literal["auto", "none"] | BinsByColumn, BeforeValidator(tuples)] = key(
         "auto",
-        "mixtures: where columns of numbers are cut into the bins that others may lean on; auto: at the eighths of the "
-        "training rows at the first start; none: no column leans on a number; or by column its cuts",
+        "mixtures with links: cuts of numeric parents into bins; auto: at the eighths of the training rows at the "
+        "first start, for columns without missing cells; none: no numeric parents; or these columns at these cuts",
         f'"auto", "none", or {{COLUMN = [cuts, ascending, {MOST_BINS - 1} at most], ...}}',
         decided_once=True,
         formerly="none",
     )
-    likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
+    likelihood: bool = key(True, "false samples the prior on partitions: the cells are ignored", "true or false")
 
     @property
     def parents(self) -> str | dict[str, str]:
@@ -180,7 +183,8 @@ OF_VIEWS = {  # keys that a mixture has no use for
 class Column(keys.Column):
     prior: Annotated[Union[*PRIORS, None], BeforeValidator(tuples)] = key(
         None,
-        "fixes the column's hyperparameters, which are learned otherwise, or says by grid on which points",
+        "fixes the column's hyperparameters, which are learned otherwise; grid: the points on which a level's "
+        "pseudo-count is learned",
         " or ".join(
             f"{prior_words(kind, 'one positive number a level', 'positive numbers')} for "
             f"{' and '.join(table_kinds(kind))} columns"
@@ -209,8 +213,8 @@ class BlockPrior(Section):
 class Block(keys.Block):
     prior: Annotated[BlockPrior | None, BeforeValidator(tuples)] = key(
         None,
-        "fixes hyperparameters (a number) or says where they are learned (a grid); the variance is in units of each "
-        "column's own; the mean, if not given, is the columns' own",
+        "a number fixes a hyperparameter, a list is the grid on which it is learned; the variance is in units of "
+        "each column's own; the mean is by default the columns' own",
         "{kappa, nu, variance, mean} or some of these: kappa, nu (above D - 1 for D columns) and variance each a "
         "number above 0 or a list of such numbers, mean a list of one number a column",
     )
@@ -241,69 +245,76 @@ MOST_CLUSTERS = 65_536
 class Sampler(Section):
     strategy: Literal["auto", "anneal", "sequential+gibbs", "prior+gibbs"] = key(
         "auto",
-        "how the chain starts: one cluster that moves split (auto), a growing subsample (see [anneal]), all rows "
-        "seated one by one, or clusters drawn from the prior",
+        "how a chain starts: auto: all rows in one cluster, which moves split, with views after a search for "
+        "views; anneal: a growing subsample, see [anneal]; sequential+gibbs: all rows seated one by one; "
+        "prior+gibbs: a draw of the prior; further chains of auto are overdispersed",
         '"auto", "anneal", "sequential+gibbs" or "prior+gibbs"',
     )
     split_merge: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles between two rounds of split and merge moves; auto: every cycle at first, later every fourth; 0: none",
+        "cycles between rounds of split and merge moves of clusters; auto: 1 until cycle 100 (several views take "
+        "turns, each at least every fourth), then 4; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
     init: Literal["auto", "one", "random", "sequential", "prior", "overdispersed", "labels"] = key(
         "auto",
-        "the first partition: as strategy says (auto), one cluster, init_clusters random ones, rows seated one by one, "
-        "a draw of the prior, a random number of random clusters, or init_labels",
+        "first partition: auto: by the strategy; one cluster; random: init_clusters random ones; sequential: rows "
+        "seated one by one; prior: a draw of the prior; overdispersed: a random number of random clusters; labels: "
+        "init_labels",
         '"auto", "one", "random", "sequential", "prior", "overdispersed" or "labels"',
         decided_once=True,
     )
-    init_clusters: int = key(64, 'clusters of init = "random"', whole(1, MOST_CLUSTERS), ge=1, le=MOST_CLUSTERS)
+    init_clusters: int = key(
+        64, 'number of clusters for init = "random"', whole(1, MOST_CLUSTERS), ge=1, le=MOST_CLUSTERS
+    )
     init_labels: Annotated[Name | None, BeforeValidator(none)] = key(
         None,
-        'labels of init = "labels": a text file (its last line is taken) or a run directory; relative to this file',
+        'for init = "labels": a text file (its last line counts) or a run directory, also one of the table before '
+        "rows were appended",
         "the path of a text file with one line of labels, or of a run directory",
         path=True,
     )
     init_views: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_CLUSTERS)] = key(
         "auto",
-        "views that columns are in at first, from which a search starts: groups of columns that depend on each other, "
-        "or random ones where init_rows is 0; auto: 16, or fewer where there are fewer columns",
+        "views at the start of a search (groups of dependent columns), or random views where init_rows is 0; auto: "
+        "16, or as many as columns",
         f'"auto" or {whole(1, MOST_CLUSTERS)}',
         decided_once=True,
     )
     init_rows: Literal["auto"] | Annotated[int, Field(ge=0, le=MOST_ROWS)] = key(
         "auto",
-        "rows on which views are searched for before the chain starts, all of them at most; auto: 3000 (10000 of a "
-        "single search) where init is auto, 0: none",
+        "rows of the search for views; auto: 3,000 (10,000 of a single search) where init is auto; 0: no search",
         f'"auto" or {whole(0, MOST_ROWS)}',
         decided_once=True,
     )
     searches: Literal["auto"] | Annotated[int, Field(ge=1, le=1000)] = key(
         "auto",
-        "searches for views that each chain makes; it goes on with the one that best predicts a tenth of the training "
-        "rows (3000 at most) that none has seen; auto: 3, or 1 below 500 training rows",
+        "searches for views per chain; the one that best predicts a tenth of the training rows (at most 3,000), "
+        "unseen by all, is kept; auto: 3, or 1 below 500 training rows",
         f'"auto" or {whole(1, 1000)}',
         decided_once=True,
     )
     column_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles between two in which columns change views; auto: 1 at first, later 4; 0: none",
+        "cycles between moves of columns; auto: 1 until cycle 20 (splits and merges of views: 100), then 4 (splits "
+        "and merges on at most 500,000 cells: 16); 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
     view_moves: int = key(2, "splits and merges of views that such a cycle proposes", whole(0, 10_000), ge=0, le=10_000)
     link_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles between two draws of all links given the clusters; auto: after 3 and 10, then 25, later 100; 0: none",
+        'links = "forest": cycles between draws of all links; auto: after 3, 10, 25, 50, 75 and 100 cycles, then '
+        "every 100; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
-    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", whole(1, 10_000), ge=1, le=10_000)
+    sweeps_per_cycle: int = key(1, "passes over the rows between two exchanges", whole(1, 10_000), ge=1, le=10_000)
     opening: Literal["auto", "one", "all"] = key(
         "auto",
-        'shards that open clusters in a cycle; both are exact, "all" needs discount = 0',
+        "shards that open clusters in a cycle; auto: one; all needs discount = 0",
         '"auto", "one" or "all"',
         decided_once=True,
     )
-    hyper_every: Cycles = key(1, "cycles between two hyperparameter updates", CYCLES)
+    hyper_every: Cycles = key(1, "cycles between updates of hyperparameters", CYCLES)
 
 
 Knot = tuple[Annotated[float, Field(ge=0, lt=1e6)], Annotated[float, Field(gt=0, le=1)]]
@@ -321,23 +332,24 @@ class Anneal(Section):
         AfterValidator(_rising),
     ] = key(
         "linear",
-        "how the subsample grows with the passes spent; or knots [[passes, fraction], ...]; or by the clock (seconds); "
-        "constant and sequential have all rows from the first cycle on",
+        "active rows grow with the assignments made (linear), by a constant factor (geometric), all at once "
+        "(constant), in one pass that seats all (sequential), by the clock (seconds), or linearly between [passes, "
+        "fraction]",
         '"linear", "geometric", "constant", "sequential", "seconds", or knots [[passes, fraction], ...], both rising, '
         "to the fraction 1.0 after 1 pass or later",
     )
     passes: Annotated[float, Field(ge=1, lt=1e6)] = key(
-        10.0, "what growing may cost: assignments a row of the table", "a number from 1 to 1e6"
+        10.0, "work of the growth, in passes over all rows", "a number from 1 to 1e6"
     )
     start_rows: Literal["auto"] | RowCount = key(
         "auto",
-        "rows of the first subsample; auto is a quarter of the rows, at most 1000",
+        "rows of the first subsample; auto: a quarter of all, at most 1,000",
         f'"auto" or {ROW_COUNT}',
         decided_once=True,
     )
     seconds: Duration = key(
         None,
-        'time until all rows are in, of schedule = "seconds"; such a run cannot be repeated from its seed alone',
+        'with schedule = "seconds": time until all rows are in; two runs from one seed may then differ',
         LENGTH_OF_TIME,
     )
 
@@ -348,7 +360,7 @@ def growing_schedule(sampler: Sampler, anneal: Anneal) -> bool:
 
 
 class Output(keys.Output):
-    labels: Cycles = key(10, "cycles between two kept draws of the labels", CYCLES)
+    labels: Cycles = key(10, "cycles between kept draws", CYCLES)
 
 
 SECTIONS: Mapping[str, type[Section]] = {

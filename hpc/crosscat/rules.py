@@ -123,7 +123,7 @@ def _link_rules(model: Model, report: Report) -> None:
     for child, parent in pairs:
         if parents[child] != parent:
             both = f"{shown(parent)} and {shown(parents[child])}"
-            report.add(("model", "links"), f"{shown(child)} has two parents, {both}; a column leans on one")
+            report.add(("model", "links"), f"{shown(child)} has two parents, {both}; a column has at most one")
     for circle in _circles(parents):
         around = " on ".join(map(shown, [*circle, circle[0]]))
         report.add(("model", "links"), f"{around}: links go in a circle; take one of them out")
@@ -258,7 +258,7 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
             report.add(("model", "links"), what)
         if parent in used and parent not in fit and (parent in joint or config.of(Model).has_views):
             where = "a block" if parent in joint else "views"
-            what = f"column {shown(parent)} is {used[parent].kind}, and no column leans on a number in {where}"
+            what = f"column {shown(parent)} is {used[parent].kind}, and no column depends on a number in {where}"
             report.add(("model", "links"), what)
         elif child in fit and parent in used:
             _check_link(used[child], used[parent], config.of(Model).has_views, report)
@@ -278,14 +278,14 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
         elif column.n_missing:
             report.add(key, f"column {shown(name)} lacks {counted(column.n_missing, 'cell')}; a parent has to have all")
         elif name in joint:
-            report.add(key, f"column {shown(name)} is in a block; no column leans on it")
+            report.add(key, f"column {shown(name)} is in a block; no column depends on it")
 
 
 def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:
     """Report a link that there cannot be. several: there may be several views."""
     lacks = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}"
     if several and parent.n_missing:
-        what = f"{lacks}; in views a column that others lean on has to have all of them"
+        what = f"{lacks}; in views a column that others depend on has to have all of them"
         report.add(("model", "links"), f'{what}. Link {shown(child.name)} to another one, or set family = "mixture"')
     elif not parent.levels and parent.n_missing:
         what = f"{lacks}; a number that is a parent has to have all of them"

@@ -184,7 +184,7 @@ class Posterior(KeptChains):
         kept = self.kept()
         if not kept:
             raise ConfigError(
-                f"{self.chains[0].home}: no draw of the features was kept after burn-in; let the run go on, give a "
+                f"{self.chains[0].home}: no draw of the features was kept after burn-in; continue the run, give a "
                 "smaller --burn-in, or lower output.labels"
             )
         return kept

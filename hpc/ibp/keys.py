@@ -47,7 +47,7 @@ DEVIATION = f'"learn", {POSITIVE}, or {{inverse_gamma = [shape, scale]}} of the 
 class Data(keys.Data):
     heldout_cells: Annotated[Annotated[float, Field(gt=0, le=0.5)] | None, BeforeValidator(none)] = key(
         None,
-        "share of the cells of the training rows that are kept from the sampler, as if they were missing, and scored",
+        "share of the training rows' cells that are treated as missing, and scored (the same cells for any seed)",
         'a fraction in (0, 0.5], or "none"',
         of_the_model=True,
     )
@@ -59,8 +59,8 @@ class Model(keys.Model):
     )
     alpha: Annotated[Literal["learn"] | Positive | GammaPrior, BeforeValidator(tuples)] = key(
         "learn",
-        "mass, of which the number of features is a multiple: learned with the prior Gamma(1, 1), fixed to a number, "
-        "or learned with the prior {gamma = [shape, rate]}",
+        "mass of the process: learned with the prior Gamma(1, 1), fixed, or learned with the prior {gamma = "
+        "[shape, rate]}",
         f'"learn", {POSITIVE}, or {{gamma = [shape, rate]}}, two such numbers',
     )
     c: Annotated[
@@ -70,20 +70,18 @@ class Model(keys.Model):
         BeforeValidator(tuples),
     ] = key(
         1.0,
-        "concentration, 1 for the one-parameter process: features of more rows with less of it; fixed to a number, or "
-        "learned on a grid",
+        "concentration of the process, 1 for one parameter: fixed, or learned on a grid; more makes features rarer",
         f'"learn", a number above 0 (1e-6 to 1e6), or a list of 1 to {MOST_POINTS} such numbers',
     )
     noise_sd: Deviation = key(
         "learn",
-        "standard deviation of a cell about its features' loadings: learned, fixed to a number, or learned with this "
-        "prior of the variance",
+        "standard deviation of the noise: learned, fixed, or learned with this prior of its square",
         DEVIATION,
     )
     feature_sd: Deviation = key(
         "learn",
-        'standard deviation of a loading, with noise = "column" over that of the column\'s noise: learned, fixed to a '
-        "number, or learned with this prior of the variance",
+        'standard deviation of a loading, with noise = "column" over the column\'s noise: learned, fixed, or '
+        "learned with this prior of its square",
         DEVIATION,
     )
     noise: Literal["shared", "column"] = key(
@@ -92,29 +90,28 @@ class Model(keys.Model):
     standardise: bool = key(
         True, "columns are centred and divided by their standard deviation in the table", "true or false"
     )
-    likelihood: bool = key(True, "false samples the prior: the table's cells are ignored", "true or false")
+    likelihood: bool = key(True, "false samples the prior on features: the cells are ignored", "true or false")
 
 
 class Sampler(Section):
-    sweeps_per_cycle: int = key(1, "passes over the rows between two syncs", whole(1, 10_000), ge=1, le=10_000)
+    sweeps_per_cycle: int = key(1, "passes over the rows between two exchanges", whole(1, 10_000), ge=1, le=10_000)
     opening: Literal["auto", "one", "all"] = key(
         "auto",
-        "shards that open features in a cycle; both are exact, auto is one",
+        "shards that open features in a cycle; auto: one",
         '"auto", "one" or "all"',
         decided_once=True,
     )
     moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        "cycles between rounds of moves on features, 0: none; auto: every cycle until 100, then every fourth",
+        "cycles between rounds of moves; auto: 1 until cycle 100, then 4; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )
     init: Literal["subsample", "sequential", "random", "none"] = key(
         "subsample",
-        "the first features: searched for on init_rows rows, found by seating these rows one by one, drawn from the "
-        "prior, or none",
+        "first features: a search on init_rows rows, seating these one by one, a draw of the prior, or none",
         '"subsample", "sequential", "random" or "none"',
     )
-    init_rows: RowCount = key(2000, "rows that the first features are searched for on", ROW_COUNT)
+    init_rows: RowCount = key(2000, "rows of the search for features", ROW_COUNT)
 
 
 Pixels = Annotated[int, Field(ge=1, le=MOST_PIXELS)]
@@ -128,15 +125,15 @@ class Report(Section):
         BeforeValidator(lambda v: tuples(none(v))),
     ] = key(
         None,
-        "the columns are the pixels of a picture with so many rows and columns, one row after the other: features are "
-        "shown as pictures",
+        "the columns are pixels of a picture of so many rows and columns, row after row: features are shown as "
+        "pictures",
         f'[rows, columns], each {whole(1, MOST_PIXELS)}, or "none"',
         may_change=True,
     )
 
 
 class Output(keys.Output):
-    labels: Cycles = key(10, "cycles between two kept draws of the features", CYCLES)
+    labels: Cycles = key(10, "cycles between kept draws", CYCLES)
 
 
 SECTIONS: Mapping[str, type[Section]] = {

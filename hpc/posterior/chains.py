@@ -195,12 +195,12 @@ class KeptChains:
                 raise ConfigError(
                     f"{chain.folder}: its subsample is still growing, with {t[ACTIVE_ROWS][-1]:,.0f} of "
                     f"{self.n_rows:,} rows after {counted(last, 'cycle')}: none of them is a draw of the posterior; "
-                    "let the run go on"
+                    "continue the run"
                 )
             if last <= chain.burn_in:
                 raise ConfigError(
                     f"{chain.folder}: a burn-in of {counted(chain.burn_in, 'cycle')} leaves nothing of the {last:,} "
-                    "there are; give a smaller one with --burn-in, or let the run go on"
+                    "there are; give a smaller one with --burn-in, or continue the run"
                 )
 
 

@@ -151,7 +151,7 @@ class Asking:
         if self.asked.n_kept < n:
             raise ConfigError(
                 f"{n} {what}: each is of a kept draw of its own, and the run has "
-                f"{counted(self.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or let the run go on"
+                f"{counted(self.asked.n_kept, 'draw')} after burn-in; ask for fewer (--copies), or continue the run"
             )
 
     def joint(self, verb: str) -> AskedJoint:

@@ -29,10 +29,7 @@ from mpibayes.hpc.query.support import Support
 CELLS = 16  # of a column of numbers
 WIDE = 1_000  # cells of the columns that are worked on together
 TINY = 1e-300
-OF_LINKS = (
-    "groups: the information that two columns would have by clusters alone, without links; inside: that of rows in one "
-    "cluster, by links"
-)
+OF_LINKS = "groups: the information through clusters alone, without links; inside: that within a cluster, by links"
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ def single(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answe
         "share": mutual.information[0, order] / max(float(mutual.entropy[0]), TINY),
         "one_view": mutual.together[0, order],
     }
-    notes = [f"share: of the {mutual.entropy[0]:.3f} nats that there are to know of '{name}'", *remarks(asking)]
+    notes = [f"share: of the entropy of '{name}', {mutual.entropy[0]:.3f} nats", *remarks(asking)]
     return Answer(f"Best predictors of {name}, each column by itself", lines, notes, shown=top, bars="information")
 
 
@@ -81,7 +81,7 @@ def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
     asking.conditions.column(name)
     names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
     if not names:
-        raise ConfigError(f"there is no other column than '{name}' to tell it by")
+        raise ConfigError(f"there is no other column to predict '{name}' by")
     return names
 
 
@@ -127,8 +127,8 @@ def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_row
         "adds_error": np.array(gain_error),
     }
     notes = [
-        f"information: of the columns so far together, in nats, of the {entropy:.3f} that there are to know of "
-        f"'{name}'; adds: what the column adds to those before it. By {counted(n_rows, 'simulated row')} and "
+        f"information: of the columns so far together, in nats, of the entropy of '{name}', {entropy:.3f}; "
+        f"adds: what the column adds to those before it. By {counted(n_rows, 'simulated row')} and "
         f"{counted(asking.averages.n_draws, 'draw')} of {asking.asked.n_kept:,} kept; numbers in about {CELLS} "
         "intervals"
     ]

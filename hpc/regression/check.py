@@ -93,7 +93,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     for line in lines[1:]:
         yield "", line
     yield "sampler", f"exact: every cycle leaves the posterior invariant, on any number of ranks; {_updates(config)}"
-    counting = f"from {config.burn_in + 1:,} on they count, when nothing is adapted any more"
+    counting = f"from {config.burn_in + 1:,} on draws count, after adaptation"
     yield "draws", f"{counted(run.cycles, 'cycle')}; {counting}"
 
     parts = memory(examined, ranks)

@@ -266,7 +266,7 @@ class RegressionChain:
             lines += in_words(self.family.design, f, self.family.choice())
         if self.cycles <= config.burn_in:
             last = config.run.cycles
-            counts = f"draws count from cycle {config.burn_in + 1} of {last}, when nothing is adapted any more"
+            counts = f"draws count from cycle {config.burn_in + 1} of {last}, after adaptation"
             lines.append(
                 counts if config.burn_in < last else f"no draw counts: run.burn_in = {config.burn_in} of {last}"
             )

@@ -27,7 +27,7 @@ def longer(chains: Sequence[Chain], times: float = 2.0) -> Command:
     keys: dict[str, object] = {"run.cycles": math.ceil(times * max(int(c.trace["cycle"][-1]) for c in chains))}
     if run.until != "cycles":  # one that has settled would end at once
         keys["run.until"] = "cycles"
-    return "go on for longer", _run(home, home, keys)
+    return "continue the run", _run(home, home, keys)
 
 
 def anew(chains: Sequence[Chain], words: str, **keys: object) -> Command:

@@ -229,7 +229,9 @@ def use_it(run: Any, sound: str, best: Chain | None = None) -> list[str]:
             f"mpibayes query {best.folder} answers questions."
         ]
     home = run.chains[0].home
-    return [f"Use it: mpibayes predict {home} NEW.csv -o OUT.csv scores new rows."] if sound == GOOD else []
+    return (
+        [f"Use the predictions: mpibayes predict {home} NEW.csv -o OUT.csv scores new rows."] if sound == GOOD else []
+    )
 
 
 def finite(value: Any) -> Any:

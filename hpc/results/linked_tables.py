@@ -28,7 +28,7 @@ def linked_tables(asking: Asking, linked: Sequence[tuple[str, str]]) -> list[Any
         return []
     asking.draws({name for pair in pairs for name in pair})  # of all of them at once
     of = counted(asking.averages.n_draws, "draw")
-    words = f"The most probable values of a column given the one that it leans on, in all clusters together ({of}):"
+    words = f"The most probable values of a column given its parent, all clusters together ({of}):"
     of_pairs = [(_heading(*pair), table(asking, *pair)) for pair in pairs]
     return [words, *(part for of_pair in of_pairs for part in of_pair)]
 

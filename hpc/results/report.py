@@ -60,8 +60,8 @@ def report(
     print_parts(console, list(parts(made)) if full else opening(made))
     names = ", ".join(["summary.json", *made.files, *made.pictures])
     console.print()
-    console.print(Text(f"{folder / PAGE}: the page, to look at in a browser"), soft_wrap=True)
-    console.print(Text(f"{folder / TEXT}: all of it as text (also with --full); there too: {names}"), soft_wrap=True)
+    console.print(Text(f"{folder / PAGE}: the page, for a browser"), soft_wrap=True)
+    console.print(Text(f"{folder / TEXT}: the same as text (also --full); beside it: {names}"), soft_wrap=True)
     return folder
 
 

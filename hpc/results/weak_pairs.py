@@ -91,13 +91,13 @@ class WeakPairs:
         if self.strong:
             sentences.append(
                 f"Completed and synthetic tables weaken pairs of columns such as {enumerated_pairs(self.strong)}. A "
-                f"run with {self.keys} under [model] lets columns stay linked inside clusters."
+                f"run with {self.keys} under [model] lets columns depend on each other inside clusters."
             )
         for block in self.blocks[:1]:
             names = ", ".join(map(cut, block))
             sentences.append(
-                f"The numbers {names} vary together, and clusters may stand in for that. A run with a block of them "
-                "describes it within each cluster, and may need fewer."
+                f"The numbers {names} vary together, which clusters may only imitate. A run with a block of them "
+                "describes it within each cluster, and may need fewer clusters."
             )
         return sentences
 
@@ -115,12 +115,12 @@ class WeakPairs:
         clear = len(f.clear())
         if not clear:
             return (
-                f"None of {counted(f.n_all, 'pair')} of columns is clearly weaker in rows that the run draws than in "
-                f"the table ({of}{left})."
+                f"None of the {counted(f.n_all, 'pair')} of columns is clearly weaker in simulated rows than in the "
+                f"table ({of}{left})."
             )
         return (
             f"{counted(clear, 'pair')} of {f.n_all:,} {'depends' if clear == 1 else 'depend'} on each other less in "
-            f"rows that the run draws than in the table ({of}{left}). In completed and synthetic tables, and where "
+            f"simulated rows than in the table ({of}{left}). In completed and synthetic tables, and where "
             "one column is predicted from the other, such a pair is too weak."
         )
 
@@ -143,7 +143,10 @@ class WeakPairs:
             lines = [(f"[blocks.{name}]", of) for name, of in zip(names, columns)]
             remedy.append(Facts("To model numbers together, in a new run (docs/blocks.md)", lines))
         if not remedy and asked.linked and len(self.found.clear()):
-            return ["These are left although columns are linked: a column leans on one other, and not all kinds do."]
+            return [
+                "These remain although columns are linked: a column has one parent, and not all kinds of column have "
+                "any."
+            ]
         return remedy
 
     def _table(self) -> Table:

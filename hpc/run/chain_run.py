@@ -117,7 +117,7 @@ class ChainRun:
         self.progress.note(
             f"{self.folder}: has all its {counted(done, 'cycle')}"
             + (f", and more than run.cycles = {self.config.run.cycles}" if done > self.config.run.cycles else "")
-            + f"; look at them: mpibayes report {self.home}"
+            + f"; to see the result: mpibayes report {self.home}"
         )
         self.progress.close()
 
@@ -214,7 +214,7 @@ class ChainRun:
             message = f"{self.folder}: has all its {counted(self.chain.cycles, 'cycle')}" + (
                 ", but not all rows are in: no draw counts yet; raise run.cycles and run the same command again"
                 if self.chain.growing
-                else f"; look at them: mpibayes report {self.home}"
+                else f"; to see the result: mpibayes report {self.home}"
             )
         else:
             why = self.clock.stop_reason() or "another rank"

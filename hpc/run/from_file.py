@@ -36,7 +36,7 @@ table = {table}
 heldout = 0.1   # a tenth of the rows is not trained on, but scored
 
 [model]
-family = "auto"  # "crosscat": views of the columns, each with clusters of its own; "mixture": one view
+family = "auto"  # "crosscat": views of the columns, each with its own clusters; "mixture": one view
 
 [run]
 chains = 2      # from different starts, so that the report can tell whether they agree
@@ -92,7 +92,7 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
         make_directory(folder.parent)
     kept = is_table or _is_another(table, place, source)
     if kept and not is_table:
-        _tell(f"{table}: was imported from {source.name} by itself and is kept; remove it to have it made anew")
+        _tell(f"{table}: was imported from {source.name} separately and is kept; remove it to have it imported again")
     made = _made_from(source, is_table) if kept else _made_of(source, f"sha256 {_import(source, table, there)}")
     if there:
         _keep_own(place)
@@ -105,7 +105,7 @@ def configuration(source: Path, folder: Path, fresh: bool) -> Path:
     with writing(place):
         text = TEXT.format(made=made, known=known, schema=schema, table=named, cycles=cycles, until=until)
         write_text(place, text)
-    _tell(f"{place}: the configuration; every key is in docs/configuration.md")
+    _tell(f"{place}: the configuration; mpibayes schema explains every key")
     return place
 
 
@@ -126,7 +126,7 @@ def _keep_own(place: Path) -> None:
         ours = MADE_FROM.match(file.read(4096).decode("utf-8", "replace"))
     if ours is None:
         with writing(place):
-            _tell(f"{place}: is not of our making; it is now {set_aside(place)}")
+            _tell(f"{place}: was not written by mpibayes; it is now {set_aside(place)}")
 
 
 def _require_same(place: Path, table: Path, source: Path, made: str) -> None:
@@ -183,7 +183,7 @@ def _import(source: Path, table: Path, overwrite: bool) -> str:
 
     if table.exists() and not overwrite:
         raise ConfigError(f"{table}: exists and is kept; choose another directory with -o, or move it away")
-    _tell(f"{source}: imports into {table}")
+    _tell(f"importing {source} into {table}")
     try:
         summary = import_table(source, table, overwrite=overwrite, hashed=True)
     except (ConfigError, DataError) as error:
@@ -201,7 +201,7 @@ def _import(source: Path, table: Path, overwrite: bool) -> str:
     _tell("\n".join([*lines[:2], *remarks]))
     _tell(f"what each column became, and why: {_import_command(source, '--dry-run')}")
     if any(map(OF_IMPORT.search, remarks)):
-        _tell(f"to have it otherwise: {_import_command(source, table, '--force')} OPTIONS, then this command --fresh")
+        _tell(f"to change that: {_import_command(source, table, '--force')} OPTIONS, then this command with --fresh")
     return summary.sha256[0]
 
 

@@ -61,7 +61,7 @@ def until_settled(groups: Groups, config: Config, chains: Iterable[ChainRun]) ->
     if result is None:
         groups.agree(lambda: _leave(mine), "write its last checkpoints")
         return False
-    early = f"ends after {counted(result.cycle, 'cycle')}" if result.cycle < config.run.cycles else ""
+    early = f"ended after {counted(result.cycle, 'cycle')}" if result.cycle < config.run.cycles else ""
     last = config.run.chains - 1
     for ending in (False, True):  # the last line is of the whole run
         these = [chain for chain in mine if (chain.number == last) == ending]
@@ -135,13 +135,13 @@ def _next_end(done: int) -> int:
 def _end(judgement: Judgement, chain: ChainRun) -> str:
     """The last line."""
     if judgement.settled:
-        return f"{chain.home}: {judgement}; look at them: mpibayes report {chain.home}"
+        return f"{chain.home}: {judgement}; to see the result: mpibayes report {chain.home}"
     run = chain.config.run
-    by = f"run.cycles = {run.cycles} ended it: raise it to go on"
+    by = f"the run ended at run.cycles = {run.cycles}; raise it to continue"
     if judgement.cycle < run.cycles:
-        by = 'run.until = "scores" ended it: set "settled" to go on until clusters have, too'
+        by = 'the run ended because run.until = "scores"; set "settled" to continue until clusters have settled, too'
     end = f"{chain.home}: {judgement}; {by}"
-    return f"{end}. What can be used as it is: mpibayes report {chain.home}"
+    return f"{end}. What you can use already: mpibayes report {chain.home}"
 
 
 def _judged(groups: Groups, config: Config, mine: Sequence[ChainRun], cycle: int) -> Judgement | None:

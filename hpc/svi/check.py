@@ -106,7 +106,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     yield from about_ranks(schedule, n_shards)
     yield "model", model_in_words(config, len(cells))
     yield "cycle", step_in_words(config)
-    yield "approximation", "q, not the posterior: its bound is below the log of p(table), by how much is not known"
+    yield "approximation", "q, not the posterior: its bound lies below log p(table) by an unknown amount"
     yield "kept", f"{counted(run.cycles, 'cycle')} at most; a state with its bound {every(kept)}"
 
     parts = memory(examined, ranks)

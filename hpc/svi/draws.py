@@ -53,7 +53,7 @@ class Approximation(KeptChains):
         drawn = [(i, last_draw(chain.folder)) for i, chain in enumerate(self.chains)]
         last = [self._kept(i, *draw) for i, draw in drawn if draw is not None]
         if not last:
-            raise ConfigError(f"{self.chains[0].home}: no state was kept yet; let the run go on, or lower output.kept")
+            raise ConfigError(f"{self.chains[0].home}: no state was kept yet; continue the run, or lower output.kept")
         return last
 
     def best(self) -> Kept:

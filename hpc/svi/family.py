@@ -28,7 +28,7 @@ from mpibayes.io.files import Guard
 from mpibayes.text import counted, visible
 
 PARTS = 20  # states that are kept, where output.kept does not say
-APPROXIMATION = "an approximation: its bound is below the log of p(table), by how much is not known"
+APPROXIMATION = "an approximation: its bound lies below log p(table) by an unknown amount"
 
 
 def settings_of(config: Config) -> Settings:

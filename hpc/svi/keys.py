@@ -33,25 +33,23 @@ class GrowingRate(Section):
 
 
 class Model(keys.Model):
-    family: Literal["svi"] = key(
-        "svi", "variational inference, stochastic or not: an approximation of the posterior", '"svi"'
-    )
+    family: Literal["svi"] = key("svi", "variational inference: an approximation of the posterior", '"svi"')
     likelihood: Literal["gaussian", "finite-dirichlet"] = key(
         "gaussian",
-        "a mixture of Gaussians with full covariances; finite-dirichlet: weights with alpha / components each, which "
-        "leaves components empty as a Dirichlet process does",
+        "a mixture of Gaussians with full covariances; finite-dirichlet: with alpha / components for each, so that "
+        "components that are not needed stay empty",
         '"gaussian" or "finite-dirichlet"',
     )
     components: int = key(10, "components of the mixture", "a whole number from 1 to 10000", ge=1, le=10000)
     alpha: Positive = key(
         1.0,
-        "of the Dirichlet distribution of the weights: of each component; finite-dirichlet: of all together",
+        "Dirichlet prior of the weights: of each component; finite-dirichlet: of all together",
         POSITIVE,
     )
     mean_variance: Positive = key(10.0, "prior variance of a component's mean, in each column", POSITIVE)
     degrees: Literal["auto"] | Positive = key(
         "auto",
-        "degrees of freedom of the Wishart prior of a component's precision; auto: the number of columns and 2",
+        "degrees of freedom of the Wishart prior of a component's precision; auto: the number of columns plus 2",
         '"auto" or a number above the number of columns less 1, at most 1e100',
     )
     scale: Positive = key(
@@ -69,35 +67,34 @@ class Step(Section):
 
     batch: Annotated[Literal["all"] | RowCount | GrowingSize, BeforeValidator(tuples)] = key(
         "all",
-        "rows that a cycle looks at, chosen anew each time: all of them, a number, or {growing = g}, g t in cycle t",
+        "rows of a cycle, chosen anew each time: all, a number, or {growing = g} for g t in cycle t",
         f'"all", {ROW_COUNT}, or {{growing = {POSITIVE}}}',
     )
     rate: Annotated[Rate | DecayingRate | GrowingRate, BeforeValidator(tuples)] = key(
         1.0,
-        "how far a cycle goes towards what its rows say: a number, {delay = d, decay = k} for (t + d)^-k in cycle t, "
-        "or {growing = g} for g t, at most 1",
+        "step size: a number, {delay = d, decay = k} for (t + d)^-k in cycle t, or {growing = g} for g t, at most 1",
         "a number above 0 and at most 1, {delay = 0 to 1e9, decay = above 0.5 and at most 1}, or "
         f"{{growing = {POSITIVE}}}",
     )
     noise: Literal["none", "svi+", "positive"] = key(
         "none",
-        "noise besides that of the batch: none, Gaussian weights of rows (svi+), or positive ones of the same variance",
+        "noise besides that of the batch: none, Gaussian weights of rows (svi+), or positive weights of the same "
+        "variance",
         '"none", "svi+" or "positive"',
     )
     effective: Annotated[RowCount | GrowingSize | None, BeforeValidator(tuples)] = key(
         None,
-        "with noise, which is as large as of a batch of so many rows: a number, or {growing = g}, g t in cycle t",
+        "with noise: it is as large as of a batch of so many rows: a number, or {growing = g} for g t in cycle t",
         f"{ROW_COUNT}, or {{growing = {POSITIVE}}}",
     )
     guard: Literal["shrink", "none"] = key(
         "shrink",
-        "shrink: of noise that would take a parameter out of its domain only as much is used as leaves it there; none: "
-        "the run ends with an error",
+        "where noise would take a parameter out of its domain: shrink the noise, or end the run with an error",
         '"shrink" or "none"',
     )
     tolerance: float = key(
         1e-10,
-        "with all rows, rate 1 and no noise: relative gain of the bound below which nothing more is done",
+        "with all rows, rate 1 and no noise: relative gain of the bound below which the remaining cycles do nothing",
         "a number from 0 to 1",
         may_change=True,
         ge=0,
@@ -108,8 +105,7 @@ class Step(Section):
 class Output(keys.Output):
     kept: Literal["auto"] | Cycles = key(
         "auto",
-        "cycles between two that are kept, whose bound is of all rows; auto: a twentieth of run.cycles, of ratings a "
-        "tenth, at the first start",
+        "cycles between kept states, whose bound is of all rows; auto: a twentieth of run.cycles, for ratings a tenth",
         f'"auto" or {CYCLES}',
         decided_once=True,
     )

@@ -62,7 +62,7 @@ def test_how_the_chain_starts(case, capsys):
     for words in (
         'strategy = "auto": all rows in one cluster; split and merge moves in every cycle until 100, then every 4',
         "chain 1; the others: in a random number of random clusters", "a trace of 0.1 MiB", "subsample",
-        "draws count from cycle 101 of 1000, or fewer: it ends once it has settled",
+        "draws count from cycle 101 of 1000; it ends sooner once it has settled",
     ):  # fmt: skip
         assert (words in text) == (words != "subsample"), (words, text)
     anneal = ("--set", "sampler.strategy=anneal", "--set", "sampler.split_merge=0", "--set", "run.cycles=100")
@@ -84,7 +84,7 @@ def test_what_it_says_of_views(case, capsys):
     text = capsys.readouterr().out
     for words in (
         "exact: every cycle leaves the posterior of the views and of the rows' clusters in each invariant",
-        "in the views that the best of 3 searches finds on 500 rows from 3 groups of columns, in one cluster",
+        "views from the best of 3 searches on 500 rows, beginning with at most 3 groups of columns; in each view",
         "found on 2,000 rows from 3 groups of columns; each chain starts with 3 searches on 500 rows",
         "columns that change views are in it", ", columns ", ", pilot ",
     ):  # fmt: skip

@@ -49,7 +49,7 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family, undrawn):
     append_rows(csv(tmp_path, "july.csv", np.full(60, 3), 3), tmp_path / "people.h5")
     assert run(tmp_path, "a", "--grow").returncode == 0
     done = mpibayes(tmp_path, "report", "a")
-    assert done.returncode == 0 and "Since the last rows: 120 rows came" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "Since the last append: 120 rows came" in done.stdout, done.stdout + done.stderr
     result = json.loads((tmp_path / "a" / "report" / "summary.json").read_text())["since"]
     june, july = result["parts"]
     assert (june["files"], june["rows"], july["files"], july["rows"]) == ("june.csv", 60, "july.csv", 60)
@@ -62,7 +62,7 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family, undrawn):
     assert new and new[0]["now"] > 0.4 and "is new: 0 % to" in new[0]["text"], result["clusters"]
     assert (result["rows_before"], result["run_before"]) == (240, "a/grown/1")
     text, page = ((tmp_path / "a" / "report" / name).read_text() for name in ("report.txt", "report.html"))
-    for words in ("Since the last rows", "july.csv", "columns that moved", "clusters that grew or shrank"):
+    for words in ("Since the last append", "july.csv", "columns that moved", "clusters that grew or shrank"):
         assert words in text and words in page
     assert mpibayes(tmp_path, "report", "a/grown/1").returncode == 0
 

@@ -128,21 +128,21 @@ def test_few_rows_choose_by_chance(tmp_path, n_rows, given, n):
 
 
 def test_in_words():
-    assert "no other came within 0.05" in searches.in_words([-1.0, -1.2], 30)
-    assert "2 others came within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
+    assert "no other within 0.05" in searches.in_words([-1.0, -1.2], 30)
+    assert "2 others within 0.05" in searches.in_words([-1.0, -1.04, -1.2, -1.01], 30)
 
 
 def test_ahead_in_words():
     assert searches.ahead_in_words(2520, 3000, 4).endswith("4, on 2,041 rows each")
-    assert searches.ahead_in_words(2520, 3000, 1).endswith("1, on 2,268 rows each")
+    assert searches.ahead_in_words(2520, 3000, 1).endswith("1, on 2,268 rows")
     assert searches.ahead_in_words(9000, 3000, 4).endswith("4, on 3,000 rows each")
 
 
 def test_of_chains_in_words():
     words = searches.of_chains_in_words([[-1.0, -1.2, -1.04], [-1.0, -2.0, -3.0]], 30)
-    assert words.startswith("the best of 3 searches of each chain by the score of 30 rows")
-    assert "1 and 0 others came within 0.05 nats a row" in words
-    assert "no other came" in searches.of_chains_in_words([[-1.0, -2.0]] * 3, 30)
+    assert words.startswith("the best of 3 searches of each chain, by the score of 30 rows")
+    assert "1 and 0 others within 0.05 nats a row" in words
+    assert "no other within" in searches.of_chains_in_words([[-1.0, -2.0]] * 3, 30)
 
 
 @pytest.mark.parametrize("record", [{}, {"judges": 3}, {"searches": "-1.0"}, {"searches": [None]}, {"searches": {}}])

@@ -1,6 +1,6 @@
 """The regressions that Firefly's exactness is tested on: logistic24, and one of each other likelihood and prior.
 
-logistic24 is that of docs/math.md 6.4. Predictors are what the program stores, single precision.
+logistic24 is that of tests/exact/numbers.md. Predictors are what the program stores, single precision.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ CONFIGURATIONS = [
 
 
 def test_quadrature_of_logistic24():
-    """The figures of docs/math.md 6.4, to their printed digits."""
+    """The figures of tests/exact/numbers.md, to their printed digits."""
     law = posterior("logistic24")
     mean = law.mean(law.theta)
     centred = law.theta - mean

@@ -1,10 +1,6 @@
-"""The default grids, which are the prior, stand in docs/math.md with the values that the program has.
-
-python -m tests.house.test_default_grids       # prints them as the page has them
-"""
+"""The default grids, which are the prior, stand in docs/math.md with the values that the program has."""
 
 import re
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +11,8 @@ from mpibayes.hpc.crosscat import pitman_yor
 from mpibayes.hpc.ibp.family import GRID_OF_C
 
 PAGE = Path(__file__).parents[2] / "docs" / "math.md"
-DIGITS = 4
 GRIDS = {
     "α": pitman_yor.LEARNED_CONCENTRATION,
-    "α, {gamma = [1, 1], points = 41}": pitman_yor.gamma_quantiles(1.0, 1.0, 41),
     "d": pitman_yor.LEARNED_DISCOUNT,
     "m": categorical.GRID,
     "(μ₀ − centre) / deviation": normal.MEAN_GRID,
@@ -27,29 +21,31 @@ GRIDS = {
     "σ₀² / deviation²": normal.VARIANCE_GRID,
     "a": poisson.SHAPE_GRID,
     "b · mean": poisson.RATE_GRID,
-    "c": np.array(GRID_OF_C),
+    "c (7.4)": np.array(GRID_OF_C),
 }
+SPACED = {"log": np.geomspace, "even": np.linspace}
 MODULES = (categorical, multinormal, normal, pitman_yor, poisson)
 
 
-def as_text(name, grid):
-    """A grid as the page has it."""
-    words = ", ".join(f"{x:.{DIGITS}g}" for x in grid)
-    return textwrap.fill(f"{name}: {words}", 96, initial_indent="    ", subsequent_indent=" " * 8)
-
-
 def grids_of(text):
-    """The grids of a page, (n,) each, by name."""
-    joined = re.sub(r",\n {8,}", ", ", text)
-    lines = re.findall(r"^ {4,6}(\S[^:\n]*): (-?\d[-\d.e, ]*)$", joined, re.M)
-    return {name: np.array([float(x) for x in numbers.split(", ")]) for name, numbers in lines}
+    """The grids of a page's table, (points,) each, by name."""
+    lines = re.findall(r"^\| (\S.*?) \| (\d+) \| (\S+) \| (\S+) \| (log|even) \|$", text, re.M)
+    return {name: SPACED[how](float(low), float(high), int(points)) for name, points, low, high, how in lines}
 
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_the_page_has_a_grid(name):
     result = grids_of(PAGE.read_text(encoding="utf-8"))[name]
     assert len(result) == len(GRIDS[name])
-    np.testing.assert_allclose(result, GRIDS[name], rtol=0.51 * 10.0 ** (1 - DIGITS), atol=1e-12)
+    np.testing.assert_allclose(result, GRIDS[name], rtol=1e-12, atol=1e-12)
+
+
+def test_the_page_has_the_ends_of_the_default_concentration():
+    low, high = re.search(
+        r"41 quantiles of Gamma\(1, 1\).*?from ([\d.]+) to ([\d.]+),", PAGE.read_text("utf-8")
+    ).groups()
+    quantiles = pitman_yor.gamma_quantiles(1.0, 1.0, 41)
+    np.testing.assert_allclose([float(low), float(high)], quantiles[[0, -1]], rtol=5e-4)
 
 
 def test_no_grid_is_forgotten_and_another_one_is_seen():
@@ -57,8 +53,8 @@ def test_no_grid_is_forgotten_and_another_one_is_seen():
     for module, name in every:
         assert any(getattr(module, name) is grid for grid in GRIDS.values()), f"{module.__name__}.{name}"
     assert len(every) == 9
-    other = as_text("m", 1.01 * categorical.GRID)
-    assert not np.allclose(grids_of(other)["m"], categorical.GRID, rtol=0.51 * 10.0 ** (1 - DIGITS))
+    other = grids_of("| m | 21 | 0.016 | 16 | log |")
+    assert not np.allclose(other["m"], categorical.GRID, rtol=1e-4)
 
 
 def test_blocks_have_the_grids_of_columns():
@@ -66,7 +62,3 @@ def test_blocks_have_the_grids_of_columns():
         grids = multinormal.default_grids(width)
         assert grids["kappa"] is normal.KAPPA_GRID and grids["variance"] is normal.VARIANCE_GRID
         assert (grids["nu"] == width - 1 + normal.NU_GRID).all()
-
-
-if __name__ == "__main__":
-    print("\n".join(as_text(*item) for item in GRIDS.items()))

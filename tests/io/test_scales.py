@@ -56,7 +56,7 @@ def test_a_few_integers_and_bands_are_recognised_and_said(tmp_path):
     lines = summary_lines(summary)
     assert any("  age  categorical  4 levels: <18 < 18-24 < 25-34 < 65+" in line for line in lines)
     [note] = summary.notes
-    assert note.startswith("columns 'q1', 'age' and 'last, first': levels taken as in order") and "--unordered" in note
+    assert note.startswith("columns 'q1', 'age' and 'last, first': levels taken as ordered") and "--unordered" in note
     assert f"note: {note}" in lines and any("3 in order" in line for line in by_kind(summary))
 
 

@@ -87,7 +87,7 @@ def test_queries_have_their_mean(q):
     )
 
 
-# ---- theta and z together: logistic24 of docs/math.md 6.4 ------------------------------------------------------------
+# ---- theta and z together: logistic24 of tests/exact/numbers.md ------------------------------------------------------
 
 VALUES = np.array([2.04, -2.56, 0.42, -0.57, -0.45, -0.22, -2.02, -0.23, -0.87, 3.32, 0.23, -0.35, -0.28, -0.67, -1.06,
                    -0.39, 0.48, -0.24, 0.96, -0.2, 0.02, 1.55, 0.55, -0.51])  # fmt: skip

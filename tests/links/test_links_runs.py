@@ -107,7 +107,7 @@ def test_a_run_without_links_has_none_to_export(place):
     ("links", "words"),
     [
         ('[["flag", "a"], ["a", "x0"], ["x0", "flag"]]', "links go in a circle; take one of them out"),
-        ('[["flag", "a"], ["flag", "x0"]]', '"flag" has two parents, "a" and "x0"; a column leans on one'),
+        ('[["flag", "a"], ["flag", "x0"]]', '"flag" has two parents, "a" and "x0"; a column has at most one'),
         ('[["flag", "nobody"]]', 'the run has no column "nobody"'),
         ('[["y", "a"]]', 'column "y" is real, expected categorical or boolean ones'),
     ],
@@ -169,4 +169,4 @@ def test_named_links_keep_columns_in_one_view(place):
     done = mpibayes(place, "report", "named-views")
     assert done.returncode == 0 and "2 pairs of columns stay linked" in done.stdout, done.stdout + done.stderr
     done = run(place, "wrong", *VIEWS, "--set", 'model.links=[["flag", "b"]]')
-    assert done.returncode == 2 and "in views a column that others lean on has to have all of them" in done.stderr
+    assert done.returncode == 2 and "in views a column that others depend on has to have all of them" in done.stderr

@@ -64,7 +64,7 @@ def test_mode_and_covariance_against_scipy(name, prior):
 
 
 def test_the_posterior_of_logistic24():
-    """docs/math.md 6.4: the mode under N(0, 4 I)."""
+    """tests/exact/numbers.md: the mode under N(0, 4 I)."""
     pairs = [pair.split(":") for pair in LOGISTIC24.split()]
     x = np.zeros((24, 8), np.float32)
     x[:, 0], x[:, 1] = [float(value) for value, _ in pairs], 1.0

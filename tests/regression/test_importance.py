@@ -47,7 +47,7 @@ def test_weights_that_need_no_smoothing():
 
 
 def test_logistic24_against_its_quadrature():
-    """docs/math.md 6.4: means, variances; the error of 20,000 draws is 0.005 of a deviation."""
+    """tests/exact/numbers.md: means, variances; the error of 20,000 draws is 0.005 of a deviation."""
     pairs = [pair.split(":") for pair in LOGISTIC24.split()]
     x = np.zeros((24, 8), np.float32)
     x[:, 0], x[:, 1] = [float(value) for value, _ in pairs], 1.0

@@ -90,7 +90,7 @@ def test_rows_come_again_and_an_annealed_start_is_none(tmp_path, undrawn):
     assert [record["rows"] for record in read_provenance(tmp_path / "may")["grown"]] == [90, 130]
     assert len(last_draw(tmp_path / "may").labels[0]) == 128
     for place, words in (("may", "30 rows came"), ("may/grown/2", "40 rows came")):  # each against the one before it
-        assert f"Since the last rows: {words}" in mpibayes(tmp_path, "report", place).stdout
+        assert f"Since the last append: {words}" in mpibayes(tmp_path, "report", place).stdout
 
 
 def test_a_held_out_file_may_have_the_new_levels(tmp_path):
@@ -263,7 +263,7 @@ def test_other_families_take_rows_in_too(tmp_path, family, undrawn):
     done = run(tmp_path, "a", "--grow")
     assert done.returncode == 0 and "24 rows came to the 60" in done.stdout, done.stdout + done.stderr
     assert (family == "regression") != ("starts: " in done.stdout), done.stdout
-    assert mpibayes(tmp_path, "report", "a").stdout.count("Since the last rows: 24 rows came") == 1
+    assert mpibayes(tmp_path, "report", "a").stdout.count("Since the last append: 24 rows came") == 1
     assert contents(tmp_path / "a" / "grown" / "1") == before
     scores = [read_trace(tmp_path / place)[SCORE[family]] for place in ("a", "a/grown/1")]
     assert len(scores[0]) == len(scores[1]) == 10 and not np.array_equal(*scores, equal_nan=True)

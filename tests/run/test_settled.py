@@ -235,7 +235,7 @@ def test_at_run_cycles_it_says_what_has_not_settled(until_settled):
     done = run(place, "short", "--set", "run.cycles=30")
     assert done.returncode == 0 and cycles(place, "short") == [30, 30]
     last = done.stdout.strip().splitlines()[-1]
-    assert "clusters not settled: too few draws" in last and "run.cycles = 30" in last
+    assert "clusters have not settled: too few draws" in last and "run.cycles = 30" in last
 
 
 def test_scores_alone_may_end_it(until_settled, monkeypatch):

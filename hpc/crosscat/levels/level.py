@@ -3,9 +3,9 @@
 Two questions, and both need several chains. *Certain*: which rows are in the same group in every chain, each chain
 voting by its own draws over the common tree. *Natural*: whether the tree over each chain's clusters alone, cut into
 as many groups, draws the same lines. A level that is certain and not natural is a summary that somebody chose:
-another run would draw other lines. Mapping one chain's clusters onto another's coarse groups flatters (random merges
-have 80 % of the rows "in the same group"), so a level is *usable* only where the chains agree by the adjusted Rand
-index, which is 0 for chance, and where no group has nearly all rows.
+another run would draw the lines elsewhere. Mapping one chain's clusters onto another's coarse groups flatters (random
+merges have 80 % of the rows "in the same group"), so a level is *usable* only where the chains agree by the adjusted
+Rand index, which is 0 for chance, and where no group has nearly all rows.
 
 Neither question touches the sampler: a tree summarises kept draws, and no draw depends on it.
 """
@@ -76,7 +76,9 @@ class Level:
         if self.natural:
             return f"{counted(self.n, 'natural group')}: {same}."
         if self.usable:
-            chosen = f"{counted(self.n, 'group')}: a summary, not a finding: another run would draw other lines."
+            chosen = (
+                f"{counted(self.n, 'group')}: a summary, not a finding: another run would draw the lines elsewhere."
+            )
             return f"{chosen} {same[:1].upper()}{same[1:]}."
         if self.agree < ALIKE:
             why = f"the chains do not agree on them (adjusted Rand index {self.agree:.2f})"

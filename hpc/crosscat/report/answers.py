@@ -46,8 +46,8 @@ def settled(judgement: Judgement, climbing: bool, verdict: str) -> str:
     meaning = judgement.meaning
     if meaning and judgement.has(SCORES) and verdict in ("same", "nearly"):
         meaning = (
-            "Predictions can be trusted, and so can the clusters that the chains share; how many small ones there are "
-            "beside them cannot."
+            "Predictions can be trusted, and so can the clusters that the chains share, but not the number of "
+            "small ones."
         )
     return f"{words}. {meaning}" if meaning else words
 
@@ -72,9 +72,9 @@ def _in_views(rows: Mapping[int, Agreement]) -> str:
     if len(same) == len(rows):
         return f"In each view they found the same clusters: {_least(rows.values())}."
     others = {str(v): a for v, a in rows.items() if a.verdict != "same"}
-    where = f"in {counted(len(same), 'view')} of {len(rows)}" if same else "in none of the views for certain"
-    which = f"; not, or not for certain, in {listed(list(others), 12)}" if same else ""
-    return f"They found the same clusters {where}{which}: {_least(others.values())}."
+    where = f"{counted(len(same), 'view')} of {len(rows)}" if same else "no view with certainty"
+    which = f"; not, or not with certainty, in {listed(list(others), 12)}" if same else ""
+    return f"They found the same clusters in {where}{which}: {_least(others.values())}."
 
 
 def _least(of: Collection[Agreement]) -> str:
@@ -106,7 +106,7 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
     if verdict == "apart":
         if of == "columns" and not a.climbing and np.all(np.isfinite(a.ari)) and a.between(a.ari).min() >= ALIKE:
             return [_disagree(a, summaries), f"They have the same views nonetheless: {measured}."]
-        return [_disagree(a, summaries), f"How alike their partitions are says little yet: {measured}."]
+        return [_disagree(a, summaries), f"The agreement of their partitions says little yet: {measured}."]
     if verdict == "nearly":
         return [f"Nearly: they agree on most {of} and differ on the rest: {measured}."]
     groups = " | ".join(listed([summaries[i].name for i in group]) for group in a.groups)

@@ -24,8 +24,8 @@ from mpibayes.text import counted, enumerated
 COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows
 DETAILED = 8  # groups of a level whose columns the page has
 SAID = 3  # levels in sentences, of a kind
-NOWHERE = "No natural groups of rows in any view: at every level another run would draw other lines."
-EVERY = "No natural groups: at every level another run would draw other lines."
+NOWHERE = "No natural groups of rows in any view: at every level another run would draw the lines elsewhere."
+EVERY = "No natural groups: at every level another run would draw the lines elsewhere."
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,18 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: b
     if not of:
         return []
     if not of[0].judged:
-        return [f"Groups from 2 to {of[-1].n}. One chain: not judged. A second one, run.chains = 2, is the judge."]
+        return [f"Groups from 2 to {of[-1].n}. One chain: not judged. With run.chains = 2 they would be."]
     natural = [level for level in of if level.natural]
     usable = [level for level in of if level.usable and not level.natural]
     sentences = [str(level) for level in natural[:spelled_out]] or [EVERY]
     if len(natural) > spelled_out:
-        sentences.append(f"Natural, too: {_numbers_of(natural[spelled_out:])}.")
+        sentences.append(f"Also natural: {_numbers_of(natural[spelled_out:])}.")
     if natural and not summaries:
         return sentences
     if usable:
         sentences.append(str(usable[0]))
     if len(usable) > 1:
-        sentences.append(f"Likewise a summary: {_numbers_of(usable[1:])}.")
+        sentences.append(f"Also summaries: {_numbers_of(usable[1:])}.")
     if not natural and not usable:
         best = max(of, key=lambda level: level.agree)
         sentences.append(

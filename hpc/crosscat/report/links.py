@@ -206,15 +206,15 @@ def sentences(links: Links | None) -> list[str]:
 def section(links: Links, figures: Sequence[Figure]) -> Section:
     """Pairs of columns that stay dependent inside clusters."""
     fields = (
-        Field("column", "text"), Field("leans on", "text", "its parent, in most draws"),
+        Field("column", "text"), Field("depends on", "text", "its parent, in most draws"),
         Field("draws", "share", "in which the two are linked, either way"),
         Field("sure in", "text", f"chains with the link in at least {percent(SURE)} of the draws"),
         Field("gain, nats", "number", "a row, of the column's cells within clusters"), Field("for example", "text"),
     )  # fmt: skip
     rows = [[pair.child, pair.parent, pair.share, pair.sure, pair.gain, pair.example] for pair in links.pairs]
     words = (
-        "Inside clusters these columns stay dependent, in the same way in all clusters. Clusters tell what the "
-        "rows have in common besides. Which of two columns leans on the other says nothing of causes. "
+        "These columns depend on each other inside clusters, in the same way in all clusters; clusters describe what "
+        "rows have in common beyond that. The direction of a link is no cause. "
         f"Shares are of {counted(links.n_draws, 'draw')}."
     )
     return Section("links", "Linked columns", [words, Table("pair", fields, rows), *figures], PAGE)
@@ -254,5 +254,5 @@ def forest_picture(links: Links):
             )
         axes.text(depth, line, shortened(name, LETTERS), va="center", fontsize=8.5)
     axes.set(xlim=(-0.1, max((p[0] for p in places), default=0) + 3.0), ylim=(max(len(places), 1) - 0.4, -0.6))
-    axes.set_title("Which columns lean on which, in most draws", loc="left", fontsize=10)
+    axes.set_title("Links in most draws: each column below its parent", loc="left", fontsize=10)
     return figure

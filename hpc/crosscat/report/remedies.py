@@ -62,7 +62,7 @@ def advise(
     stopped = [c for c in summaries if c.stopped]
     if stopped and not still:
         done, planned = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
-        step = f"Run the same command again: it goes on from cycle {done:,} of {planned:,}."
+        step = f"Run the same command again: it resumes from cycle {done:,} of {planned:,}."
         return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown, several))])
     other_views = several and len(on[0].groups) > 1
     steps, commands = _remedies(chains, summaries, verdict, settled, ess, still, other_views)
@@ -87,12 +87,12 @@ def _remedies(
     if verdict not in ("same", "unknown"):
         if not moves_in(summaries)[0]:
             commands.append(
-                advice.anew(chains, "let split and merge moves run, in a new run", sampler_split_merge="auto")
+                advice.anew(chains, "switch split and merge moves on, in a new run", sampler_split_merge="auto")
             )
         elif other_views:  # searches decide them, and cycles hardly ever mend them
             commands += _more_searches(chains)
         elif not all(c.moves_in_every_cycle for c in summaries):
-            commands.append(advice.anew(chains, "let moves run in every cycle, in a new run", sampler_split_merge=1))
+            commands.append(advice.anew(chains, "make moves in every cycle, in a new run", sampler_split_merge=1))
     if steps and len(summaries) < MOST_CHAINS:
         n = min(2 * len(summaries), MOST_CHAINS)
         commands.append(advice.anew(chains, f"compare {n} chains, in a new run", run_chains=n))
@@ -147,7 +147,7 @@ def _until_then(
     """Say what the result is good for as it is."""
     verdict = worst(on)
     if verdict == "spread":
-        return ["What averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."]
+        return ["Averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."]
     if verdict not in ("different", "apart") or (verdict == "apart" and not any(a.gap for a in on)):
         return []
     best = ranked(summaries)[0][0].name
@@ -155,7 +155,7 @@ def _until_then(
     rows_alone = several and len(on[0].groups) == 1
     what = "clusters in the views" if rows_alone else "views" if several else "clusters"
     whose = f"those of {shown}, " if shown and not rows_alone else ""
-    where = f"; {best} is the best one, and shows its own by: {shlex.join(['mpibayes', 'report', str(folder)])}"
+    where = f"; the best chain is {best}, shown by: {shlex.join(['mpibayes', 'report', str(folder)])}"
     usable = PREDICTIONS if settled.has(SCORES) else "Until the chains agree, averages over them mean little."
-    rest = ", and the best one" if best == shown and not rows_alone else where
+    rest = ", from the best chain" if best == shown and not rows_alone else where
     return [usable, f"The {what} below are {whose}one answer of several{rest}."]

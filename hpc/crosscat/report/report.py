@@ -111,7 +111,7 @@ def _figures(p: RunSummary) -> list[Figure]:
         made.append(Figure("dependence.png", picture))
     if p.links is not None and any(pair.share > 0.5 for pair in p.links.pairs):
         picture = links.forest_picture(p.links)
-        made.append(Figure("links.png", picture, "Which columns lean on which"))
+        made.append(Figure("links.png", picture, "Links: each column below its parent"))
     return [*made, *_figures_of_views(p)]
 
 

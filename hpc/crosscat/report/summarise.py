@@ -265,7 +265,7 @@ def _warn(posterior: RunSummary) -> None:
     if stopped:
         ends = f"{span([c.cycles for c in stopped])} of {run.chains[0].config.run.cycles:,}"
         posterior.warnings.append(
-            f"{', '.join(c.name for c in stopped)}: stopped in cycle {ends}; the same command goes on from there"
+            f"{', '.join(c.name for c in stopped)}: stopped in cycle {ends}; the same command resumes there"
         )
     posterior.warnings += mixing_warnings(
         {named(run.scalars)[name].label: s for name, s in posterior.scalars.items()}, len(run.chains), MOST_R_HAT
@@ -279,7 +279,7 @@ def _warn(posterior: RunSummary) -> None:
         )
     if late:
         posterior.warnings.append(
-            f"{', '.join(c.name for c in late)}: the log joint went on rising after burn-in, up to cycle "
+            f"{', '.join(c.name for c in late)}: the log joint kept rising after burn-in, up to cycle "
             f"{max(c.reached for c in late):,}: leave out more (--burn-in), or raise run.cycles"
         )
     tried, accepted = agreement.moves_in(summaries, "kept")
@@ -296,7 +296,7 @@ def _warn(posterior: RunSummary) -> None:
     if not n_kept:
         posterior.warnings.append(
             "no draw of the labels was kept after burn-in, so clusters cannot be shown: give a smaller --burn-in, "
-            "let the run go on, or lower output.labels"
+            "continue the run, or lower output.labels"
         )
     elif n_kept < ENOUGH_DRAWS:
         posterior.warnings.append(

@@ -62,9 +62,7 @@ def about(p: RunSummary) -> Lines:
     conditions = list(notes(lacking))
     if conditions:
         more = f"; and so under {counted(len(conditions) - 1, 'other condition')}" if len(conditions) > 1 else ""
-        lines.append(
-            ("missing", f"{conditions[0]}{more}. The model has a distribution there too, as of cells nobody saw")
-        )
+        lines.append(("missing", f"{conditions[0]}{more}. The model predicts these cells all the same"))
     return [*lines, *_about_chains(p)]
 
 

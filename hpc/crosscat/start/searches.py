@@ -42,7 +42,7 @@ class Choice:
 def ahead_in_words(n_rows: int, most: int, n_searches: int) -> str:
     """Describe searches that are about to begin, each on `most` of the training rows that do not judge, if so many."""
     rows = rows_of_search(n_rows, most, n_searches)
-    return f"searches for views: {n_searches}, on {counted(rows, 'row')} each"
+    return f"searches for views: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
 
 
 def best_search(
@@ -103,8 +103,8 @@ def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:
     others = f"{counts} other{'s' * (near != [1])}" if any(near) else "no other"
     each = " of each chain" * (len(scores) > 1)
     return (
-        f"the best of {len(scores[0])} searches{each} by the score of {counted(judges, 'row')} that none has seen; "
-        f"{others} came within {CLOSE:g} nats a row of it"
+        f"the best of {len(scores[0])} searches{each}, by the score of {counted(judges, 'row')} unseen by all; "
+        f"{others} within {CLOSE:g} nats a row of it"
     )
 
 

@@ -184,19 +184,20 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
         moves = f"in every cycle until {OFTEN}, then every {EVERY} cycles"
     else:
         moves = "never" if every == 0 else "in every cycle" if every == 1 else f"every {every} cycles"
+    views = ""
     if config.of(Model).has_views and how != "labels":
-        clusters = f"{views_in_words(config, n_rows)}, {clusters}"
-    return f'strategy = "{config.of(Sampler).strategy}": {rows} {clusters}; split and merge moves {moves}'
+        views = f"{views_in_words(config, n_rows)}; in each view "
+    return f'strategy = "{config.of(Sampler).strategy}": {views}{rows} {clusters}; split and merge moves {moves}'
 
 
 def views_in_words(config: Config, n_rows: int) -> str:
     """The first views."""
     sample, n_views, n = pilot_rows(config, n_rows), views_at_first(config), searches(config, n_rows)
     if not sample:
-        return f"in {counted(n_views, 'random view')}"
-    by = "a search finds" if n == 1 else f"the best of {n} searches finds"
+        return counted(n_views, "random view")
+    by = "a search" if n == 1 else f"the best of {n} searches"
     rows = rows_of_search(n_rows, sample, n)
-    return f"in the views that {by} on {rows:,} rows from {counted(n_views, 'group')} of columns"
+    return f"views from {by} on {rows:,} rows, beginning with at most {counted(n_views, 'group')} of columns"
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:
@@ -220,5 +221,5 @@ def counting_in_words(config: Config) -> str:
     if config.burn_in >= config.run.cycles:
         return f"no draw counts: run.burn_in = {config.burn_in} of run.cycles = {config.run.cycles}"
     later = ", once all rows are in" if config.of(Anneal).schedule == "seconds" else ""
-    ends = ", or fewer: it ends once it has settled" if config.run.judged else ""
+    ends = "; it ends sooner once it has settled" if config.run.judged else ""
     return f"draws count from cycle {config.burn_in + 1} of {config.run.cycles}{later}{ends}"

@@ -45,7 +45,7 @@ def about(p: RunSummary) -> Lines:
     lines += [("sampler", words) for words in dict.fromkeys(_sampler(c.config) for c in chains)]
     n_draws = sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in chains)
     exact = max(min(c.config.burn_in, c.config.run.cycles) for c in chains) + 1
-    words = f"from cycle {exact:,} on, when nothing is adapted any more: every cycle leaves the posterior invariant, "
+    words = f"from cycle {exact:,} on, after adaptation: every cycle leaves the posterior invariant, "
     kept = took(sum(c.kept_seconds for c in p.chains))
     return [
         *lines,

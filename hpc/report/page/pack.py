@@ -60,7 +60,7 @@ def brief(x: Any) -> Any:
 def _browse(b: Table) -> dict[str, Any]:
     fields, rows = b.on(PAGE)
     rows = [[brief(x) for x in row] for row in rows[:MOST_ROWS]]
-    left_out = f"{len(b.rows) - len(rows):,} more have no place here" if len(b.rows) > len(rows) else ""
+    left_out = f"{len(b.rows) - len(rows):,} more are not shown" if len(b.rows) > len(rows) else ""
     caption = b.words(len(b.rows))
     return {
         "part": "browse", "noun": b.noun, "rows": rows, "caption": "; ".join(w for w in (caption, left_out) if w),

@@ -181,7 +181,7 @@ function against(d, c, i) {
     const level = (v) => meter(c.levels[v] === "" ? "(empty)" : c.levels[v], p[v], c.overall[v]);
     box.append(...order.slice(0, first).map(level));
     if (n > first) {
-      const rest = make("details", {}, make("summary", { class: "dim", text: counted(n - LEVELS_FIRST, "more level") + (c.more ? ` (and ${grouped(c.more)} that tell less)` : "") }));
+      const rest = make("details", {}, make("summary", { class: "dim", text: counted(n - LEVELS_FIRST, "more level") + (c.more ? ` (and ${grouped(c.more)} that differ less)` : "") }));
       rest.addEventListener("toggle", () => rest.children.length === 1 && rest.append(...order.slice(LEVELS_FIRST).map(level)), { once: true });
       box.append(rest);
     }
@@ -239,7 +239,7 @@ function matrix(place, m) {
   const of = (i, j) => (i === j ? 255 : share[i > j ? (i * (i - 1)) / 2 + j : (j * (j - 1)) / 2 + i]);
   const group = (i) => m.ends.findIndex((e) => i < e) + 1;
   let cell = 1, left = 0, top = 18, at = null;
-  place.append(make("p", { class: "dim", text: `${m.words}. Point at a cell, or move with the arrow keys.` + (m.left_out ? ` ${counted(m.left_out, "more column")} without a place here.` : "") }),
+  place.append(make("p", { class: "dim", text: `${m.words}. Point at a cell, or move with the arrow keys.` + (m.left_out ? ` ${counted(m.left_out, "more column")} not shown.` : "") }),
     make("div", { class: "dim scale" }, "0 %", make("span"), "100 %"), canvas, readout);
   function draw() {
     const room = Math.min(place.clientWidth, 900), dark = colour("--low"), light = colour("--high"), pixels = window.devicePixelRatio || 1;

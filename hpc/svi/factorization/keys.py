@@ -23,7 +23,7 @@ class Data(keys.Data):
     )
     heldout: Annotated[Annotated[float, Field(gt=0, le=0.5)] | None, BeforeValidator(none)] = key(
         None,
-        "share of the ratings, each by itself, that is kept out of training and scored",
+        "share of the ratings, each by itself, that are scored, not trained on",
         'a fraction in (0, 0.5] or "none"',
         of_the_model=True,
     )
@@ -32,30 +32,28 @@ class Data(keys.Data):
 class Model(keys.Model):
     sparse: ClassVar[bool] = True
 
-    family: Literal["svi"] = key(
-        "svi", "variational inference, stochastic or not: an approximation of the posterior", '"svi"'
-    )
+    family: Literal["svi"] = key("svi", "variational inference: an approximation of the posterior", '"svi"')
     likelihood: Literal["factorization"] = key(
         "factorization", "ratings as products of users' and items' factors, and biases", '"factorization"'
     )
     rank: int = key(10, "factors of users and items", "a whole number from 1 to 100", ge=1, le=100)
-    biases: bool = key(True, "whether users and items have a bias besides", "true or false")
+    biases: bool = key(True, "give users and items a bias each", "true or false")
     learn: bool = key(
         True,
-        "whether the variance of ratings, and means and covariances of the priors, are learned; false: fixed",
+        "learn the variance of a rating, and means and covariances of the priors; false: fixed",
         "true or false",
     )
-    center: bool = key(True, "whether the mean of the ratings is taken off first", "true or false")
+    center: bool = key(True, "subtract the mean rating first", "true or false")
     variance: Literal["auto"] | Positive = key(
         "auto",
-        "variance of a rating about what the factors say, where learning starts or what is fixed; auto: half the "
-        "variance of the ratings, and 0.5 where it is fixed with a number for prior_variance",
+        "variance of a rating given the factors: the start of learning, or fixed; auto: half the variance of the "
+        "ratings, and 0.5 where it is fixed with a number for prior_variance",
         f'"auto" or {POSITIVE}',
     )
     prior_variance: Literal["auto"] | Positive = key(
         "auto",
-        "prior variance of every factor and bias, where learning starts or what is fixed; auto: from the variance of "
-        "the ratings, of which half is dealt evenly to products of factors, users' and items' biases",
+        "prior variance of every factor and bias: the start of learning, or fixed; auto: half the variance of the "
+        "ratings, divided evenly among products of factors, users' and items' biases",
         f'"auto" or {POSITIVE}',
         decided_once=True,
     )
@@ -67,19 +65,19 @@ class Step(svi.Step):
     )
     count: Literal["own", "all"] = key(
         "own",
-        "with noise, what step.effective is a number of: own, ratings of each user and item, which have noise where "
-        "they have more; all, ratings of the whole batch",
+        "ratings that step.effective refers to: own: those of each user and item, which have noise if they have "
+        "more; all: those of the whole batch",
         '"own" or "all"',
     )
     users: Literal["solved", "stepped"] = key(
         "solved",
-        "solved: users are the best for the items as they are; stepped: they take steps as items do",
+        "solved: each user is the best for the items as they are; stepped: users take steps as items do",
         '"solved" or "stepped"',
     )
 
 
 class Run(keys.Run):
-    cycles: Cycles = key(100, "steps at most; raise it to extend a finished run", CYCLES, may_change=True)
+    cycles: Cycles = key(100, "maximal number of steps; raise it to extend a finished run", CYCLES, may_change=True)
 
 
 Output = svi.Output

@@ -112,7 +112,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     yield from about_ranks(schedule, n_shards)
     yield "model", model_in_words(config, n, table.n_columns)
     yield "cycle", step_in_words(config)
-    yield "approximation", "q, not the posterior: its bound is below the log of p(table), by how much is not known"
+    yield "approximation", "q, not the posterior: its bound lies below log p(table) by an unknown amount"
     yield "kept", f"{counted(run.cycles, 'cycle')}; a state with its bound {every(kept)}"
     parts = memory(examined, ranks)
     yield "memory", f"{sum(parts.values()) / MIB:.0f} MiB on the busiest of {counted(ranks, 'rank')}, of which"

@@ -25,12 +25,12 @@ from mpibayes.hpc.scalar import Scalar
 from mpibayes.text import percent, took
 
 APPROXIMATION = (
-    "This is not the posterior but the nearest of its kind that was found. How far it is from it is not known; spreads "
-    "are too small rather than too large."
+    "This is not the posterior but the nearest approximation of its kind that was found, at an unknown distance; "
+    "spreads tend to be too small."
 )
 NEAREST = (
-    "not the posterior but the nearest of its kind that was found: log p(table) is above the bound, by how much is not "
-    "known. Spreads are too small rather than too large"
+    "not the posterior but the nearest approximation of its kind that was found: log p(table) lies above the bound by "
+    "an unknown amount. Spreads tend to be too small"
 )
 
 

@@ -229,7 +229,7 @@ def test_predictions_are_of_use_where_groups_are_not(run_dir):
     result = verdict(p)
     assert result.sound == DOUBT and result.headline == group_words.PREDICTIONS
     assert result.found[0].startswith("Predictions can be used") and result.next[0].startswith(
-        "Use it: mpibayes predict"
+        "Use the predictions: mpibayes predict"
     )
     p.of_columns = Agreement(np.eye(2) * 0.01 + 0.99, np.zeros((2, 2)), 7, gap=500.0)
     assert verdict(p).headline == group_words.VIEWS and "same 1 view" in verdict(p).found[1]
@@ -260,11 +260,11 @@ def test_levels_in_words():
         return groups.in_words([groups.ShownLevel(level, []) for level in levels])
 
     assert words(Made(2, True, True), Made(3, False, True), Made(4, False, True), Made(7, False, True)) == [
-        "2.", "3.", "Likewise a summary: 4 and 7 groups.",
+        "2.", "3.", "Also summaries: 4 and 7 groups.",
     ]  # fmt: skip
-    assert words(*(Made(n, True, True) for n in range(2, 8))) == ["2.", "3.", "4.", "Natural, too: 5 to 7 groups."]
+    assert words(*(Made(n, True, True) for n in range(2, 8))) == ["2.", "3.", "4.", "Also natural: 5 to 7 groups."]
     of = [groups.ShownLevel(level, []) for level in (Made(2, True, True), Made(3, True, True), Made(4, False, True))]
-    assert groups.in_words(of, 1, summaries=False) == ["2.", "Natural, too: 3 groups."]
+    assert groups.in_words(of, 1, summaries=False) == ["2.", "Also natural: 3 groups."]
     assert groups.in_words(of[2:], 1, summaries=False) == [groups.EVERY, "4."]
     assert words(Made(2, agree=0.4), Made(3, agree=0.6)) == [
         groups.EVERY,

@@ -282,12 +282,12 @@ APART = [[TRUTH] * 8, [MERGED] * 8]
 def test_advice_names_the_chain_whose_clusters_are_shown():
     """The best one by its own name where it is another."""
     text, _ = told(APART, shown="chain-1")
-    assert "The clusters below are those of chain-1, one answer of several; chain-2 is the best one" in text
+    assert "The clusters below are those of chain-1, one answer of several; the best chain is chain-2" in text
     assert text.endswith("mpibayes report runs/a/chain-2.")
     text, _ = told(APART, shown="chain-2")
-    assert text.endswith("The clusters below are those of chain-2, one answer of several, and the best one.")
+    assert text.endswith("The clusters below are those of chain-2, one answer of several, from the best chain.")
     text, _ = told(APART, shown="chain-2", several=True, view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
-    assert text.endswith("The views below are those of chain-2, one answer of several, and the best one.")
+    assert text.endswith("The views below are those of chain-2, one answer of several, from the best chain.")
 
 
 def test_advice_does_not_contradict_the_judgement():
@@ -299,14 +299,14 @@ def test_advice_does_not_contradict_the_judgement():
     made, of = kept_chains(view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
     same, other = agreement_of([[TRUTH] * 8] * 2, of), agreement_of(APART, of)
     text = " ".join(remedies.advise(made, of, [same, other], ENDED, 20.0, "chain-1", True).steps)
-    assert "The clusters in the views below are one answer of several; chain-2 is the best one" in text
+    assert "The clusters in the views below are one answer of several; the best chain is chain-2" in text
 
 
 def test_advice_to_go_on_has_an_end():
     """Advice goes by the effective draws there are: at most eight times as long at once, and not beyond LONG cycles."""
     for ess, cycles in ((20.0, 3200), (50.0, 1200), (99.0, 800), (np.nan, 800)):
         text, (command,) = told(APART, ess=ess)
-        assert text.startswith("Go on for longer.") and f"run.cycles={cycles}" in command
+        assert text.startswith("Continue the run.") and f"run.cycles={cycles}" in command
     text, commands = told(APART, cycles=remedies.LONG)
     assert text.startswith("More cycles are not likely to help: each chain has 10,000 or more. Compare 4 chains, in a")
     assert ["run.chains=4" in command for command in commands] == [True]
@@ -316,14 +316,14 @@ def test_advice_to_go_on_has_an_end():
 
 def test_advice_to_a_run_that_was_stopped_says_where_it_ends():
     text, commands = told(APART, stopped=True)
-    assert text.startswith("Run the same command again: it goes on from cycle 400 of 2,000. The") and not commands
+    assert text.startswith("Run the same command again: it resumes from cycle 400 of 2,000. The") and not commands
 
 
 def test_advice_of_moves_ends_once_they_run_in_every_cycle():
     text, commands = told(APART, splits_tried=0.0, splits=0.0)
-    assert "let split and merge moves run, in a new run" in text and "sampler.split_merge=auto" in commands[1]
+    assert "switch split and merge moves on, in a new run" in text and "sampler.split_merge=auto" in commands[1]
     text, commands = told(APART, every=5)
-    assert "let moves run in every cycle, in a new run" in text and "sampler.split_merge=1" in commands[1]
+    assert "make moves in every cycle, in a new run" in text and "sampler.split_merge=1" in commands[1]
     assert len(told(APART)[1]) == 1
 
 
@@ -335,8 +335,8 @@ def test_more_cycles_are_not_advised_where_nothing_is_accepted():
     assert text.startswith(f"{words} {more}")
     assert "sampler.searches=6" in commands[0] and "run.chains=4" in commands[1] and len(commands) == 2
     assert told(APART, several=True, stopped=True, **views)[0].startswith(words)  # nor to go on with a stopped one
-    assert told(APART, several=True, **{**views, "columns_moved": 1.0})[0].startswith("Go on for longer")
-    assert told(APART, several=True, cycles=90, **views)[0].startswith("Go on for longer")  # too early to say
+    assert told(APART, several=True, **{**views, "columns_moved": 1.0})[0].startswith("Continue the run")
+    assert told(APART, several=True, cycles=90, **views)[0].startswith("Continue the run")  # too early to say
     text, _ = told(APART, splits=0.0, n_clusters=np.array([3.0]))
     assert text.startswith("More cycles will not help: no chain has split or merged a cluster in the 396 cycles")
     assert ["sampler.searches=6" in command for command in told(APART * 4, several=True, **views)[1]] == [True]
@@ -352,7 +352,7 @@ def test_chains_of_the_same_views_differ_in_rows():
     views = replace(agreement_of([[TRUTH] * 8] * 2, of), gap=800.0, r_hat=2.0)
     assert views.verdict == "apart"
     text = " ".join(remedies.advise(made, of, [views, agreement_of(APART, of)], ENDED, 20.0, "chain-1", True).steps)
-    assert text.startswith("Go on for longer") and "searches" not in text
+    assert text.startswith("Continue the run") and "searches" not in text
     assert "The clusters in the views below are one answer of several" in text
 
 
@@ -362,7 +362,7 @@ def test_chains_that_agree_are_not_called_untrustworthy():
     assert "cannot be trusted" not in words and "so can the clusters that the chains share" in words
     assert settled(ENDED, False, "different").endswith("Predictions can be trusted, single clusters cannot.")
     text, (command,) = told(same)
-    assert text == "Go on for longer, so that it settles. The scores have settled: predictions can be used as they are."
+    assert text == "Continue the run, so that it settles. The scores have settled: predictions can be used as they are."
     assert "run.cycles=3200" in command
     done = Judgement(1000, {"clusters": (), "scores": ()}, {"clusters": 200, "scores": 200})
     assert told(same, judged=done) == ("", [])
@@ -371,7 +371,7 @@ def test_chains_that_agree_are_not_called_untrustworthy():
 def test_advice_without_kept_labels_is_about_what_the_traces_say():
     made, of = kept_chains()
     result = remedies.advise(made, of, [], ENDED, 50.0)
-    assert result.steps[0] == "Go on for longer, so that it settles." and "run.cycles=1200" in result.commands[0][1]
+    assert result.steps[0] == "Continue the run, so that it settles." and "run.cycles=1200" in result.commands[0][1]
     one = remedies.advise(made[:1], of[:1], [], ENDED)
     assert one.steps[0].startswith("Run more than one chain") and not one.commands
 
@@ -379,7 +379,7 @@ def test_advice_without_kept_labels_is_about_what_the_traces_say():
 def test_a_posterior_that_is_spread_out_says_what_can_be_used():
     g = np.random.default_rng(4)
     text, _ = told([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
-    assert "What averages over the draws can be used (mpibayes predict, mpibayes query), single clusters" in text
+    assert "Averages over the draws can be used (mpibayes predict, mpibayes query), single clusters" in text
 
 
 def test_one_chain_is_to_be_compared_with_another():

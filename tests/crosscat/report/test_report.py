@@ -181,7 +181,7 @@ def test_a_chain_that_is_stuck_is_found(table, tmp_path):
     assert "No, there are 2 clusterings (chain-1 | chain-2, chain-3)" in text
     assert "by mean log joint of the second half after burn-in, the best first: chain-" in text
     assert "--set sampler.split_merge=auto" in text
-    assert summary["settled"]["problems"]["clusters"] and "clusters not settled" in text
+    assert summary["settled"]["problems"]["clusters"] and "clusters have not settled" in text
     assert "no split or merge was tried" in text and summary["moves"]["kept"]["splits_tried"] == 0
     assert "The chains disagree: their mean log joints differ by" in text
     gap = np.ptp([r["scalars"]["log_joint"]["mean"] for r in summary["runs"]])

@@ -235,10 +235,10 @@ SAME, OTHER = [[0.99, 0.98], [0.98, 0.99]], [[0.99, 0.2], [0.2, 0.99]]
             SAME,
             {1: SAME, 3: OTHER},
             "different",
-            "in 1 view of 2; not, or not for certain, in 3: adjusted Rand index 0.200",
+            "in 1 view of 2; not, or not with certainty, in 3: adjusted Rand index 0.200",
         ),
         (OTHER, {1: SAME}, "different", "No, there are 2 sets of views (a | b)"),
-        (SAME, {1: OTHER}, "different", "They found the same clusters in none of the views for certain"),
+        (SAME, {1: OTHER}, "different", "They found the same clusters in no view with certainty"),
         (SAME, {1: OTHER}, "different", "On the views, yes: "),
         (SAME, {1: SAME}, "same", "Yes: "),
         (SAME, {}, "same", "Yes: "),
@@ -266,7 +266,7 @@ def test_searches_of_the_chains_in_a_line(tmp_path, verdict, advised):
         for chain, scores in zip(chains, (first, [-1.0, -2.0])):
             write_start(chain.folder, {"searches": scores, "judges": 30}, unguarded)
         ((name, words),) = tables.searched(posterior)
-        assert name == "searches" and f"{near} came within 0.05" in words and ("may find" in words) == advice
+        assert name == "searches" and f"{near} within 0.05" in words and ("may find" in words) == advice
 
 
 def test_two_chains(two_tables, tmp_path, pictures):
