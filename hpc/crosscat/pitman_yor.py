@@ -15,9 +15,12 @@ LEARNED_DISCOUNT = np.linspace(0.0, 0.9, 10)
 
 def gamma_quantiles(shape: float, rate: float, n: int) -> np.ndarray:
     """The n quantiles of Gamma(shape, rate) at (i - 1/2) / n, i = 1, ..., n, rising float64 (n,)."""
+    p = (np.arange(n) + 0.5) / n
+    if shape == 1.0:
+        return -np.log1p(-p) / rate
     from scipy.special import gammaincinv  # slow to import
 
-    return gammaincinv(shape, (np.arange(n) + 0.5) / n) / rate
+    return gammaincinv(shape, p) / rate
 
 
 def log_sum(terms: np.ndarray) -> float:
