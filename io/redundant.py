@@ -15,7 +15,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.io.rows import CODES, Column, Rows
 from mpibayes.io.summary import named
@@ -169,6 +168,8 @@ def _half(there: np.ndarray) -> bytes:
 def _log_arrangements(cells: np.ndarray) -> float:
     """Log of the number of ways to divide rows into groups of these sizes: a shuffled column is divided as another one
     with a probability of one over it."""
+    from scipy.special import gammaln  # slow to import
+
     of_each_size = np.bincount(cells)
     return float(gammaln(cells.sum() + 1) - gammaln(cells + 1).sum() - gammaln(of_each_size + 1).sum())
 

@@ -8,7 +8,8 @@ where they are small.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betainc, gammaln, stdtr
+
+from mpibayes.kernels.common.functions import gammaln
 
 NARROW, WIDE = 0.03, 0.5  # widths in units of the scale: up to here one point, and three, are as good as the integral
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
@@ -42,6 +43,8 @@ def log_t(location, scale, nu, low, high) -> np.ndarray:
 
 def log_between(a, b, nu) -> np.ndarray:
     """Log probability of a <= t <= b under standard t distributions, as a difference of distribution functions."""
+    from scipy.special import stdtr  # slow to import
+
     with np.errstate(divide="ignore", invalid="ignore"):
         right = a + b > 0.0  # the mirror image is in the left tail
         a, b = np.where(right, -b, a), np.where(right, -a, b)
@@ -54,6 +57,8 @@ def log_negative_binomial(shape, rate, low, high) -> np.ndarray:
     if np.array_equal(low, high):
         p = low * -np.log1p(rate) + shape * -np.log1p(1.0 / rate)
         return p + gammaln(shape + low) - gammaln(shape) - gammaln(low + 1.0)
+    from scipy.special import betainc  # slow to import
+
     p, last = rate / (rate + 1.0), np.where(np.isfinite(high), high, 1e300)
     first = np.maximum(low, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.component import Array
@@ -24,6 +23,7 @@ from mpibayes.hpc.components.grid import as_grid, draw_on_grid
 from mpibayes.hpc.parallel.streams import Stream, generator
 from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels.common.functions import gammaln
 
 KAPPA, NU, VARIANCE = range(3)
 NAMES = ("kappa", "nu", "variance")

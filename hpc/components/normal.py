@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
@@ -61,6 +60,8 @@ class Student(Numbers):
         super().__init__(kind.substreams[0], shift, variance + shift**2)
 
     def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+        from scipy.special import stdtrit  # slow to import
+
         location, scale, nu = (a[column, clusters] for a in (self.location, self.scale, self.nu))
         return location + scale * stdtrit(nu, u)
 
@@ -71,6 +72,8 @@ class Student(Numbers):
 
     def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
         """See `NegativeBinomial.within`. In the left tail, where distribution functions keep their digits."""
+        from scipy.special import stdtr, stdtrit  # slow to import
+
         location, scale, nu = (a[column, clusters] for a in (self.location, self.scale, self.nu))
         a, b = (low - location) / scale, (high - location) / scale
         with np.errstate(invalid="ignore"):

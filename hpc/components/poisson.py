@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
@@ -18,6 +17,7 @@ from mpibayes.hpc.components.masses import log_negative_binomial
 from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
 
 NAMES = ("shape", "rate")

@@ -7,7 +7,6 @@ another, and of the table, `mpibayes check` says.
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from mpibayes.io.files import Guard, read_regular, unguarded, write_text
 
 Schema = dict[str, Any]
 DRAFT = "http://json-schema.org/draft-07/schema#"
+KEPT = Path(__file__).with_name("schema.json")
 NAME = "config.schema.json"  # in a run directory, beside config.resolved.toml
 COPIED = {
     "type", "enum", "const", "required", "additionalProperties", "pattern", "propertyNames", "items",
@@ -31,9 +31,13 @@ def header(place: str = f"./{NAME}") -> str:
     return f"#:schema {place}\n"
 
 
-@cache
 def schema_text() -> str:
-    """The schema as JSON."""
+    """The schema as JSON, from the file beside this one: writing it anew would be a quarter of a run's start."""
+    return KEPT.read_text(encoding="utf-8")
+
+
+def written() -> str:
+    """The schema as JSON, written from the sections. `python -m mpibayes.hpc.config.json_schema` keeps it."""
     return json.dumps(configuration(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -145,3 +149,7 @@ def _plain(schema: Any, definitions: dict[str, Schema]) -> Any:
 def _either(options: list[Schema]) -> Schema:
     flat = [inner for option in options for inner in (option["anyOf"] if set(option) == {"anyOf"} else [option])]
     return flat[0] if len(flat) == 1 else {"anyOf": flat}
+
+
+if __name__ == "__main__":
+    write_text(KEPT, written())

@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 class Section(BaseModel):
     """A table of the file. A family extends a section that it shares with others by inheritance."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
     of_the_model: ClassVar[bool] = False  # its keys say what the model is: chains of one model agree in them
     retired: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions that are accepted and ignored, and why

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import gammaincinv, gammaln, logsumexp
 
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+from mpibayes.kernels.common.functions import gammaln
 
 LEARNED_CONCENTRATION = np.geomspace(0.05, 500.0, 41)
 LEARNED_DISCOUNT = np.linspace(0.0, 0.9, 10)
@@ -15,7 +15,20 @@ LEARNED_DISCOUNT = np.linspace(0.0, 0.9, 10)
 
 def gamma_quantiles(shape: float, rate: float, n: int) -> np.ndarray:
     """The n quantiles of Gamma(shape, rate) at (i - 1/2) / n, i = 1, ..., n, rising float64 (n,)."""
-    return gammaincinv(shape, (np.arange(n) + 0.5) / n) / rate
+    p = (np.arange(n) + 0.5) / n
+    if shape == 1.0:
+        return -np.log1p(-p) / rate
+    from scipy.special import gammaincinv  # slow to import
+
+    return gammaincinv(shape, p) / rate
+
+
+def log_sum(terms: np.ndarray) -> float:
+    """log sum exp(terms), with the bits of `scipy.special.logsumexp`. Finite terms."""
+    top = terms.max()
+    greatest = terms == top
+    n = float(greatest.sum())
+    return np.log1p(np.exp(np.where(greatest, -np.inf, terms) - top).sum() / n) + np.log(n) + top
 
 
 def log_eppf(size: np.ndarray, concentration, discount) -> np.ndarray:
@@ -72,7 +85,7 @@ class PitmanYor:
         if self.gamma is not None:
             raise ValueError("a gamma prior of the concentration is not integrated out")
         terms = log_eppf(size, self.concentrations[:, None], self.discounts)
-        return float(logsumexp(terms) - np.log(terms.size))
+        return float(log_sum(terms) - np.log(terms.size))
 
     def draw_prior(self, stream: np.random.Generator) -> tuple[float, float]:
         """(concentration, discount) from their prior."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 import numpy as np
-from scipy.special import ndtr
 
 from mpibayes.hpc.data.rows import Data
 from mpibayes.io.shape import Shape
@@ -75,6 +74,8 @@ def shape_of(t: np.ndarray, log: bool = False, views: bool = False) -> Shape | N
 def misfit(shape: Shape, t: np.ndarray) -> float:
     """Return how far the coordinates of t (n,) are from standard normal: sqrt(n) times the largest difference of the
     distribution functions (Kolmogorov), in the middle of the steps of the one that cells have."""
+    from scipy.special import ndtr  # slow to import
+
     value, times = np.unique(t, return_counts=True)
     middle = (np.cumsum(times) - 0.5 * times) / len(t)
     return float(np.sqrt(len(t)) * np.abs(ndtr(shape.coordinate(value)) - middle).max())
@@ -112,7 +113,7 @@ def maximum_likelihood(t: np.ndarray) -> Shape:
     return Shape(*(float(f"{number:.{DIGITS}g}") for number in numbers))
 
 
-def _least(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], p: np.ndarray) -> np.ndarray:
+def _least(loss: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], p: np.ndarray) -> np.ndarray:
     """Parameters, within BOUNDS, of a least loss near p, by Newton's method: the Hessian from differences of the
     gradient, its eigenvalues made positive, steps damped as long as they do not descend. Parameters at a
     bound that the gradient presses on stay there. (scipy.optimize takes a third of a second to import.)"""
@@ -123,8 +124,9 @@ def _least(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], p: np.ndarray
         free = ~(((p <= low) & (gradient > 0.0)) | ((p >= high) & (gradient < 0.0)))
         if gain < CONVERGED or not free.any():
             break
-        rows = [(loss(p + h)[1] - loss(p - h)[1]) / (2.0 * APART) for h in APART * np.eye(len(p))[free]]
-        hessian = np.array(rows)[:, free]
+        apart = APART * np.eye(len(p))[free]
+        slopes = loss(np.concatenate([p + apart, p - apart]))[1]
+        hessian = ((slopes[: len(apart)] - slopes[len(apart) :]) / (2.0 * APART))[:, free]
         curvature, axes = np.linalg.eigh(0.5 * (hessian + hessian.T))
         curvature = np.maximum(np.abs(curvature), 1e-8)
         for _ in range(DAMPED):
@@ -142,9 +144,10 @@ def _least(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], p: np.ndarray
     return p
 
 
-def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:
-    """Minus the mean log density of x but for a constant, and its gradient by center, log scale, skew and log tail."""
-    m, log_s, skew, log_tail = parameters
+def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Minus the mean log density of x (n,) but for a constant, (...,), and its gradient by center, log scale, skew and
+    log tail (..., 4), at parameters (..., 4)."""
+    m, log_s, skew, log_tail = np.moveaxis(parameters, -1, 0)[..., None]
     s, tail = np.exp(log_s), np.exp(log_tail)
     z = (x - m) / s
     a, root = np.arcsinh(z), np.hypot(1.0, z)
@@ -153,8 +156,9 @@ def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray]:
     score = np.log(slope) - 0.5 * y * y + log_tail - log_s - np.log(root)
     by_u = np.tanh(u) - y * slope
     by_z = by_u * tail / root - z / (root * root)
-    gradient = by_z.mean() / s, (z * by_z).mean() + 1.0, by_u.mean(), -(by_u * tail * a).mean() - 1.0
-    return -float(score.mean()), np.array(gradient)
+    means = [t.mean(axis=-1) for t in (by_z, z * by_z, by_u, by_u * tail * a)]
+    gradient = [means[0] / s[..., 0], means[1] + 1.0, means[2], -means[3] - 1.0]
+    return -score.mean(axis=-1), np.stack(gradient, axis=-1)
 
 
 def log_normals(t: np.ndarray, k: int) -> float:

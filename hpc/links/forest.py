@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import gammaln
+
+from mpibayes.kernels.common.functions import gammaln
 
 ROOT = -1  # parent of a column without one
 AT_ONCE = 1 << 20  # numbers that a product of matrices holds together

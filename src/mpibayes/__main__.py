@@ -16,6 +16,7 @@ def main() -> int:
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(threads, "1")  # ranks share the work; threads beside them would wait for cores
     os.environ.setdefault("HDF5_PLUGIN_PRELOAD", "::")  # no code from folders of plug-ins, whatever a file asks for
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it would look for them in every installed package
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # the others reserve 1 GB of addresses at once
     if not os.environ.get("SOURCE_DATE_EPOCH", "0").isdecimal():

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc import registry
-from mpibayes.hpc.config.json_schema import NAME, configuration, header, schema_text
+from mpibayes.hpc.config.json_schema import NAME, configuration, header, schema_text, written
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.places import merge, parse_override, times_as_text
 from mpibayes.hpc.config.resolved import resolved_toml
@@ -50,6 +50,10 @@ def messages(tree):
 def test_it_is_a_schema_of_draft_7():
     jsonschema.Draft7Validator.check_schema(SCHEMA)
     assert json.loads(schema_text()) == SCHEMA
+
+
+def test_the_kept_schema_is_that_of_the_sections():
+    assert schema_text() == written(), "python -m mpibayes.hpc.config.json_schema writes it anew"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))

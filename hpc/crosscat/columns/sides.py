@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
@@ -20,6 +19,7 @@ from mpibayes.hpc.crosscat.columns.values import by_value, compact
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.common.functions import expit
 
 ROWS = 1_000  # that shape the sides, on average
 ROUNDS = 6  # at most

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY, Present, Rowwise, auxiliaries, of_views, scores
 from mpibayes.hpc.links.forest import ROOT, log_prior_of
 from mpibayes.hpc.links.scores import Evidence
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.kernels.common.functions import gammaln
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture

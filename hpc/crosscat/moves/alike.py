@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.crosscat.moves.ledger import Gains, Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.kernels.common.functions import gammaln
 
 INFORMED = 8  # steps a round
 INFORMED_SPLITS = 1.0 / 32  # share of them that propose a split

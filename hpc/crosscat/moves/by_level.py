@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.crosscat.moves.by_pattern import AFTER
 from mpibayes.hpc.crosscat.moves.ledger import Gains, Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
 
 BY_LEVEL = 8  # steps a round

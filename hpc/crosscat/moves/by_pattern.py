@@ -13,10 +13,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaln, gammaln
 
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
 PATTERNS = 2**11  # of a view that this is for, at most
@@ -273,6 +273,8 @@ class Table:
 
     def log_sides(self, both: np.ndarray) -> float:
         """Log probability that a split deals these sides, the first one as such, to the rows of a cluster."""
+        from scipy.special import betaln  # slow to import
+
         levels, each = self.has.T @ both, []
         for spread in SPREAD:
             terms = betaln(spread + levels[:, 0], spread + levels[:, 1]) - betaln(spread, spread)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose
+from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
 if TYPE_CHECKING:

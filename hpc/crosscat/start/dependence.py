@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import xlogy
 
+from mpibayes.hpc.crosscat.start.linkage import average_linkage, cut
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.common.functions import xlogx
 
 BINS = 8  # of numbers, with as many cells each
 LEVELS = 24  # the commonest of a column; all others are one
@@ -28,26 +29,20 @@ def linked(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]]
 
     Average linkage of the units; the distance of two of them is that of their closest columns.
     """
-    from scipy.cluster.hierarchy import linkage  # 14 MiB that a rank without a search has no use for
-    from scipy.spatial.distance import squareform
-
     if len(columns) > MOST or len(units) < 2:
         return np.zeros((0, 4))
     number = {name: i for i, names in enumerate(units) for name in names}
     unit_of = np.array([number[c.name] for c in columns])
     apart = np.ones((len(units), len(units)))
     np.minimum.at(apart, (unit_of[:, None], unit_of[None, :]), 1.0 - dependence(columns, rows))
-    np.fill_diagonal(apart, 0.0)
-    return linkage(squareform(apart, checks=False), "average")
+    return average_linkage(apart)
 
 
 def grouped(tree: np.ndarray, n_units: int, n_groups: int) -> np.ndarray:
     """The number of the group of each unit, (n_units,), where there are n_groups at most; in turn without a tree."""
-    from scipy.cluster.hierarchy import fcluster
-
     if n_units <= n_groups:
         return np.arange(n_units)
-    return fcluster(tree, n_groups, "maxclust") - 1 if len(tree) else np.arange(n_units) % n_groups
+    return cut(tree, n_groups) if len(tree) else np.arange(n_units) % n_groups
 
 
 def branches(tree: np.ndarray) -> list[frozenset[int]]:
@@ -76,14 +71,14 @@ def _information(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Information of one column about each, (C,), from counts (levels of all columns, levels of the one)."""
     counts = counts.astype(float)
     counts[ends[1:] - 1] = 0.0
-    both = np.add.reduceat(xlogy(counts, counts).sum(axis=1), ends[:-1])
+    both = np.add.reduceat(xlogx(counts).sum(axis=1), ends[:-1])
     of_one, of_each = np.add.reduceat(counts, ends[:-1]), counts.sum(axis=1)
     n = of_one.sum(axis=1)
-    entropy_of_one = xlogy(n, n) - xlogy(of_one, of_one).sum(axis=1)
-    entropy_of_each = xlogy(n, n) - np.add.reduceat(xlogy(of_each, of_each), ends[:-1])
+    entropy_of_one = xlogx(n) - xlogx(of_one).sum(axis=1)
+    entropy_of_each = xlogx(n) - np.add.reduceat(xlogx(of_each), ends[:-1])
     freedom = ((of_one > 0).sum(axis=1) - 1) * (np.add.reduceat(of_each > 0, ends[:-1], dtype=np.int64) - 1)
     by_chance = 0.5 * freedom + DEVIATIONS * np.sqrt(0.5 * np.maximum(freedom, 0))
-    information = entropy_of_one + entropy_of_each - (xlogy(n, n) - both) - by_chance
+    information = entropy_of_one + entropy_of_each - (xlogx(n) - both) - by_chance
     least = np.minimum(entropy_of_one, entropy_of_each)
     return np.clip(np.divide(information, least, out=np.zeros(len(n)), where=least > 0), 0.0, 1.0)
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
@@ -23,6 +22,7 @@ from mpibayes.hpc.crosscat.columns.subject import Subject
 from mpibayes.hpc.crosscat.pitman_yor import PitmanYor
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.common.functions import gammaln
 
 DRAWS = 2  # of which the best counts
 FEWEST, LARGEST = 3, 200  # rows of a cluster of a product that rows are dealt to, and such clusters, at most
