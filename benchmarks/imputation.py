@@ -12,7 +12,8 @@ errors of the complete sample.
 Methods "links", "named" and "explained" are mixtures with learned links, with six that are named, and with two more, of
 industry with sex and of tenure with the density, since sex and density say which cells are missing. The folder has
 acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart. --rule none takes
-cells out completely at random. --keep FILE keeps what was made of each sample, and goes on from there.
+cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE keeps
+what was made of each sample, and goes on from there.
 """
 
 from __future__ import annotations
@@ -81,6 +82,22 @@ def population(folder: Path) -> pd.DataFrame:
         order = raw[name].value_counts().index
         code = raw[name].map({level: min(i, LEVELS - 1) for i, level in enumerate(order)})
         table[name] = code.map(lambda v: f"v{v}")
+    return table
+
+
+def mixture_population(n: int = 50_000, n_clusters: int = 8) -> pd.DataFrame:
+    """Rows of a mixture whose columns, of the same names and kinds, are independent in each of its clusters."""
+    g = np.random.default_rng(39)
+    z = g.choice(n_clusters, size=n, p=g.dirichlet(np.full(n_clusters, 4.0)))
+    age = g.normal(np.linspace(10, 80, n_clusters)[g.permutation(n_clusters)][z], 6.0).round()
+
+    def codes(levels: int) -> np.ndarray:
+        p = g.dirichlet(np.full(levels, 0.7), size=n_clusters).cumsum(axis=1)
+        return (g.random(n)[:, None] > p[z, :-1]).sum(axis=1)
+
+    table = pd.DataFrame({"AGEP": age, "DENSITY": np.geomspace(10.0, 50_000.0, 20).round(1)[codes(20)]})
+    for name in CATEGORIES:
+        table[name] = [f"v{v}" for v in codes(2 if name == "SEX" else 5)]
     return table
 
 
@@ -176,13 +193,14 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=10)
     parser.add_argument("--cycles", type=int, default=150)
     parser.add_argument("--methods", default="mixture,crosscat,single")
+    parser.add_argument("--population", choices=["acs", "mixture"], default="acs")
     parser.add_argument("--rule", choices=["sex-density", "none"], default="sex-density")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, default=None)
     args = parser.parse_args()
     lines = [json.loads(line) for line in args.keep.open()] if args.keep and args.keep.exists() else []
     done = {(line["sample"], line["method"]) for line in lines}
-    whole = population(Path(os.environ["MPIBAYES_DATA"]))
+    whole = mixture_population() if args.population == "mixture" else population(Path(os.environ["MPIBAYES_DATA"]))
     truth = {**estimates(whole), "n": len(whole)}
     methods = ["complete", *args.methods.split(",")]
     for sample in range(args.samples):
