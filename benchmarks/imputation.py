@@ -4,12 +4,16 @@ The population is the 2018 and 2019 national extracts of the American Community 
 the density, and 14 columns of at most 7 levels. Samples are drawn from it with replacement, 30 % of the cells of eight
 columns are taken out at random given sex and log density, and filled in again. Intervals of 95 % should have the
 population's shares of levels, of pairs of levels, and the mean age, 95 times in 100; squared errors are in variances of
-the complete sample.
+the complete sample. A worst bias is of the share that completion moves most, on average over samples, in standard
+errors of the complete sample.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/imputation.py --samples 4 --methods mixture,crosscat,single,mice
 
-Methods "links" and "named" are mixtures with learned links and with six that are named. The folder has
-acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart.
+Methods "links", "named" and "explained" are mixtures with learned links, with six that are named, and with two more, of
+industry with sex and of tenure with the density, since sex and density say which cells are missing. The folder has
+acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart. --rule none takes
+cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE keeps
+what was made of each sample, and goes on from there.
 """
 
 from __future__ import annotations
@@ -22,7 +26,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +55,10 @@ seed = {seed}
 [output]
 labels = 5
 """
+GROUPS = "margins", "strong pairs", "other pairs", "age"
 NAMED = [("POV", "INC"), ("OWN_RENT", "POV"), ("INC", "INDP_CAT"), ("MSP", "OWN_RENT"), ("DPHY", "MSP"), ("EDU", "INC")]
-LINKS = {"links": "forest", "named": [list(pair) for pair in NAMED]}  # of a mixture, by the method's name
+EXPLAINING = [("INDP_CAT", "SEX"), ("DENSITY", "OWN_RENT")]  # pairs of gaps with what says where they are
+LINKS = {"links": "forest", "named": NAMED, "explained": [*NAMED, *EXPLAINING]}  # of a mixture, by the method's name
 MICE = """
 suppressMessages(library(mice))
 d <- read.csv("t.csv", na.strings = "", stringsAsFactors = TRUE)
@@ -80,10 +85,30 @@ def population(folder: Path) -> pd.DataFrame:
     return table
 
 
-def with_gaps(table: pd.DataFrame, g: np.random.Generator, share: float = 0.3) -> pd.DataFrame:
-    """Each cell of GAPS is missing with a probability that depends on SEX and DENSITY alone, by `share` on average."""
+def mixture_population(n: int = 50_000, n_clusters: int = 8) -> pd.DataFrame:
+    """Rows of a mixture whose columns, of the same names and kinds, are independent in each of its clusters."""
+    g = np.random.default_rng(39)
+    z = g.choice(n_clusters, size=n, p=g.dirichlet(np.full(n_clusters, 4.0)))
+    age = g.normal(np.linspace(10, 80, n_clusters)[g.permutation(n_clusters)][z], 6.0).round()
+
+    def codes(levels: int) -> np.ndarray:
+        p = g.dirichlet(np.full(levels, 0.7), size=n_clusters).cumsum(axis=1)
+        return (g.random(n)[:, None] > p[z, :-1]).sum(axis=1)
+
+    table = pd.DataFrame({"AGEP": age, "DENSITY": np.geomspace(10.0, 50_000.0, 20).round(1)[codes(20)]})
+    for name in CATEGORIES:
+        table[name] = [f"v{v}" for v in codes(2 if name == "SEX" else 5)]
+    return table
+
+
+def with_gaps(
+    table: pd.DataFrame, g: np.random.Generator, rule: str = "sex-density", share: float = 0.3
+) -> pd.DataFrame:
+    """Each cell of GAPS is missing with a probability that is `share` on average and depends on SEX and DENSITY alone,
+    or on nothing."""
     density = np.log(table["DENSITY"].to_numpy() + 1.0)
     x = 0.8 * (table["SEX"] == "v1").to_numpy() + 0.5 * (density - density.mean()) / density.std()
+    x = x if rule == "sex-density" else np.zeros(len(table))
     low, high = -10.0, 10.0
     for _ in range(60):
         middle = 0.5 * (low + high)
@@ -141,19 +166,23 @@ def by_single(table: pd.DataFrame) -> list[pd.DataFrame]:
     return [pd.DataFrame(filled)] * 2
 
 
-def judge(copies: list[pd.DataFrame], truth: dict, n: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """For each question of a group, shares of at least 20 rows: whether its interval covers, and its squared error in
-    variances of the complete sample."""
-    result = [estimates(copy) for copy in copies]
+def judge(copies: list[dict], sample: dict, truth: dict, n: int) -> dict[str, dict[str, list[float]]]:
+    """For each question of a group, shares of at least 20 rows: whether the interval of all copies covers the
+    truth, the squared error in variances of the complete sample, and the distance from that sample's estimate in
+    standard errors."""
     out = {}
-    for group in ("margins", "strong pairs", "other pairs", "age"):
-        q = np.array([f[group] for f in result])
-        u = np.array([f["age variance"] for f in result]) if group == "age" else q * (1.0 - q) / n
-        p = mb.pool(q, u, n=n)
+    for group in GROUPS:
         t = truth[group]
-        part = truth["age variance"] * truth["n"] / n if group == "age" else t * (1.0 - t) / n
         here = n * t * (1.0 - t) > 20.0 if group != "age" else np.array([True])
-        out[group] = (((p.low < t) & (t < p.high))[here], (p.estimate - t)[here] ** 2 / part[here])
+        t, q = t[here], np.array([copy[group][here] for copy in copies])
+        u = np.array([copy["age variance"] for copy in copies]) if group == "age" else q * (1.0 - q) / n
+        part = truth["age variance"] * truth["n"] / n if group == "age" else t * (1.0 - t) / n
+        p = mb.pool(q, u, n=n)
+        figures = {
+            "covers": (p.low < t) & (t < p.high), "error": (p.estimate - t) ** 2 / part,
+            "shift": (p.estimate - sample[group][here]) / np.sqrt(part),
+        }  # fmt: skip
+        out[group] = {name: [round(float(x), 3) for x in of] for name, of in figures.items()}
     return out
 
 
@@ -164,16 +193,23 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=10)
     parser.add_argument("--cycles", type=int, default=150)
     parser.add_argument("--methods", default="mixture,crosscat,single")
+    parser.add_argument("--population", choices=["acs", "mixture"], default="acs")
+    parser.add_argument("--rule", choices=["sex-density", "none"], default="sex-density")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, default=None)
     args = parser.parse_args()
-    whole = population(Path(os.environ["MPIBAYES_DATA"]))
+    lines = [json.loads(line) for line in args.keep.open()] if args.keep and args.keep.exists() else []
+    done = {(line["sample"], line["method"]) for line in lines}
+    whole = mixture_population() if args.population == "mixture" else population(Path(os.environ["MPIBAYES_DATA"]))
     truth = {**estimates(whole), "n": len(whole)}
-    results, seconds = defaultdict(lambda: defaultdict(list)), defaultdict(list)
+    methods = ["complete", *args.methods.split(",")]
     for sample in range(args.samples):
         g = np.random.default_rng([args.seed, sample])
         table = whole.iloc[g.integers(0, len(whole), args.rows)].reset_index(drop=True)
-        gappy = with_gaps(table, g)
-        for method in ["complete", *args.methods.split(",")]:
+        gappy = with_gaps(table, g, args.rule)
+        for method in methods:
+            if (sample, method) in done:
+                continue
             with tempfile.TemporaryDirectory() as folder:
                 place, before = Path(folder), cpu()
                 gappy.to_csv(place / "t.csv", index=False)
@@ -183,17 +219,27 @@ def main() -> None:
                     else by_mice(place, args, 1 + sample) if method == "mice"
                     else by_mpibayes(place, method, args, 1 + sample)
                 )  # fmt: skip
-                seconds[method].append(cpu() - before)
-            for group, figures in judge(copies, truth, args.rows).items():
-                results[method][group].append(figures)
-    print(f"{args.samples} samples of {args.rows:,} rows, {args.copies} copies, {args.cycles} cycles")
-    print("coverage of 95 % intervals, % / mean squared error in variances of the complete sample")
-    for method, of in results.items():
-        cells = [f"{method:10s}"]
-        for group, figures in of.items():
-            cover, error = (np.concatenate([f[i] for f in figures]) for i in (0, 1))
-            cells.append(f"{group}: {100 * cover.mean():5.1f} / {error.mean():5.2f}")
-        print("  ".join(cells), f" CPU s: {np.mean(seconds[method]):.0f}", flush=True)
+                line = {"sample": sample, "method": method, "seconds": round(cpu() - before, 1)}
+            lines.append(line | judge([estimates(c) for c in copies], estimates(table), truth, args.rows))
+            if args.keep:
+                with args.keep.open("a") as file:
+                    print(json.dumps(lines[-1]), file=file)
+    print(f"{args.rows:,} rows, {args.copies} copies, {args.cycles} cycles")
+    print("coverage of 95 % intervals, % (standard error over samples) / mean squared error / worst bias")
+    for method in methods:
+        print(summary(method, [line for line in lines if line["method"] == method]), flush=True)
+
+
+def summary(method: str, lines: list[dict]) -> str:
+    words = [f"{method:9s}{len(lines):3d} samples"]
+    for group in GROUPS:
+        covers, error, shift = (
+            np.array([line[group][name] for line in lines]) for name in ("covers", "error", "shift")
+        )
+        chance = covers.mean(axis=1).std(ddof=1) / np.sqrt(len(lines)) if len(lines) > 1 else np.nan
+        worst = np.abs(shift.mean(axis=0)).max()
+        words.append(f"{group}: {100 * covers.mean():.1f} ({100 * chance:.1f}) / {error.mean():.2f} / {worst:.1f}")
+    return "  ".join([*words, f"CPU s: {np.mean([line['seconds'] for line in lines]):.0f}"])
 
 
 def cpu() -> float:

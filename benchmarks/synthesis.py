@@ -3,8 +3,9 @@
 The table is the 2018 and 2019 national extract of the American Community Survey that SDNist hands out: the age, the
 density, and 14 columns of at most 7 levels, the rest lumped (see imputation.py). Some rows are held out; each method
 makes as many rows as it is trained on, and `mpibayes synthesize --judge` has the measures. The methods: mixture and
-crosscat; margins, each column shuffled by itself; mice, R's mice with its package rpart as a synthesizer, columns one
-after another, each by a tree given those before it (as synthpop does); real, training rows themselves.
+crosscat, and with learned links mixture-links and crosscat-links; margins, each column shuffled by itself; mice, R's
+mice with its package rpart as a synthesizer, columns one after another, each by a tree given those before it (as
+synthpop does); real, training rows themselves.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/synthesis.py --rows 25000 --methods mixture,crosscat,margins,mice
 
@@ -37,6 +38,7 @@ table = "t.h5"
 heldout = {heldout}
 [model]
 family = "{family}"
+links = "{links}"
 [run]
 cycles = {cycles}
 until = "cycles"
@@ -60,15 +62,16 @@ write.csv(s, "mice.csv", row.names = FALSE)
 KEY, TARGET = ["AGEP", "SEX", "RAC1P", "HOUSING_TYPE"], "INC"
 
 
-def by_mpibayes(place: Path, family: str, args) -> Path:
-    (place / f"{family}.toml").write_text(
-        RUN.format(family=family, cycles=args.cycles, heldout=args.heldout, seed=args.seed)
+def by_mpibayes(place: Path, method: str, args) -> Path:
+    family, links = method.split("-")[0], "forest" if method.endswith("-links") else "none"
+    (place / f"{method}.toml").write_text(
+        RUN.format(family=family, links=links, cycles=args.cycles, heldout=args.heldout, seed=args.seed)
     )
     command = [sys.executable, "-m", "mpibayes"]
-    subprocess.run([*command, "run", f"{family}.toml", "-o", family], cwd=place, check=True, stdout=subprocess.DEVNULL)
-    words = ["synthesize", family, "--copies", "1", "-o", f"{family}-tables"]
+    subprocess.run([*command, "run", f"{method}.toml", "-o", method], cwd=place, check=True, stdout=subprocess.DEVNULL)
+    words = ["synthesize", method, "--copies", "1", "-o", f"{method}-tables"]
     subprocess.run([*command, *words], cwd=place, check=True, stderr=subprocess.DEVNULL)
-    return place / f"{family}-tables" / "synthetic-1.csv"
+    return place / f"{method}-tables" / "synthetic-1.csv"
 
 
 def by_margins(place: Path, training: pd.DataFrame, args) -> Path:
@@ -115,14 +118,14 @@ def main() -> None:
                 judge = Judge(asking, Merging(), roles(asking, TARGET, KEY), args.rows, args.seed)
             rows = read_like(asking.asked.like, path).take(np.random.default_rng(2).permutation(judge.n))
             results[method] = judge({c.name: cells_of(rows, c) for c in asking.columns}), seconds
-            print(method, f"{seconds:.0f} CPU s", flush=True)
+            print(method, f"{seconds:.0f} CPU s, area {results[method][0]['area'][0]:.3f}", flush=True)
     measures = next(iter(results.values()))[0]
     print(f"{judge.n:,} rows of each; {args.rows - asking.asked.n_rows:,} held out; {args.cycles} cycles")
-    print(f"{'':22s}" + "".join(f"{m:>10s}" for m in [*results, "real"]))
+    print(f"{'':22s}" + "".join(f"{m:>15s}" for m in [*results, "real"]))
     for name, (_, real) in measures.items():
-        print(f"{name:22s}" + "".join(f"{of[name][0]:10.4f}" for of, _ in results.values()) + f"{real:10.4f}")
+        print(f"{name:22s}" + "".join(f"{of[name][0]:15.4f}" for of, _ in results.values()) + f"{real:15.4f}")
         if name in ("closest training row", "disclosed"):
-            print(f"{'  of held-out rows':22s}" + "".join(f"{of[name][1]:10.4f}" for of, _ in results.values()))
+            print(f"{'  of held-out rows':22s}" + "".join(f"{of[name][1]:15.4f}" for of, _ in results.values()))
 
 
 def cpu() -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.components.statistics import empty, join
+from mpibayes.hpc.crosscat import reach
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.crosscat.within import draw_within, number_within
@@ -84,7 +85,11 @@ class CellDraws:
         """Values (n,) of a column of the model: codes, or numbers in its units."""
         (kind, c), none = self.view.place[name], np.zeros(0, np.intp)
         law = self._law(kind)
-        return law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
+        x = law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
+        if kind.name in self._drawn and kind.name == "normal":
+            again = replace(stream, sub=kind.substreams[1])
+            x = reach.drawn_again(law, c, kind.members(c)[0], x, cluster, again, ids)
+        return x
 
     def _law(self, kind: Any) -> Any:
         return self._drawn.get(kind.name) or self.view.law(kind)
@@ -161,6 +166,8 @@ class CellDraws:
             if column.kind == "real":
                 with np.errstate(divide="ignore", invalid="ignore"):
                     y = [recording.coordinate(column, np.maximum(end, 0.0) if column.log else end) for end in y]
+                if kind.name in self._drawn:
+                    y = [np.clip(end, *reach.ends(kind.members(c)[0])) for end in y]
             x[number] = self._law(kind).within(c, cluster[number], *y, u)
         if column.kind == "real":
             x = recording.recorded(column, np.minimum(code, n_atoms) if n_atoms else None, x)

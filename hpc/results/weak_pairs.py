@@ -13,6 +13,7 @@ import numpy as np
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.report.document import Facts, Field, Table, on_page
 from mpibayes.hpc.report.drawing import cut
+from mpibayes.hpc.results.selective import selective
 from mpibayes.hpc.synthetic import pairs
 from mpibayes.hpc.synthetic.pairs import STRONG, PairCheck
 from mpibayes.text import counted, toml_string
@@ -40,16 +41,26 @@ def look(asking: Asking) -> WeakPairs | None:
 
 
 def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
-    """Note for tables in which some columns are completed: the pairs with one of them that the run weakens and links
-    would carry. Collective. Raises ConfigError."""
-    weak = look(asking) if asking.asked.link_keys else None
-    named = [pair for pair in weak.strong if set(pair) & set(completed)] if weak is not None else []
-    if not named:
+    """Notes for tables in which some columns are completed: the pairs with one of them that the run weakens and links
+    would carry, and those by which its shares are biased. Collective. Raises ConfigError."""
+    weak = look(asking)
+    if weak is None:
         return []
-    return [
-        f"the run has no links, and pairs of columns are weaker in it than in the table, and so in completed cells: "
-        f"{enumerated_pairs(named)}; a run with {weak.keys} under [model] keeps them (docs/imputation.md)"
-    ]
+    named = [pair for pair in weak.strong if set(pair) & set(completed)]
+    biased = selective(asking, weak.found, completed)
+    notes = []
+    if named:
+        notes.append(
+            "the run has no links, and pairs of columns are weaker in it than in the table, and so in completed cells: "
+            f"{enumerated_pairs(named)}; a run with {weak.keys} under [model] keeps them (docs/imputation.md)"
+        )
+    if biased:
+        notes.append(
+            f"{enumerated_pairs(biased)}: the second column says which cells of the first are missing, and the run "
+            "weakens the pair, so that completed shares and means lean to those of the observed cells; link such pairs "
+            "by name (docs/imputation.md)"
+        )
+    return notes
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,28 @@ def test_completed_tables_come_with_a_note(plain, linked, tmp_path):
     assert not any("links" in note for note in complete(linked, None, tmp_path / "b", copies=2).notes)
 
 
+def test_completed_tables_name_what_biases_them(of_jobs, plain, tmp_path):
+    """Cells of the pay are missing by the sector, which one cluster does not tell: the completed share of high pay is
+    nearer to that of the observed cells than to the truth. The same cells missing by chance bias nothing."""
+    sector, g = of_jobs[-1], np.random.default_rng(8)
+    pay = (g.random(N) < np.array([0.1, 0.5, 0.9])[sector]).astype(int)
+    gone = g.random(N) < np.array([0.1, 0.3, 0.7])[sector]
+    for name, missing, expected in (("by_sector", gone, 1), ("by_chance", g.permutation(gone), 0)):
+        columns = [
+            ("sector", "categorical", sector, list("xyz")),
+            ("pay", "boolean", np.where(missing, -1, pay), ["low", "high"]),
+            ("coin", "boolean", g.integers(2, size=N), ["no", "yes"]),
+        ]  # fmt: skip
+        written = write_table(tmp_path / f"{name}.h5", *table_from_arrays(columns))
+        run = make_run(tmp_path / name, written, text=ONE_CLUSTER, cycles=30, starts=["one"], split_merge=0)
+        done = complete(run, None, tmp_path / f"{name}-copies", copies=2)
+        notes = [note for note in done.notes if "lean to those of the observed cells" in note]
+        assert len(notes) == expected and all(note.startswith("pay with sector: ") for note in notes)
+        lines = [line.split(",") for path in done.paths for line in path.read_text().splitlines()[1:]]
+        share, seen = np.mean([line[1] == "high" for line in lines]), pay[~missing].mean()
+        assert abs(share - seen) < abs(share - pay.mean()) or not expected
+
+
 def test_few_draws_do_not_say_what_is_weaker(plain):
     assert look(Asking(plain, 4)).words() == "4 draws: too few to say which pairs of columns the run weakens."
 
