@@ -132,12 +132,14 @@ demo: setup demo/census.h5
 WORKERS ?= $(shell echo $$(( $$(env -u OMP_NUM_THREADS nproc 2>/dev/null || getconf _NPROCESSORS_ONLN) + 1 )))
 SPREAD := -n $(WORKERS) --maxprocesses 8 --dist worksteal
 ON_RANKS := $(shell grep -rlE 'mark\.mpi\b' tests --include='test_*.py')
+# To collect the whole suite takes longer than the tests that run alone.
+ALONE := $(shell grep -rlE 'mark\.alone\b' tests --include='test_*.py')
 # Where no test is chosen pytest ends with 5.
 NONE_IS_FINE := || test $$? -eq 5
 
 define run-tests
 	$(PY) -m pytest $(SPREAD) -m "not alone and $(1)" $(PYTEST_ARGS) $(SERIAL_ARGS) $(NONE_IS_FINE)
-	$(PY) -m pytest -m "alone and $(1)" $(PYTEST_ARGS) $(SERIAL_ARGS) $(NONE_IS_FINE)
+	$(PY) -m pytest -m "alone and $(1)" $(PYTEST_ARGS) $(or $(SERIAL_ARGS),$(ALONE)) $(NONE_IS_FINE)
 	@set -e; for n in $(RANKS); do \
 	    case $$n in 1) where=tests/house;; *) where="$(ON_RANKS)";; esac; \
 	    echo "== on $$n ranks"; \
@@ -154,8 +156,8 @@ QUICK := $(patsubst %,tests/laws/test_%.py,annealing components drawn groups rec
     tests/run/test_ibp_runs.py::test_report_and_check_and_status \
     tests/run/test_regression_runs.py::test_an_intercept_alone \
     tests/run/test_svi_runs.py::test_what_is_made_of_a_run \
-    tests/run/test_lda_runs.py::test_stopped_in_pieces_on_other_ranks \
-    tests/run/test_ratings_runs.py::test_a_still_chain_goes_on_as_it_is
+    'tests/run/test_family_runs.py::test_stopped_in_pieces_on_other_ranks[lda]' \
+    'tests/run/test_family_runs.py::test_a_still_chain_goes_on_as_it_is[ratings]'
 QUICK_ON_RANKS := tests/laws tests/house tests/exact/test_mixture_exact.py tests/exact/test_grids.py
 
 quick: setup

@@ -130,10 +130,11 @@ def pytest_collection_modifyitems(config, items):
 def choose(config, items):
     size = comm.size if comm else 1
     mark_thorough(config, items, size)
-    chosen, serial = [], []
+    chosen, left_out = [], []
     for item in items:
         mark = item.get_closest_marker("mpi")
-        (chosen if mark or size == 1 else serial).append(item)
+        late = item.get_closest_marker("long") and not config.getoption("--long")
+        (chosen if (mark or size == 1) and not late else left_out).append(item)
         if mark:
             requested = mark.kwargs
             if not (
@@ -141,12 +142,10 @@ def choose(config, items):
                 and requested.get("size", size) == size
             ):
                 item.add_marker(pytest.mark.skip(reason=f"not for {size} rank{'s' * (size > 1)}"))
-        if item.get_closest_marker("long") and not config.getoption("--long"):
-            item.add_marker(pytest.mark.skip(reason="takes minutes: --long"))
         if item.get_closest_marker("data") and not os.environ.get("MPIBAYES_DATA"):
             item.add_marker(pytest.mark.skip(reason=NO_DATA))
-    if serial:
-        config.hook.pytest_deselected(items=serial)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
         items[:] = chosen
 
 

@@ -7,6 +7,7 @@ that the same test that accepts the program must reject what it would be without
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 from unittest import mock
 
@@ -190,8 +191,12 @@ class Joint:
                 keys, axes = list(given), [np.atleast_1d(v) for v in given.values()]
                 points = tuple(dict(zip(keys, map(float, v))) for v in zip(*(g.ravel() for g in np.meshgrid(*axes))))
             self.column_points[name] = points
+
+    @functools.cached_property
+    def posterior(self) -> Posterior:
+        """The enumeration, made when it is asked for: every process that shares the tests imports every case."""
         weights = {name: (p, np.zeros(len(p))) for name, p in self.column_points.items()}
-        self.posterior = Posterior(case, Grids((self.points, np.zeros(len(self.points))), weights))
+        return Posterior(self.case, Grids((self.points, np.zeros(len(self.points))), weights))
 
     def sampler(self, comm, n_shards, seed, opening="one", **settings) -> Mixture:
         return sampler(comm, self.case, n_shards, seed, opening, self.priors, **self.settings, **settings)

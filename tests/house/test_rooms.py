@@ -98,21 +98,29 @@ def room(dotted):
     return parts[1]
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_direction(path):
-    mine = room(".".join(name_of(path)))
-    if mine is None:
-        return
-    assert mine in ROOMS, f"give {mine} a line in ROOMS of {Path(__file__).name}"
-    wrong = []
-    for module, line in imported(path):
-        other, top = room(module), module.split(".")[0]
-        if other not in {None, mine, *ROOMS[mine]}:
-            wrong.append(f"line {line}: {mine} imports {module}")
-        if mine == "kernels" and top not in NUMERIC | set(sys.stdlib_module_names):
-            wrong.append(f"line {line}: a kernel imports {module}, but knows only NumPy")
-        if top == "mpi4py" and name_of(path)[-1] != "comm":
-            wrong.append(f"line {line}: only hpc/parallel/comm.py imports mpi4py")
+def test_direction():
+    """Every import is along an arrow, and every arrow has an import."""
+    wrong, used = [], set()
+    for path in modules():
+        mine = room(".".join(name_of(path)))
+        if mine is None:
+            continue
+        assert mine in ROOMS, f"give {mine} a line in ROOMS of {Path(__file__).name}"
+        for module, line in imported(path):
+            at, other, top = f"{path.relative_to(ROOT)}:{line}", room(module), module.split(".")[0]
+            used.add((mine, other))
+            if other not in {None, mine, *ROOMS[mine]}:
+                wrong.append(f"{at}: {mine} imports {module}")
+            if mine == "kernels" and top not in NUMERIC | set(sys.stdlib_module_names):
+                wrong.append(f"{at}: a kernel imports {module}, but knows only NumPy")
+            if top == "mpi4py" and name_of(path)[-1] != "comm":
+                wrong.append(f"{at}: only hpc/parallel/comm.py imports mpi4py")
+    wrong += [
+        f"{mine}: no file imports {other}"
+        for mine, others in ROOMS.items()
+        for other in sorted(others - BELOW)
+        if (mine, other) not in used
+    ]
     assert not wrong, "\n".join(wrong)
 
 

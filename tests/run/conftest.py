@@ -115,6 +115,18 @@ def run(place: Path, out: str, *words, ranks: int = 1, **options):
     return mpibayes(place, "run", "run.toml", "-o", out, *words, ranks=ranks, **options)
 
 
+def sets(*changes: str) -> list[str]:
+    """The options that set these keys, `key=value` each."""
+    return [word for change in changes for word in ("--set", change)]
+
+
+def ran(place: Path, out: str, *words, ranks: int = 1, config: str = "run.toml"):
+    """A run that has to succeed."""
+    done = mpibayes(place, "run", config, "-o", out, *words, ranks=ranks)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 # The command `run`, whose clock calls time after a number of cycles: python -c STOPPING CYCLES CONFIG OUT KEY=VALUE ...
 STOPPING = """
 import sys
@@ -135,6 +147,18 @@ def run_some(place: Path, out: str, cycles: int, *changes, ranks: int = 1):
     """Run so many cycles of the configuration with these changes, which stop at a checkpoint as at a time limit."""
     program = [sys.executable, "-c", STOPPING, cycles, "run.toml", out, *changes]
     return launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], timeout=100, cwd=place, env=FOR_RANKS)
+
+
+def everything(place: Path, out: str):
+    """Guaranteed results of any family: the trace without timings, and the arrays of kept draws by cycle and name."""
+    from mpibayes.io.draws import iterate_draws
+    from mpibayes.io.export import export
+
+    export([place / out], "csv", out=place / "trace.csv", timings=False)
+    draws = {
+        (cycle, name): array.tobytes() for cycle, arrays in iterate_draws(place / out) for name, array in arrays.items()
+    }
+    return (place / "trace.csv").read_bytes(), draws
 
 
 def exported(place: Path, out: str) -> tuple[bytes, bytes]:

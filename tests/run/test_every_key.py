@@ -1,7 +1,7 @@
 """Every key of the configuration, in every family, away from its default: the same bytes on one rank and on two.
 
-A program of one process, and one under mpirun, goes through the cases of `every_key.VALUES` with `mpibayes run`. What
-ends the job (an error that not all ranks know of) costs one case: the program is started again with the next.
+This process, and a program under mpirun, go through the cases of `every_key.VALUES` with `mpibayes run`. What ends the
+job (an error that not all ranks know of) costs one case: the program is started again with the next.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 from mpibayes.hpc import registry
 from mpibayes.hpc.config.load import load
 from tests.conftest import FOR_RANKS, launch
+from tests.run.conftest import mpibayes
 from tests.run.every_key import CONFIG, NO_VALUE, REFUSED, VALUES, cases_of, keys_of, make_files, runs_of, sections_in
 
 PROGRAM = """
@@ -44,13 +45,16 @@ def words_of(case):
 
 
 def call_all(place: Path, calls: dict[str, list], ranks: int) -> dict[str, str]:
-    """Call `mpibayes` with these words, by name, in one program; the errors of the calls that failed."""
+    """Call `mpibayes` with these words, by name, in one program on so many ranks, where one is this process; the errors
+    of the calls that failed."""
+    if ranks == 1:
+        ended = {name: mpibayes(place, *words) for name, words in calls.items()}
+        return {name: f"exit code {end.returncode}: {end.stderr}" for name, end in ended.items() if end.returncode}
     left, failed = dict(calls), {}
     while left:
-        plan = place / f"calls-{ranks}.json"
+        plan = place / "calls.json"
         plan.write_text(json.dumps(list(left.items())))
-        program = [sys.executable, "-c", PROGRAM, plan]
-        done = launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], 200, place, FOR_RANKS)
+        done = launch(["mpirun", "-n", ranks, sys.executable, "-c", PROGRAM, plan], 300, place, FOR_RANKS)
         ends = [line for line in done.stdout.splitlines() if line.startswith("ended ")]
         ended = [line.removeprefix("ended ").rsplit(" ", 1) for line in ends]  # the name of a kind has a blank
         errors = [text.strip() for text in done.stderr.split("error ended ")]
@@ -129,7 +133,7 @@ def test_every_key_has_a_value_that_is_not_its_default(place, kind):
     assert not problems, "\n".join(problems)
 
 
-PART = 12  # runs of a test, which has to end in time on a busy machine
+PART = 24  # runs of a test, which has to end in time on a busy machine
 PARTS = [(kind, start) for kind in CONFIG for start in range(0, len(runs_of(kind)), PART)]
 
 
@@ -147,7 +151,7 @@ SAMPLE = [
 
 
 def test_a_sample_of_keys_on_one_rank_and_on_two(place, mpirun):
-    """It takes seconds, as two programs are started; nothing less has a configuration sent to another rank."""
+    """It takes seconds, as ranks are started; nothing less has a configuration sent to another rank."""
     problems = differences(place, "mixture", dict(enumerate(SAMPLE, 1000)))
     assert not problems, "\n".join(problems)
 

@@ -1,5 +1,4 @@
-"""Indian buffet processes under the same roof: the same bits on any number of ranks, stops, what is made of a run, and
-bad input."""
+"""Indian buffet processes as a run: what is made of it, and bad input; test_family_runs.py has ranks and stops."""
 
 import json
 
@@ -11,7 +10,7 @@ from mpibayes.hpc.ibp.draws import iterate_draws
 from mpibayes.io.export import export
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.page.checks import parts_of, problems
-from tests.run.conftest import mpibayes, run, run_some
+from tests.run.conftest import mpibayes, ran, run, run_some, sets
 
 CONFIG = """
 [data]
@@ -45,72 +44,28 @@ def sums(path, n=140, seed=4, **changes):
     write_table(path, *table_from_arrays([(name, *column) for name, column in columns.items()]))
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    place = tmp_path_factory.mktemp("features")
+def make(place):
     sums(place / "sums.h5")
     (place / "run.toml").write_text(CONFIG)
     return place
 
 
 @pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("features"))
+
+
+@pytest.fixture(scope="module")
 def straight(place):
     """The run "one", on one rank and without a stop."""
-    done = run(place, "one")
-    assert done.returncode == 0, done.stderr
+    ran(place, "one")
     return place / "one"
-
-
-def sets(*changes):
-    return [word for change in changes for word in ("--set", change)]
 
 
 def exported(place, out):
     export([place / out], "csv", out=place / "trace.csv", timings=False)
     export([place / out], "features", out=place / "features.txt")
     return (place / "trace.csv").read_bytes(), (place / "features.txt").read_bytes()
-
-
-def ran(place, out, *words, ranks=1):
-    done = run(place, out, *words, ranks=ranks)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-def test_stopped_in_pieces_on_other_ranks(place, straight):
-    """Missing cells, the scores' average and the features are state, too."""
-    ran(place, "pieces", *sets("run.cycles=17"), ranks=3)
-    ran(place, "pieces", ranks=2)
-    csv, features = exported(place, "one")
-    assert exported(place, "pieces") == (csv, features)
-    assert csv.count(b"\n") == 41 and features.count(b"\n") == 10 and b"nan" not in csv.splitlines()[-1]
-
-
-SETTINGS = {
-    "defaults": ("model.alpha=learn", "model.noise_sd=learn", "model.feature_sd=learn"),
-    "columns": ("model.noise=column", "model.noise_sd=learn", "model.c=learn", "sampler.sweeps_per_cycle=2"),
-    "all": ("sampler.opening=all", "model.standardise=false", "model.c=2.5", "run.chains=2"),
-    "prior": ("model.likelihood=false", "run.shards=5"),
-}
-
-
-@pytest.mark.thorough
-@pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", SETTINGS)
-def test_any_number_of_ranks(place, name):
-    text = CONFIG.replace("noise_sd = 0.4\nfeature_sd = 1.0\n", "") if name == "prior" else CONFIG
-    (place / "other.toml").write_text(text)
-    words, last = sets(*SETTINGS[name]), "/chain-2" if name == "all" else ""
-    result = []
-    for ranks in (1, 3):
-        out = f"{name}-{ranks}"
-        if ranks > 1:
-            assert mpibayes(place, "run", "other.toml", "-o", out, *words, "--set", "run.cycles=23").returncode == 0
-        done = mpibayes(place, "run", "other.toml", "-o", out, *words, ranks=ranks)
-        assert done.returncode == 0, done.stderr
-        result.append(exported(place, out + last))
-    assert result[0] == result[1]
-    assert mpibayes(place, "report", f"{name}-1").returncode == 0
 
 
 def test_a_stop_is_heeded(place):

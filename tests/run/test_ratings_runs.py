@@ -1,4 +1,4 @@
-"""A factorization as a run: the same bits on any number of ranks, stops, what is made of a run, bad input."""
+"""A factorization as a run: what is made of it, and bad input; test_family_runs.py has ranks and stops."""
 
 import json
 
@@ -9,11 +9,9 @@ import pytest
 import mpibayes as mb
 from mpibayes.hpc.svi.factorization.draws import Posterior
 from mpibayes.hpc.svi.factorization.law import log_density, scored
-from mpibayes.io.draws import iterate_draws
-from mpibayes.io.export import export
 from mpibayes.io.sparse import SparseRows, write_sparse
 from tests.page.checks import parts_of, problems
-from tests.run.conftest import mpibayes
+from tests.run.conftest import everything, mpibayes, ran, sets
 from tests.svi.ratings import made
 
 CONFIG = """
@@ -39,46 +37,21 @@ STEPS = {
 }
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    place = tmp_path_factory.mktemp("ratings")
+def make(place):
     x = made(150, 40, 3, True, seed=2)
     users, items = ([f"{of} {i}" for i in range(n)] for of, n in (("u", 150), ("film, part", 40)))
     rows = SparseRows(x.starts, x.columns, x.values)
     write_sparse(place / "ratings.h5", rows, 40, row_ids=users, column_ids=items, names=("user", "item", "rating"))
     write_sparse(place / "same.h5", SparseRows(x.starts, x.columns, 0 * x.values + 3), 40)
     (place / "run.toml").write_text(CONFIG)
-    ran(place, "plain", *sets("run.chains=2"))
     return place
 
 
-def sets(*changes):
-    return [word for change in changes for word in ("--set", change)]
-
-
-def ran(place, out, *words, ranks=1):
-    done = mpibayes(place, "run", "run.toml", "-o", out, *words, ranks=ranks)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done
-
-
-def found(place, out):
-    """All that is kept of a chain."""
-    export([place / out], "csv", out=place / "trace.csv", timings=False)
-    kept = [(cycle, name, a.tobytes()) for cycle, arrays in iterate_draws(place / out) for name, a in arrays.items()]
-    return (place / "trace.csv").read_bytes(), kept
-
-
-@pytest.mark.quick("noisy")
-@pytest.mark.parametrize("name", STEPS)
-def test_stopped_in_pieces_on_other_ranks(place, name):
-    words = sets(*STEPS[name])
-    ran(place, f"{name}-1", *words)
-    ran(place, f"{name}-pieces", *words, *sets("run.cycles=13"), ranks=3)
-    ran(place, f"{name}-pieces", *words, ranks=2)
-    ran(place, f"{name}-4", *words, ranks=4)
-    assert found(place, f"{name}-1") == found(place, f"{name}-pieces") == found(place, f"{name}-4")
-    assert len(found(place, f"{name}-1")[1]) == 6 * 9
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place = make(tmp_path_factory.mktemp("ratings"))
+    ran(place, "plain", *sets("run.chains=2"))
+    return place
 
 
 def test_what_is_made_of_a_run(place):
@@ -152,16 +125,6 @@ def test_check_says_what_it_takes(place):
         assert words in done.stdout
 
 
-def test_a_still_chain_goes_on_as_it_is(place):
-    words = ("model.rank=1", "model.learn=false", "output.kept=50", "run.cycles=800", "step.tolerance=1e-8")
-    ran(place, "still", *sets(*words))
-    ran(place, "halves", *sets(*words, "run.cycles=760"), ranks=2)
-    ran(place, "halves", *sets(*words))
-    assert found(place, "still") == found(place, "halves")
-    bound = np.genfromtxt((place / "trace.csv").read_text().splitlines(), delimiter=",", names=True)["bound"]
-    assert len(bound) == 800 and (np.diff(bound) >= -1e-10 * abs(bound[-1])).all() and bound[-1] == bound[-60]
-
-
 @pytest.mark.parametrize(
     "changes, words",
     [
@@ -220,4 +183,4 @@ def test_a_run_goes_on_with_the_prior_that_it_had(place):
     ran(place, "half", *sets(*old, "model.prior_variance=1.0", "run.cycles=5"))
     ran(place, "half", *sets(*old))
     ran(place, "new", *sets(*old))
-    assert found(place, "old") == found(place, "half") != found(place, "new")
+    assert everything(place, "old") == everything(place, "half") != everything(place, "new")

@@ -1,7 +1,6 @@
-"""Regressions under the same roof: the same bits on any number of ranks, stops, continuations, and bad input."""
+"""Regressions as a run: continuations, and bad input; test_family_runs.py has ranks and stops."""
 
 import json
-import random
 
 import h5py
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from mpibayes.hpc.data.rows import heldout_rows
 from mpibayes.io.export import export
 from mpibayes.io.table import table_from_arrays, write_table
-from tests.run.conftest import mpibayes, run, run_some
+from tests.run.conftest import mpibayes, run, run_some, sets
 
 RESPONSE = {"logistic": "bought", "softmax": "colour", "student-t": "paid"}
 CONFIG = """
@@ -53,62 +52,24 @@ def people(path, n=900, seed=4, **changes):
     write_table(path, *table_from_arrays([(name, *column) for name, column in columns.items()]))
 
 
+def make(place, family="logistic"):
+    people(place / "people.h5")
+    configure(place, family)
+    return place
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    place = tmp_path_factory.mktemp("regressions")
-    people(place / "people.h5")
-    return place
+    return make(tmp_path_factory.mktemp("regressions"))
 
 
 def configure(place, family="logistic", text=CONFIG):
     (place / "run.toml").write_text(text.format(family=family, response=RESPONSE[family]))
 
 
-def sets(*changes):
-    return [word for change in changes for word in ("--set", change)]
-
-
 def trace_of(place, out):
     export([place / out], "csv", out=place / "trace.csv", timings=False)
     return (place / "trace.csv").read_bytes()
-
-
-UPDATES = {
-    "logistic": ("firefly.theta_update=hmc", "firefly.refresh=37"),
-    "softmax": ("firefly.theta_update=mala", "firefly.z_update=explicit", "firefly.q=0.2", "run.chains=2"),
-    "student-t": ("firefly.theta_update=slice", "regression.prior=laplace", "regression.prior_scale=heldout"),
-}
-
-
-RANKS = {"logistic": (2, 4), "softmax": (3,), "student-t": (4,)}
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("family", RESPONSE)
-def test_any_number_of_ranks(place, family):
-    configure(place, family)
-    words = sets(*UPDATES[family])
-    last = "/chain-2" if family == "softmax" else ""
-    traces = []
-    for ranks in (1, *RANKS[family]):
-        done = run(place, f"{family}-{ranks}", *words, ranks=ranks)
-        assert done.returncode == 0, done.stderr
-        traces.append(trace_of(place, f"{family}-{ranks}{last}"))
-    assert traces[0].count(b"\n") == 401 and all(trace == traces[0] for trace in traces)
-
-
-@pytest.mark.quick("firefly.refresh=29")
-@pytest.mark.parametrize("change", ["firefly.refresh=29", "firefly.bounds=none", "firefly.q=0.1"])
-def test_stopped_in_pieces_on_other_ranks(place, change):
-    """Within burn-in, where step size and q are state, and after it."""
-    configure(place)
-    name, choose, cycle = change.replace("=", "-"), random.Random(change), 0
-    assert run(place, f"straight-{name}", *sets(change)).returncode == 0
-    while cycle < 400:
-        cycle = min(400, cycle + choose.randint(80, 250))
-        done = run(place, f"pieces-{name}", *sets(change, f"run.cycles={cycle}"), ranks=choose.choice([1, 2, 3]))
-        assert done.returncode == 0, done.stderr
-    assert trace_of(place, f"pieces-{name}") == trace_of(place, f"straight-{name}")
 
 
 def test_a_stop_is_heeded_between_batches(place):

@@ -1,4 +1,4 @@
-"""Variational inference as a run: the same bits on any number of ranks, stops, what is made of a run, bad input."""
+"""Variational inference as a run: what is made of it, and bad input; test_family_runs.py has ranks and stops."""
 
 import json
 
@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.svi.draws import Posterior
-from mpibayes.io.draws import iterate_draws
-from mpibayes.io.export import export
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.page.checks import parts_of, problems
-from tests.run.conftest import mpibayes, run
+from tests.run.conftest import mpibayes, ran, run, sets
 from tests.svi.cases import clouds
 
 CONFIG = """
@@ -42,58 +40,16 @@ def table(path, n=300, **odd):
     write_table(path, *table_from_arrays([*columns, *((name, *column) for name, column in odd.items())]))
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    place = tmp_path_factory.mktemp("svi")
+def make(place):
     table(place / "clouds.h5")
     (place / "run.toml").write_text(CONFIG)
     (place / "plain.toml").write_text(PLAIN)
     return place
 
 
-def sets(*changes):
-    return [word for change in changes for word in ("--set", change)]
-
-
-def ran(place, out, *words, ranks=1, config="run.toml"):
-    done = mpibayes(place, "run", config, "-o", out, *words, ranks=ranks)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def found(place, out):
-    """All that is kept of a chain."""
-    export([place / out], "csv", out=place / "trace.csv", timings=False)
-    kept = [(cycle, name, a.tobytes()) for cycle, arrays in iterate_draws(place / out) for name, a in arrays.items()]
-    return (place / "trace.csv").read_bytes(), kept
-
-
-def test_stopped_in_pieces_on_other_ranks(place):
-    ran(place, "one")
-    ran(place, "pieces", *sets("run.cycles=13"), ranks=3)
-    ran(place, "pieces", ranks=2)
-    ran(place, "four", ranks=4)
-    assert found(place, "one") == found(place, "pieces") == found(place, "four")
-    assert len(found(place, "one")[1]) == 6 * 6
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("change", ['step.noise="positive"', "step.batch=all", "step.batch={growing = 20}"])
-def test_other_steps_on_any_number_of_ranks(place, change):
-    name = str(abs(hash(change)))
-    ran(place, f"{name}-1", *sets(change))
-    ran(place, f"{name}-3", *sets(change), ranks=3)
-    assert found(place, f"{name}-1") == found(place, f"{name}-3")
-
-
-def test_a_still_chain_goes_on_as_it_is(place):
-    """Batch steps end where the bound does not grow; a chain that was stopped then has the same trace."""
-    words = ("run.cycles=400", "output.kept=20")
-    ran(place, "still", *sets(*words), config="plain.toml")
-    ran(place, "halves", *sets("run.cycles=390", "output.kept=20"), config="plain.toml", ranks=2)
-    ran(place, "halves", *sets(*words), config="plain.toml")
-    assert found(place, "still") == found(place, "halves")
-    bound = np.genfromtxt((place / "trace.csv").read_text().splitlines(), delimiter=",", names=True)["bound"]
-    assert len(bound) == 400 and (np.diff(bound) >= -1e-10 * abs(bound[-1])).all() and bound[-1] == bound[-50]
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("svi"))
 
 
 def test_what_is_made_of_a_run(place):
