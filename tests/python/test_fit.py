@@ -348,7 +348,10 @@ def test_rows_that_come_later(tmp_path):
     later = frame(90)[60:]
     with pytest.raises(mb.ConfigError, match="kinds: is for a new run"):
         mb.fit(later, run=run, kinds={"age": "real"}, progress=False)
-    for settings, words in (({"run.seed": 9}, "run.seed: was"), ({"columns.job.prior": {"grid": [0.5]}}, "columns.job")):
+    for settings, words in (
+        ({"run.seed": 9}, "run.seed: was"),
+        ({"columns.job.prior": {"grid": [0.5]}}, "columns.job"),
+    ):
         with pytest.raises(mb.ConfigError) as caught:  # before a row is appended
             mb.fit(later, run=run, config=settings, progress=False)
         assert words in str(caught.value)
