@@ -1,5 +1,5 @@
-"""Columns in which rows that came surprise the run of the rows before: the surprise of a cell given the rest of its row,
-beside that of the rows which the run held out.
+"""Columns in which rows that came surprise the run of the rows before: the surprise of a cell given the rest of its
+row, beside that of the rows which the run held out.
 
 A row may be odd in a single column, and a column may move and surprise nobody, as one that follows another does. So
 cells are looked at given the rest of their row.
@@ -41,10 +41,11 @@ class InColumn:
 def surprising_columns(
     before: Any, draws: int, old: Rows, new: Rows, new_levels: Mapping[str, np.ndarray]
 ) -> list[InColumn]:
-    """Columns in which one lot of rows that a run has not seen surprises it more than another, beyond chance, those that
-    surprise most first; none of a model that cannot tell. before: the run, opened; old, new: rows as it records them;
-    new_levels: of the new rows, cells with levels that it does not know. As no row of N had such a level, its surprise
-    is log(N + 1)."""
+    """Columns in which one lot of rows that a run has not seen surprises it more, or less, than another, beyond chance,
+    those that surprise most first; none of a model that cannot tell.
+
+    before: the run, opened; old, new: rows as it records them; new_levels: of the new rows, cells with levels that it
+    does not know. As none of N rows had such a level, its surprise is log(N + 1)."""
     if before.no_questions:
         return []
     asking = Asking.of_run(before, draws)

@@ -55,8 +55,8 @@ def fit(
         directory, which is reported.
     run: a run, or its directory, that the rows of `data` come to: they are appended to its table, which is in order
         where the columns are the table's (docs/append.md), and the run goes on with all rows, as with --grow. Its
-        settings are those it has; cycles, burn_in, until_settled, max_time and ranks may be others. What it was so far is kept
-        in its folder grown. The same call again, after an interrupt, goes on and appends nothing.
+        settings are those it has; cycles, burn_in, until_settled, max_time and ranks may be others. What it was so far
+        is kept in its folder grown. The same call again, after an interrupt, goes on and appends nothing.
     ranks: processes, under mpirun where there are several; by default run.ranks, which means as many as have work, on
         the cores of this machine. Results have the same bits on any number.
     family ... heldout: keys of the configuration (docs/configuration.md). heldout: 0 for none. Without them a data file

@@ -348,12 +348,12 @@ def test_rows_that_come_later(tmp_path):
     later = frame(90)[60:]
     with pytest.raises(mb.ConfigError, match="kinds: is for a new run"):
         mb.fit(later, run=run, kinds={"age": "real"}, progress=False)
-    for settings, words in (
+    for more, words in (
         ({"run.seed": 9}, "run.seed: was"),
         ({"columns.job.prior": {"grid": [0.5]}}, "columns.job"),
     ):
         with pytest.raises(mb.ConfigError) as caught:  # before a row is appended
-            mb.fit(later, run=run, config=settings, progress=False)
+            mb.fit(later, run=run, config=more, progress=False)
         assert words in str(caught.value)
     assert Table.open(read_provenance(run.directory)["table"]).n_rows == 60
     for again in (run, tmp_path / "a"):  # the second call has nothing to do
