@@ -178,7 +178,7 @@ def test_the_same_bits_on_ranks_and_after_stops(tmp_path):
     assert run(tmp_path, "one").returncode == 0
     assert run_some(tmp_path, "pieces", 4, ranks=2).returncode == 75
     assert run(tmp_path, "pieces", ranks=3).returncode == 0
-    append_rows(csv(tmp_path, "june.csv", 40, 2, "abcd"), tmp_path / "people.h5")
+    append_rows(csv(tmp_path, "june.csv", 80, 2, "abcd"), tmp_path / "people.h5")
     assert run(tmp_path, "one", "--grow").returncode == 0
     assert run_some(tmp_path, "pieces", 3, "run.grow=true", ranks=3).returncode == 75
     assert run(tmp_path, "pieces", "--grow", ranks=2).returncode == 0
