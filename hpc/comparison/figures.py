@@ -69,6 +69,6 @@ def in_columns(columns: Sequence[tuple[str, float, float]], of_old: str):
     axes.set_yticks(range(len(columns)), [cut(visible(name), 40) for name, *_ in columns])
     axes.invert_yaxis()
     axes.set_title("Columns in which the rows that came surprise the run before")
-    axes.set_xlabel(f"nats a cell, given the rest of its row, beyond those of its {of_old}; lines: two errors")
+    axes.set_xlabel(f"nats a cell, given the rest of its row, beyond those of the {of_old} before; lines: two errors")
     axes.grid(axis="y", visible=False)
     return figure

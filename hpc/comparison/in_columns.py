@@ -15,23 +15,25 @@ import numpy as np
 from scipy import stats
 
 from mpibayes.hpc.comparison.moved import CHANCE
-from mpibayes.hpc.comparison.paired import FEW, mean_of
+from mpibayes.hpc.comparison.paired import mean_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.surprisal import Surprise
 from mpibayes.io.rows import Rows
 
 ROWS = 500  # of each lot
+FEWEST = 20  # cells of each lot, for a standard error
 
 
 @dataclass(frozen=True)
 class InColumn:
-    """Mean surprise of a column's cells, in nats, of the rows before and of the new ones, and the standard error of the
-    difference."""
+    """Mean surprise of a column's cells, in nats, of the rows before and of the new ones, the standard error of the
+    difference, and the probability that chance makes it as large."""
 
     name: str
     before: float
     now: float
     error: float
+    p_value: float
 
     @property
     def more(self) -> float:
@@ -57,9 +59,8 @@ def surprising_columns(
         if name in new_levels:
             b[new_levels[name], i] = np.log(asking.asked.n_rows + 1.0)
     result = [_column(name, *(x[~np.isnan(x)] for x in pair)) for name, *pair in zip(names, a.T, b.T)]
-    least = stats.norm.isf(0.5 * CHANCE / len(names))
-    known = [c for c in result if c is not None and abs(c.more) > least * c.error]
-    return sorted(known, key=lambda c: -c.more)
+    surprising = [c for c in result if c is not None and c.p_value < CHANCE / len(names)]
+    return sorted(surprising, key=lambda c: -c.more)
 
 
 def _cells(asking: Asking, names: Sequence[str], rows: Rows) -> np.ndarray:
@@ -71,7 +72,9 @@ def _cells(asking: Asking, names: Sequence[str], rows: Rows) -> np.ndarray:
 
 def _column(name: str, old: np.ndarray, new: np.ndarray) -> InColumn | None:
     """Compare a column's cells; None where they are too few for a standard error."""
-    if min(len(old), len(new)) < FEW:
+    n = min(len(old), len(new))
+    if n < FEWEST:
         return None
     (a, error), (b, other) = mean_of(old), mean_of(new)
-    return InColumn(name, a, b, float(np.hypot(error, other)))
+    both = float(np.hypot(error, other))
+    return InColumn(name, a, b, both, float(2.0 * stats.t.sf(abs(b - a) / both, n - 1)) if both else 1.0)

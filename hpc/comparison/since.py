@@ -41,7 +41,7 @@ TITLE = "Since the last rows"
 @dataclass(frozen=True)
 class Part:
     """Rows that came together: their file, how many, and the surprise of some (n,), nats. unseen: cells of those with
-    levels that the run before does not know, which count as missing."""
+    levels that the run before does not know."""
 
     name: str
     n_rows: int
@@ -111,10 +111,13 @@ def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:
 
 
 def _surprise(run: Any, before: Any, draws: Sequence[Any], numbers: np.ndarray) -> tuple[np.ndarray, int]:
-    """Surprise of some rows of the table, and the number of their cells with levels that the run before lacks."""
+    """Surprise of some rows of the table, and the number of their cells with levels that the run before lacks: a level
+    that none of its N rows had surprises by log(N + 1)."""
     numbers = _evenly(numbers, SCORED)
     rows, unseen = as_before(run.data.recorded_at(numbers), run.data.stored, before.data.stored)
-    return -log_mean(draws, before.data.as_modelled(rows, numbers)), sum(int(new.sum()) for new in unseen.values())
+    n_unseen = sum(unseen.values(), np.zeros(len(rows), np.int64))
+    surprise = -log_mean(draws, before.data.as_modelled(rows, numbers)) + n_unseen * np.log(before.data.n_rows + 1.0)
+    return surprise, int(n_unseen.sum())
 
 
 def _in_columns(run: Any, before: Any, *lots: np.ndarray) -> list[InColumn]:
@@ -197,7 +200,7 @@ def _of_parts(s: Since) -> Any:
     table.add_row(s.of_old, "", f"{np.median(s.old):.2f}", f"{mean:.2f}", "", "", percent(1.0 - HIGH), "")
     for part in s.parts:
         more, error = s.more(part)
-        note = f"{counted(part.unseen, 'cell')} of new levels left out" if part.unseen else ""
+        note = f"{counted(part.unseen, 'cell')} of new levels" if part.unseen else ""
         table.add_row(
             part.name, f"{part.n_rows:,}", f"{np.median(part.surprise):.2f}", f"{mean_of(part.surprise)[0]:.2f}",
             f"{more:+.2f}", f"{error:.2f}", percent(s.odd(part)), note,

@@ -183,7 +183,9 @@ class ViewsChain:
                 home = dict(zip((c.name for c in self.data.stored), given.view_of.tolist()))
                 whole = {c.name: c.part_of or c.name for c in mixture.columns}
                 views.arrange(mixture, [home[whole[names[0]]] for names in mixture.units])
-            labels = newcomers.with_newcomers(self.comm, self.data, mixture, given.labels) if given.n_new else given.labels
+            labels = (
+                newcomers.with_newcomers(self.comm, self.data, mixture, given.labels) if given.n_new else given.labels
+            )
             mixture.start(labels)
             return
         n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)

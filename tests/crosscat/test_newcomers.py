@@ -33,7 +33,7 @@ def test_new_kinds_of_rows_have_clusters_of_their_own():
     result = newcomers.with_newcomers(serial(), data, mixture, labels)
     for z in result:
         assert np.array_equal(z[:OLD], LABELS[:OLD]) and z[OLD:].min() == 3
-        counts = [np.bincount(z[KINDS == kind], minlength=9) for kind in (3, 4)]
+        counts = [np.bincount(z[kind == KINDS], minlength=9) for kind in (3, 4)]
         assert len({int(of.argmax()) for of in counts}) == 2
         assert all(of.max() > 0.9 * of.sum() for of in counts)
     assert np.array_equal(data.asked[0], np.arange(OLD, OLD + NEW))

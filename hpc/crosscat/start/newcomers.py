@@ -32,8 +32,8 @@ CYCLES = 20
 def with_newcomers(
     comm: Communicator, data: Data, mixture: Mixture, labels: Sequence[np.ndarray]
 ) -> Sequence[np.ndarray]:
-    """Return the labels of each view (N,), on every rank, in which some of the idle rows, or all, have clusters of their
-    own; the others stay idle. The views are arranged. Collective. Raises Stopped where the program is to stop."""
+    """Return the labels of each view (N,), on every rank, in which idle rows, MOST at most, have clusters of their own;
+    the others stay idle. The views are arranged. Collective. Raises Stopped where the program is to stop."""
     idle = np.flatnonzero(labels[0] == IDLE)
     n = n_in_clusters(len(idle), mixture.settings.likelihood)
     if not n:
@@ -63,8 +63,10 @@ def in_words(n_new: int, likelihood: bool) -> str:
     n = n_in_clusters(n_new, likelihood)
     if not n:
         return f"the first cycle seats {counted(n_new, 'more training row')}"
-    words = f"{n:,} of {counted(n_new, 'more training row')} start in clusters found among them alone"
-    return words if n == n_new else f"{words}, the first cycle seats the others"
+    where = "start in clusters found among them alone"
+    if n == n_new:
+        return f"{n:,} more training rows {where}"
+    return f"{n:,} of {n_new:,} more training rows {where}, the first cycle seats the others"
 
 
 def _clusters(
