@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,12 +67,14 @@ def append_rows(
     again: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
+    check: Callable[[Sequence[Column], int], None] | None = None,
 ) -> Appended:
     """Append the rows of one or several files to the typed table `table`, as a new part of it.
 
     missing: markers besides the table's; drop: columns of the files that the table's sources did not have, to be passed
-    over; again: append rows that the table has as a part already. dry_run: only look. Levels that the table does not
-    have come after its own.
+    over; again: append rows that the table has as a part already. dry_run: only look. check: called with the columns
+    and the number of the new rows before they are part of the table; what it raises keeps them out. Levels that the
+    table does not have come after its own.
 
     Raises ConfigError (no such column to drop; another append was faster) or DataError (other columns than the table's,
     cells that they cannot hold, rows that are there already, files that cannot be read or written). Unless all went
@@ -88,6 +90,8 @@ def append_rows(
         new = NewRows(whole, paths, options, missing, progress)
         new.require_columns(drop)
         columns, n_rows = new.fitted()
+        if check is not None:
+            check(columns, n_rows)
         source = {**whole.source, "files": [path.name for path in paths], "absent": []}
         writing = TableWriter(part, columns, n_rows, source=source, follows=whole.fingerprint)
         with nullcontext() if dry_run else writing as writer:

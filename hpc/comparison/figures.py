@@ -55,3 +55,20 @@ def surprises(of_old: str, old: np.ndarray, parts: Sequence[tuple[str, np.ndarra
     axes.set_xlabel("nats a row: middle half and 90 % of the rows; a line at the median, a dot at the mean")
     axes.grid(axis="y", visible=False)
     return figure
+
+
+@styled
+def in_columns(columns: Sequence[tuple[str, float, float]], of_old: str):
+    """Bars of the surprise of new rows beyond that of old ones, by column: (name, nats a cell, standard error)."""
+    figure = plot(8.0, 1.4 + 0.32 * len(columns))
+    axes = figure.subplots()
+    for i, (_, more, error) in enumerate(columns):
+        axes.barh(i, more, height=0.6, color=chain_colour(1 if more > 0 else 5), alpha=0.7)
+        axes.plot([more - ERRORS * error, more + ERRORS * error], [i, i], color=INK, linewidth=1.2)
+    axes.axvline(0.0, color=FAINT, linewidth=1.0)
+    axes.set_yticks(range(len(columns)), [cut(visible(name), 40) for name, *_ in columns])
+    axes.invert_yaxis()
+    axes.set_title("Columns in which the rows that came surprise the run before")
+    axes.set_xlabel(f"nats a cell, given the rest of its row, beyond those of the {of_old} before; lines: two errors")
+    axes.grid(axis="y", visible=False)
+    return figure

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.comparison.in_columns import ROWS, InColumn, surprising_columns
 from mpibayes.hpc.comparison.moved import (
     Moved,
     Share,
@@ -40,7 +41,7 @@ TITLE = "Since the last append"
 @dataclass(frozen=True)
 class Part:
     """Rows that came together: their file, how many, and the surprise of some (n,), nats. unseen: cells of those with
-    levels that the run before does not know, which count as missing."""
+    levels that the run before does not know."""
 
     name: str
     n_rows: int
@@ -61,6 +62,7 @@ class Since:
     parts: Sequence[Part]
     columns: Sequence[Moved]
     n_columns: int
+    in_columns: Sequence[InColumn]
     shares: Sequence[Share]
     names: Mapping[tuple[int, int, int], str]
 
@@ -96,10 +98,12 @@ def since(run: Any, before: Any, made: Document) -> Since:
     columns = run.data.stored
     lots = [_evenly(np.arange(*ends), LOOKED_AT) for ends in ((0, n_before), (n_before, table.n_rows))]
     moved = moved_columns(columns, *map(run.data.recorded_at, lots))
+    new = _evenly(np.arange(n_before, table.n_rows), ROWS)
+    in_columns = _in_columns(run, before, _evenly(held, ROWS), new) if held is not None else []
     shares, names = _shares(run, made, n_before)
     counts_from = max(c.burn_in for c in run.chains) + 1
     home = str(before.chains[0].home)
-    return Since(home, n_before, counts_from, of_old, scores, parts, moved, len(columns), shares, names)
+    return Since(home, n_before, counts_from, of_old, scores, parts, moved, len(columns), in_columns, shares, names)
 
 
 def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:
@@ -107,20 +111,30 @@ def _evenly(numbers: np.ndarray, most: int) -> np.ndarray:
 
 
 def _surprise(run: Any, before: Any, draws: Sequence[Any], numbers: np.ndarray) -> tuple[np.ndarray, int]:
-    """Surprise of some rows of the table, and the number of their cells with levels that the run before lacks."""
+    """Surprise of some rows of the table, and the number of their cells with levels that the run before lacks: a level
+    that none of its N rows had surprises by log(N + 1)."""
     numbers = _evenly(numbers, SCORED)
     rows, unseen = as_before(run.data.recorded_at(numbers), run.data.stored, before.data.stored)
-    return -log_mean(draws, before.data.as_modelled(rows, numbers)), unseen
+    n_unseen = sum(unseen.values(), np.zeros(len(rows), np.int64))
+    surprise = -log_mean(draws, before.data.as_modelled(rows, numbers)) + n_unseen * np.log(before.data.n_rows + 1.0)
+    return surprise, int(n_unseen.sum())
 
 
-def as_before(rows: Rows, now: Sequence[Column], then: Sequence[Column]) -> tuple[Rows, int]:
-    """Rows coded as the table was before it had more levels: what is new is missing. And the number of such cells."""
-    result, unseen = Rows.empty(then, len(rows)), 0
+def _in_columns(run: Any, before: Any, *lots: np.ndarray) -> list[InColumn]:
+    now, then = run.data.stored, before.data.stored
+    (old, _), (new, unseen) = (as_before(run.data.recorded_at(numbers), now, then) for numbers in lots)
+    return surprising_columns(before, DRAWS, old, new, unseen)
+
+
+def as_before(rows: Rows, now: Sequence[Column], then: Sequence[Column]) -> tuple[Rows, dict[str, np.ndarray]]:
+    """Rows coded as the table was before it had more levels: what is new is missing. And which cells these are, (n,)
+    bool by column."""
+    result, unseen = Rows.empty(then, len(rows)), {}
     for a, b in zip(now, then, strict=True):
         cells = getattr(rows, a.block)[:, a.index]
         if b.levels:
             gone = cells >= len(b.levels)
-            unseen += int((gone & (cells != a.blank)).sum())
+            unseen[b.name] = gone & (cells != a.blank)
             cells = np.where(gone, b.blank, cells)
         getattr(result, b.block)[:, b.index] = cells
     return result, unseen
@@ -173,7 +187,7 @@ def words(s: Since) -> list[Any]:
         *([("clusters", "; ".join(_in_words(s, of) for of in s.shares[:3]))] if s.shares else []),
     ]
     title = on_paper(Text(TITLE, style="bold"))
-    return [[title, headline(s), Facts("", facts)], _of_parts(s), *_of_columns(s), *_of_shares(s)]
+    return [[title, headline(s), Facts("", facts)], _of_parts(s), *_of_cells(s), *_of_columns(s), *_of_shares(s)]
 
 
 def _in_words(s: Since, share: Share) -> str:
@@ -186,12 +200,23 @@ def _of_parts(s: Since) -> Any:
     table.add_row(s.of_old, "", f"{np.median(s.old):.2f}", f"{mean:.2f}", "", "", percent(1.0 - HIGH), "")
     for part in s.parts:
         more, error = s.more(part)
-        note = f"{counted(part.unseen, 'cell')} of new levels left out" if part.unseen else ""
+        note = f"{counted(part.unseen, 'cell')} of new levels" if part.unseen else ""
         table.add_row(
             part.name, f"{part.n_rows:,}", f"{np.median(part.surprise):.2f}", f"{mean_of(part.surprise)[0]:.2f}",
             f"{more:+.2f}", f"{error:.2f}", percent(s.odd(part)), note,
         )  # fmt: skip
     return captioned(table, f"odd: rows that surprise more than all but {percent(1 - HIGH)} of the {s.of_old}")
+
+
+def _of_cells(s: Since) -> list[Any]:
+    if not s.in_columns:
+        return []
+    table = plain_table("columns that surprise", "before", "new rows", "more", "error")
+    for c in s.in_columns[:SHOWN]:
+        table.add_row(c.name, f"{c.before:.2f}", f"{c.now:.2f}", f"{c.more:+.2f}", f"{c.error:.2f}")
+    left = len(s.in_columns) - SHOWN
+    words = f"surprise of a cell given the rest of its row, nats; before: of {s.of_old}"
+    return [captioned(table, words + f"; {left:,} more columns" * (left > 0))]
 
 
 def _of_columns(s: Since) -> list[Any]:
@@ -220,11 +245,15 @@ def _of_shares(s: Since) -> list[Any]:
 
 def add(made: Document, s: Since) -> None:
     """Add to a report its section, figure and numbers."""
-    from mpibayes.hpc.comparison.figures import surprises
+    from mpibayes.hpc.comparison.figures import in_columns, surprises
 
     picture = surprises(s.of_old, s.old, [(part.name, part.surprise) for part in s.parts])
     label = "Surprise of the new rows, by part, and of held-out rows of the run before"
-    made.add(Section("since", TITLE, words(s)), [made.sections[0].name], Figure("since.png", picture, label))
+    figures = [Figure("since.png", picture, label)]
+    if s.in_columns:
+        bars = in_columns([(c.name, c.more, c.error) for c in s.in_columns[:SHOWN]], s.of_old)
+        figures.append(Figure("since-columns.png", bars, "Columns in which the new rows surprise the run before"))
+    made.add(Section("since", TITLE, words(s)), [made.sections[0].name], *figures)
     made.verdict = replace(made.verdict, found=[*made.verdict.found, headline(s)])
     made.numbers["since"] = document(s)
 
@@ -243,6 +272,10 @@ def document(s: Since) -> dict[str, Any]:
         "run_before": s.home, "rows_before": s.n_before, "rows_came": s.n_new, "draws_count_from": s.counts_from,
         "old": {"of": s.of_old, "scored": len(s.old), "mean_surprise": float(s.old.mean())},
         "parts": parts,
+        "surprising_columns": [
+            {"column": c.name, "before": c.before, "now": c.now, "more": c.more, "standard_error": c.error}
+            for c in s.in_columns
+        ],
         "columns": [
             {"column": m.name, "distance": m.distance, "text": m.words, "new_levels": list(m.new)} for m in s.columns
         ],

@@ -19,7 +19,7 @@ from mpibayes.hpc.crosscat.given_priors import AUTO_CONCENTRATION
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.keys import Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
-from mpibayes.hpc.crosscat.start import searches, strategy, views
+from mpibayes.hpc.crosscat.start import newcomers, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
@@ -122,8 +122,8 @@ class Family:
                 'sampler.strategy = "auto"'
             )
         say(
-            f"grows: {path} had {counted(data.n_rows - grown[0].n_new, 'training row')}; the first cycle seats "
-            f"{grown[0].n_new:,} more"
+            f"grows: {path} had {counted(data.n_rows - grown[0].n_new, 'training row')}; "
+            + newcomers.in_words(grown[0].n_new, config.of(Model).likelihood)
         )
         return grown
 
@@ -183,7 +183,10 @@ class ViewsChain:
                 home = dict(zip((c.name for c in self.data.stored), given.view_of.tolist()))
                 whole = {c.name: c.part_of or c.name for c in mixture.columns}
                 views.arrange(mixture, [home[whole[names[0]]] for names in mixture.units])
-            mixture.start(given.labels)
+            labels = (
+                newcomers.with_newcomers(self.comm, self.data, mixture, given.labels) if given.n_new else given.labels
+            )
+            mixture.start(labels)
             return
         n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)
         if self._several and sample:
@@ -269,8 +272,8 @@ class ViewsChain:
         config, n_rows, cycle = self.config, self.n_rows, self.cycles
         started = [] if cycle else [f"starts: {strategy.start_in_words(config, n_rows, self.number)}"]
         if self._from and not cycle:
-            n = self._labels.n_new
-            started = [f"starts: as the last draw of {self._from}; the first cycle seats {n:,} more training rows"]
+            rows = newcomers.in_words(self._labels.n_new, config.of(Model).likelihood)
+            started = [f"starts: as the last draw of {self._from}; {rows}"]
         started += [searches.in_words(**self.start_record)] if self.start_record else []
         words = [f"continues from cycle {cycle}"] if cycle else []
         words += [strategy.growth_in_words(config, n_rows)] if self.growing else []

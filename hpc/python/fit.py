@@ -55,8 +55,8 @@ def fit(
         directory, which is reported.
     run: a run, or its directory, that the rows of `data` come to: they are appended to its table, which is in order
         where the columns are the table's (docs/append.md), and the run goes on with all rows, as with --grow. Its
-        settings are those it has; cycles, until_settled, max_time and ranks may be others. What it was so far is kept
-        in its folder grown. The same call again, after an interrupt, goes on and appends nothing.
+        settings are those it has; cycles, burn_in, until_settled, max_time and ranks may be others. What it was so far
+        is kept in its folder grown. The same call again, after an interrupt, goes on and appends nothing.
     ranks: processes, under mpirun where there are several; by default run.ranks, which means as many as have work, on
         the cores of this machine. Results have the same bits on any number.
     family ... heldout: keys of the configuration (docs/configuration.md). heldout: 0 for none. Without them a data file
@@ -92,7 +92,7 @@ def fit(
             source, folder = placed(data, directory, fresh, display, **how)
         else:
             refused = {"directory": directory is not None, "fresh": fresh, **how}
-            source, folder = with_more_rows(data, run, refused, display)
+            source, folder, settings = with_more_rows(data, run, settings, refused, display)
         words = ["run", str(source), "-o", str(folder)]
         words += [word for setting in settings for word in ("--set", setting)]
         words += [] if max_time is None else ["--max-time", _seconds(max_time)]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,29 +18,36 @@ if TYPE_CHECKING:
 
 
 def with_more_rows(
-    data: Any, run: Run | str | os.PathLike[str], refused: Mapping[str, Any], display: Display
-) -> tuple[Path, Path]:
-    """Append the rows to the table of a run; the configuration that it goes on with, and its directory.
+    data: Any, run: Run | str | os.PathLike[str], settings: Sequence[str], refused: Mapping[str, Any], display: Display
+) -> tuple[Path, Path, list[str]]:
+    """Append the rows to the table of a run; the configuration that it goes on with, its directory, and settings: what
+    is decided anew for the longer table, then those that were given.
 
-    Rows that the table has already, since a call before this one was interrupted, are not appended twice. refused:
-    arguments of `fit` that are for a new run, by name. Raises ConfigError and DataError.
+    Nothing is appended where the run could not go on with these settings. Rows that the table has already, since a call
+    before this one was interrupted, are not appended twice. refused: arguments of `fit` that are for a new run, by
+    name. Raises ConfigError and DataError.
     """
+    from mpibayes.hpc.config.against_table import check_columns
     from mpibayes.hpc.config.load import load
     from mpibayes.hpc.posterior.chains import home_of
-    from mpibayes.hpc.run.identity import RESOLVED
+    from mpibayes.hpc.run.directory import require_same_run
+    from mpibayes.hpc.run.identity import AUTO, RESOLVED, read_provenance
     from mpibayes.io.append import RowsAreThere, append_rows
 
     if given := [name for name, value in refused.items() if value]:
         raise ConfigError(f"{given[0]}: is for a new run; the table of a run that goes on says what its columns are")
     place = run if isinstance(run, str | os.PathLike) else run.directory
     folder = home_of(Path(place).expanduser(), whole=False)  # a growth that was cut off is completed by this start
-    table = load(folder / RESOLVED).table
+    settings = [*(f"run.{key}=auto" for key in read_provenance(folder).get(AUTO, ())), *settings]
+    config = load(folder / RESOLVED, settings)
+    require_same_run(folder, config)
+    table = config.table
     with in_words_of_python(), frames.as_file(data) as source:
         try:
-            appended = append_rows(source, table)
+            appended = append_rows(source, table, check=partial(check_columns, config))
         except RowsAreThere:
             display.say(f"{table}: has these rows already")
         else:
             for line in appended.lines():
                 display.say(line)
-    return folder / RESOLVED, folder
+    return folder / RESOLVED, folder, settings

@@ -25,7 +25,7 @@ from mpibayes.hpc.run import grown
 from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run import lock as locks
 from mpibayes.hpc.run.grown import Growth
-from mpibayes.hpc.run.identity import CHECKPOINTS, GROWN, HELDOUT_FILE, PENDING, PROVENANCE, RESOLVED
+from mpibayes.hpc.run.identity import AUTO, CHECKPOINTS, GROWN, HELDOUT_FILE, PENDING, PROVENANCE, RESOLVED
 from mpibayes.hpc.run.lock import Lock
 from mpibayes.hpc.run.status import read_status
 from mpibayes.io.checkpoint import Generation
@@ -144,6 +144,7 @@ def open_run(
     Returns the configuration with "auto" as decided at the first start. Raises ConfigError with what differs.
     """
     started, made = holds_run(folder), False
+    content = content | {AUTO: [key for key in OF_A_GROWTH if getattr(config.run, key) == "auto"]}
     try:
         if not started:
             require_no_strangers(folder)
@@ -208,6 +209,15 @@ def open_run(
     else:
         records.write_resolved(folder, resolved_toml(config), lock.check)
     return config
+
+
+def require_same_run(folder: Path, config: Config) -> None:
+    """ConfigError where a configuration is another than that of the run in a directory, but for what may change as rows
+    are taken in."""
+    old = _before(folder, Growth(due=True))
+    old["run"] |= {key: getattr(config.run, key) for key in OF_A_GROWTH}
+    if changes := difference(old, as_dict(config), True):
+        raise ConfigError(f"{folder}: holds a run with another configuration; what differs:", changes)
 
 
 def _change_of(config: Config, table: AnyTable, fingerprint: str, folder: Path) -> str:

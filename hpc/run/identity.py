@@ -22,6 +22,7 @@ RESOLVED = "config.resolved.toml"
 PROVENANCE = "provenance.json"
 CHECKPOINTS = "checkpoints"
 GROWN, PENDING = "grown", "pending"  # see `grown.py`
+AUTO = "auto"  # keys of [run] that were "auto" at the first start, or the last growth, of those a growth decides anew
 HELDOUT_FILE = "heldout_file"  # SHA-256 of the held-out file at the first start, or the last growth
 FIELDS = {"run": str, "table": str, "fingerprint": str, "starts": list, CHECKPOINTS: list, GROWN: list}
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from mpibayes.errors import ConfigError, DataError, MpibayesError
 from mpibayes.hpc.registry import ROOMS, scalars_of
+from mpibayes.hpc.run.identity import GROWN, PENDING, PROVENANCE, read_provenance
 from mpibayes.hpc.run.lock import lives, place
 from mpibayes.hpc.scalar import ACTIVE_ROWS, Scalar, shown
 from mpibayes.io.documents import json_value
@@ -132,15 +133,16 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
     directories = chain_directories(run_dir)
     several = directories != [Path(run_dir)]
     rows = []
+    came = _rows_came(Path(run_dir))
     for directory in directories:
-        if several and not (directory / NAME).exists():
-            status: dict[str, Any] = {"state": "not started"}
+        if came.get("message") or ((several or came) and not (directory / NAME).exists()):
+            status: dict[str, Any] = {"state": "not started", **came}
         else:
             status = read_status(directory)
         alive, age = liveness(status)
         age = None if age is None else round(age, 1)
         rows.append({"directory": str(directory), **status, "alive": alive, "age_s": age})
-    if several and all(row["state"] == "not started" for row in rows):
+    if several and not came and all(row["state"] == "not started" for row in rows):
         raise ConfigError(f"{run_dir}: none of its {len(rows)} chains was started yet")
     if as_json:
         console.file.write(json.dumps({"chains": rows} if several else rows[0], indent=1) + "\n")
@@ -148,6 +150,19 @@ def show_status(run_dir: str | Path, as_json: bool = False, console: Any = None)
         _show_several(run_dir, rows, console)
     else:
         _show_one(rows[0], console)
+
+
+def _rows_came(run_dir: Path) -> dict[str, Any]:
+    """Fields of a chain without a cycle since rows came to its run; {} of a run to which none came. With a message
+    where the start that took them in was cut off, or is on its way: what is in the directory is of the rows before."""
+    if not (run_dir / PROVENANCE).is_file():
+        return {}
+    record = read_provenance(run_dir)
+    times = len(record.get(GROWN, ()))
+    if PENDING not in record:
+        return {"grown": times} if times else {}
+    words = "a start that takes in new rows has not come to its end; run the same command again"
+    return {"grown": times, "message": f"{words}. The run of the rows before is {run_dir / GROWN / str(times)}"}
 
 
 def _show_one(row: dict[str, Any], console: Any) -> None:

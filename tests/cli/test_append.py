@@ -44,3 +44,14 @@ def test_from_python(place, capsys):
     assert "'Ulm'" in capsys.readouterr().out and len(Table.open(place / "people.h5")) == 42
     with pytest.raises(DataError, match="has other columns"):
         mb.append_rows({"city": ["Ulm"]}, place / "people.h5")
+
+
+def test_a_sparse_table_takes_no_rows(place):
+    (place / "ratings.csv").write_text("user,movie,rating,time\n1,1,3,0\n1,2,4,0\n2,1,5,0\n")
+    names = ("--sparse", "--names", "user,movie,rating,time")
+    assert mpibayes(place, "import", "ratings.csv", "ratings.h5", *names).returncode == 0
+    before = (place / "ratings.h5").read_bytes()
+    for more in ((), ("--dry-run",), ("--force",)):
+        done = mpibayes(place, "import", "ratings.csv", "ratings.h5", "--append", *more)
+        assert done.returncode == 3 and "a sparse table, of counts or ratings; expected a typed table" in done.stderr
+    assert (place / "ratings.h5").read_bytes() == before and not list(place.glob("ratings.part-*"))

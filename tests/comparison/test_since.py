@@ -58,11 +58,19 @@ def test_new_rows_of_another_kind_are_seen(tmp_path, family, undrawn):
     assert july["cells_of_new_levels"] > 100 > june["cells_of_new_levels"] == 0
     moved = {c["column"]: c for c in result["columns"]}
     assert set(moved) == {"p", "q", "r", "x"} and moved["p"]["new_levels"] == ["d"]
+    surprising = {c["column"]: c["more"] for c in result["surprising_columns"]}
+    assert {"p", "q", "r"} <= set(surprising) and "s" not in surprising and surprising["p"] > 1.0, surprising
     new = [c for c in result["clusters"] if c["new"]]
     assert new and new[0]["now"] > 0.4 and "is new: 0 % to" in new[0]["text"], result["clusters"]
     assert (result["rows_before"], result["run_before"]) == (240, "a/grown/1")
     text, page = ((tmp_path / "a" / "report" / name).read_text() for name in ("report.txt", "report.html"))
-    for words in ("Since the last append", "july.csv", "columns that moved", "clusters that grew or shrank"):
+    for words in (
+        "Since the last append",
+        "july.csv",
+        "columns that surprise",
+        "columns that moved",
+        "clusters that grew or shrank",
+    ):
         assert words in text and words in page
     assert mpibayes(tmp_path, "report", "a/grown/1").returncode == 0
 

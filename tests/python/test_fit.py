@@ -14,6 +14,8 @@ import pytest
 
 import mpibayes as mb
 from mpibayes.hpc.python import child, display, settings
+from mpibayes.hpc.run.identity import read_provenance, read_resolved
+from mpibayes.io.table import Table
 from tests.conftest import FOR_RANKS
 from tests.query.runs import people, write_csv
 
@@ -341,12 +343,22 @@ def test_a_configuration_beyond_the_limits_of_a_document_is_one_message(tmp_path
 
 
 def test_rows_that_come_later(tmp_path):
-    """They are appended to the run's table, once, and the run goes on with all of them."""
-    run = mb.fit(frame(), tmp_path / "a", **FEW, progress=False)
+    """They are appended to the run's table, once, and the run goes on with all of them; "auto" is decided anew."""
+    run = mb.fit(frame(), tmp_path / "a", **{**FEW, "cycles": 5, "burn_in": None}, progress=False)
     later = frame(90)[60:]
     with pytest.raises(mb.ConfigError, match="kinds: is for a new run"):
         mb.fit(later, run=run, kinds={"age": "real"}, progress=False)
+    for more, words in (
+        ({"run.seed": 9}, "run.seed: was"),
+        ({"columns.job.prior": {"grid": [0.5]}}, "columns.job"),
+    ):
+        with pytest.raises(mb.ConfigError) as caught:  # before a row is appended
+            mb.fit(later, run=run, config=more, progress=False)
+        assert words in str(caught.value)
+    assert Table.open(read_provenance(run.directory)["table"]).n_rows == 60
     for again in (run, tmp_path / "a"):  # the second call has nothing to do
         longer = mb.fit(later, run=again, cycles=3, progress=False)
         assert longer.directory == tmp_path / "a" and len(longer.clusters()) == 90 and len(longer.trace) == 3
-    assert len(mb.open(tmp_path / "a" / "grown" / "1").trace) == 4
+    assert len(mb.open(tmp_path / "a" / "grown" / "1").trace) == 5
+    burn_in = [read_resolved(tmp_path / place)["run"]["burn_in"] for place in ("a", "a/grown/1")]
+    assert burn_in == [0, 1] and read_provenance(tmp_path / "a")["auto"] == ["shards", "burn_in"]

@@ -162,6 +162,8 @@ def test_a_start_that_is_cut_off_loses_nothing(tmp_path, monkeypatch):
                 KeptChains([place])
             assert mpibayes(tmp_path, "query", f"{place.name}/grown/1", "logp", "--of", "p=a").stdout == asked
             assert read_resolved(place)["run"]["shards"] == 3
+            state = mpibayes(tmp_path, "status", place.name).stdout
+            assert "not started" in state and "has not come to its end" in state, state
         done = run(tmp_path, place.name, "--grow")
         assert done.returncode == 0, (step, done.stderr)
         assert exported(tmp_path, place.name) == requested, step
@@ -176,7 +178,7 @@ def test_the_same_bits_on_ranks_and_after_stops(tmp_path):
     assert run(tmp_path, "one").returncode == 0
     assert run_some(tmp_path, "pieces", 4, ranks=2).returncode == 75
     assert run(tmp_path, "pieces", ranks=3).returncode == 0
-    append_rows(csv(tmp_path, "june.csv", 40, 2, "abcd"), tmp_path / "people.h5")
+    append_rows(csv(tmp_path, "june.csv", 80, 2, "abcd"), tmp_path / "people.h5")
     assert run(tmp_path, "one", "--grow").returncode == 0
     assert run_some(tmp_path, "pieces", 3, "run.grow=true", ranks=3).returncode == 75
     assert run(tmp_path, "pieces", "--grow", ranks=2).returncode == 0
@@ -331,8 +333,11 @@ def test_python_goes_on_with_a_growth_that_was_cut_off(tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(grown, "remove", mock.Mock(side_effect=Killed))
         grown.take_in(place, record, 90, read_settings(place), unguarded)
-    config, folder = with_more_rows(str(tmp_path / "june.csv"), place, {}, mock.Mock())
-    assert (config, folder) == (place / RESOLVED, place)
+    config, folder, settings = with_more_rows(str(tmp_path / "june.csv"), place, ["run.cycles=9"], {}, mock.Mock())
+    assert (config, folder, settings[-1]) == (place / RESOLVED, place, "run.cycles=9")
+    grown.complete(place, unguarded)
+    state = mpibayes(tmp_path, "status", "may").stdout
+    assert "not started" in state and "rows came" in state, state
     assert run(tmp_path, "may").returncode == 0 and len(last_draw(place).labels[0]) == 104
 
 

@@ -1,0 +1,83 @@
+"""Clusters that rows start in which came to a run: those that a chain finds among them alone.
+
+Seated one by one beside the clusters that are there, rows of a new kind go to the clusters that suit them least badly,
+and a settled chain opens too few of their own: its states are as probable as others with more clusters, and predict
+worse. A chain of the new rows alone begins with a single cluster and finds them. Those that the table has already are
+merged soon. A start is no draw: this touches no exactness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.start.subsample import IDLE
+from mpibayes.hpc.crosscat.start.views import settings_of_search
+from mpibayes.hpc.crosscat.view import Settings
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
+from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.hpc.parallel.tasks import Stopped, run_all
+from mpibayes.io.rows import Rows
+from mpibayes.text import counted
+
+FEWEST, MOST = 50, 3_000  # new rows from which on they have a chain of their own, and that it has at most
+CYCLES = 20
+
+
+def with_newcomers(
+    comm: Communicator, data: Data, mixture: Mixture, labels: Sequence[np.ndarray]
+) -> Sequence[np.ndarray]:
+    """Return the labels of each view (N,), on every rank, in which idle rows, MOST at most, have clusters of their own;
+    the others stay idle. The views are arranged. Collective. Raises Stopped where the program is to stop."""
+    idle = np.flatnonzero(labels[0] == IDLE)
+    n = n_in_clusters(len(idle), mixture.settings.likelihood)
+    if not n:
+        return labels
+    stream = generator(mixture.settings.seed, Purpose.PILOT, chain=mixture.chain)
+    seed = int(stream.integers(2**63))  # the draws of the chain of the new rows are its own
+    chosen = np.sort(stream.choice(idle, n, replace=False))
+    settings = replace(settings_of_search(mixture), seed=seed, shards=1, annealing=None, column_moves=0, view_moves=0)
+    columns = [view.columns for view in mixture.views]
+    task = partial(_clusters, serial(comm.asked_to_stop), data, settings, columns, chosen)
+    (found,) = run_all(comm, [task], f"find clusters of {counted(n, 'new row')}")
+    result = []
+    for z, new in zip(labels, found):
+        z = z.copy()
+        z[chosen] = z.max() + 1 + new
+        result.append(z)
+    return result
+
+
+def n_in_clusters(n_new: int, likelihood: bool) -> int:
+    """Return how many of the new rows start in clusters that are found among them."""
+    return min(n_new, MOST) if likelihood and n_new >= FEWEST else 0
+
+
+def in_words(n_new: int, likelihood: bool) -> str:
+    """Describe where new rows start."""
+    n = n_in_clusters(n_new, likelihood)
+    if not n:
+        return f"the first cycle seats {counted(n_new, 'more training row')}"
+    where = "start in clusters found among them alone"
+    if n == n_new:
+        return f"{n:,} more training rows {where}"
+    return f"{n:,} of {n_new:,} more training rows {where}, the first cycle seats the others"
+
+
+def _clusters(
+    alone: Serial, data: Data, settings: Settings, views: Sequence[Sequence[str]], places: np.ndarray
+) -> list[np.ndarray]:
+    """Labels of some training rows in each view, of a chain that has no others."""
+    rows: Rows = data.rows_at(places)
+    chain = Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, views=views)
+    chain.start("one")
+    for _ in range(CYCLES):
+        if alone.asked_to_stop():
+            raise Stopped
+        chain.cycle()
+    return [view.z[0].astype(np.int64) for view in chain.views]
