@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -112,7 +113,7 @@ class Path:
         """Go the path; the work, on root."""
         powers = np.linspace(0.0, 1.0, LEVELS + 1)
         powers, work = powers[::-1] if leaving else powers, 0.0
-        for level, (before, power) in enumerate(zip(powers, powers[1:]), 1):
+        for level, (before, power) in enumerate(pairwise(powers), 1):
             statistics = self._statistics()
             work += self._log_marginal(statistics, power) - self._log_marginal(statistics, before)
             if level < LEVELS:
@@ -160,7 +161,8 @@ class Path:
         try:
             self.z = [step.run(shard, z) for shard, z in zip(self.shards, self.z)]
         except FloatingPointError as error:  # `run.loop.main` ends the other ranks
-            raise NumericalError(f"cycle {chain.cycles}: a row cannot be scored in a draw of a view", [str(error)]) from None
+            words = f"cycle {chain.cycles}: a row cannot be scored in a draw of a view"
+            raise NumericalError(words, [str(error)]) from None
         sync.add_up(self.comm, [step.changes.kept])
         self.counts = sync.Counts(*(a + b for a, b in zip(self.counts, step.changes.kept)))
 
