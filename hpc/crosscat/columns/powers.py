@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
 LEVELS = 10
-FIRST, EVERY = 20, 40  # cycles before the first draw, and between two
 LANES = 1 << 28  # the first of the lanes that sweeps draw from
 AUXILIARY = 1 << 19  # number of the auxiliary view, beyond those of a scan
 NO_SHARD = -1  # owner of every cluster
@@ -45,8 +44,6 @@ NO_SHARD = -1  # owner of every cluster
 def due(chain: Mixture) -> bool:
     """True if a cycle ends with a draw: by its number, once all rows are in."""
     every = chain.settings.column_powers
-    if every is None:
-        every = 0 if chain.cycles <= FIRST else EVERY
     return every > 0 and chain.cycles % every == 0 and chain.settings.likelihood and not chain.growing
 
 
