@@ -11,7 +11,7 @@ the last of them all counts missing cells.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -21,8 +21,9 @@ import numpy as np
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
 from mpibayes.hpc.components.single import one_uniform
-from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
 
 GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level, on average
@@ -161,6 +162,29 @@ class Categorical:
         (levels,), beta = s, self.pseudo_counts(multiplier)
         first, last = self.group_of[[columns.start, columns.stop]].tolist()
         return self._over_contexts(updates.log_marginals(levels, beta, self.groups, first, last)[0], columns)
+
+    def _at_power(self, multiplier: np.ndarray, s: tuple, column: int, power: float) -> Iterator[tuple]:
+        """Of each context of a column: its level rows, without that of missing cells, their pseudo-counts (V, 1), and
+        these with the power of the counts (V, K)."""
+        (levels,), beta = s, self.pseudo_counts(multiplier)[:, None]
+        for group in range(self.group_of[column], self.group_of[column + 1]):
+            rows = slice(self.groups[group], self.groups[group + 1] - 1)
+            yield rows, beta[rows], beta[rows] + power * levels[rows]
+
+    def log_marginal_at(self, multiplier: np.ndarray, s: tuple, column: int, power: float) -> float:
+        total = 0.0
+        for _, beta, counts in self._at_power(multiplier, s, column, power):
+            cells = (gammaln(counts) - gammaln(beta)).sum()
+            total += cells - (gammaln(counts.sum(axis=0)) - gammaln(beta.sum())).sum()
+        return float(total)
+
+    def draw_at(self, multiplier: np.ndarray, s: tuple, column: int, power: float, stream: Stream):
+        first, end = self.offsets[[column, column + 1]].tolist()
+        table = np.zeros((end - first, s[0].shape[1]), np.float32)
+        for rows, _, counts in self._at_power(multiplier, s, column, power):
+            log_gamma = self._own(stream).log_gammas(counts, cells(rows.start, *counts.shape))
+            table[rows.start - first : rows.stop - first] = power * (log_gamma - np.logaddexp.reduce(log_gamma, axis=0))
+        return (table,)
 
     def log_marginal_clusters(self, multiplier: np.ndarray, s: tuple) -> np.ndarray:
         (levels,), beta = s, self.pseudo_counts(multiplier)

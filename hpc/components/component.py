@@ -110,6 +110,14 @@ class Component(Protocol):
     def log_marginal(self, hyper: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         """Log marginal likelihood of each of `columns`, summed over clusters."""
 
+    def log_marginal_at(self, hyper: np.ndarray, s: tuple, column: int, power: float) -> float:
+        """Log marginal likelihood of one column where its likelihood counts by a power from 0 to 1: the log integral
+        of the likelihood to the power over the prior, summed over clusters."""
+
+    def draw_at(self, hyper: np.ndarray, s: tuple, column: int, power: float, stream: Stream) -> tuple[np.ndarray, ...]:
+        """`parameters` of one column in every cluster, drawn where its likelihood counts by a power, which the scores
+        made of them have, too."""
+
     def log_marginal_clusters(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
         """Log marginal likelihood of every cluster, summed over all columns, (K,)."""
 

@@ -380,6 +380,13 @@ class Multinormal:
         parts = zip(wishart[columns], list(self.parts(s))[columns])
         return np.array([block.log_marginal_cells(h, *moments).sum() for h, (block, *moments) in parts])
 
+    def log_marginal_at(self, wishart: np.ndarray, s: tuple, column: int, power: float) -> float:
+        return float(self.log_marginal(wishart, normal.at_power(s, power), slice(column, column + 1)).sum())
+
+    def draw_at(self, wishart: np.ndarray, s: tuple, column: int, power: float, stream: Stream):
+        drawn = self.draw(wishart, normal.at_power(s, power), slice(column, column + 1), stream)
+        return tuple(a * b for a, b in zip(drawn, (1.0, np.sqrt(power), power)))
+
     def log_marginal_clusters(self, wishart: np.ndarray, s: tuple) -> np.ndarray:
         total = np.zeros(s[0].shape[-1])
         for h, (block, *moments) in zip(wishart, self.parts(s)):

@@ -18,6 +18,7 @@ from mpibayes.hpc.components.single import Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
 
 MEAN, KAPPA, NU, VARIANCE = range(4)
@@ -45,6 +46,12 @@ def merge_moments(a: tuple, b: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarra
     share = n_b / np.maximum(n, 1)
     step = np.where(n_b > 0, mean_b - mean_a, 0.0)
     return n, mean_a + step * share, scatter_a + (scatter_b + step * step * (n_a * share))
+
+
+def at_power(s: tuple, power: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Moments of rows that each count by a power."""
+    n, mean, scatter = s
+    return power * n, mean, power * scatter
 
 
 class Student(Numbers):
@@ -140,6 +147,18 @@ class Normal:
 
     def log_marginal(self, normal: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
         return updates.number_marginals(s, normal, columns.start, columns.stop)[0]
+
+    def log_marginal_at(self, normal: np.ndarray, s: tuple, column: int, power: float) -> float:
+        n, mean, scatter = at_power(s, power)
+        (_, kappa0, nu0, variance0), moments = normal[column], (n[column], mean[column], scatter[column])
+        _, kappa, nu, spread = posterior(normal[column], *moments)
+        of_nu = gammaln(0.5 * nu) - gammaln(0.5 * nu0) - 0.5 * moments[0] * np.log(np.pi)
+        of_spread = 0.5 * nu0 * np.log(nu0 * variance0) - 0.5 * nu * np.log(spread)
+        return float((of_nu + 0.5 * np.log(kappa0 / kappa) + of_spread).sum())
+
+    def draw_at(self, normal: np.ndarray, s: tuple, column: int, power: float, stream: Stream):
+        location, half_precision, constant = self.draw(normal, at_power(s, power), slice(column, column + 1), stream)
+        return location, power * half_precision, power * constant
 
     def log_marginal_clusters(self, normal: np.ndarray, s: tuple) -> np.ndarray:
         return updates.number_marginals(s, normal, 0, len(self))[1]

@@ -153,6 +153,16 @@ class Poisson:
         """Without the 1 / x!."""
         return updates.number_marginals(s, gamma, columns.start, columns.stop)[0]
 
+    def log_marginal_at(self, gamma: np.ndarray, s: tuple, column: int, power: float) -> float:
+        """Without the 1 / x!."""
+        (n, total), (shape, rate) = (power * a[column] for a in s), gamma[column]
+        return float((gammaln(shape + total) - gammaln(shape) + shape * np.log(rate)
+                      - (shape + total) * np.log(rate + n)).sum())  # fmt: skip
+
+    def draw_at(self, gamma: np.ndarray, s: tuple, column: int, power: float, stream: Stream):
+        drawn = self.draw(gamma, tuple(power * a for a in s), slice(column, column + 1), stream)
+        return tuple(power * a for a in drawn)
+
     def log_marginal_clusters(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
         """Without the 1 / x!."""
         return updates.number_marginals(s, gamma, 0, len(self))[1]

@@ -131,6 +131,11 @@ class Mixture:
         """The columns with these names, whose cells `rows` has."""
         return Held(self._modelled(names), rows)
 
+    def held_with(self, names: Collection[str]) -> list[Held]:
+        """The cells of the views that have some of these columns."""
+        requested = set(names)
+        return [of for of, view in zip(self._held(), self.views) if requested & set(view.columns)]
+
     def plain(self, names: Collection[str]) -> list:
         """Columns with these names, without links; none where the likelihood is switched off."""
         requested = set(names)
@@ -172,11 +177,8 @@ class Mixture:
 
     def subject(self, names: Collection[str]) -> Subject:
         """Columns with these names as a subject."""
-        requested = set(names)
-        held = [of for of, view in zip(self._held(), self.views) if requested & set(view.columns)]
-        return Subject(
-            self.comm, *self.of_columns(names, held), self.shards, self.views[0].z, self.n_active, self.n_shards
-        )
+        of = self.of_columns(names, self.held_with(names))
+        return Subject(self.comm, *of, self.shards, self.views[0].z, self.n_active, self.n_shards)
 
     @cached_property
     def components(self) -> Components:

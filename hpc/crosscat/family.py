@@ -52,6 +52,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         view_discount=model.view_discount,
         column_moves=None if sampler.column_moves == "auto" else sampler.column_moves,
         view_moves=sampler.view_moves,
+        column_powers=sampler.column_powers,
         links=model.parents if model.likelihood else "none",
         link_moves=None if sampler.link_moves == "auto" else sampler.link_moves,
     )

@@ -176,7 +176,7 @@ NEEDED = {"mixture": False, "crosscat": True, "auto": False}
 SEVERAL = {"mixture": False, "crosscat": True, "auto": True}  # what auto means, the table decides: choice.py
 OF_VIEWS = {  # keys that a mixture has no use for
     "model": ("view_concentration", "view_discount"),
-    "sampler": ("init_views", "init_rows", "searches", "column_moves", "view_moves"),
+    "sampler": ("init_views", "init_rows", "searches", "column_moves", "view_moves", "column_powers"),
 }
 
 
@@ -301,6 +301,9 @@ class Sampler(Section):
         f'"auto" or {CYCLES_OR_NONE}',
     )
     view_moves: int = key(2, "splits and merges of views that such a cycle proposes", whole(0, 10_000), ge=0, le=10_000)
+    column_powers: CyclesOrNone = key(
+        0, "cycles between two draws of a column's view in which rows follow the column; 0: none", CYCLES_OR_NONE
+    )
     link_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
         'links = "forest": cycles between draws of all links; auto: after 3, 10, 25, 50, 75 and 100 cycles, then '

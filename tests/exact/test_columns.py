@@ -15,6 +15,7 @@ import pytest
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.columns import proposal, sides
 from mpibayes.hpc.crosscat.columns import scan as program
+from mpibayes.hpc.crosscat.columns.bodies import Bodies
 from mpibayes.hpc.crosscat.columns.round import regroup
 from mpibayes.hpc.crosscat.columns.split_merge import Move
 from mpibayes.hpc.crosscat.moves.ledger import Tally
@@ -164,8 +165,8 @@ def test_how_often_a_split_and_its_merge_are_chosen(n_a, n_b, others):
     ways = (n - 1) * n_labels + 2 * of_others * others
     split = (n - 1) * n_labels / ways / (n * (n - 1))
     merge = n_a**2 / (n_a**2 + n_b**2) / (n_a * n_b)
-    move = mock.Mock(chain=mock.Mock(process=(0.7, 0.3)), n_columns=np.ones(whole.sum(), int), n_links=None)
-    move._log_law = partial(Move._log_law, move)
+    bodies = mock.Mock(process=(0.7, 0.3), _n_columns=np.ones(whole.sum(), int), _n_links=None)
+    move = mock.Mock(_log_law=partial(Bodies.log_prior, bodies))
     of_units = (np.repeat(np.arange(len(sizes)), sizes) for sizes in (whole, cut))
     result = Move._log_choices(move, *of_units, n_a, n_b, ways, n_labels)
     assert result == pytest.approx(log_eppf(cut, 0.7, 0.3) - log_eppf(whole, 0.7, 0.3) + np.log(merge / split))

@@ -22,6 +22,7 @@ columns = ["width", "height"]
 [sampler]
 init_views = 4
 view_moves = 1
+column_powers = 2
 [run]
 seed = 5
 shards = 4

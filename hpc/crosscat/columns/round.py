@@ -9,7 +9,7 @@ import numpy as np
 
 from mpibayes.errors import NumericalError
 from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.columns import scan, subtrees
+from mpibayes.hpc.crosscat.columns import powers, scan, subtrees
 from mpibayes.hpc.crosscat.moves import round as moves
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.moves import cuts
@@ -37,6 +37,11 @@ def move(chain: Mixture) -> dict[str, int]:
         if parents is not None:
             chain.linking.link_and_count(parents)
         del partitions  # of all rows
+    if powers.due(chain):
+        result = powers.draw(chain)
+        if result is not None:
+            moved += 1
+            regroup(chain, *result)
     accepted, tried = 0, chain.settings.view_moves if chain.settings.likelihood else 0
     if not moves.due_for_views(every, chain.cycles, chain.n_rows * len(chain.columns)):
         tried = 0

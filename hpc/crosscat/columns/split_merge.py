@@ -8,16 +8,15 @@ move draws a partition from the cells (proposal.py), and its probability enters 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mpibayes.hpc.crosscat.columns import alike, sides
+from mpibayes.hpc.crosscat.columns.bodies import Bodies
 from mpibayes.hpc.crosscat.columns.proposal import Drawn, Proposal, side_by_side
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views
-from mpibayes.hpc.crosscat.pitman_yor import log_eppf
-from mpibayes.hpc.links.forest import log_prior_of
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
 
 if TYPE_CHECKING:
@@ -36,24 +35,14 @@ class Move:
         self.chain, self.comm, self.number, self.views = chain, chain.comm, number, chain.views
         self.key = {"seed": chain.settings.seed, "cycle": chain.cycles, "chain": chain.chain}
         self.stream = generator(purpose=Purpose.VIEW_MOVES, sub=number, **self.key)
-        self.units, self.where = chain.bodies, np.array(chain.view_of(chain.bodies))
-        self.n_columns = self._counted(chain.units)
-        self.n_linkable = self.n_links = None
-        if chain.settings.learns_links:
-            linkable = [column.name for column in chain.columns if column.levels]
-            parent_of = chain.linking.coding.parent_of
-            self.n_linkable, self.n_links = self._counted(zip(linkable)), self._counted(zip(parent_of))
+        self.bodies = Bodies(chain)
+        self.units, self.where = self.bodies.names, self.bodies.where
 
     def run(self) -> tuple[list[int], list[Rowwise]] | None:
         """Return the accepted proposal: the partition of each unit, and the partitions, as `columns.scan.scan` does; or
         None."""
         split, self.anew, log_u = self.stream.random() < 0.5, self.stream.random() < 0.5, np.log(self.stream.random())
         return self._split(log_u) if split else self._merge(log_u)
-
-    def _counted(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
-        """How many of some groups of columns are in each unit, (U,) int64."""
-        number = {name: u for u, names in enumerate(self.units) for name in names}
-        return np.bincount([number[names[0]] for names in groups], minlength=len(self.units))
 
     def _split(self, log_u: float):
         chosen = self._choose()
@@ -162,12 +151,7 @@ class Move:
         return log_prior + float(np.log(ways / n_labels * n * a_is_a / (n_a * n_b)))
 
     def _log_law(self, where: np.ndarray) -> float:
-        """Log prior of the units' views, and where links are learned, of the links in each."""
-        log_p = float(log_eppf(_sums(self.n_columns, where), *self.chain.process))
-        if self.n_links is None:
-            return log_p
-        each = zip(_sums(self.n_linkable, where).tolist(), _sums(self.n_links, where).tolist())
-        return log_p + sum(log_prior_of(d, e) for d, e in each)
+        return self.bodies.log_prior(where)
 
     def _pair(self, u: float) -> tuple[tuple[int, int], float]:
         """The views that a merge is to join, and on root the log of how often it chooses them."""
@@ -259,8 +243,3 @@ class Move:
         stream = generator(purpose=Purpose.PROCESS, sub=(1 << 20) + 4 * self.number + role, **self.key)
         process = self.comm.share(law.draw(self._sizes(z, n_labels), law.start()[0], stream))
         return Rowwise(z, n_labels, process)
-
-
-def _sums(n: np.ndarray, where: np.ndarray) -> np.ndarray:
-    """Sums over the units of each view of whole numbers n (U,), (V,) int64."""
-    return np.bincount(where, n).astype(np.int64)

@@ -71,7 +71,7 @@ def searched(
 ) -> Searching:  # fmt: skip
     """Return a search that has ended, on all of some rows, from n_views groups of columns. probe: rows that it does not
     see, by which it judges the views that it tries."""
-    alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES)
+    alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES, column_powers=0)
     comm = comm or serial()
     mixture = Searching(comm, columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
     mixture.probe = None if probe is None else Probe(probe)

@@ -1,0 +1,47 @@
+"""Columns that take their links along from view to view, and the prior of the views that they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.pitman_yor import log_eppf
+from mpibayes.hpc.links.forest import log_prior_of
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.chain import Mixture
+
+
+class Bodies:
+    """The chain's bodies at present: `names` of the columns of each, and the view of each in `where` (U,)."""
+
+    def __init__(self, chain: Mixture):
+        self.names, self.process = chain.bodies, chain.process
+        self.where = np.array(chain.view_of(self.names))
+        self._n_columns = self._counted(chain.units)
+        self._n_linkable = self._n_links = None
+        if chain.settings.learns_links:
+            self._n_linkable = self._counted([column.name] for column in chain.columns if column.levels)
+            self._n_links = self._counted([child] for child in chain.linking.coding.parent_of)
+
+    def _counted(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
+        """How many of some groups of columns are in each body, (U,) int64."""
+        number = {name: u for u, names in enumerate(self.names) for name in names}
+        return np.bincount([number[names[0]] for names in groups], minlength=len(self.names))
+
+    def log_prior(self, where: np.ndarray) -> float:
+        """Log prior of the views that bodies are in, by any numbers, and where links are learned, of the links in
+        each."""
+        view = np.unique(where, return_inverse=True)[1]
+        log_p = float(log_eppf(_sums(self._n_columns, view), *self.process))
+        if self._n_links is None:
+            return log_p
+        each = zip(_sums(self._n_linkable, view).tolist(), _sums(self._n_links, view).tolist())
+        return log_p + sum(log_prior_of(d, e) for d, e in each)
+
+
+def _sums(n: np.ndarray, view: np.ndarray) -> np.ndarray:
+    """Sums over the bodies of each view of whole numbers n (U,), (V,) int64."""
+    return np.bincount(view, n).astype(np.int64)

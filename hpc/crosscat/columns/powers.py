@@ -1,0 +1,178 @@
+"""A column is drawn a view, and the rows of views follow it there: by powers of its likelihood (docs/math.md 2.15).
+
+In its present view a path takes the column's likelihood from power 1 to 0 in LEVELS steps, in every other view, and in
+an auxiliary one from the prior, from 0 to 1. Between two steps the rows of the view are swept with the column at the
+present power. The steps' log ratios add up to the work W of a path, and the view is drawn in proportion to its prior
+weight times exp(-W) or exp(W) (Neal 2001; Nilmeier et al. 2011). The view that the column leaves and the one that it
+goes to take the rows at the end of their paths; all others stay as they were.
+
+A sweep leaves the law at its power reversible: weights and parameters given the rows, then every row by itself, but for
+an anchor of each cluster. It has no tail, so that clusters neither open nor vanish on a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpibayes.errors import NumericalError
+from mpibayes.hpc.components.grid import draw_on_grid
+from mpibayes.hpc.components.product import Parameters, Part
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.columns.bodies import Bodies
+from mpibayes.hpc.crosscat.columns.scan import Present, Rowwise, auxiliaries, of_views
+from mpibayes.hpc.crosscat.pruning import Pruning
+from mpibayes.hpc.crosscat.state import Shared, Weights, exchange
+from mpibayes.hpc.crosscat.sweep import Step
+from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
+from mpibayes.kernels import mixture as kernels
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.chain import Mixture
+
+LEVELS = 10
+LANES = 1 << 28  # the first of the lanes that sweeps draw from
+AUXILIARY = 1 << 19  # number of the auxiliary view, beyond those of a scan
+NO_SHARD = -1  # owner of every cluster
+
+
+def due(chain: Mixture) -> bool:
+    """True if a cycle ends with a draw: by its number, once all rows are in."""
+    every = chain.settings.column_powers
+    return every > 0 and chain.cycles % every == 0 and chain.settings.likelihood and not chain.growing
+
+
+def draw(chain: Mixture) -> tuple[list[int], list[Rowwise]] | None:
+    """Draw the view of one of the chain's bodies. Return the partition of each, and the partitions, as `scan.scan`
+    does; None: it stays. Collective."""
+    bodies, stream = Bodies(chain), generator(purpose=Purpose.POWERS, **chain.key)
+    return draw_one(chain, bodies, int(stream.integers(len(bodies.names))), stream)
+
+
+def draw_one(
+    chain: Mixture, bodies: Bodies, body: int, stream: np.random.Generator
+) -> tuple[list[int], list[Rowwise]] | None:
+    """`draw` for one of the bodies, by its number."""
+    partitions = of_views(chain.views)
+    present = int(bodies.where[body])
+    if np.count_nonzero(bodies.where == present) > 1:  # else its view without it is the auxiliary one
+        first = chain.views[0]
+        partitions += auxiliaries(chain.comm, first.law, Present.of(first), chain.key, [AUXILIARY])
+    log_weight = np.empty(len(partitions))
+    for p, of in enumerate(partitions):
+        others = chain.views[p].columns if p < len(chain.views) else ()
+        path = Path(chain, of, {*others, *bodies.names[body]}, bodies.names[body], LANES + p)
+        log_weight[p] = path.run(leaving=p == present) + bodies.log_prior(_moved(bodies.where, body, p))
+        partitions[p] = path.end()
+    chosen = int(chain.comm.share(draw_on_grid(log_weight, stream) if chain.comm.rank == 0 else 0))
+    if chosen == present:
+        return None
+    as_they_were = of_views(chain.views)
+    result = [of if p in (present, chosen) else was for p, (of, was) in enumerate(zip(partitions, as_they_were))]
+    return _moved(bodies.where, body, chosen).tolist(), [*result, *partitions[len(result) :]]
+
+
+def _moved(where: np.ndarray, body: int, view: int) -> np.ndarray:
+    result = where.copy()
+    result[body] = view
+    return result
+
+
+class Path:
+    """The rows of a partition while a body's likelihood comes in, or goes. names: the columns that go by the partition,
+    those of the body among them. Methods are collective."""
+
+    def __init__(self, chain: Mixture, start: Rowwise, names: set[str], body: Sequence[str], lane: int):
+        self.chain, self.comm, self.start, self.lane = chain, chain.comm, start, lane
+        self.components, self.hyper, cells = chain.of_columns(names, chain.held_with(names))
+        self.hyper = replace(self.hyper, concentration=start.process[0], discount=start.process[1])
+        self.shards = [replace(shard, rows=cells(i)) for i, shard in enumerate(chain.shards)]
+        self.z = [z.astype(np.int32) for z in start.z]
+        self.body = [
+            (place, c) for place, kind in enumerate(self.components.kinds) for c in range(len(kind))
+            if kind.members(c)[0].name in body
+        ]  # fmt: skip
+        self.prior, self.dealing = self.components.prior(self.hyper), self.components.deal(self.comm.size)
+        self.moments = sync.Moments(self.components)
+        self.pruning = Pruning(self.shards, self.components.categorical.offsets)
+        self.counts = sync.counted(self.components, self._labelled(), start.n_labels)
+        sync.add_up(self.comm, [self.counts])
+
+    def _labelled(self) -> list[tuple]:
+        return [(shard.rows, z) for shard, z in zip(self.shards, self.z)]
+
+    def run(self, leaving: bool) -> float:
+        """Go the path; the work, on root."""
+        powers = np.linspace(0.0, 1.0, LEVELS + 1)
+        powers, work = powers[::-1] if leaving else powers, 0.0
+        for level, (before, power) in enumerate(pairwise(powers), 1):
+            statistics = self._statistics()
+            work += self._log_marginal(statistics, power) - self._log_marginal(statistics, before)
+            if level < LEVELS:
+                self._sweep(statistics, power, level)
+        return -work if leaving else work
+
+    def end(self) -> Rowwise:
+        """The rows at the end of the path."""
+        kind = np.min_scalar_type(-1 - self.start.n_labels)
+        return replace(self.start, z=[z.astype(kind) for z in self.z])
+
+    def _statistics(self) -> Statistics:
+        n_labels, n_shards = self.start.n_labels, self.chain.n_shards
+        each = [self.moments.of(rows, z, n_labels) for rows, z in self._labelled()]
+        merged = sync.merge_moments_up(self.comm, [self.moments], [each], [n_labels], n_shards, everywhere=True)
+        return self.moments.statistics(self.counts, merged[0])
+
+    def _log_marginal(self, statistics: Statistics, power: float) -> float:
+        """Log marginal likelihood of the body at a power."""
+        each = ((self.components.kinds[place], c) for place, c in self.body)
+        return sum(kind.log_marginal_at(getattr(self.hyper, kind.hyper), statistics.of(kind), c, power)
+                   for kind, c in each)  # fmt: skip
+
+    def _sweep(self, statistics: Statistics, power: float, level: int) -> None:
+        """Draw the label of every row but the anchors, with the body at a power."""
+        n_labels, chain = self.start.n_labels, self.chain
+        key = {**chain.key, "chain": in_lane(chain.chain, self.lane + (level << 20))}
+        nobody, anchor = np.zeros(n_labels, bool), np.full(n_labels, kernels.UNANCHORED, np.uint64)
+        for shard, z in zip(self.shards, self.z):
+            part = kernels.anchors(z, shard.start, **key, owned=nobody, n_clusters=n_labels)
+            np.minimum(anchor, part, out=anchor)
+        self.comm.least_everywhere(anchor)
+        weights, part = None, self.dealing.part(self.comm.rank)
+        if self.comm.rank == 0:
+            concentration, discount = self.start.process
+            log_weight = Stream(purpose=Purpose.WEIGHTS, **key).log_dirichlet(statistics.size - discount)
+            weights = Weights(concentration, discount, log_weight, np.zeros(0), 0.0)
+        pairs = zip(self.components.kinds, part)
+        columns = {kind.hyper: getattr(self.hyper, kind.hyper)[rows] for kind, rows in pairs}
+        drawn = self._parameters(statistics, power, part, key)
+        weights, _, parameters = exchange(self.comm, self.dealing, n_labels, 0, weights, columns, drawn)
+        shared = Shared(self.hyper, anchor, weights, parameters)
+        owner = np.full(n_labels, NO_SHARD)
+        step = Step(shared, nobody, owner, None, self.prior, self.components, (), 1, key, self.pruning)
+        try:
+            self.z = [step.run(shard, z) for shard, z in zip(self.shards, self.z)]
+        except FloatingPointError as error:  # `run.loop.main` ends the other ranks
+            words = f"cycle {chain.cycles}: a row cannot be scored in a draw of a view"
+            raise NumericalError(words, [str(error)]) from None
+        sync.add_up(self.comm, [step.changes.kept])
+        self.counts = sync.Counts(*(a + b for a, b in zip(self.counts, step.changes.kept)))
+
+    def _parameters(self, statistics: Statistics, power: float, part: Part, key) -> Parameters:
+        """Parameters of a part's columns, those of the body at the power."""
+        result = self.components.draw(self.hyper, statistics, part, key)
+        stream = Stream(purpose=Purpose.PARAMETERS, **key)
+        for place, c in self.body:
+            if not part[place].start <= c < part[place].stop:
+                continue
+            kind = self.components.kinds[place]
+            drawn = kind.draw_at(getattr(self.hyper, kind.hyper), statistics.of(kind), c, power, stream)
+            for array, rows in zip(kind.parameters, drawn):
+                first, end = kind.cuts[array.axis][[c, c + 1]] - kind.cuts[array.axis][part[place].start]
+                getattr(result, array.name)[first:end] = rows
+        return result
