@@ -7,8 +7,8 @@ core.
     python benchmarks/links.py independent --out OUT [--seeds 10]
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together,
-scored on all test rows. tables: imported tables; a tenth of the rows is held out; forests with numbers as
-parents (forest) and without (forest of levels).
+scored on all test rows. tables: imported tables; a tenth of the rows is held out; forests with numbers in lines
+and as parents by bins (forest), by bins alone (forest of bins), and with neither (forest of levels).
 views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
 the first hundred of which are scored.
@@ -30,12 +30,14 @@ from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.start import views
 from mpibayes.hpc.data.bins import fit_bins
+from mpibayes.hpc.data.lines import line_columns
 from mpibayes.hpc.data.rows import Data, HeldOutRows
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import Table, table_from_arrays
 
 BINARY = ("nltcs", "plants", "jester", "baudio", "bnetflix", "accidents", "pumsb_star", "dna", "mushrooms")
 EVERY = 5  # cycles between two draws that are scored
+MORE = "forest of bins", "forest of levels"
 SEARCHED, GROUPS = 3_000, 16  # rows that a search for views has, and groups of columns that it starts with
 
 
@@ -55,11 +57,11 @@ def binary(data: Path, name: str):
 
 
 def imported(path: Path):
-    """The same of an imported table, whose numbers are cut into bins."""
+    """The same of an imported table, whose numbers are cut into bins, and may lean on each other in lines."""
     data = Data(Table.open(path), (), 0.1, latent=True)
-    cuts = fit_bins(data, "forest")
+    cuts, lines = fit_bins(data, "forest"), line_columns(data, "forest")
     return (
-        [replace(c, cuts=cuts.get(c.name, ())) for c in data.columns],
+        [replace(c, cuts=cuts.get(c.name, ()), line=c.name in lines) for c in data.columns],
         data.rows_of(0, data.n_rows),
         data.heldout_of(0, len(data.heldout)),
     )
@@ -115,7 +117,7 @@ def measured(
     a_cycle = (time.process_time() - before - scoring - half[0]) / (mixture.cycles - half[1])
     return {
         "links": links, "seed": seed, "score": averaged, "clusters": float(np.mean(clusters)),
-        "n_links": int((mixture.coding.parents != -1).sum()), "cycles": mixture.cycles, "cycle_s": a_cycle,
+        "n_links": int((mixture.linking.coding.parents != -1).sum()), "cycles": mixture.cycles, "cycle_s": a_cycle,
         "views": len(mixture.views),
     }  # fmt: skip
 
@@ -128,6 +130,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", default=BINARY)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--links", nargs="*", help="of these alone")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
@@ -140,10 +143,11 @@ def main() -> None:
     for name, path in sources.items():
         table = imported(path) if path else binary(given.data, name)
         several = given.what == "views"
-        for links in ("none", "forest", *(["forest of levels"] if given.what == "tables" else [])):
+        for links in given.links or ("none", "forest", *(MORE if given.what == "tables" else ())):
             columns, rows, held = table
-            if several or links == "forest of levels":
-                columns = [replace(column, cuts=()) for column in columns]
+            if several or links != "forest":
+                columns = [replace(column, line=False) for column in columns]
+            columns = [replace(c, cuts=() if c.line or several or links == MORE[1] else c.cuts) for c in columns]
             result = measured(columns, rows, held, links.split()[0], given.seconds, given.seed, several)
             write(given.out, name, {"rows": len(rows), **result, "links": links})
 

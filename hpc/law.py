@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mpibayes.io.rows import Column, Rows
     from mpibayes.io.table import Table
 
+LINES = "lines"  # of columns that may lean on each other in lines
 EVERY = slice(None)
 
 
@@ -116,7 +117,7 @@ class Asked(Protocol):
 
     like: Table  # the columns that can be asked about, as they are recorded
     columns: Sequence[Column]  # the same, as they are modelled
-    joint: Mapping[str, str]  # of columns that are modelled in a block its name
+    joint: Mapping[str, str]  # of columns that are modelled together the name of their block, or LINES
     linked: bool  # whether columns may lean on each other within clusters
     joinable: Collection[str]  # numbers that could be modelled together in a block, and are in none
     link_keys: Mapping[str, str]  # keys of [model] by which they would, where they do not; none where they cannot

@@ -37,7 +37,8 @@ class Column:
     scale, the least first (`order.order_of`); None where the table does not say. `shape`: the coordinates that a run
     models the column in, where it has fitted some. `contexts`: of the column that this one leans on in a run
     (docs/links.md), in which case its cells are codes of a context and a level. `cuts`: where a run cuts a column of
-    numbers into the bins that others may lean on, ascending, as values are recorded.
+    numbers into the bins that others may lean on, ascending, as values are recorded. `line`: whether it may lean on
+    another such column in a line; `leans_on`: the one that it does.
     """
 
     name: str
@@ -62,6 +63,8 @@ class Column:
     shape: Shape | None = None
     contexts: int = 1
     cuts: tuple[float, ...] = ()
+    line: bool = False
+    leans_on: Column | None = None
 
     @property
     def blank(self) -> float:

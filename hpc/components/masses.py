@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpibayes.io import recording
+from mpibayes.io.rows import Column
 from mpibayes.kernels.common.functions import gammaln
 
 NARROW, WIDE = 0.03, 0.5  # widths in units of the scale: up to here one point, and three, are as good as the integral
+LOG_2PI = float(np.log(2.0 * np.pi))
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 
 def log_t(location, scale, nu, low, high) -> np.ndarray:
-    """Log probability of low <= x <= high under t distributions; log density where low == high. Arguments broadcast.
+    """Log probability of low <= x <= high under t distributions, or normal ones, where nu is infinite throughout; log
+    density where low == high. Arguments broadcast.
 
     >>> float(np.round(np.exp(log_t(0.0, 1.0, np.array([1.0]), -1.0, 1.0))[0], 6)) 0.5
     """
-    a, b = (low - location) / scale, (high - location) / scale
-    constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
+    a, b, normal = (low - location) / scale, (high - location) / scale, np.isinf(nu).all()
+    constant = -0.5 * LOG_2PI
+    if not normal:
+        constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu)
     with np.errstate(invalid="ignore"):
         width = b - a
     wide = width > WIDE
@@ -30,9 +36,15 @@ def log_t(location, scale, nu, low, high) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         middle, size = 0.5 * (a + b), np.where(width > 0.0, np.log(width), -np.log(scale))
         if width.max() <= NARROW:
+            if normal:
+                return constant + size - 0.5 * middle * middle
             return constant + size - 0.5 * (nu + 1.0) * np.log(1.0 + middle * middle / nu)
-        points = ((middle + 0.5 * node * width) ** 2 / nu for node in NODES)
-        heights = (np.exp(-0.5 * (nu + 1.0) * np.log(1.0 + p)) * (0.5 * w) for p, w in zip(points, WEIGHTS))
+        squares = ((middle + 0.5 * node * width) ** 2 for node in NODES)
+        if normal:
+            heights = [np.exp(-0.5 * p) * (0.5 * w) for p, w in zip(squares, WEIGHTS)]
+        else:
+            points = (p / nu for p in squares)
+            heights = [np.exp(-0.5 * (nu + 1.0) * np.log(1.0 + p)) * (0.5 * w) for p, w in zip(points, WEIGHTS)]
         narrow = constant + size + np.log(sum(heights))
     if not wide.any():
         return narrow
@@ -43,11 +55,13 @@ def log_t(location, scale, nu, low, high) -> np.ndarray:
 
 def log_between(a, b, nu) -> np.ndarray:
     """Log probability of a <= t <= b under standard t distributions, as a difference of distribution functions."""
-    from scipy.special import stdtr  # slow to import
+    from scipy.special import ndtr, stdtr  # slow to import
 
     with np.errstate(divide="ignore", invalid="ignore"):
         right = a + b > 0.0  # the mirror image is in the left tail
         a, b = np.where(right, -b, a), np.where(right, -a, b)
+        if np.isinf(nu).all():
+            return np.log(ndtr(b) - ndtr(a))
         return np.log(stdtr(nu, b) - stdtr(nu, a))
 
 
@@ -66,3 +80,15 @@ def log_negative_binomial(shape, rate, low, high) -> np.ndarray:
         above = np.where(first > 0.0, betainc(np.maximum(first, 1.0), shape, 1.0 - p), 1.0)
         above = above - np.where(np.isfinite(high), betainc(last + 1.0, shape, 1.0 - p), 0.0)
         return np.log(np.maximum(np.where(above < 0.5, above, below), 0.0))
+
+
+def log_real(column: Column, location, scale, nu, low, high) -> np.ndarray:
+    """Log probability that a recorded number of a column is from low to high under t distributions of the model's
+    scale; where low == high, its density. Arguments broadcast."""
+    if not column.log and column.shape is None:
+        return log_t(location, scale, nu, low, high)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low_, high_ = (np.maximum(low, 0.0), high) if column.log else (low, high)
+        first, last = recording.coordinate(column, low_), recording.coordinate(column, high_)
+        result = log_t(location, scale, nu, first, last)
+        return np.where(low == high, result + recording.log_slope(column, last), result)

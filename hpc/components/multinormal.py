@@ -3,7 +3,8 @@
 A block of D columns has the hyperparameters (kappa, nu, variance), a row of a (B, 3) array, each fixed or learned on a
 grid, one after another given the others. The prior's matrix is S_0 = nu variance diag(scale^2), scale being the
 columns' own standard deviations, and its location the columns' own means unless it was given. With D = 1 this is the
-normal column of the same kappa and nu, its variance in units of scale^2.
+normal column of the same kappa and nu, its variance in units of scale^2. A column that leans on another in a line
+(line.py) is a block of two, whose first column is given.
 
 A cluster's scatter matrices are packed lower triangles by rows, (0,0), (1,0), (1,1), ...: the pairs of columns of all
 blocks are the rows of one array (pairs, K).
@@ -20,6 +21,7 @@ import numpy as np
 from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.component import Array
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+from mpibayes.hpc.components.line import Line
 from mpibayes.hpc.parallel.streams import Stream, generator
 from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
@@ -271,7 +273,8 @@ class Students:
 
     @cached_property
     def blocks(self) -> list[Predictive]:
-        return [block.predictive(h, *m) for h, (block, *m) in zip(self._wishart, self._kind.parts(self._s))]
+        each = zip(self._wishart, self._kind.parts(self._s))
+        return [block.predictive(h, *m) for h, (block, *m) in each if isinstance(block, Block)]
 
     @property
     def n_bytes(self) -> int:
@@ -306,9 +309,9 @@ class Students:
 
 
 class Multinormal:
-    """All blocks of a view, in order: a block counts as one column; its columns, and its pairs of columns, lie side by
-    side. joint: {"columns": names, "prior": what is given} by the name of each block, in the order of the rows'
-    `vectors`, where their columns lie (data.in_blocks).
+    """All blocks of a view, in order, and behind them the columns that lean on others in a line: a block counts as one
+    column; its columns, and its pairs of columns, lie side by side. joint: {"columns": names, "prior": what is given}
+    by the name of each block, in the order of the rows' `vectors`, where their columns lie (data.in_blocks).
 
     Statistics are n (B, K), the rows in which a block is there, mean (columns of all blocks, K), and scatter (their
     pairs of columns, K), sums of products about the means.
@@ -327,15 +330,20 @@ class Multinormal:
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns = tuple(columns)
         self._by_name = by_name = {c.name: c for c in columns}
-        self.blocks = []
+        self.blocks: list[Block | Line] = []
         for name, block in joint.items():
             part = [by_name[c] for c in block["columns"]]
             centers, scales = [c.center for c in part], [c.scale for c in part]
             self.blocks.append(Block(name, block["columns"], centers, scales, block.get("prior")))
+        self.lines = [Line(c, priors.get(c.name)) for c in columns if c.leans_on is not None]
+        self.blocks += self.lines
+        self.given = np.array([isinstance(b, Line) for b in self.blocks], np.int64)
         self.widths = widths = np.array([b.width for b in self.blocks], np.int64)
         each = {"column": np.ones_like(widths), "coordinate": widths, "pair": n_pairs(widths)}
         self.cuts = {axis: np.concatenate([[0], np.cumsum(n)]) for axis, n in each.items()}
         self.cost = 8.0 * widths + 0.2 * widths**3
+        own = [np.arange(b.width) >= given for b, given in zip(self.blocks, self.given)]
+        self.own = np.concatenate([np.zeros(0, bool), *own])  # coordinates that are not given
         self.odds_form = (int((1 + 2 * (widths + n_pairs(widths))).sum()),)
 
     def __len__(self) -> int:
@@ -353,7 +361,8 @@ class Multinormal:
         none = np.zeros(0)
         mean = np.concatenate([none, *(b.mean for b in self.blocks)])
         spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])
-        return {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
+        of = {"widths": self.widths, "wishart": wishart, "vector_mean": mean, "vector_spread": spread}
+        return of | {"given": self.given}
 
     def log_base(self, rows: Rows) -> float:
         return float(log_cells(self.columns, rows).sum())
@@ -369,7 +378,7 @@ class Multinormal:
         scatter = scatter_a + (scatter_b + step[i] * step[j] * (n_a * share)[of_pair])
         return n, mean_a + step * share[of_column], scatter
 
-    def parts(self, s: tuple) -> Iterator[tuple[Block, np.ndarray, np.ndarray, np.ndarray]]:
+    def parts(self, s: tuple) -> Iterator[tuple[Block | Line, np.ndarray, np.ndarray, np.ndarray]]:
         """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block."""
         n, mean, scatter = s
         column, pair = self.cuts["coordinate"], self.cuts["pair"]
@@ -396,7 +405,7 @@ class Multinormal:
     def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         n, mean, scatter = s
         i, j = _pairs(self.widths)
-        return np.repeat(n, self.widths, axis=0), mean, scatter[i == j]
+        return np.repeat(n, self.widths, axis=0)[self.own], mean[self.own], scatter[i == j][self.own]
 
     def side_odds(self, wishart: np.ndarray, s: tuple) -> np.ndarray:
         """Block by block, see `Block.side_odds`."""

@@ -30,6 +30,12 @@ NU_GRID = 2.0 ** np.arange(7)  # powers of two exactly: the kernels score such c
 VARIANCE_GRID = np.geomspace(1e-4, 1.0, 13)  # bounded below: a density has no bound at a repeated value
 
 
+def default_grids(column: Column) -> tuple[np.ndarray, ...]:
+    """Grids on which the hyperparameters of a column are learned by default."""
+    center, scale = column.center, column.scale
+    return center + scale * MEAN_GRID, KAPPA_GRID, NU_GRID, scale**2 * VARIANCE_GRID
+
+
 def posterior(normal: np.ndarray, n, mean, scatter):
     """(mean, kappa, nu, nu * variance) given moments, each shaped as `n`. normal is (R, 4) or broadcasts."""
     m0, kappa0, nu0, variance0 = (normal[..., i, None] for i in range(4))
@@ -118,9 +124,8 @@ class Normal:
         self._start = np.empty((len(self), 4))
         for r, column in enumerate(columns):
             prior, center, scale = priors.get(column.name) or {}, column.center, column.scale
-            grid = (center + scale * MEAN_GRID, KAPPA_GRID, NU_GRID, scale**2 * VARIANCE_GRID)
             aim = (center, START[KAPPA], START[NU], scale**2 * START[VARIANCE])
-            part = [as_grid(prior[name]) if name in prior else g for name, g in zip(NAMES, grid)]
+            part = [as_grid(prior[name]) if name in prior else g for name, g in zip(NAMES, default_grids(column))]
             self._start[r] = [g[np.argmin(np.abs(g - a))] for g, a in zip(part, aim)]
             for i in range(4):
                 grids[i].append(part[i])

@@ -86,13 +86,16 @@ class Components:
         return Hyper(concentration, discount, **{kind.hyper: kind.start() for kind in self.kinds})
 
     def by_column(self, hyper: Hyper) -> dict[str, np.ndarray]:
-        """The hyperparameters of each column by its name; those of a block by the name of its first column."""
+        """The hyperparameters of each column by its name; those of a block by the name of its first column, those of a
+        column in a line in the form of a normal one's."""
         arrays = [(kind, getattr(hyper, kind.hyper)) for kind in self.kinds]
-        return {kind.members(c)[0].name: array[c] for kind, array in arrays for c in range(len(kind))}
+        of = {kind.members(c)[0].name: array[c] for kind, array in arrays for c in range(len(kind))}
+        return of | {line.name: line.as_normal(of[line.name]) for line in self.multinormal.lines}
 
     def hyper(self, concentration: float, discount: float, of_column: Mapping[str, np.ndarray]) -> Hyper:
         """Assemble the hyperparameters from the columns' own; the inverse of `by_column`."""
-        arrays = {}
+        lines = {line.name: line.of_normal(of_column[line.name]) for line in self.multinormal.lines}
+        arrays, of_column = {}, {**of_column, **lines}
         for kind in self.kinds:
             rows = [of_column[kind.members(c)[0].name] for c in range(len(kind))]
             arrays[kind.hyper] = np.array(rows, np.float64).reshape(len(kind), *kind.hyper_form)

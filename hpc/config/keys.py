@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -82,6 +82,16 @@ class Model(Section):
     @property
     def fits_bins(self) -> bool:
         """True if the first start of a run is to find them."""
+        return False
+
+    @property
+    def lined(self) -> Collection[str]:
+        """The real columns that may lean on each other in lines."""
+        return ()
+
+    @property
+    def fits_lines(self) -> bool:
+        """True if the first start of a run is to choose them."""
         return False
 
 

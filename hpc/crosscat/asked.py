@@ -16,7 +16,7 @@ from mpibayes.hpc.crosscat.keys import Model
 from mpibayes.hpc.crosscat.law import Law
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
-from mpibayes.hpc.law import EVERY
+from mpibayes.hpc.law import EVERY, LINES
 from mpibayes.hpc.links.coding import may_lean
 from mpibayes.hpc.posterior.asked import AskedRun, chosen
 from mpibayes.io.rows import Rows
@@ -35,13 +35,14 @@ class Asked(AskedRun):
 
     def __init__(self, run: Posterior, draws: int | None):
         self._wanted, n_kept = chosen(run, draws or DRAWS)
-        blocks = run.chains[0].config.joint
-        self.joint = {name: block for block, of in blocks.items() for name in of["columns"]}
-        columns = [replace(c, atoms=(), log=False) if c.name in self.joint else c for c in run.data.stored]
+        blocks, model = run.chains[0].config.joint, run.chains[0].config.of(Model)
+        self._blocks = {name: block for block, of in blocks.items() for name in of["columns"]}
+        self.joint = self._blocks | dict.fromkeys(model.lined, LINES)
+        columns = [replace(c, atoms=(), log=False) if c.name in self._blocks else c for c in run.data.stored]
         super().__init__(run, run.data.stored, columns, [chain for chain, _ in self._wanted], n_kept)
-        free = (c for c in run.data.stored if c.kind == "real" and c.name not in self.joint)
+        free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
         self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
-        self.linked = run.chains[0].config.of(Model).links != "none"
+        self.linked = model.links != "none"
         self.link_keys = {} if self.linked else {"links": "forest"}
 
     def may_lean(self, child: str, parent: str) -> bool:
@@ -60,8 +61,8 @@ class Asked(AskedRun):
 
     def _whole(self, names: Collection[str]) -> set[str]:
         """Names completed by all columns of the blocks that some of them are in."""
-        blocks = {self.joint[name] for name in names if name in self.joint}
-        return {*names, *(name for name, block in self.joint.items() if block in blocks)}
+        blocks = {self._blocks[name] for name in names if name in self._blocks}
+        return {*names, *(name for name, block in self._blocks.items() if block in blocks)}
 
     def labelled(self, names: Collection[str], places: np.ndarray | None = None, part: slice = EVERY) -> Iterator[Law]:
         """Draws one by one, with the clusters of training rows: of all, or of those at `places`, ascending."""

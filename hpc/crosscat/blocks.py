@@ -66,7 +66,7 @@ class BlockLaw:
         total = np.zeros((known.n_rows, len(self.law.nu)))
         if mine.of:
             x, width = self.cells(mine)
-            for seen, at in _patterns(x):
+            for seen, at in patterns_of(x):
                 if len(seen):
                     total[at] = self.law.log_density(x[at][:, seen], seen) + width[at, None]
         return total
@@ -86,8 +86,8 @@ class BlockLaw:
                 continue
             if _ranges(events).any():
                 raise ConfigError(
-                    f"column '{name}' is modelled jointly with others, in a block: a range of it can be given where "
-                    "nothing else of the block is asked for or given"
+                    f"column '{name}' is modelled jointly with others, in a block or in lines: a range of it can be "
+                    "given where nothing else of these is asked for or given"
                 )
             seen = which < len(events)
             x[seen, self.names.index(name)] = (0.5 * (events.low + events.high))[which[seen]]
@@ -107,7 +107,7 @@ class BlockLaw:
         m, (x, _) = self.names.index(events.column.name), self.cells(given)
         x[:, m] = np.nan
         out = np.zeros((len(weight), len(events)))
-        for seen, at in _patterns(x):
+        for seen, at in patterns_of(x):
             location, scale, nu = self.law.single(x[at][:, seen], seen, m)
             rows, k = np.nonzero(weight[at] > LEAST)
             each = log_t(
@@ -120,7 +120,7 @@ class BlockLaw:
         """Values (n,) of the columns wanted by the clusters of the rows: of what is known, or drawn given it. law: of
         all blocks, of which this is one (`multinormal.Students`)."""
         x, _ = self.cells(known)
-        for seen, at in _patterns(x):
+        for seen, at in patterns_of(x):
             lacking = np.array([m for m, name in enumerate(self.names) if name in requested and m not in seen], np.intp)
             if len(lacking):
                 drawn = law.draw(block, x[at][:, seen], seen, lacking, cluster[at], stream, ids[at])
@@ -134,7 +134,7 @@ def _ranges(events: Events) -> np.ndarray:
     return events.high - events.low > step * (1.0 + 1e-9) + 1e-300
 
 
-def _patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def patterns_of(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(columns that are there, rows) of each set of columns that rows have."""
     kinds, of = np.unique(~np.isnan(x), axis=0, return_inverse=True)
     for i, there in enumerate(kinds):

@@ -19,6 +19,7 @@ from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.components.statistics import empty, join
 from mpibayes.hpc.crosscat import reach
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
+from mpibayes.hpc.crosscat.line_law import LineLaw, line_laws
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.crosscat.within import draw_within, number_within
 from mpibayes.hpc.data.events import Known
@@ -38,9 +39,12 @@ class CellDraws:
     def __init__(self, view: ViewLaw, parameters: Stream | None = None, more: int = 0):
         self.view = view
         self._drawn: dict[str, Any] = {}
+        s, self._lines = view.statistics, view.lines
+        statistics = join([s, empty(s, more)]) if more else s
+        if more and view.lines:
+            assert view.coding is not None
+            self._lines = line_laws(view.components, view.hyper, statistics, view.coding, view.key)
         if parameters is not None:
-            s = view.statistics
-            statistics = join([s, empty(s, more)]) if more else s
             for kind in view.components.kinds:
                 if len(kind):
                     self._drawn[kind.name] = kind.drawn(
@@ -106,6 +110,9 @@ class CellDraws:
         """Recorded values (n,) of some columns of a block, of what is known of them or drawn given it."""
         if isinstance(block, TreeLaw):
             return self._in_tree(block, known, names, cluster, stream, ids, without)
+        if isinstance(block, LineLaw):
+            same = next(law for law in self._lines if law.names == block.names)
+            return same.drawn(known, names, cluster, stream, ids)
         kind, b = self.view.components.multinormal, self.view.blocks.index(block)
         drawn = cast(BlockLaw, block).draw(self._law(kind), b, known, names, cluster, stream, ids)
         columns = {c.name: c for c in kind.members(b)}

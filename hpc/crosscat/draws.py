@@ -314,6 +314,7 @@ class Posterior(KeptChains, Tallies):
                     )
                 )
                 made[-1].labels = None if labelled is None else state.labels[labelled]
+                made[-1].key = {"cycle": state.cycle}
             whole = len(views) == 1 and views[0][1].all
             yield Law(made, None if whole else [columns.places for _, columns, _ in views])
 

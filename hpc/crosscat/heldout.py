@@ -40,7 +40,7 @@ class HeldOut:
         Collective; valid on root. places: see `Density`. `average`: whether this draw joins the average.
         codings: the links of each view.
         """
-        parts = densities(views, codings or [None] * len(views))
+        parts = densities(views, codings or [None] * len(views), self.n_draws)
         draw = Density(parts, places)
         self.n_draws += average
         sums = np.zeros((len(self.rows.blocks), 2))

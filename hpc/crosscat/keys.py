@@ -108,8 +108,8 @@ class Model(keys.Model):
         BeforeValidator(tuples),
     ] = key(
         "none",
-        "categorical and boolean columns that depend on a parent column, in the same way in all clusters; forest: "
-        "learned; or these links and no others",
+        "columns that depend on a parent column, in the same way in all clusters: categorical and boolean ones, and "
+        "numbers on numbers; forest: learned; or these links and no others",
         '"none", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
     )
     bins: Annotated[Literal["auto", "none"] | BinsByColumn, BeforeValidator(tuples)] = key(
@@ -117,6 +117,16 @@ class Model(keys.Model):
         "mixtures with links: cuts of numeric parents into bins; auto: at the eighths of the training rows at the "
         "first start, for columns without missing cells; none: no numeric parents; or these columns at these cuts",
         f'"auto", "none", or {{COLUMN = [cuts, ascending, {MOST_BINS - 1} at most], ...}}',
+        decided_once=True,
+        formerly="none",
+    )
+    lines: Annotated[
+        Literal["auto", "none"] | Annotated[tuple[Name, ...], Field(min_length=2)], BeforeValidator(tuples)
+    ] = key(
+        "auto",
+        "mixtures with links: real columns that may depend on each other in lines, and have no bins; auto: all without "
+        "missing cells and atoms, in no block, at the first start; none: no number depends on another; or these",
+        '"auto", "none", or [COLUMN, COLUMN, ...]',
         decided_once=True,
         formerly="none",
     )
@@ -156,6 +166,14 @@ class Model(keys.Model):
     @property
     def fits_bins(self) -> bool:
         return self.bins == "auto" and self.links != "none" and self.likelihood and not self.has_views
+
+    @property
+    def lined(self) -> tuple[str, ...]:
+        return () if isinstance(self.lines, str) or self.links == "none" or self.has_views else self.lines
+
+    @property
+    def fits_lines(self) -> bool:
+        return self.lines == "auto" and self.links != "none" and self.likelihood and not self.has_views
 
     @property
     def has_views(self) -> bool:

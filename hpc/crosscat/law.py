@@ -74,7 +74,8 @@ class Law(Density):
     ) -> Iterator[tuple[str, str, np.ndarray, float]]:
         """Yield (x, y, table, inside) for the pairs of two columns, one of a and one of b, that depend on each other by
         links: the probabilities of their events together, (U, U'), and their information within clusters."""
-        for weight, tree in ((np.exp(view.log_weight), tree) for view in self.views for tree in view.trees):
+        trees = ((view, tree) for view in self.views for tree in (*view.lines, *view.trees))
+        for weight, tree in ((np.exp(view.log_weight), tree) for view, tree in trees):
             for x in (x for x in a if x in tree.names):
                 others = {y: events[y] for y in b if y in tree.names and y != x}
                 pairs = tree.joint(events[x], others, weight) if others else ()

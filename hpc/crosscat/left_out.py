@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpibayes.hpc.components.masses import log_negative_binomial
+from mpibayes.hpc.components.masses import log_negative_binomial, log_real
 from mpibayes.hpc.components.normal import posterior
-from mpibayes.hpc.crosscat.view_density import log_real
 from mpibayes.hpc.crosscat.view_law import ViewLaw, normalised
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links import bins

@@ -6,7 +6,7 @@ views' cells and counts, stay the chain's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,14 @@ import numpy as np
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.cells import renumbered
+from mpibayes.hpc.crosscat.line_moments import line_moments
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.links import moves
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT, log_prior
 from mpibayes.hpc.links.gaps import Gaps, masks_of
+from mpibayes.hpc.links.lines import Lines
 from mpibayes.io.rows import Rows
 
 if TYPE_CHECKING:
@@ -75,14 +77,19 @@ class Linking:
         """The links of each view. Not collective."""
         return [self.coding_of(view.columns) for view in self.chain.views]
 
-    def link(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
+    def link(
+        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         """Give the columns other parents of their own views, (C,) as of `Coding`; the rest of the state stays, but for
         the counts of the clusters of views that change.
 
         rows: of one view alone, of each shard of this rank, without links, with levels for cells that are missing;
-        None: as they are.
+        None: as they are. hyper: hyperparameters that columns are given with them, by name.
         """
         chain = self.chain
+        for view in chain.views if hyper else ():
+            of_column = view.components.by_column(view.hyper) | dict(hyper or {})
+            view.hyper = view.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
         if np.array_equal(parents, self.coding.parents):
             return
         other = {c.name for c, new, old in zip(chain.columns, parents, self.coding.parents) if new != old}
@@ -90,10 +97,12 @@ class Linking:
         changed = [v for v, view in enumerate(views) if other & set(view.columns)]
         self.gaps = Gaps(self.coding.with_parents(parents), self.gaps.masks)
         chain.views = [view for v, view in enumerate(views) if v not in changed]  # others have components of old links
-        new = {v: self._linked(views[v], before[v], v, rows) for v in changed}
+        new = {v: self._linked(views[v], before[v], v, rows, hyper or {}) for v in changed}
         chain.views = [new.get(v, view) for v, view in enumerate(views)]
 
-    def _linked(self, view: View, before: Coding, lane: int, rows: Sequence[Rows] | None) -> View:
+    def _linked(
+        self, view: View, before: Coding, lane: int, rows: Sequence[Rows] | None, hyper: Mapping[str, np.ndarray]
+    ) -> View:
         """A view under the present links, with the state that it had under those `before`."""
         after, coded = self.coding_of(view.columns), []
         for i, shard in enumerate(view.shards):
@@ -101,16 +110,19 @@ class Linking:
             self.gaps.start(i, plain, shard.start, self.chain.key)
             coded.append(after.coded(plain))
             view.shards[i] = replace(shard, rows=shard.rows.only(()))
-        made, of_column = self.chain.view_of_columns(view.columns, coded, lane), view.components.by_column(view.hyper)
-        hyper = made.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
+        made = self.chain.view_of_columns(view.columns, coded, lane)
+        of_column, process = view.components.by_column(view.hyper) | dict(hyper), view.hyper
         labels = {shard.index: z for shard, z in zip(view.shards, view.z)}
-        made.resume(labels.__getitem__, view.n_labels, hyper)
+        under = made.components.hyper(process.concentration, process.discount, of_column)
+        made.resume(labels.__getitem__, view.n_labels, under)
         return made
 
-    def link_and_count(self, parents: np.ndarray, rows: Sequence[Rows] | None = None) -> None:
+    def link_and_count(
+        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         """`link`, and count the clusters of the views that change."""
         before = self.chain.views
-        self.link(parents, rows)
+        self.link(parents, rows, hyper)
         changed = [view for view in self.chain.views if view not in before]
         if changed:
             sync.count(self.chain.comm, changed)
@@ -150,17 +162,26 @@ class Linking:
         if not s.learns_links or not moves.due(s.link_moves, chain.cycles):
             return
         place = {column.name: i for i, column in enumerate(chain.columns)}
-        rows = None
+        rows, of_lines = None, {}
         for view, coding in zip(chain.views, self.codings):
-            if coding.n_nodes > 1 and any(c.levels for c in coding.plain):
+            if coding.n_nodes > 1 and (coding.lines or any(c.levels for c in coding.plain)):
                 at = np.array([place[column.name] for column in coding.plain])
                 plain = Components(coding.plain, chain.priors)
                 hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
                 rows = self._completed(view, coding)
                 of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)
-                drawn = moves.draw_links(chain.comm, coding, *of)
+                lines = self._lines(coding, list(zip(rows, view.z)), view.n_labels, plain.by_column(hyper))
+                drawn, of_numbers = moves.draw_links(chain.comm, coding, *of, lines)
                 parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
-        self.link_and_count(parents, rows if chain.law is None else None)
+                of_lines |= {column.name: h for column, h in zip(lines.columns, of_numbers)}
+        self.link_and_count(parents, rows if chain.law is None else None, of_lines)
+
+    def _lines(self, coding: Coding, labelled: Sequence, k: int, of_column: Mapping[str, np.ndarray]) -> Lines:
+        """The columns that may lean on each other in a line, with their moments in clusters 0..k-1."""
+        columns = [coding.plain[c] for c in coding.lines]
+        hyper = np.array([of_column[column.name] for column in columns]).reshape(-1, 4)
+        moments = line_moments(self.chain.comm, columns, labelled, k if columns else 0, self.chain.n_shards)
+        return Lines(columns, moments, self.chain.priors, hyper)
 
     def _completed(self, view: View, coding: Coding) -> list[Rows]:
         """The rows of a view's shards without links; columns that may be parents lack no cells there."""

@@ -54,7 +54,9 @@ class OfColumns(Tallies):
         self.components, self.places = Components(self.coding.columns, given, blocks), places(chosen, joint)
         place = {name: i for kind in run.components.kinds for i, name in enumerate(_names(kind))}
         self._hyper = {  # by kind, where the hyperparameters of these columns are among those of all
-            kind.name: np.array([place[name] for name in _names(kind)], np.intp) for kind in self.components.kinds
+            kind.name: np.array([place[name] for name in _names(kind)], np.intp)
+            for kind in self.components.kinds
+            if not self.coding.in_lines
         }
 
     def _coding(self, chosen: Sequence[Column], parents: np.ndarray | None) -> Coding:
@@ -78,7 +80,10 @@ class OfColumns(Tallies):
     def seen_by(self, draw: Draw, view: int) -> ViewDraw:
         """A draw as one of its views has it, with these columns' hyperparameters."""
         alpha, d = draw.process[view]
-        hyper = replace(draw.hyper.take(self._hyper), concentration=alpha, discount=d)
+        if self.coding.in_lines:
+            hyper = self.components.hyper(alpha, d, self.run.components.by_column(draw.hyper))
+        else:
+            hyper = replace(draw.hyper.take(self._hyper), concentration=alpha, discount=d)
         return ViewDraw(draw.cycle, draw.labels[view], hyper)
 
     def nearest_view(self, draw: Draw) -> int:

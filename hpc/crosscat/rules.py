@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from mpibayes.hpc.config.against_table import nearest_column, some
@@ -11,6 +12,7 @@ from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.given_priors import GAMMA_GRID, PRIORS, GammaPrior, prior_words, table_kinds
 from mpibayes.hpc.crosscat.keys import OF_VIEWS, Anneal, Block, Column, Model, Sampler, growing_schedule
+from mpibayes.hpc.data.lines import why_no_line
 from mpibayes.hpc.links.coding import MOST_CODES
 from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.io import table
@@ -54,6 +56,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
     _check_shapes(config, columns, report)
     _check_links(config, columns, report)
     _check_bins(config, columns, report)
+    _check_lines(config, columns, report)
 
 
 # --- between keys -----------------------------------------------------------------------------------------------------
@@ -253,6 +256,8 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
         for name in (child, parent):
             if name not in used:
                 report.add(("model", "links"), f"the run has no column {shown(name)}; {nearest_column(name, fit)}")
+        if child in used and child not in fit and parent in used and parent not in fit:
+            continue  # in a line
         if child in used and child not in fit:
             what = f"column {shown(child)} is {used[child].kind}, expected categorical or boolean ones: {some(fit)}"
             report.add(("model", "links"), what)
@@ -279,6 +284,35 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
             report.add(key, f"column {shown(name)} lacks {counted(column.n_missing, 'cell')}; a parent has to have all")
         elif name in joint:
             report.add(key, f"column {shown(name)} is in a block; no column depends on it")
+        elif name in config.of(Model).lined:
+            report.add(key, f"column {shown(name)} is in model.lines, too; no column depends on its bins then")
+
+
+def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
+    """Report columns that cannot be in lines: those that are listed, and numbers that are linked with numbers."""
+    model, joint = config.of(Model), {c for block in config.blocks.values() for c in block.columns}
+    used = {c: column for c, column in by_name.items() if c not in config.unused}
+    pairs = () if isinstance(model.links, str) else model.links
+    of_numbers = [pair for pair in pairs if all(name in used and not used[name].levels for name in pair)]
+    linked, listed = {name for pair in of_numbers for name in pair}, () if isinstance(model.lines, str) else model.lines
+    binned = {parent: child for child, parent in pairs if child in used and used[child].levels}
+    for name in sorted({*linked, *listed}):
+        key = ("model", "links" if name in linked else "lines")
+        if name not in used or used[name].levels:
+            numbers = [c for c, column in used.items() if not column.levels]
+            report.add(key, f"the run has no column of numbers {shown(name)}; {nearest_column(name, numbers)}")
+            continue
+        why = why_no_line(replace(used[name], atoms=()) if model.plain else used[name])
+        if name in joint or model.has_views:
+            why = "is in a block" if name in joint else "is a number, and in views none depends on another"
+        if why:
+            what = "a number in lines is a real one of a mixture, without missing cells and atoms, in no block"
+            report.add(key, f"column {shown(name)} {why}; {what}. Take it out")
+        elif name in binned:
+            what = f"column {shown(name)} is in a line, so that {shown(binned[name])} cannot depend on it by bins"
+            report.add(("model", "links"), f"{what}; take one of the two out")
+        elif name in linked and (model.lines == "none" or (listed and name not in listed)):
+            report.add(("model", "lines"), f"column {shown(name)} is linked with a number in model.links; add it here")
 
 
 def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:

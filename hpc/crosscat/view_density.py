@@ -6,7 +6,7 @@ weights and parameters are integrated out and missing cells marginalised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,11 @@ import numpy as np
 
 from mpibayes.hpc.components.component import Component
 from mpibayes.hpc.components.hyper import Hyper
-from mpibayes.hpc.components.masses import log_negative_binomial, log_t
+from mpibayes.hpc.components.masses import log_negative_binomial, log_real
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.line_law import LineLaw, line_laws
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.links import bins
 from mpibayes.hpc.links import law as links
@@ -82,8 +83,10 @@ class ViewDensity:
     new one.
 
     Rows have the view's columns. coding: the links that components and statistics have, and rows have not; `columns`
-    are the rows' own.
+    are the rows' own. key: of the stream of parameters, where they are drawn, by the draw.
     """
+
+    key: Mapping[str, int] = {}
 
     def __init__(self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding | None = None):
         self.components, self.hyper, self.statistics = components, hyper, statistics
@@ -150,6 +153,13 @@ class ViewDensity:
         tables = [links.counted(kind, self.hyper.dirichlet, levels, tree, self._masses) for tree in trees]
         return [TreeLaw(tree, of, self._log_rests) for tree, of in zip(trees, tables)]
 
+    @cached_property
+    def lines(self) -> list[LineLaw]:
+        """The trees of columns that lean on each other in lines, with parameters that are drawn."""
+        if self.coding is None or not self.coding.in_lines:
+            return []
+        return line_laws(self.components, self.hyper, self.statistics, self.coding, self.key)
+
     def _masses(self, column: Column) -> np.ndarray:
         """Probabilities of a number's bins in every cluster, (B, K + 1)."""
         kind, c = self.place[column.name]
@@ -171,15 +181,21 @@ class ViewDensity:
         return rows if self.coding is None else self.coding.coded(rows)
 
     def _lacking_parents(self, rows: Rows) -> list[np.ndarray]:
-        """The rows, if there are any, that lack a cell which one that is there leans on."""
-        at = np.zeros(0, np.intp) if self.coding is None else np.flatnonzero(self.coding.lacks_a_parent(rows))
-        return [at] if len(at) else []
+        """The rows, if there are any, that lack a cell which one that is there leans on, or one of columns in lines."""
+        if self.coding is None:
+            return []
+        lacks = self.coding.lacks_a_parent(rows)
+        if self.coding.in_lines and np.isnan(rows.reals).any():
+            lacks = np.logical_or.reduce([lacks, *(law.lacks(rows) for law in self.lines)])
+        return [np.flatnonzero(lacks)] if lacks.any() else []
 
     def _summed_out(self, rows: Rows) -> np.ndarray:
         """log p(x, k) of such rows but for cells of blocks that are partly there, (n, K + 1)."""
         bare, used = rows.take(slice(None)), [*range(self.tail.n_slots), -1]  # clusters behind them are empty
         scores = sum(tree.scored(tree.levels_of(self.coding, rows)) for tree in self.trees)
-        for column in (c for tree in self.trees for c in tree.columns(self.coding) if c.levels):
+        scores = scores + sum(law.scored(rows) for law in self.lines)
+        linked = [c for tree in self.trees for c in tree.columns(self.coding) if c.levels]
+        for column in (*linked, *(c for law in self.lines for c in law.columns)):
             getattr(bare, column.block)[:, column.index] = column.blank
         terms = kernels.log_predictive_clusters(self._coded(bare), self.tail)
         return terms + scores[:, used] + self._log_cells(rows)[:, None]
@@ -191,7 +207,11 @@ class ViewDensity:
     def averages(self, p: Pattern, weight: np.ndarray, rows: Rows) -> list[np.ndarray]:
         """Sums over the clusters, weighted by (m, K + 1), for each cell that the rows of `p` lack: of the probabilities
         of its levels (m, V), or of the first two moments about the column's center (m, 2). rows: that `p` is of."""
-        tree, c = self._in_tree(p.kind.members(p.column)[0].name)
+        name = p.kind.members(p.column)[0].name
+        law = next((law for law in self.lines if name in law.names), None)
+        if law is not None:
+            return [law.moments(rows.take(p.rows), name, weight)]
+        tree, c = self._in_tree(name)
         if tree is not None:
             levels, column = tree.levels_of(self.coding, rows)[p.rows], tree.columns(self.coding)[c]
             if column.levels:
@@ -226,21 +246,14 @@ class ViewDensity:
 
     def _log_cells(self, rows: Rows) -> np.ndarray:
         """See `io.recording.log_cells`."""
-        return recording.log_cells((c for kind in self.components.kinds for c in kind.columns), rows)
+        plain = {} if self.coding is None else {column.name: column for column in self.coding.plain}
+        columns = (c for kind in self.components.kinds for c in kind.columns)
+        return recording.log_cells((plain.get(c.name, c) for c in columns), rows)
 
 
-def densities(views: Sequence[View], codings: Sequence[Coding | None]) -> list[ViewDensity]:
-    """The views of a chain as they are. codings: the links of each."""
-    return [ViewDensity(v.components, v.hyper, v.partition.statistics, of) for v, of in zip(views, codings)]
-
-
-def log_real(column: Column, location, scale, nu, low, high) -> np.ndarray:
-    """Log probability that a recorded number of a column is from low to high under t distributions of the model's
-    scale; where low == high, its density. Arguments broadcast."""
-    if not column.log and column.shape is None:
-        return log_t(location, scale, nu, low, high)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low_, high_ = (np.maximum(low, 0.0), high) if column.log else (low, high)
-        first, last = recording.coordinate(column, low_), recording.coordinate(column, high_)
-        result = log_t(location, scale, nu, first, last)
-        return np.where(low == high, result + recording.log_slope(column, last), result)
+def densities(views: Sequence[View], codings: Sequence[Coding | None], number: int = 0) -> list[ViewDensity]:
+    """The views of a chain as they are. codings: the links of each. number: of the draw."""
+    made = [ViewDensity(v.components, v.hyper, v.partition.statistics, of) for v, of in zip(views, codings)]
+    for view in made:
+        view.key = {"cycle": number}
+    return made

@@ -84,10 +84,12 @@ class ViewLaw(ViewDensity):
 
     @cached_property
     def blocks(self) -> list[JointLaw]:
-        """Columns that depend on each other within clusters: blocks in order, then trees of linked columns."""
+        """Columns that depend on each other within clusters: blocks in order, trees of numbers in lines, and last trees
+        of others."""
         kind = self.components.multinormal
         laws = self.law(kind).blocks if len(kind) else ()
-        return [*(BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)), *self.trees]
+        joint = [BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)]
+        return [*joint, *self.lines, *self.trees]
 
     @cached_property
     def in_blocks(self) -> list[str]:

@@ -16,10 +16,11 @@ MOST_ROWS = 10_000  # that are looked at, evenly spaced
 
 def fit_bins(data: Data, links: str | Mapping[str, str]) -> dict[str, tuple[float, ...]]:
     """Return by name the cuts, as values are recorded, of the columns of numbers that others may lean on: all whose
-    cells are all there and that are in no block, or those that are named as parents. links: see `view.Settings`."""
+    cells are all there and that are in no block or line, or those that are named as parents. links: see
+    `view.Settings`."""
     joint = {c.name for c in data.columns if c.block == "vectors"}
     named = None if isinstance(links, str) else set(links.values())
-    columns = [c for c in data.stored if c.kind in NUMERIC and not c.n_missing and c.name not in joint]
+    columns = [c for c in data.stored if c.kind in NUMERIC and not c.n_missing and c.name not in joint and not c.line]
     columns = [c for c in columns if named is None or c.name in named]
     if not columns:
         return {}

@@ -1,8 +1,9 @@
 """Cells of linked columns as the kernels read them: codes of the parent's context and the column's own level.
 
-A column that leans on a parent of U contexts has U (V + 1) codes: u (V + 1) + v for its level v where the parent is in
-context u, and the last one where its own cell is missing. The sampler gives cells of the parent that are missing
-levels (`gaps`). Columns of more than 256 codes lie among the 16-bit ones.
+A column with levels that leans on a parent of U contexts has U (V + 1) codes: u (V + 1) + v for its level v where the
+parent is in context u, and the last one where its own cell is missing. The sampler gives cells of the parent that are
+missing levels (`gaps`). Columns of more than 256 codes lie among the 16-bit ones. A real column in a line with its
+parent lies among the vectors, behind a copy of the parent's cells (docs/math.md 1.10).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _block(column: Column, n_contexts: int) -> str:
 
 
 class Coding:
-    """The columns of a model under a forest of links.
+    """The columns of a model under a forest of links. No number that is in a line is a parent by its bins.
 
     plain: the columns without links, in the table's order. parents (C,) int64: the place in `plain` of each column's
     parent, ROOT for none. contexts: of each column that may be a parent, by name, the context of each of its levels.
@@ -97,11 +98,20 @@ class Coding:
         """The columns with their contexts, and with the places of their cells."""
         if not self.linked:
             return self.plain
-        taken = dict.fromkeys(CODES, 0)
+        taken = dict.fromkeys((*CODES, "reals"), 0)
+        first = sum(column.block == "vectors" for column in self.plain)
         result = []
         for column, parent in zip(self.plain, self.parents.tolist()):
             if not column.levels:
-                result.append(column)
+                if column.block == "reals" and parent != ROOT:
+                    place = {"block": "vectors", "index": first + 1}
+                    result.append(replace(column, leans_on=self.plain[parent], **place))
+                    first += 2
+                elif column.block == "reals":
+                    result.append(replace(column, index=taken["reals"]))
+                    taken["reals"] += 1
+                else:
+                    result.append(column)
                 continue
             n = 1 if parent == ROOT else int(self.contexts[self.plain[parent].name].max()) + 1
             block = _block(column, n)
@@ -125,7 +135,45 @@ class Coding:
         for place, (old, new) in enumerate(zip(before, after)):
             if new.levels:
                 codes[new.block][:, new.index] = cells(rows, place, getattr(rows, old.block)[:, old.index])
-        return replace(rows, **codes)
+        rows = replace(rows, **codes)
+        if not self.in_lines:
+            return rows
+        return self._in_vectors(rows) if after is self.columns else self._in_reals(rows)
+
+    def _in_vectors(self, rows: Rows) -> Rows:
+        """Rows with the columns in lines, plain ones, put into `vectors`, each behind its parent."""
+        at = [self.plain[c].index for child in self.in_lines for c in (int(self.parents[child]), child)]
+        alone = [old.index for old, new in zip(self.plain, self.columns) if new.block == "reals"]
+        return replace(
+            rows, reals=np.ascontiguousarray(rows.reals[:, alone]),
+            vectors=np.concatenate([rows.vectors, rows.reals[:, at]], axis=1),
+            widths=np.append(rows.widths, np.full(len(self.in_lines), 2)),
+        )  # fmt: skip
+
+    def _in_reals(self, rows: Rows) -> Rows:
+        """The inverse of `_in_vectors`."""
+        n = len(self.in_lines)
+        reals = np.empty((len(rows), rows.reals.shape[1] + n))
+        for old, new in zip(self.columns, self.plain):
+            if new.block == "reals":
+                reals[:, new.index] = getattr(rows, old.block)[:, old.index]
+        vectors = np.ascontiguousarray(rows.vectors[:, : rows.vectors.shape[1] - 2 * n])
+        return replace(rows, reals=reals, vectors=vectors, widths=rows.widths[: len(rows.widths) - n])
+
+    @cached_property
+    def in_lines(self) -> list[int]:
+        """Places of the columns that lean on others in a line."""
+        return [c for c, parent in enumerate(self.parents.tolist()) if parent != ROOT and not self.plain[c].levels]
+
+    @cached_property
+    def lines(self) -> list[int]:
+        """Places of the columns that may lean on each other in a line."""
+        return [c for c, column in enumerate(self.plain) if column.line]
+
+    @cached_property
+    def of_levels(self) -> np.ndarray:
+        """`parents` of the columns with levels, ROOT for the others."""
+        return np.where([bool(column.levels) for column in self.plain], self.parents, ROOT)
 
     def _code(self, rows: Rows, place: int, level: np.ndarray) -> np.ndarray:
         parent, column = int(self.parents[place]), self.columns[place]
@@ -147,7 +195,7 @@ class Coding:
     def number_context(self, parent: int, rows: Rows) -> np.ndarray:
         """The same of a number in coded rows."""
         which = self.which(parent)
-        return contexts_in(self.plain[parent], None if which == ROOT else self.columns[which], rows)
+        return contexts_in(self.columns[parent], None if which == ROOT else self.columns[which], rows)
 
     @cached_property
     def numbers(self) -> list[int]:
@@ -162,7 +210,7 @@ class Coding:
     @property
     def n_nodes(self) -> int:
         """Columns that may lean on others, or others on them."""
-        return sum(bool(column.levels) for column in self.plain) + len(self.numbers)
+        return sum(bool(column.levels) for column in self.plain) + len(self.numbers) + len(self.lines)
 
     def _level(self, rows: Rows, place: int, code: np.ndarray) -> np.ndarray:
         return code % np.int64(len(self.columns[place].levels) + 1)
@@ -170,7 +218,7 @@ class Coding:
     def lacks_a_parent(self, rows: Rows) -> np.ndarray:
         """Mask of the rows, plain, in which a cell is there and its parent's is not, bool (n,)."""
         lacks = np.zeros(len(rows), bool)
-        for child, parent in enumerate(self.parents.tolist()):
+        for child, parent in enumerate(self.of_levels.tolist()):
             if parent != ROOT:
                 c, missing = self.plain[child], self.context(parent, rows) < 0
                 if missing.any():

@@ -39,7 +39,7 @@ class Gaps:
     def __init__(self, coding: Coding, masks: Sequence[Masks]):
         self.coding, self.masks = coding, masks
         self._children: dict[int, list[int]] = {}
-        for c, parent in enumerate(coding.parents.tolist()):
+        for c, parent in enumerate(coding.of_levels.tolist()):
             if parent != ROOT:
                 self._children.setdefault(parent, []).append(c)
         self.at = [self._needed(mask) for mask in masks]

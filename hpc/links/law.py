@@ -43,9 +43,9 @@ class Linked:
 
 def linked(coding: Coding, kind: Categorical) -> list[Linked]:
     """The trees of two columns or more, in the order of their roots."""
-    parents = coding.parents.copy()
+    parents = coding.of_levels.copy()
     for c in coding.numbers:
-        if (coding.parents == c).any():
+        if (coding.of_levels == c).any():
             parents[c] = coding.which(c)
     children: dict[int, list[int]] = {}
     for c, parent in enumerate(parents.tolist()):

@@ -13,6 +13,7 @@ import numpy as np
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT, draw_forest, draw_with_others, log_weight_of_links
+from mpibayes.hpc.links.lines import Lines
 from mpibayes.hpc.links.scores import link_scores
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -39,16 +40,18 @@ def cuts(every: int | None, cycle: int) -> bool:
 
 def draw_links(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
-    labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int],
-) -> np.ndarray:  # fmt: skip
-    """Draw the parents of all columns, (C,) as of `Coding`, given labels, cells and hyperparameters. Collective.
+    labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int], lines: Lines,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Draw the parents of all columns, (C,) as of `Coding`, given labels, cells and hyperparameters, and with them the
+    hyperparameters of `lines`, the columns of `coding.lines`, (R, 4). Collective.
 
-    Arguments as of `link_scores`; key: of the streams.
+    Other arguments as of `link_scores`; key: of the streams.
     """
     score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels)
-    d, parents = len(kind), np.full(len(coding.plain), ROOT)
-    place = {column.name: i for i, column in enumerate(coding.plain)}
-    at = np.array([*(place[column.name] for column in kind.columns), *coding.numbers], np.intp)
+    r, parents = len(lines.columns), np.full(len(coding.plain), ROOT)
+    score, alone, hyper = *_with_lines(score, alone, lines), np.zeros((r, 4))
+    d, place = len(alone), {column.name: i for i, column in enumerate(coding.plain)}
+    at = np.array([*(place[c.name] for c in kind.columns), *coding.lines, *coding.numbers], np.intp)
     if comm.rank == 0 and d and len(at) > 1:
         stream = generator(purpose=Purpose.LINKS, **key)
         weight = log_weight_of_links(int((coding.parents != ROOT).sum()), len(at), stream)
@@ -59,5 +62,21 @@ def draw_links(
         else:
             drawn = draw_forest(score + weight, alone, u, order)
         parents[at[:d]] = np.where(drawn == ROOT, ROOT, at[drawn])
+        if r:
+            hyper = lines.draw(np.where(drawn[d - r :] == ROOT, ROOT, drawn[d - r :] - (d - r)), stream.random(r))
     comm.broadcast(parents)
-    return parents
+    if r:
+        comm.broadcast(hyper)
+    return parents, hyper
+
+
+def _with_lines(score: np.ndarray, alone: np.ndarray, lines: Lines) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of columns with levels, (D, D + E) and (D,), and behind these those of R columns that may lean on each
+    other in lines: (D + R, D + R + E) and (D + R,)."""
+    d, r = len(score), len(lines.columns)
+    if not r:
+        return score, alone
+    whole = np.full((d + r, score.shape[1] + r), -np.inf)
+    whole[:d, :d], whole[:d, d + r :] = score[:, :d], score[:, d:]
+    whole[d:, d : d + r], more = lines.scores()
+    return whole, np.append(alone, more)

@@ -79,6 +79,7 @@ class Purpose(IntEnum):
     CELLS_OF_ROWS = 60  # missing cells of rows, drawn from the predictive of a draw of features; sub = what for
     COPY_PARAMETERS = 64  # parameters of clusters in a filled-in copy of a table; cycle = copy, sub = kind of column
     COPY_CELLS = 65  # clusters and missing cells of its rows; sub = kind of column
+    LINES = 66  # parameters of columns in lines, for questions; seed = by a draw's clusters, sub = by the column's name
     BATCH = 70  # which rows an iteration of variational inference looks at
     STATISTICS_NOISE = 71  # how much each of them counts
     FIRST_MEANS = 72  # rows that the first components are found on, and which are their centers; sub = what for

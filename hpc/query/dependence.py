@@ -18,7 +18,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events
-from mpibayes.hpc.law import JointLaw
+from mpibayes.hpc.law import LINES, JointLaw
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import HELD, Asking
@@ -86,7 +86,7 @@ class Dependence(Question):
 
 def remarks(asking: Asking) -> list[str]:
     """Notes on what is called information."""
-    blocks = ["two columns of a block have no information here"] if asking.asked.joint else []
+    blocks = ["two columns of a block have no information here"] if set(asking.asked.joint.values()) - {LINES} else []
     return [
         *blocks,
         f"information: mutual, in nats, of levels, and of numbers in about {CELLS} intervals; one_view: share of the "
@@ -113,9 +113,9 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
             at = np.ix_([a.index(n) for n in others], [b.index(n) for n in names_a])
             for whole, part in zip(result, of_tile):
                 whole[at] = part.T
-    joint = asking.asked.joint
+    joint = asking.asked.joint  # numbers in lines have their tables by `linked_pairs`
     for i, j in np.ndindex(shape):
-        if a[i] != b[j] and joint.get(a[i]) is not None and joint.get(a[i]) == joint.get(b[j]):
+        if a[i] != b[j] and joint.get(a[i]) not in (None, LINES) and joint.get(a[i]) == joint.get(b[j]):
             result[:, i, j] = np.nan  # in a cluster they are not independent
     for i, name in enumerate(a):
         p = np.mean([draw.weight(name) @ m.of([name])[name] for draw, m in zip(draws, masses)], axis=0)

@@ -27,7 +27,9 @@ class Oddness:
     def __init__(self, asking: Asking):
         asking.require("surprisal of the table")
         if asking.asked.joint:
-            raise ConfigError(f"column '{next(iter(asking.asked.joint))}' is in a block, of which no row is left out")
+            raise ConfigError(
+                f"column '{next(iter(asking.asked.joint))}' is in a block or in lines, of which no row is left out"
+            )
         self._asking, self.names = asking, [c.name for c in asking.columns]
         rows, cells = _surprisals(of_table(asking, self.names, asking.asked.n_rows))
         n_seen = np.maximum((~np.isnan(cells)).sum(axis=0), 1)

@@ -88,10 +88,12 @@ def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
 def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_rows: int = ROWS) -> Answer:
     """Up to `size` columns; fewer where no other one adds more than twice its error."""
     if name in asking.asked.joint:
-        raise ConfigError(f"column '{name}' is modelled jointly with others, in a block: it has no set of predictors")
+        raise ConfigError(
+            f"column '{name}' is modelled jointly with others, in a block or in lines: it has no set of predictors"
+        )
     names = [n for n in others_than(asking, name, columns) if n not in asking.asked.joint]
     if not names:
-        raise ConfigError("only columns of blocks are left, whose cells are not independent in a cluster")
+        raise ConfigError("only columns of blocks and lines are left, whose cells are not independent in a cluster")
     single = information(asking, [name], names)
     asked = [name, *names]
     rows = simulated(asking, Known(1, {}), asked, n_rows, SEED)

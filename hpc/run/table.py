@@ -10,6 +10,7 @@ from mpibayes.hpc import registry
 from mpibayes.hpc.config.against_table import some
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.bins import fit_bins
+from mpibayes.hpc.data.lines import line_columns
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.shapes import fit_shapes
 from mpibayes.hpc.data.sparse import SparseData
@@ -44,13 +45,13 @@ def opened(config: Config, path: Path | None = None, fingerprint: str = "") -> A
 
 def as_modelled(config: Config, table: AnyTable) -> AnyTable:
     """The table with its columns of numbers as the model takes them: plain ones, or in coordinates; in bins that others
-    lean on."""
-    plain, shaped, binned = config.model.plain, config.model.shaped, config.model.binned
-    if not plain and not shaped and not binned:
+    lean on, or in lines."""
+    plain, shaped, binned, lined = config.model.plain, config.model.shaped, config.model.binned, config.model.lined
+    if not plain and not shaped and not binned and not lined:
         return table
 
     def of(column: Column) -> Column:
-        column = replace(column, cuts=binned.get(column.name, ()))
+        column = replace(column, cuts=binned.get(column.name, ()), line=column.name in lined)
         if plain:
             return replace(column, resolution=0.0, atoms=(), log=False)
         return replace(column, shape=shaped.get(column.name))
@@ -66,19 +67,24 @@ def weights_in_words(table: AnyTable) -> str:
 
 
 def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
-    """Return configuration, table and rows with the coordinates of real columns, and the bins of numbers that others
-    may lean on: those of an earlier start, or what a first one fits to the training rows. Root fits, so that they do
-    not depend on the number of ranks. Collective."""
+    """Return configuration, table and rows with the coordinates of real columns, those that may lean on each other in
+    lines, and the bins of numbers that others may lean on: those of an earlier start, or what a first one fits to the
+    training rows. Root fits, so that they do not depend on the number of ranks. Collective."""
     if config.model.fits_shapes:
         views, given = config.model.has_views, {n for n, c in config.columns.items() if c.prior is not None}
         shapes = on_root(comm, lambda: fit_shapes(data, views, given), what="fit the shapes of its real columns")
         if shapes and comm.rank == 0:
             say(f"shapes: {some(list(shapes))} (model.shapes)")
         config = config.changed("model", shapes={name: tuple(shape) for name, shape in shapes.items()} or "none")
+    if config.model.fits_lines:
+        config = config.changed("model", lines=line_columns(data, config.model.parents, config.model.binned) or "none")
+        if config.model.lined:
+            table = as_modelled(config, table)
+            data = data_of(config, table)
     if config.model.fits_bins:
         cuts = on_root(comm, lambda: fit_bins(data, config.model.parents), what="cut its numbers into bins")
         config = config.changed("model", bins=cuts or "none")
-    if not config.model.shaped and not config.model.binned:
+    if not config.model.shaped and not config.model.binned and not config.model.lined:
         return config, table, data
     table = as_modelled(config, table)
     return config, table, data_of(config, table)

@@ -84,6 +84,7 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     int64_t n_blocks;
     const int64_t *widths;
     const double *wishart;           /* (B, 2): kappa, nu */
+    const int64_t *given;            /* (B,) 1: a block's first column is given, and the others alone are scored */
     const double *v_mean, *v_spread; /* prior: location, and diagonal of the matrix */
     int64_t *vector_n;               /* (B, capacity) rows in which the block is there */
     double *vector_mean, *vector_scatter;

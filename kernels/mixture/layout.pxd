@@ -80,6 +80,7 @@ cdef extern from "layout.h" nogil:
         int64_t n_blocks
         const int64_t *widths
         const double *wishart
+        const int64_t *given
         const double *v_mean
         const double *v_spread
         int64_t *vector_n

@@ -13,7 +13,7 @@ cdef class Work:
 cdef class Tail:
     cdef tail_t c
     cdef object buffer, starts, offsets_array, contexts_array, dirichlet_array, normal_array, gamma_array, plain
-    cdef object widths_array, wishart_array, vector_mean_array, vector_spread_array
+    cdef object widths_array, given_array, wishart_array, vector_mean_array, vector_spread_array
     cdef int64_t items[9]
     cdef int32_t[::1] by_power
     cdef const float[::1] prior_table

@@ -128,8 +128,8 @@ cdef class Tail:
     """The collapsed clusters of one shard: a Pitman-Yor(concentration, discount) mixture of total log weight
     log_weight.
 
-    `prior` has offsets, dirichlet, normal, gamma, and widths, wishart, vector_mean, vector_spread where there are blocks
-    (hpc/components/product.py). Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n,
+    `prior` has offsets, dirichlet, normal, gamma, and widths, wishart, vector_mean, vector_spread where there are blocks,
+    and `given` where the first column of one is given (hpc/components/product.py). Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n,
     tally_sum, vector_n, vector_mean, vector_scatter: views of `capacity` slots (a multiple of 16, doubled when
     full), to be read only between sweeps and changed only through `load`. n_slots: one more than the highest slot ever
     used. A Tail is changed by `sweep`; it must not be used by two threads at once.
@@ -171,12 +171,16 @@ cdef class Tail:
         widths = self.widths_array = widths_of(prior)
         n = int(widths.sum())
         blank = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
-        given = (prior.wishart[:, :2], prior.vector_mean, prior.vector_spread) if n else blank
-        arrays = [np.ascontiguousarray(a, dtype=np.float64) for a in given]
+        arrays = (prior.wishart[:, :2], prior.vector_mean, prior.vector_spread) if n else blank
+        arrays = [np.ascontiguousarray(a, dtype=np.float64) for a in arrays]
         if [a.shape for a in arrays] != [(len(widths), 2), (n,), (n,)]:
             raise ValueError("prior.wishart, vector_mean and vector_spread do not fit prior.widths")
         wishart, mean, spread = arrays
-        if n and not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > widths - 1).all()
+        given = self.given_array = np.array(getattr(prior, "given", np.zeros(len(widths))), np.int64)
+        if given.shape != (len(widths),) or (given < 0).any() or (given > (widths > 1)).any():
+            raise ValueError("prior.given: one column of a block is given at most, and never its only one")
+        least = widths - given - 1
+        if n and not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > least).all()
                 and np.isfinite(mean).all() and np.isfinite(spread).all() and (spread > 0).all()):
             raise ValueError("prior of a block: kappa and vector_spread must be positive, nu above its columns less one")
         self.wishart_array, self.vector_mean_array, self.vector_spread_array = arrays
@@ -316,10 +320,11 @@ cdef class Tail:
         cdef const int64_t[::1] widths = self.widths_array
         cdef const double[:, ::1] wishart = self.wishart_array
         cdef const double[::1] mean = self.vector_mean_array, spread = self.vector_spread_array
+        cdef const int64_t[::1] given = self.given_array
         starts = self.starts
         self.c.n_blocks = self.items[6]
         if self.c.n_blocks:
-            self.c.widths, self.c.wishart = &widths[0], &wishart[0, 0]
+            self.c.widths, self.c.wishart, self.c.given = &widths[0], &wishart[0, 0], &given[0]
             self.c.v_mean, self.c.v_spread = &mean[0], &spread[0]
         self.c.vector_n = <int64_t *>(at + <int64_t>starts["vector_n"])
         self.c.vector_mean = <double *>(at + <int64_t>starts["vector_mean"])

@@ -48,7 +48,7 @@ def log_negative_binomial(x, prior, n, total):
 
 def log_student_vector(x, prior, b, n, mean, scatter):
     """Predictive of block b, a multivariate t with nu_n - D + 1 degrees of freedom (docs/math.md 1.6); mean (D,),
-    scatter (D, D)."""
+    scatter (D, D). Where its first column is given, that column's own is taken out again."""
     width = len(x)
     first = int(prior.widths[:b].sum())
     mean0, spread = prior.vector_mean[first : first + width], prior.vector_spread[first : first + width]
@@ -58,6 +58,15 @@ def log_student_vector(x, prior, b, n, mean, scatter):
     matrix = np.diag(spread) + scatter + n * kappa0 / kappa * np.outer(off, off)
     matrix *= (kappa + 1) / kappa
     y = (x - location) @ np.linalg.solve(matrix, x - location)
+    if getattr(prior, "given", np.zeros(b + 1))[b]:
+        first = (x[0] - location[0]) ** 2 / matrix[0, 0]
+        return (
+            lgamma((nu + 1) / 2)
+            - lgamma((nu + 2 - width) / 2)
+            - 0.5 * ((width - 1) * log(pi) + np.linalg.slogdet(matrix)[1] - log(matrix[0, 0]))
+            - (nu + 1) / 2 * log1p(min(y, 1e300))
+            + nu / 2 * log1p(min(first, 1e300))
+        )
     return (
         lgamma((nu + 1) / 2)
         - lgamma((nu + 1 - width) / 2)

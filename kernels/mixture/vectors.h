@@ -123,6 +123,14 @@ ALWAYS_INLINE void FN(vector_student)(double *to, vd norm, const double *half, c
     vd y = SELECT(norm < 1e300, norm, SPREAD(1e300));
     *(vd *)to += *(const vd *)constant - *(const vd *)half * vlog(y + 1.0);
 }
+/* takes the density of a block's first column out again, where it is given */
+ALWAYS_INLINE void FN(without_first)(double *to, const double *x, const double *location, const double *factor,
+                                     const double *half) {
+    vd y = *(const vd *)factor * (x[0] - *(const vd *)location);
+    y *= y;
+    y = SELECT(y < 1e300, y, SPREAD(1e300));
+    *(vd *)to += (*(const vd *)half - 0.5) * vlog(y + 1.0);
+}
 APART void FN(add_vector_student_4)(const tail_t *t, int64_t b, int64_t column, int64_t pair, const double *const *x,
                                     double *const *to, int64_t n) {
     const double *location = t->v_location + column * t->capacity, *factor = t->v_factor + pair * t->capacity;
@@ -131,6 +139,8 @@ APART void FN(add_vector_student_4)(const tail_t *t, int64_t b, int64_t column, 
         vd norm[4];
         FN(square_norms_4)(location + k, factor + k, t->capacity, x, t->widths[b], norm);
         UNROLL for (int r = 0; r < 4; r++) FN(vector_student)(to[r] + k, norm[r], half + k, constant + k);
+        if (t->given[b])
+            for (int r = 0; r < 4; r++) FN(without_first)(to[r] + k, x[r], location + k, factor + k, half + k);
     }
 }
 APART void FN(add_vector_student_1)(const tail_t *t, int64_t b, int64_t column, int64_t pair, const double *x,
@@ -140,6 +150,7 @@ APART void FN(add_vector_student_1)(const tail_t *t, int64_t b, int64_t column, 
     for (int64_t k = 0; k < n; k += N_DOUBLE) {
         vd norm = FN(square_norm)(location + k, factor + k, t->capacity, x, t->widths[b]);
         FN(vector_student)(to + k, norm, half + k, constant + k);
+        if (t->given[b]) FN(without_first)(to + k, x, location + k, factor + k, half + k);
     }
 }
 

@@ -6,6 +6,8 @@
  *     U = sqrt(kappa_n / (kappa_n + 1)) L^-1
  *     constant = log Gamma((nu_n + 1) / 2) - log Gamma((nu_n + 1 - D) / 2) - D/2 log(pi (kappa_n + 1) / kappa_n)
  *                - 1/2 log|S_n|
+ * Where a block's first column is given, its own density, with one degree of freedom less, is taken out again: D is then
+ * the number of the others, |S_n| without the first pivot, and (half - 1/2) log(1 + y^2) is added, y the first of U's.
  * A row's step rewrites one slot in O(D^3), its own slot is scored without it in O(D^2). S_0 is diagonal, and no pivot
  * of S_n is less than its entry, so that rounding cannot make it singular.
  */
@@ -21,9 +23,9 @@ static double FN(log_gamma_steps)(double y, int64_t steps) {
 }
 
 /* The posterior of one block from contiguous statistics: location (D) and the packed triangle of S_n, then of U.
- * `spread` is the diagonal of S_0. Returns log|S_n|. */
-static double FN(fit_vector)(const double *mean0, const double *spread, double kappa0, int64_t width, int64_t n,
-                             const double *mean, const double *scatter, double *location, double *u) {
+ * `spread` is the diagonal of S_0. Returns log|S_n|, without the first pivots that are `given`. */
+static double FN(fit_vector)(const double *mean0, const double *spread, double kappa0, int64_t width, int64_t given,
+                             int64_t n, const double *mean, const double *scatter, double *location, double *u) {
     double kappa = kappa0 + n, weight = n * kappa0 / kappa, log_determinant = 0;
     double scale = sqrt(kappa / (kappa + 1.0));
     double *row = u;
@@ -49,7 +51,7 @@ static double FN(fit_vector)(const double *mean0, const double *spread, double k
             pivot -= row[j] * row[j];
         }
         if (!(pivot > spread[i])) pivot = spread[i], put_right |= (uint64_t)1 << i;
-        log_determinant += log_positive(pivot);
+        if (i >= given) log_determinant += log_positive(pivot);
         row[i] = 1.0 / sqrt(pivot);
     }
     row = u;
@@ -81,23 +83,23 @@ ALWAYS_INLINE void FN(spread_out)(const double *from, int64_t n, double *to, int
 /* everything derived of one block and slot; scratch: two locations and two triangles */
 static void FN(derive_vector)(tail_t *t, work_t *w, int64_t b, int64_t slot) {
     int64_t stride = t->capacity, entry, pair, at = b * stride + slot, width = t->widths[b];
-    int64_t n_pairs = width * (width + 1) / 2;
+    int64_t n_pairs = width * (width + 1) / 2, given = t->given[b], scored = width - given;
     FN(block_start)(t, b, &entry, &pair);
     double *mean = w->vector_scratch, *location = mean + width, *scatter = location + width, *u = scatter + n_pairs;
     double kappa = t->wishart[2 * b] + t->vector_n[at], nu = t->wishart[2 * b + 1] + t->vector_n[at], determinant;
     FN(gather)(t->vector_mean + entry * stride + slot, stride, width, mean);
     FN(gather)(t->vector_scatter + pair * stride + slot, stride, n_pairs, scatter);
-    determinant = FN(fit_vector)(t->v_mean + entry, t->v_spread + entry, t->wishart[2 * b], width, t->vector_n[at],
-                                 mean, scatter, location, u);
+    determinant = FN(fit_vector)(t->v_mean + entry, t->v_spread + entry, t->wishart[2 * b], width, given,
+                                 t->vector_n[at], mean, scatter, location, u);
     FN(spread_out)(location, width, t->v_location + entry * stride + slot, stride);
     FN(spread_out)(u, n_pairs, t->v_factor + pair * stride + slot, stride);
     t->v_half[at] = 0.5 * (nu + 1.0);
-    t->v_constant[at] = FN(log_gamma_steps)(0.5 * (nu + 1.0 - width), width)
-                        - 0.5 * (width * (LOG_PI + log_positive((kappa + 1.0) / kappa)) + determinant);
+    t->v_constant[at] = FN(log_gamma_steps)(0.5 * (nu + 1.0 - scored), scored)
+                        - 0.5 * (scored * (LOG_PI + log_positive((kappa + 1.0) / kappa)) + determinant);
     t->v_without[at] = 0.0;
     if (t->vector_n[at]) /* with |S_n| still that of all rows */
-        t->v_without[at] = FN(log_gamma_steps)(0.5 * (nu - width), width)
-                           - 0.5 * (width * (LOG_PI + log_positive(kappa / (kappa - 1.0))) + determinant);
+        t->v_without[at] = FN(log_gamma_steps)(0.5 * (nu - scored), scored)
+                           - 0.5 * (scored * (LOG_PI + log_positive(kappa / (kappa - 1.0))) + determinant);
 }
 
 /* Statistics of one block with row x less, all contiguous: the inverse of Welford's step. Squares stay at or above 0,
@@ -155,30 +157,38 @@ static double FN(own_vectors)(const tail_t *t, work_t *w, int64_t slot) {
         int64_t width = t->widths[b], n_pairs = width * (width + 1) / 2, at = b * stride + slot, n = t->vector_n[at];
         if (w->vector_seen[b]) {
             const double *x = w->vector_x + entry, *u = t->v_factor + pair * stride + slot;
+            int64_t given = t->given[b], scored = width - given;
             double kappa = t->wishart[2 * b] + n, nu = t->wishart[2 * b + 1] + n, norm = 0, left, off[VECTOR_MOST];
+            double first, ratio = (kappa + 1.0) / (kappa - 1.0);
             for (int64_t i = 0; i < width; i++) off[i] = x[i] - t->v_location[(entry + i) * stride + slot];
+            first = *u * off[0];
             for (int64_t i = 0; i < width; i++) {
                 double y = 0;
                 for (int64_t j = 0; j <= i; j++, u += stride) y += *u * off[j];
                 norm += y * y;
             }
-            left = 1.0 - (kappa + 1.0) / (kappa - 1.0) * norm; /* U has the factor kappa / (kappa + 1) */
-            if (left > 1e-5) score += t->v_without[at] + 0.5 * (nu - 1.0) * log_positive(left);
-            else {
+            left = 1.0 - ratio * norm; /* U has the factor kappa / (kappa + 1) */
+            if (left > 1e-5) {
+                score += t->v_without[at] + 0.5 * (nu - 1.0) * log_positive(left);
+                if (given) score -= 0.5 * (nu - 2.0) * log_positive(1.0 - ratio * (first * first));
+            } else {
                 double *mean = w->vector_scratch, *location = mean + width, *scatter = location + width;
                 double *without = scatter + n_pairs, y = 0, all = 0, determinant;
                 FN(gather)(t->vector_mean + entry * stride + slot, stride, width, mean);
                 FN(gather)(t->vector_scatter + pair * stride + slot, stride, n_pairs, scatter);
                 FN(without_vector)(n, x, width, mean, scatter);
-                determinant = FN(fit_vector)(t->v_mean + entry, t->v_spread + entry, t->wishart[2 * b], width, n - 1,
-                                             mean, scatter, location, without);
+                determinant = FN(fit_vector)(t->v_mean + entry, t->v_spread + entry, t->wishart[2 * b], width, given,
+                                             n - 1, mean, scatter, location, without);
+                first = *without * (x[0] - location[0]);
                 for (int64_t i = 0; i < width; i++, all += y * y) {
                     y = 0;
                     for (int64_t j = 0; j <= i; j++) y += *without++ * (x[j] - location[j]);
                 }
                 if (!(all < 1e300)) all = 1e300;
-                score += FN(log_gamma_steps)(0.5 * (nu - width), width)
-                         - 0.5 * (width * (LOG_PI + log_positive(kappa / (kappa - 1.0))) + determinant)
+                first *= first;
+                if (given) score += 0.5 * (nu - 1.0) * log_positive((first < 1e300 ? first : 1e300) + 1.0);
+                score += FN(log_gamma_steps)(0.5 * (nu - scored), scored)
+                         - 0.5 * (scored * (LOG_PI + log_positive(kappa / (kappa - 1.0))) + determinant)
                          - 0.5 * nu * log_positive(all + 1.0);
             }
         }

@@ -168,6 +168,10 @@ OF_A_MIXTURE = {
     **each("model.discount", "0.3", "[0, 0.5]", "learn"),
     **each("model.real", "as is"),
     **each("model.shapes", "none", "{y = [0.5, 2, 0.3, 0.8]}"),
+    "model.lines": [
+        ("model.links=forest", "model.lines=none"),
+        ("model.links=forest", 'model.lines=["y", "w"]'),
+    ],
     "model.bins": [("model.links=forest", "model.bins=none"), ("model.links=forest", "model.bins={y = [0.5, 1.5]}")],
     **each("model.likelihood", "false"),
     "sampler.strategy": [("sampler.strategy=sequential+gibbs",), ("sampler.strategy=prior+gibbs",), ANNEAL],

@@ -43,9 +43,11 @@ def joined(units: Sequence[tuple[str, ...]], parent_of: Mapping[str, str]) -> li
 
 
 def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
-    """The places of some columns, by name, in cells that hold no other: within an array, in the order they had."""
+    """The places of some columns, by name, in cells that hold no other: within an array, in the order they had. Before
+    one that leans on another in a line is that one's cell."""
     result, taken = {}, Counter()
     for column in sorted(chosen, key=lambda c: c.index):
+        taken[column.block] += column.leans_on is not None
         result[column.name] = taken[column.block]
         taken[column.block] += 1
     return result

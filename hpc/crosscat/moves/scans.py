@@ -25,12 +25,14 @@ EVEN = 0.5  # pseudo-counts of a group's own distribution, in units of the colum
 
 def as_single(components: Components, rows: Rows, at: np.ndarray) -> tuple[Rows, np.ndarray]:
     """Rows in which all cells that are measured, of the kinds that are not `exact`, lie in `reals`, kind by kind, and
-    the places `at` in them. A launch takes no notice of covariances, which come in with the odds of its last sides."""
+    the places `at` in them. A launch takes no notice of covariances and lines, which come in with the odds of its last
+    sides."""
     measured = [stored for kind in components.kinds if not kind.exact and kind.columns for stored in kind.stored]
     if measured in ([], ["reals"]):
         return rows, at
-    rows = rows.take(at)
-    reals = np.concatenate([getattr(rows, stored) for stored in measured], axis=1)
+    rows, own = rows.take(at), components.multinormal.own
+    each = (getattr(rows, stored) for stored in measured)
+    reals = np.ascontiguousarray(np.concatenate([x[:, own] if x is rows.vectors else x for x in each], axis=1))
     return replace(rows, reals=reals), np.arange(len(at))
 
 

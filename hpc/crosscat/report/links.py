@@ -10,10 +10,14 @@ from itertools import combinations
 import numpy as np
 from scipy.special import gammaln
 
+from mpibayes.hpc.components.normal import START
 from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.line_moments import line_moments
 from mpibayes.hpc.links.bins import bounds
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.lines import Lines
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.report.document import PAGE, Field, Figure, Section, Table
 from mpibayes.hpc.report.drawing import INK, cut, plot, shortened, styled
@@ -30,6 +34,7 @@ MOST = 0.5  # of all draws
 LEAST = 0.1  # pairs that are linked in a smaller share of all draws are left out
 PRIOR = 0.5  # pseudo-count of a level, where a pair's gain is worked out
 LETTERS = 32
+TINY = 1e-300
 AT_ONCE = 1 << 24  # counts of pairs that are held together
 
 
@@ -37,7 +42,7 @@ AT_ONCE = 1 << 24  # counts of pairs that are held together
 class LinkedPair:
     """Two columns that are linked in a share of the draws. child, parent: as most draws have them. by_chain: the share
     in each chain. gain: nats a row by which the parent helps to predict the child within clusters. example: in
-    words."""
+    words. line: whether both are numbers."""
 
     child: str
     parent: str
@@ -45,6 +50,7 @@ class LinkedPair:
     by_chain: Sequence[float]
     gain: float
     example: str
+    line: bool = False
 
     @property
     def sure(self) -> str:
@@ -71,8 +77,9 @@ class Links:
 
     @property
     def of_table(self) -> list[tuple[str, str]]:
-        """The same as columns of the table."""
-        return [(self.whole[child], self.whole[parent]) for child, parent in self.often]
+        """The same as columns of the table, but for pairs of numbers."""
+        often = [pair for pair in self.pairs if pair.share > MOST and not pair.line]
+        return [(self.whole[pair.child], self.whole[pair.parent]) for pair in often]
 
     @property
     def sure(self) -> list[LinkedPair]:
@@ -97,7 +104,10 @@ def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) 
     gains: dict[tuple[int, int], tuple[float, str]] = {}
     for names, labels in views:
         part = [(c, p) for c, p in pairs if (columns[c].part_of or columns[c].name) in set(names)]
-        gains |= zip(part, _gains(run, labels, [(columns[c], columns[p]) for c, p in part]))
+        of_levels = [pair for pair in part if columns[pair[0]].levels]
+        gains |= zip(of_levels, _gains(run, labels, [(columns[c], columns[p]) for c, p in of_levels]))
+        of_numbers = [pair for pair in part if not columns[pair[0]].levels]
+        gains |= zip(of_numbers, _gains_of_lines(run, labels, [(columns[c], columns[p]) for c, p in of_numbers]))
     result = [
         LinkedPair(
             columns[c].name,
@@ -105,6 +115,7 @@ def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) 
             float(together[c, p]),
             [float(s[c, p] + s[p, c]) for s in shares],
             *gains[c, p],
+            not columns[c].levels,
         )
         for c, p in pairs
     ]
@@ -153,6 +164,25 @@ def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Col
             cells = count.reshape(size)[..., :-1]  # (K, U, V)
             gain = (_evidence(cells.reshape(-1, cells.shape[-1])) - _evidence(cells.sum(axis=1))) / max(run.n_rows, 1)
             result.append((gain, _example(child, parent, contexts[parent.name], cells.sum(axis=0))))
+    return result
+
+
+def _gains_of_lines(
+    run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]
+) -> list[tuple[float, str]]:
+    """The same of pairs of numbers: the correlation within clusters is the example."""
+    columns, k = [c for c in run.columns if c.line], int(labels.max()) + 1
+    if not pairs:
+        return []
+    every = [(rows, labels[start : start + len(rows)].astype(np.int32)) for start, rows in run.slices()]
+    moments = line_moments(serial(), columns, every, k, len(every))
+    hyper = np.array([(c.center, *START[1:3], START[3] * c.scale**2) for c in columns])
+    (score, alone), place = Lines(columns, moments, {}, hyper).scores(), {c.name: i for i, c in enumerate(columns)}
+    whole, result = moments.products.sum(axis=2), []
+    for c, p in ((place[child.name], place[parent.name]) for child, parent in pairs):
+        r = whole[c, p] / max(np.sqrt(whole[c, c] * whole[p, p]), TINY)
+        words = f"correlation {r:.2f} within clusters"
+        result.append((float(score[c, p] - alone[c]) / max(run.n_rows, 1), words))
     return result
 
 

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from mpibayes.hpc.components.line import Line
 from mpibayes.hpc.components.multinormal import Multinormal, unpack
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
@@ -226,6 +227,8 @@ def block_profiles(components: Components, s: Statistics, shown: np.ndarray) -> 
     """Profiles of the blocks of columns that are modelled jointly, in the clusters `shown` (indices into `s`)."""
     made = []
     for block, n, mean, scatter in components.multinormal.parts(s.of(Multinormal)):
+        if isinstance(block, Line):
+            continue
         matrix = unpack(scatter)
         share = n / max(n.sum(), 1)
         centre = mean @ share

@@ -1,0 +1,141 @@
+"""A real column that leans on another one in a line: a regression in each cluster, with a conjugate prior
+(docs/math.md 1.10).
+
+    x | u = a + b (u - m) + noise,  noise ~ N(0, s2),  s2 ~ Inv-chi2(nu, variance),
+    a | s2 ~ N(mean, s2 / kappa),   b | s2 ~ N(0, s2 / (kappa v))
+
+for the parent u of mean m and variance v in the whole table. It is what a block of both (multinormal.py) says of the
+second given the first, where S_0 = diag(kappa v, nu variance) and the degrees of freedom are nu: statistics and kernels
+are those of such a block, whose first column is given. Hyperparameters are (kappa, nu, variance), on the grids of a
+normal column; mean is the column's own unless it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from mpibayes.hpc.components import normal
+from mpibayes.hpc.components.grid import as_grid, draw_on_grid
+from mpibayes.io.rows import Column
+
+KAPPA, NU, VARIANCE = range(3)
+LOG_PI = float(np.log(np.pi))
+
+
+def grids(column: Column, prior: Mapping[str, Any]) -> list[np.ndarray]:
+    """Grids of the hyperparameters of a real column of this prior, in the order of `normal.NAMES`."""
+    return [as_grid(prior[name]) if name in prior else g for name, g in zip(normal.NAMES, normal.default_grids(column))]
+
+
+def mean_of(column: Column, prior: Mapping[str, Any]) -> float:
+    """Prior mean of a column at its parent's mean."""
+    given = as_grid(prior.get("mean", column.center))
+    return float(given[0]) if len(given) == 1 else column.center
+
+
+class Posterior(NamedTuple):
+    """Posterior of clusters, arrays of one form: locations of both columns, kappa, nu, and of S_n its first pivot, the
+    slope of the second column on the first, and its second pivot."""
+
+    given: Any
+    location: Any
+    kappa: Any
+    nu: Any
+    first: Any
+    slope: Any
+    rest: Any
+
+
+def posterior(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx) -> Posterior:
+    """square, middle: the parent's variance and mean; n, u, x, uu, ux, xx: number, means, sums of products about them.
+    All arguments broadcast."""
+    kappa, nu, weight = kappa0 + n, nu0 + n, n * kappa0 / (kappa0 + n)
+    of_u, of_x = (np.where(n > 0, a - b, 0.0) for a, b in ((u, middle), (x, mean0)))
+    first = kappa0 * square + uu + weight * of_u * of_u
+    cross = ux + weight * of_u * of_x
+    slope, least = cross / first, nu0 * variance
+    rest = np.maximum(least + xx + weight * of_x * of_x - slope * cross, least)  # rounding alone can put it below
+    return Posterior(middle + of_u * (n / kappa), mean0 + of_x * (n / kappa), kappa, nu, first, slope, rest)
+
+
+def log_evidence(kappa0, nu0, variance, square, middle, mean0, n, *moments) -> np.ndarray:
+    """Log marginal likelihood of the second column given the first; arguments as of `posterior`."""
+    p = posterior(kappa0, nu0, variance, square, middle, mean0, n, *moments)
+    return (
+        gammaln(0.5 * p.nu)
+        - gammaln(0.5 * nu0)
+        + 0.5 * (np.log(kappa0 / p.kappa) + np.log(kappa0 * square) - np.log(p.first))
+        + 0.5 * (nu0 * np.log(nu0 * variance) - p.nu * np.log(p.rest) - n * LOG_PI)
+    )
+
+
+class Line:
+    """One such column, with the methods of a `multinormal.Block` of two columns, the parent's first."""
+
+    width = 2
+
+    def __init__(self, column: Column, prior: Mapping[str, Any] | None):
+        parent = column.leans_on
+        assert parent is not None
+        self.column, self.name, self.columns = column, column.name, (column.name,)
+        self._square, self._middle, self._mean = parent.scale**2, parent.center, mean_of(column, prior or {})
+        self.mean = np.array([parent.center, self._mean])
+        self.grids = grids(column, prior or {})[1:]
+        aims = (normal.START[normal.KAPPA], normal.START[normal.NU], column.scale**2 * normal.START[normal.VARIANCE])
+        self.start = [g[np.argmin(np.abs(g - a))] for g, a in zip(self.grids, aims)]
+
+    def spread(self, wishart: np.ndarray) -> np.ndarray:
+        """Diagonal of S_0, (2,)."""
+        return np.array([wishart[KAPPA] * self._square, wishart[NU] * wishart[VARIANCE]])
+
+    def of_normal(self, hyper: np.ndarray) -> np.ndarray:
+        """Hyperparameters of the column in the form of a normal one, without its mean, (3,)."""
+        return hyper[1:]
+
+    def as_normal(self, wishart: np.ndarray) -> np.ndarray:
+        """The inverse of `of_normal`, (4,)."""
+        return np.append(self._mean, wishart)
+
+    def _given(self, wishart: np.ndarray, n, mean, scatter) -> tuple:
+        return *wishart, self._square, self._middle, self._mean, n, *mean, *scatter
+
+    def posterior(self, wishart: np.ndarray, n, mean, scatter) -> Posterior:
+        """n (K,), mean (2, K), scatter (3, K) of K clusters."""
+        return posterior(*self._given(wishart, n, mean, scatter))
+
+    def log_marginal_cells(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
+        """Log marginal likelihood of each cluster, (K,)."""
+        return log_evidence(*self._given(wishart, n, mean, scatter))
+
+    def side_odds(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
+        """Coefficients for K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 11)."""
+        p = self.posterior(wishart, n, mean, scatter)
+        root = np.sqrt(p.nu * p.kappa / (p.rest * (p.kappa + 1.0)))
+        sides = np.stack([p.given, p.location, np.zeros_like(root), -p.slope * root, root], axis=1)
+        level = np.log(root[1::2] / root[0::2])[:, None]
+        return np.concatenate([level, sides[1::2], sides[0::2]], axis=1)
+
+    def update(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator) -> np.ndarray:
+        """(kappa, nu, variance) drawn from their grids given the partition, coordinate by coordinate, (3,)."""
+        wishart = wishart.copy()
+        for i, grid in enumerate(self.grids):
+            if len(grid) > 1:
+                points = [*wishart[:, None, None]]
+                points[i] = grid[:, None]
+                score = self.log_marginal_cells(points, n, mean, scatter).sum(axis=1)
+                wishart[i] = grid[draw_on_grid(score, stream)]
+        return wishart
+
+    def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):
+        """location (2, K), factor (3, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2, and the
+        first row of U is 0."""
+        p = self.posterior(wishart, n, mean, scatter)
+        root = np.sqrt(2.0 * stream.standard_gamma(0.5 * p.nu) / p.rest)  # 1 / s
+        z = stream.standard_normal((2, len(root)))
+        slope, middle = p.slope + z[0] / (root * np.sqrt(p.first)), p.location + z[1] / (root * np.sqrt(p.kappa))
+        factor = np.stack([np.zeros_like(root), -slope * root, root])
+        return np.stack([p.given, middle]), factor, np.log(root) - 0.5 * np.log(2.0 * np.pi)

@@ -1,0 +1,252 @@
+"""Real columns that lean on each other in lines, as questions see them: given a cluster's parameters the columns of a
+tree are a multivariate normal (docs/math.md 1.10, 2.12).
+
+With parameters integrated out a cell that nobody knows could not be summed out in closed form. So parameters are drawn,
+given the rows, once for each kept draw: answers are averages over draws, which these are a part of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, owens_t
+
+from mpibayes.hpc.components.masses import log_real
+from mpibayes.hpc.components.multinormal import Multinormal, Predictive
+from mpibayes.hpc.components.normal import posterior
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.single import with_new
+from mpibayes.hpc.crosscat.blocks import LEAST, BlockLaw, patterns_of
+from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
+from mpibayes.io import recording
+from mpibayes.io.rows import Column, Rows
+
+CLOSE, FAR, TINY = 1.0 - 1e-12, 38.0, 1e-300  # FAR: deviations beyond which there is no probability
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+@dataclass
+class Normals(Predictive):
+    """Multivariate normals, whose matrices are their covariances; degrees of freedom are infinite."""
+
+    def log_density(self, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
+        norm, log_determinant, _ = self._norm(x, seen)
+        return -0.5 * (norm + log_determinant + len(seen) * LOG_2PI)
+
+    def conditional(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        each = [self.single(x, seen, int(m)) for m in lacking]
+        return np.stack([of[0] for of in each], axis=2), np.stack([of[1] ** 2 for of in each], axis=2)
+
+    def single(self, x: np.ndarray, seen: np.ndarray, member: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        form = len(x), len(self.nu)
+        variance = self.matrix[:, member, member]
+        if not len(seen):
+            return np.broadcast_to(self.location[:, member], form), np.broadcast_to(np.sqrt(variance), form), self.nu
+        _, mean, cross, slope = self._given(x, seen, np.array([member]))
+        rest = np.maximum(variance - (cross * slope).sum(axis=1)[:, 0], 0.0)
+        return mean[:, :, 0], np.broadcast_to(np.sqrt(rest), form), self.nu
+
+
+def _rectangles(x: np.ndarray, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
+    """Probabilities of rectangles under standard normal pairs of correlations rho (K,): x (2, U, K) and y (2, V, K) are
+    first and last values; (U, V, K)."""
+    below = _below(x[:, :, None, None], y[None, None], rho)  # (2, U, 2, V, K)
+    return np.maximum(below[1, :, 1] - below[0, :, 1] - below[1, :, 0] + below[0, :, 0], 0.0)
+
+
+def _below(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
+    """Probability that a standard normal pair is below (h, k), by Owen's function (Owen 1956); arguments broadcast."""
+    rho = np.clip(rho, -CLOSE, CLOSE)
+    h, k = (np.clip(np.where(a == 0.0, TINY, a), -FAR, FAR) for a in (h, k))
+    root = np.sqrt(1.0 - rho * rho)
+    of_h, of_k = owens_t(h, (k / h - rho) / root), owens_t(k, (h / k - rho) / root)
+    return 0.5 * ndtr(h) + 0.5 * ndtr(k) - of_h - of_k - np.where(h * k > 0.0, 0.0, 0.5)
+
+
+@dataclass(frozen=True)
+class LineLaw(BlockLaw):
+    """columns: of the tree, as plain rows have them, in the order of `names`, parents first. number: by which the draws
+    of each column's cells are named."""
+
+    law: Normals
+    columns: Sequence[Column]
+    number: Sequence[int]
+
+    def cells(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
+        """See `BlockLaw.cells`; values are on the model's scale."""
+        x, width = super().cells(known)
+        for m, column in enumerate(self.columns):
+            there = np.flatnonzero(~np.isnan(x[:, m]))
+            if len(there) and (column.log or column.shape is not None):
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    y = recording.coordinate(column, x[there, m])
+                    slope = recording.log_slope(column, y)
+                possible = np.isfinite(y)
+                x[there, m] = np.where(possible, y, column.center)
+                width[there] += np.where(possible, slope, -np.inf)
+        return x, width
+
+    def log_masses(self, events: Events) -> np.ndarray:
+        m, law = self.names.index(events.column.name), self.law
+        scale = np.sqrt(law.matrix[:, m, m])
+        return log_real(self.columns[m], law.location[:, m], scale, np.inf, events.low[:, None], events.high[:, None])
+
+    def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
+        m, (x, _) = self.names.index(events.column.name), self.cells(given.without([events.column.name]))
+        out = np.zeros((len(weight), len(events)))
+        for seen, at in patterns_of(x):
+            location, scale, _ = self.law.single(x[at][:, seen], seen, m)
+            rows, k = np.nonzero(weight[at] > LEAST)
+            of = location[rows, k, None], scale[rows, k, None], np.inf
+            each = log_real(self.columns[m], *of, events.low[None], events.high[None])
+            np.add.at(out, at[rows], np.exp(each) * weight[at[rows], k, None])
+        return out
+
+    def joint(
+        self, one: Events, others: Mapping[str, Events], weight: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray, float]]:
+        """See `links.law.TreeLaw.joint`."""
+        for name, other in others.items():
+            at, matrix = [self.names.index(of.column.name) for of in (one, other)], self.law.matrix
+            scale = np.sqrt(np.diagonal(matrix, axis1=1, axis2=2)[:, at])
+            rho = matrix[:, at[0], at[1]] / scale.prod(axis=1)
+            ends = []
+            for i, of in enumerate((one, other)):
+                bounds = np.stack([of.low, of.high])
+                if self.columns[at[i]].log:
+                    bounds = np.maximum(bounds, 0.0)
+                with np.errstate(divide="ignore"):
+                    y = recording.coordinate(self.columns[at[i]], bounds)
+                ends.append((y[..., None] - self.law.location[:, at[i]]) / scale[:, i])
+            p = _rectangles(ends[0], ends[1], rho) * weight
+            apart = p.sum(axis=1)[:, None] * p.sum(axis=0) / np.maximum(p.sum(axis=(0, 1)), TINY)
+            inside = float((p * np.log(np.maximum(p, TINY) / np.maximum(apart, TINY))).sum())
+            yield name, p.sum(axis=2), inside
+
+    def scored(self, rows: Rows) -> np.ndarray:
+        """Log density of the cells of plain rows that are there, on the model's scale, in every cluster, (n, K + 1)."""
+        x, total = self._cells_of(rows), np.zeros((len(rows), len(self.law.nu)))
+        for seen, at in patterns_of(x):
+            if len(seen):
+                total[at] = self.law.log_density(x[at][:, seen], seen)
+        return total
+
+    def moments(self, rows: Rows, name: str, weight: np.ndarray) -> np.ndarray:
+        """Sums over the clusters, weighted by (n, K + 1), of the first two moments of a column about its center given
+        the others in plain rows, (n, 2)."""
+        x, m, out = self._cells_of(rows), self.names.index(name), np.empty((len(rows), 2))
+        x[:, m] = np.nan
+        for seen, at in patterns_of(x):
+            location, scale, _ = self.law.single(x[at][:, seen], seen, m)
+            shift = location - self.columns[m].center
+            out[at] = np.stack([(weight[at] * of).sum(axis=1) for of in (shift, scale**2 + shift**2)], axis=1)
+        return out
+
+    def lacks(self, rows: Rows) -> np.ndarray:
+        """Mask of the plain rows in which some of the columns are missing, bool (n,)."""
+        return np.isnan(self._cells_of(rows)).any(axis=1)
+
+    def _cells_of(self, rows: Rows) -> np.ndarray:
+        return rows.reals[:, [column.index for column in self.columns]]
+
+    def drawn(
+        self, known: Known, requested: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Recorded values (n,) of the columns requested, of what is known, or drawn given it and the row's cluster."""
+        x, _ = self.cells(known)
+        names = [self.names[m] for m in range(len(self.names)) if self.names[m] in requested]
+        normals = replace(stream, sub=Multinormal.substreams[0])
+        for seen, at in patterns_of(x):
+            lacking = np.array([m for m in map(self.names.index, names) if m not in seen], np.intp)
+            z = [normals.normals(self.number[m] << 32 | ids[at]) for m in lacking]
+            for k in np.unique(cluster[at]) if len(lacking) else ():
+                here = np.flatnonzero(cluster[at] == k)
+                of_k = Normals(self.law.location[[k]], self.law.matrix[[k]], self.law.nu[[k]])
+                of = x[at[here]][:, seen], seen, lacking, np.column_stack(z)[here]
+                x[np.ix_(at[here], lacking)] = of_k.draw(*of, None)
+        values = {name: recording.recorded(self._column(name), None, x[:, self.names.index(name)]) for name in names}
+        return values
+
+    def _column(self, name: str) -> Column:
+        return self.columns[self.names.index(name)]
+
+
+def line_laws(
+    components: Components, hyper: Any, statistics: Any, coding: Coding, key: Mapping[str, int]
+) -> list[LineLaw]:
+    """The trees of columns in lines, with parameters drawn given the rows of the clusters, and last of a new one. The
+    draw of a column depends on its own name, the key and the clusters alone, whichever columns are asked for."""
+    sizes = hashlib.sha256(np.asarray(statistics.size, np.int64).tobytes()).digest()
+    seed, children = int.from_bytes(sizes[:7], "little"), {}
+    for c in coding.in_lines:
+        children.setdefault(int(coding.parents[c]), []).append(c)
+    draw = _Draw(components, hyper, statistics, {"seed": seed, **key})
+    laws = []
+    for root in sorted(c for c in children if coding.parents[c] == ROOT):
+        plain = [root]
+        for c in plain:  # which grows
+            plain += children.get(c, ())
+        columns = [coding.plain[c] for c in plain]
+        above = [ROOT if c == root else plain.index(int(coding.parents[c])) for c in plain]
+        laws.append(_law(columns, above, draw))
+    return laws
+
+
+def _law(columns: Sequence[Column], above: Sequence[int], draw: _Draw) -> LineLaw:
+    location, variance = draw.root(columns[0].name)
+    d, k = len(columns), len(location)
+    mean, matrix = np.zeros((k, d)), np.zeros((k, d, d))
+    mean[:, 0], matrix[:, 0, 0] = location, variance
+    for c, parent in enumerate(above):
+        if parent == ROOT:
+            continue
+        at_parent, middle, slope, variance = draw.line(columns[c].name)
+        mean[:, c] = middle + slope * (mean[:, parent] - at_parent)
+        matrix[:, c, :c] = matrix[:, :c, c] = slope[:, None] * matrix[:, parent, :c]
+        matrix[:, c, c] = slope**2 * matrix[:, parent, parent] + variance
+    first = draw.place(columns[1].name) - 1  # the copy of its parent's cell
+    numbers = [first, *(draw.place(column.name) for column in columns[1:])]
+    return LineLaw([c.name for c in columns], Normals(mean, matrix, np.full(k, np.inf)), columns, numbers)
+
+
+class _Draw:
+    """Parameters of columns, and last those of a new cluster."""
+
+    def __init__(self, components: Components, hyper: Any, statistics: Any, key: Mapping[str, int]):
+        self._components, self._hyper, self._key = components, hyper, key
+        self._single = with_new(*statistics.of(components.normal))
+        self._pairs = with_new(*statistics.of(components.multinormal))
+
+    def _generator(self, name: str) -> np.random.Generator:
+        return generator(purpose=Purpose.LINES, sub=zlib.crc32(name.encode()), **self._key)
+
+    def root(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of a column that leans on none, (K + 1,)."""
+        c = [column.name for column in self._components.normal.columns].index(name)
+        location, kappa, nu, spread = posterior(self._hyper.normal[c], *(a[c] for a in self._single))
+        stream = self._generator(name)
+        variance = spread / (2.0 * stream.standard_gamma(0.5 * nu))
+        return location + stream.standard_normal(len(variance)) * np.sqrt(variance / kappa), variance
+
+    def _line(self, name: str) -> int:
+        kind = self._components.multinormal
+        return next(b for b, block in enumerate(kind.blocks) if kind.given[b] and block.name == name)
+
+    def place(self, name: str) -> int:
+        """Place of a column's cells among the vectors."""
+        return int(self._components.multinormal.cuts["coordinate"][self._line(name)]) + 1
+
+    def line(self, name: str) -> tuple[np.ndarray, ...]:
+        """A value of the parent, the mean there, the slope, and the variance about the line, (K + 1,)."""
+        b = self._line(name)
+        block, *moments = list(self._components.multinormal.parts(self._pairs))[b]
+        location, (_, of_parent, root), _ = block.draw(self._hyper.wishart[b], *moments, self._generator(name))
+        return location[0], location[1], -of_parent / root, root**-2.0

@@ -1,0 +1,51 @@
+"""Moments of real columns that may lean on each other in a line, in the clusters of a view: those of a block of all of
+them, or of all pairs of its parts where these are more than a block has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from mpibayes.hpc.components.multinormal import Multinormal, unpack
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.links.lines import Moments
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.io.rows import Column, Rows
+
+WIDEST = 64  # columns of a block
+
+
+def line_moments(
+    comm: Communicator, columns: Sequence[Column], labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
+) -> Moments:
+    """Moments of real columns without missing cells in clusters 0..k-1, the same on any number of ranks. Collective.
+
+    labelled: rows without links, and labels, of each of this rank's shards; negative labels are skipped.
+    """
+    r = len(columns)
+    n, mean, products = np.zeros(k), np.zeros((r, k)), np.zeros((r, r, k))
+    for part in _parts(r) if r else ():
+        chosen = [replace(columns[c], block="vectors", index=i) for i, c in enumerate(part)]
+        block = Components(chosen, joint={"lines": {"columns": [c.name for c in chosen]}})
+        cells = [(_as_block(rows, [columns[c].index for c in part]), z) for rows, z in labelled]
+        of = sync.statistics(comm, block, cells, k, n_shards).of(Multinormal)
+        n[:], mean[part], products[np.ix_(part, part)] = of[0][0], of[1], np.moveaxis(unpack(of[2]), 0, -1)
+    return Moments(n, mean, products)
+
+
+def _parts(r: int) -> Iterator[list[int]]:
+    """Sets of columns, of which one has each pair."""
+    if r <= WIDEST:
+        yield list(range(r))
+        return
+    halves = [list(range(i, min(i + WIDEST // 2, r))) for i in range(0, r, WIDEST // 2)]
+    yield from (a + b for a, b in combinations(halves, 2))
+
+
+def _as_block(rows: Rows, at: Sequence[int]) -> Rows:
+    vectors = np.ascontiguousarray(rows.reals[:, at])
+    return replace(rows.only(()), vectors=vectors, widths=np.array([len(at)], np.int64))

@@ -1,0 +1,92 @@
+"""Real columns that lean on each other in lines: the evidence of each such link given the labels, and the draw of the
+hyperparameters that go with it (docs/math.md 1.10, 2.14).
+
+A line leaves much less to be explained than no line, so that the variance which suits a column without a parent speaks
+against all of them. The variance is therefore summed out of each score, and the mean that a column without a parent has
+besides, and both are drawn once the links are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.components import line, normal
+from mpibayes.hpc.components.grid import pick_on_grid
+from mpibayes.io.rows import Column
+from mpibayes.kernels.mixture import updates
+
+MOST_PAIRS = 1 << 20  # evidences that are worked out together
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Number, means and sums of products about them of R columns in K clusters: n (K,), mean (R, K), products (R, R,
+    K)."""
+
+    n: np.ndarray
+    mean: np.ndarray
+    products: np.ndarray
+
+
+class Lines:
+    """R columns, with their moments in clusters, their priors by name, and their hyperparameters (R, 4) as of normal
+    ones."""
+
+    def __init__(self, columns: Sequence[Column], moments: Moments, priors: Mapping[str, Mapping[str, Any]], hyper):
+        self.columns, self._moments, self._hyper = columns, moments, hyper
+        given = [priors.get(c.name) or {} for c in columns]
+        self._grids = [line.grids(c, prior) for c, prior in zip(columns, given)]
+        self._mean = [line.mean_of(c, prior) for c, prior in zip(columns, given)]
+        of = [self._under(c) for c in range(len(columns))]
+        self._under_parents = of  # of each column, (G, R)
+        self._without = [self._alone(c) for c in range(len(columns))]  # (means, G)
+
+    def scores(self) -> tuple[np.ndarray, np.ndarray]:
+        """Log evidence of each column under each parent, (R, R), -inf on the diagonal, and without one, (R,)."""
+        score = np.array([np.logaddexp.reduce(of, axis=0) - np.log(len(of)) for of in self._under_parents])
+        np.fill_diagonal(score, -np.inf)
+        return score, np.array([np.logaddexp.reduce(of, axis=None) - np.log(of.size) for of in self._without])
+
+    def draw(self, parents: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Hyperparameters (R, 4) given the parents (R,), negative for none: variances, and means of columns without a
+        parent, by uniforms u (R,)."""
+        hyper = self._hyper.copy()
+        for c, parent in enumerate(parents.tolist()):
+            means, _, _, variances = self._grids[c]
+            if parent >= 0:
+                hyper[c, normal.MEAN] = self._mean[c]
+                hyper[c, normal.VARIANCE] = variances[pick_on_grid(self._under_parents[c][:, parent], u[c])]
+            else:
+                at = pick_on_grid(self._without[c].ravel(), u[c])
+                hyper[c, normal.MEAN] = means[at // len(variances)]
+                hyper[c, normal.VARIANCE] = variances[at % len(variances)]
+        return hyper
+
+    def _under(self, c: int) -> np.ndarray:
+        """Log evidence of a column under each parent at each variance, (G, R)."""
+        (_, kappa, nu, _), variances, m = self._hyper[c], self._grids[c][normal.VARIANCE], self._moments
+        out = np.empty((len(variances), len(self.columns)))
+        step = max(1, MOST_PAIRS // (len(variances) * len(m.n)))
+        for first in range(0, len(self.columns), step):
+            part = slice(first, first + step)
+            center, scale = np.array([(p.center, p.scale) for p in self.columns[part]]).T[:, None, :, None]
+            squares = m.products[np.arange(len(self.columns))[part], np.arange(len(self.columns))[part]]
+            moments = m.n, m.mean[part], m.mean[c], squares, m.products[part, c], m.products[c, c]
+            of = line.log_evidence(kappa, nu, variances[:, None, None], scale**2, center, self._mean[c], *moments)
+            out[:, part] = of.sum(axis=2)
+        return out
+
+    def _alone(self, c: int) -> np.ndarray:
+        """Log evidence of a column without a parent at each mean and variance, (means, G)."""
+        means, _, _, variances = self._grids[c]
+        n = len(means) * len(variances)
+        hyper = np.repeat(self._hyper[[c]], n, axis=0)
+        hyper[:, normal.MEAN] = np.repeat(means, len(variances))
+        hyper[:, normal.VARIANCE] = np.tile(variances, len(means))
+        each = self._moments.n.astype(np.int64), self._moments.mean[c], self._moments.products[c, c]
+        s = tuple(np.repeat(a[None], n, axis=0) for a in each)
+        return updates.number_marginals(s, hyper, 0, n)[0].reshape(len(means), -1)

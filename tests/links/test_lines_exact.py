@@ -1,0 +1,77 @@
+"""Partitions and forests have their exact joint posterior where real columns may lean on each other in lines, on any
+number of shards and ranks.
+
+As tests/links/test_links_exact.py: a right program is rejected with probability at most LEVEL by each of its tests.
+"""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact.compare import seed
+from tests.links import lines
+
+LEVEL, CYCLES = 1e-4, 6
+X = np.array([[-1.2, -0.9, 0.4], [0.3, 0.5, -0.6], [1.4, 1.1, 0.1], [-0.5, 0.4, 0.7]])
+LAWS = {
+    "fixed": lines.LinePosterior(X, 0.5, 3.0, [0.1], [0.3], 1.0, 0.0),
+    "learned": lines.LinePosterior(X, 0.4, 2.0, [-0.3, 0.5], [0.05, 0.8], 0.7, 0.25),
+}
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
+    law = LAWS[name]
+    mixture = lines.sampler(comm, law, n_shards, seed(81), **settings)
+    result = lines.history(mixture, law, n_replicates, CYCLES, seed(82))
+    return None if result is None else lines.verdict(result, law, LEVEL)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_shards"),
+    [
+        ("fixed", 3),
+        ("learned", 1),
+        *(pytest.param(*of, marks=pytest.mark.thorough) for of in (("fixed", 1), ("learned", 2))),
+    ],
+)
+def test_joint_law_of_rows_and_links(name, n_shards):
+    result = judged(serial(), name, n_shards, 100, split_merge=n_shards % 2)
+    assert result.passed, f"{result} (seed {seed(81)})"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        (lines.parents_scored_twice, "fixed"),
+        pytest.param(lines.slopes_without_a_prior, "fixed", marks=pytest.mark.thorough),
+        (lines.sums_for_averages, "learned"),
+    ],
+)
+def test_wrong_programs_are_rejected(wrong, name):
+    with wrong():
+        result = judged(serial(), name, 1, 80)
+    assert not result.passed, str(result)
+
+
+def digest(comm, name: str) -> str | None:
+    law = LAWS[name]
+    result = lines.history(lines.sampler(comm, law, 3, seed(83), split_merge=1), law, 4, 6, seed(84))
+    return None if result is None else hashlib.sha256(result.tobytes()).hexdigest()
+
+
+@pytest.mark.mpi
+def test_same_states_on_every_number_of_ranks():
+    comm = world()
+    for name in LAWS:
+        together = digest(comm, name)
+        alone = digest(serial(), name) if comm.rank == 0 else None
+        assert comm.share(together) == comm.share(alone), (name, seed(83))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_joint_law_on_ranks():
+    comm = world()
+    result = judged(comm, "learned", 4, 100)
+    assert comm.share(result is None or result.passed), f"{result} (seed {seed(81)})"
