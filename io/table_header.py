@@ -16,7 +16,7 @@ from mpibayes.io.documents import json_value
 from mpibayes.io.rows import BLOCKS, CODES, KINDS, MAX_COUNT, MAX_LEVELS, MAX_REAL, Column, Rows, check_levels
 
 ALLOWED = {"str": str, "int": int, "float": (int, float), "bool": bool}
-OF_A_RUN = {"shape", "cuts"}  # fields of a column that a table does not hold
+OF_A_RUN = {"shape", "cuts", "line", "leans_on"}  # fields of a column that a table does not hold
 OF_COLUMN = {field.name: field.type for field in fields(Column) if field.name not in OF_A_RUN}
 
 

@@ -1,0 +1,233 @@
+"""Numbers that lean on each other in lines: kernels and their twin, and answers, which say the same by every door of the
+program and sum over the numbers that nobody knows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import chisquare
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.crosscat import line_law
+from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.data.events import Known, everyone, known_of, of_range, of_values
+from mpibayes.hpc.data.latent import OF_NEW_ROWS
+from mpibayes.hpc.query.asking import Asking
+from mpibayes.hpc.query.dependence import information
+from mpibayes.hpc.query.simulate import simulated
+from mpibayes.io import recording
+from mpibayes.io.ingest import import_table
+from mpibayes.io.table import Table
+from mpibayes.kernels import mixture as kernels
+from mpibayes.kernels.mixture import twin
+from mpibayes.kernels.mixture.twin_cluster import Row
+from tests.crosscat.report.runs import make_run
+from tests.query.runs import write_csv
+
+N = 120
+LINKS = {"price": "size", "tax": "price", "depth": "size"}
+
+
+def stones(seed=4) -> list[dict]:
+    """Sizes, of two makes; prices that grow with them, taxes on prices, and depths."""
+    g, rows = np.random.default_rng(seed), []
+    for _ in range(N):
+        make = int(g.integers(2))
+        size = round(g.normal(40.0 + 30.0 * make, 8.0))
+        price = round(float(np.exp(1.0 + 0.08 * size + g.normal(0.0, 0.2))))
+        tax, depth = round(20.0 * np.log(price) + g.normal(0.0, 4.0)), round(0.5 * size + g.normal(0.0, 3.0))
+        rows.append({"make": "ab"[make], "size": size, "price": price, "tax": tax, "depth": depth})
+    return [{name: str(value) for name, value in row.items()} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lines")
+    kinds = dict.fromkeys(("size", "price", "tax", "depth"), "real")
+    import_table([write_csv(folder / "table.csv", stones())], folder / "table.h5", kinds=kinds)
+    text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nshapes = 'none'\nlines = {list(kinds)}\n"
+    return make_run(folder / "run", Table.open(folder / "table.h5"), cycles=14, burn_in=6, text=text, links=LINKS)
+
+
+@pytest.fixture(scope="module")
+def asking(run):
+    asking = Asking(run, draws=4)
+    asking.draws([c.name for c in asking.columns])
+    return asking
+
+
+@pytest.fixture(scope="module")
+def views(asking):
+    return [law.views[0] for law in asking.draws([c.name for c in asking.columns])]
+
+
+def one(asking, **cells) -> Known:
+    events = {}
+    for name, value in cells.items():
+        column = asking.conditions.column(name)
+        if isinstance(value, tuple):
+            events[name] = of_range(column, *value)
+        else:
+            events[name] = of_values(column, np.array([column.levels.index(value) if column.levels else value]))
+    return everyone(events)
+
+
+def log_p(asking, wanted: dict, given: dict) -> float:
+    return float(asking.log_p(one(asking, **wanted), one(asking, **given))[0][0])
+
+
+def rows_of(asking, n=6):
+    """Training rows as they are modelled."""
+    recorded = asking.asked.recorded(np.arange(n))
+    return recorded, asking.run.data.as_modelled(recorded, np.arange(n), OF_NEW_ROWS)
+
+
+def test_the_numbers_are_in_one_line(views):
+    assert {tuple(sorted(law.names)) for view in views for law in view.lines} == {("depth", "price", "size", "tax")}
+    assert any(c.log for c in views[0].lines[0].columns)  # a price
+
+
+def test_scores_of_the_kernels_are_those_of_their_twin(asking, views):
+    view, (_, rows) = views[0], rows_of(asking)
+    prior, alpha, d = view.components.prior(view.hyper), view.hyper.concentration, view.hyper.discount
+    of_twin = twin.Tail(prior, alpha, d, 0.0)
+    of_twin.load(view.statistics)
+    coded = view.coding.coded(rows)
+    tail = collapsed_clusters(view.components, view.hyper, view.statistics)
+    scores = kernels.log_predictive_clusters(coded, tail)
+    for i, found in enumerate(scores):
+        known, new = of_twin.log_weights(Row(coded, i))
+        assert np.allclose(found, [*known, new], atol=2e-4)
+
+
+def averages(view, rows, n: int) -> np.ndarray:
+    """Densities of rows in every cluster, of n draws of the parameters, (n, rows, K + 1)."""
+    laws = (
+        line_law.line_laws(view.components, view.hyper, view.statistics, view.coding, {"cycle": i}) for i in range(n)
+    )
+    return np.array([np.exp(law.scored(rows)) for (law,) in laws])
+
+
+def of_kernels(view, rows) -> np.ndarray:
+    """The same with parameters integrated out, of columns in lines alone."""
+    bare = rows.take(slice(None))
+    for column in view.lines[0].columns:
+        bare.reals[:, column.index] = np.nan
+    both = (kernels.log_predictive_clusters(view.coding.coded(of), view.tail) for of in (rows, bare))
+    return np.exp(next(both) - next(both))
+
+
+def test_parameters_average_to_what_the_kernels_integrate(asking, views):
+    view, (_, rows) = views[0], rows_of(asking)
+    large = np.flatnonzero(view.statistics.size > 10)
+    drawn, exact = averages(view, rows, 1_500)[:, :, large], of_kernels(view, rows)[:, large]
+    assert len(large)
+    z = (drawn.mean(axis=0) - exact) / (drawn.std(axis=0) / np.sqrt(len(drawn)))
+    assert np.abs(z[exact > 1e-9 * exact.max()]).max() < 5.0
+
+
+def test_parameters_that_are_not_drawn_are_rejected(asking, views, monkeypatch):
+    class Middle:
+        def standard_gamma(self, shape):
+            return np.asarray(shape)
+
+        def standard_normal(self, size):
+            return np.zeros(size)
+
+    monkeypatch.setattr(line_law, "generator", lambda **key: Middle())
+    view, (_, rows) = views[0], rows_of(asking)
+    large = np.flatnonzero(view.statistics.size > 10)
+    fixed, exact = averages(view, rows, 1)[0][:, large], of_kernels(view, rows)[:, large]
+    likely = exact > 1e-9 * exact.max()
+    assert np.abs(np.log(fixed[likely] / exact[likely])).max() > 0.05
+
+
+QUESTIONS = [
+    ({"price": 180.0}, {"size": 50.0}),
+    ({"size": 52.0}, {"tax": 98.0}),
+    ({"tax": 120.0, "depth": 31.0}, {"size": 61.0}),
+    ({"make": "a"}, {"price": 90.0, "depth": 30.0}),
+    ({"size": (40.0, 55.0)}, {"make": "b"}),
+]
+
+
+@pytest.mark.parametrize(("wanted", "given"), QUESTIONS)
+def test_products_of_conditionals(asking, wanted, given):
+    """p(w, g) = p(w | g) p(g)."""
+    both = log_p(asking, {**wanted, **given}, {})
+    assert both == pytest.approx(log_p(asking, wanted, given) + log_p(asking, given, {}), abs=1e-9)
+
+
+@pytest.mark.parametrize(("wanted", "given"), [({"tax": 105.0}, {"size": 55.0}), ({"depth": 20.0, "tax": 80.0}, {})])
+def test_an_unknown_number_is_summed_out(asking, wanted, given):
+    """p(w | g) is the sum of p(w, x | g) over the recorded values of a price x in the middle of the tree."""
+    column = asking.conditions.column("price")
+    x = np.arange(1.0, 6000.0)
+    each = Known(len(x), {"price": (of_values(column, x), np.arange(len(x)))})
+    known = one(asking, **given).repeat(len(x)) if given else Known(len(x), {})
+    parts = asking.log_p(each.join(one(asking, **wanted)), known)[0]
+    assert logsumexp(parts) == pytest.approx(log_p(asking, wanted, given), abs=2e-3)
+
+
+def test_ranges_beside_other_numbers_are_refused(asking):
+    with pytest.raises(ConfigError, match="in lines: a range of it can be given where nothing else"):
+        log_p(asking, {"size": (40.0, 50.0)}, {"price": 80.0})
+
+
+def test_information_is_that_of_the_joint_table(asking):
+    mutual = information(asking, ["size", "depth"], ["size", "depth"])
+    x, y = np.arange(5.0, 110.0), np.arange(-5.0, 60.0)
+    columns, i = [asking.conditions.column(name) for name in ("size", "depth")], np.indices((len(x), len(y)))
+    cells = {c.name: (of_values(c, v), at.ravel()) for c, v, at in zip(columns, (x, y), i)}
+    p = np.exp(asking.log_p(Known(i[0].size, cells), Known(i[0].size, {}))[0]).reshape(len(x), len(y))
+    places = []
+    for column, values in zip(columns, (x, y)):
+        events = asking.supports([column.name], 16)[column.name].events
+        places.append((values[:, None] >= events.low) & (values[:, None] <= events.high))
+    table = places[0].T.astype(float) @ p @ places[1].astype(float)
+    table /= table.sum()
+    exact = (table * np.log(np.maximum(table, 1e-300) / np.outer(table.sum(axis=1), table.sum(axis=0)))).sum()
+    assert exact > 0.2 and mutual.information[0, 1] == pytest.approx(exact, abs=0.01)
+
+
+def test_simulated_numbers_have_their_probabilities(asking):
+    """Chi-square of numbers that nobody knew, one false alarm in 10,000 seeds."""
+    n, values = 3_000, np.arange(40.0, 180.0)
+    drawn = simulated(asking, one(asking, size=55.0), ["tax"], n, 5)["tax"]
+    column = asking.conditions.column("tax")
+    each = Known(len(values), {"tax": (of_values(column, values), np.arange(len(values)))})
+    p = np.exp(asking.log_p(each, one(asking, size=55.0).repeat(len(values)))[0])
+    times = np.array([(drawn == v).sum() for v in values])
+    often = p * n >= 5
+    p, times = np.append(p[often], 1.0 - p[often].sum()), np.append(times[often], n - times[often].sum())
+    assert chisquare(times, n * p / p.sum()).pvalue > 1e-4
+
+
+def test_predictions_are_those_of_questions(asking, views):
+    """Densities of rows with gaps, and means of missing cells, draw by draw."""
+    recorded, _ = rows_of(asking, 4)
+    for i, names in enumerate(("price", "tax", "size price", "make price")):
+        for name in names.split():
+            column = asking.conditions.column(name)
+            getattr(recorded, column.block)[i, column.index] = column.blank
+    modelled = asking.run.data.as_modelled(recorded, np.arange(4), OF_NEW_ROWS)
+    for column in (c for c in asking.run.columns if not c.levels):  # what the numbers are within their steps
+        latent = getattr(modelled, column.block)[:, column.index]
+        recorded.reals[:, asking.conditions.column(column.name).index] = recording.number(column, latent)
+    known = known_of(recorded, asking.columns)
+    for law in asking.draws([c.name for c in asking.columns]):
+        (view,), on_them = law.views, law.given(known)
+        assert np.allclose(view.log_density(modelled), on_them.log_p, atol=2e-3)
+        (at,) = [p for p in view.patterns(modelled) if p.kind.members(p.column)[0].name == "tax"]
+        (result,) = view.averages(replace(at), on_them.weights[0][at.rows], modelled)
+        column, x = asking.conditions.column("tax"), np.arange(-300.0, 600.0)
+        events = of_values(column, x)
+        p = on_them.averaged(events, law.masses(events))[at.rows]
+        assert np.allclose(result[:, 0], (p @ x) / p.sum(axis=1) - column.center, atol=0.02)
+
+
+def test_simulated_rows_stay_near_the_line(asking):
+    drawn = simulated(asking, Known(1, {}), ["size", "price", "tax"], 800, 6)
+    x = np.log(drawn["price"]) - 1.0 - 0.08 * drawn["size"]
+    assert np.median(np.abs(x)) < 0.3 and np.corrcoef(np.log(drawn["price"]), drawn["tax"])[0, 1] > 0.9
