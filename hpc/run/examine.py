@@ -17,7 +17,7 @@ from mpibayes.hpc.parallel.schedule import Schedule
 from mpibayes.hpc.registry import family_of, scalars_of
 from mpibayes.hpc.run import rounds
 from mpibayes.hpc.run.plan import idle_in_words, work_of
-from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family
+from mpibayes.hpc.run.table import data_of, opened, weights_in_words, with_family, with_links
 from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -53,6 +53,7 @@ def examine(config_path: str | Path, overrides: Sequence[str] = ()) -> Examined:
     data = data_of(config, table)
     data.check_blocks()
     config, _ = with_family(config, table, data)
+    config, table, data = with_links(serial(), config, table, data)
     kind = family_of(config.kind)
     config = rounds.decided(config, scalars_of(config.kind), data)
     family = kind(serial(), config, data)

@@ -76,6 +76,11 @@ def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data 
         if shapes and comm.rank == 0:
             say(f"shapes: {some(list(shapes))} (model.shapes)")
         config = config.changed("model", shapes={name: tuple(shape) for name, shape in shapes.items()} or "none")
+    return with_links(comm, config, table, data)
+
+
+def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
+    """The same but for coordinates that are not fitted yet. Collective."""
     if config.model.fits_lines:
         config = config.changed("model", lines=line_columns(data, config.model.parents, config.model.binned) or "none")
         if config.model.lined:

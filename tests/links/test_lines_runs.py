@@ -1,0 +1,87 @@
+"""Runs with numbers in lines from the command line: ranks, stops, completed and synthetic tables, and configurations that
+are refused."""
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.run.conftest import exported, mpibayes, run
+
+CONFIG = """
+[data]
+table = "table.h5"
+heldout = 0.1
+[model]
+family = "mixture"
+links = "forest"
+[sampler]
+link_moves = 2
+[run]
+seed = 5
+shards = 3
+cycles = 10
+burn_in = 2
+[output]
+labels = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place, g, n = tmp_path_factory.mktemp("lines"), np.random.default_rng(3), 300
+    z, x = g.integers(2, size=n), g.normal(size=n)
+    y = x + 3.0 * z + 0.2 * g.normal(size=n)
+    gaps = np.where(g.random(n) < 0.1, np.nan, g.normal(size=n))
+    given = [("x", x), ("y", y), ("w", -y + 0.3 * g.normal(size=n)), ("gaps", gaps)]
+    columns = [(name, "real", cells, None) for name, cells in given]
+    write_table(place / "table.h5", *table_from_arrays([("c", "categorical", z, ["p", "q"]), *columns]))
+    (place / "run.toml").write_text(CONFIG)
+    assert run(place, "straight").returncode == 0
+    return place
+
+
+def links_of(place, name):
+    return [draw.parents.tolist() for draw in iterate_draws(place / name)]
+
+
+def test_lines_are_found_and_recorded(place):
+    assert 'lines = ["x", "y", "w"]' in (place / "straight" / "config.resolved.toml").read_text()
+    last = links_of(place, "straight")[-1]
+    assert sum(parent != -1 for parent in last[1:4]) == 2 and last[4] == -1
+
+
+def test_same_bytes_on_other_ranks_and_continued(place):
+    assert run(place, "two", ranks=2).returncode == 0
+    for cycles, ranks in ((5, 3), (10, 1)):
+        assert run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks).returncode == 0
+    for name in ("two", "pieces"):
+        assert exported(place, name) == exported(place, "straight")
+        assert links_of(place, name) == links_of(place, "straight")
+
+
+def test_tables_are_completed_and_made_up(place):
+    for what in (("complete", "straight"), ("synthesize", "straight", "--rows", "40")):
+        done = mpibayes(place, *what, "--copies", "2", "-o", f"{what[0]}d")
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_run_without_the_key_has_no_lines(place):
+    """A run of a version before lines resolves to none, and goes on as it was."""
+    assert run(place, "before", "--set", "model.lines=none", "--set", "run.cycles=4").returncode == 0
+    resolved = place / "before" / "config.resolved.toml"
+    assert 'lines = "none"' in resolved.read_text() and "x = [" in resolved.read_text()
+
+
+REFUSED = [
+    ('model.links=[["x", "gaps"]]', 'column "gaps" lacks cells; a number in lines is a real one of a mixture'),
+    ('model.links=[["x", "y"], ["c", "x"]]', 'so that "c" cannot lean on it by bins'),
+    ('model.links=[["x", "c"]]', 'column "x" is real, expected categorical or boolean ones'),
+    ('model.lines=["x", "nothing"]', 'the run has no column of numbers "nothing"'),
+]
+
+
+@pytest.mark.parametrize(("setting", "words"), REFUSED)
+def test_what_cannot_be_in_lines(place, setting, words):
+    done = run(place, "refused", "--set", setting)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
