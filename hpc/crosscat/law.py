@@ -12,10 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from mpibayes.hpc.crosscat.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.line_law import LineLaw
 from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.data.rows import take_columns
+from mpibayes.hpc.links.law import TreeLaw
 from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.io.rows import Rows
 
@@ -74,8 +76,10 @@ class Law(Density):
     ) -> Iterator[tuple[str, str, np.ndarray, float]]:
         """Yield (x, y, table, inside) for the pairs of two columns, one of a and one of b, that depend on each other by
         links: the probabilities of their events together, (U, U'), and their information within clusters."""
-        trees = ((view, tree) for view in self.views for tree in (*view.lines, *view.trees))
-        for weight, tree in ((np.exp(view.log_weight), tree) for view, tree in trees):
+        trees: list[tuple[np.ndarray, LineLaw | TreeLaw]] = []
+        for view in self.views:
+            trees += [(np.exp(view.log_weight), tree) for tree in (*view.lines, *view.trees)]
+        for weight, tree in trees:
             for x in (x for x in a if x in tree.names):
                 others = {y: events[y] for y in b if y in tree.names and y != x}
                 pairs = tree.joint(events[x], others, weight) if others else ()

@@ -1,5 +1,5 @@
-"""Numbers that lean on each other in lines: kernels and their twin, and answers, which say the same by every door of the
-program and sum over the numbers that nobody knows."""
+"""Numbers that lean on each other in lines: kernels and their twin, and answers, which say the same by every door of
+the program and sum over the numbers that nobody knows."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
-"""Runs with numbers in lines from the command line: ranks, stops, completed and synthetic tables, and configurations that
-are refused."""
+"""Runs with numbers in lines from the command line: ranks, stops, completed and synthetic tables, and configurations
+that are refused."""
 
 import numpy as np
 import pytest
