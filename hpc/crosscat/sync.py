@@ -46,11 +46,11 @@ class Counts(namedtuple("Arrays", [array.name for array in COUNTS])):
 
     @classmethod
     def of(cls, s: Statistics) -> Counts:
-        """Those of these statistics, not copied."""
+        """The whole numbers among statistics, not copied."""
         return cls(*(getattr(s, array.name) for array in COUNTS))
 
     def plus(self, s: Statistics) -> Counts:
-        """Add those of other statistics, in place."""
+        """Add the whole numbers of other statistics, in place."""
         for array, more in zip(self, Counts.of(s)):
             array += more
         return self
