@@ -144,14 +144,18 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_trace(run_dir: str | Path, burn_in: int | None = None) -> dict[str, np.ndarray]:
+def read_trace(
+    run_dir: str | Path, burn_in: int | None = None, only: Collection[str] | None = None
+) -> dict[str, np.ndarray]:
     """{"cycle": int64 (n,), scalar: float64 (n,), array: float64 (n, ...)} of one chain; {} when nothing is kept.
 
     Scalars come in declared order, arrays after them.
-    burn_in: number of cycles to leave out at the beginning. Raises CheckpointError naming a damaged segment.
+    burn_in: number of cycles to leave out at the beginning. only: names to read besides the cycle, where they are
+    there. Raises CheckpointError naming a damaged segment.
     """
     folder, kept = Path(run_dir) / FOLDER, checkpoint.kept(run_dir, FOLDER)
-    names = ["cycle", *(str(name) for name in read_attributes(folder).get("scalars", ())), *read_axes(run_dir)]
+    names = [*(str(name) for name in read_attributes(folder).get("scalars", ())), *read_axes(run_dir)]
+    names = ["cycle", *(name for name in names if only is None or name in only)]
     blocks = list(read_blocks(folder, names, -1 if burn_in is None else burn_in, kept))
     if not blocks:
         return {}

@@ -44,6 +44,17 @@ class Counts(namedtuple("Arrays", [array.name for array in COUNTS])):
         arrays = (array.zeros(kind, n_clusters) for kind in components.kinds if kind.exact for array in kind.statistics)
         return cls(np.zeros(n_clusters, np.int64), *arrays)
 
+    @classmethod
+    def of(cls, s: Statistics) -> Counts:
+        """The whole numbers among statistics, not copied."""
+        return cls(*(getattr(s, array.name) for array in COUNTS))
+
+    def plus(self, s: Statistics) -> Counts:
+        """Add the whole numbers of other statistics, in place."""
+        for array, more in zip(self, Counts.of(s)):
+            array += more
+        return self
+
     def of_wire(self, wire: type) -> list[np.ndarray]:
         """Arrays that are summed as integers of one type."""
         return [array for of, array in zip(COUNTS, self) if of.wire is wire]
@@ -220,25 +231,22 @@ def accumulated(
     moments: Moments, labelled: Iterable[tuple[Rows, np.ndarray]], k: int
 ) -> tuple[Counts, list[list[np.ndarray]]]:
     """The counts of clusters 0..k-1 over this rank's shards, and the moments of each shard, by one pass over rows."""
-    components, each = moments.components, []
-    total, offsets = Counts.zeros(components, k), components.categorical.offsets
+    components, each, total = moments.components, [], None
     for rows, z in labelled:
-        part = Statistics(*kernels.accumulate(rows, z, k, offsets))
-        for name, array in total._asdict().items():
-            array += getattr(part, name)
+        part = Statistics(*kernels.accumulate(rows, z, k, components.categorical.offsets))
+        total = Counts.of(part) if total is None else total.plus(part)
         each.append(moments.within(part))
-    return total, each
+    return total or Counts.zeros(components, k), each
 
 
 def counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Counts:
     """The counts of clusters 0..k-1 over this rank's shards, by a pass over their rows."""
-    total, offsets = Counts.zeros(components, k), components.categorical.offsets
+    total = None
     for rows, z in labelled:
         counted = rows.only([stored for kind in EXACT for stored in kind.stored])
-        part = Statistics(*kernels.accumulate(counted, z, k, offsets))
-        for name, array in total._asdict().items():
-            array += getattr(part, name)
-    return total
+        part = Statistics(*kernels.accumulate(counted, z, k, components.categorical.offsets))
+        total = Counts.of(part) if total is None else total.plus(part)
+    return total or Counts.zeros(components, k)
 
 
 def add_up(comm: Communicator, many: Sequence[Counts], bound: int | None = None) -> None:

@@ -21,6 +21,7 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.io.shape import Shape
 
 MOST_TAIL = 1.3  # of simulated single normal populations 95 % stay below
+HOPELESS = 2.0  # tail of the fit of few cells from which on all of them are not fitted: theirs is hardly ever less
 SLACK = 0.03
 NORMALS = (1, 2, 3)
 MOST_MISFIT = 0.8  # of simulated populations that have the form 98 % stay below
@@ -103,12 +104,15 @@ def log_density(shape: Shape, t: np.ndarray) -> np.ndarray:
 
 
 def maximum_likelihood(t: np.ndarray) -> Shape:
-    """The coordinates in which t (n,), ascending, is closest to standard normal, its numbers rounded to DIGITS."""
+    """The coordinates in which t (n,), ascending, is closest to standard normal, its numbers rounded to DIGITS; of FEW
+    of the cells where these are HOPELESS."""
     middle, spread = float(t.mean()), float(t.std())
     x = (t - middle) / spread
     few = x[np.unique(np.linspace(0, len(x) - 1, min(len(x), FEW)).astype(np.int64))]
-    start = np.zeros(4)  # y = (t - mean) / deviation, where tail is 1 and skew 0
-    m, log_s, skew, log_tail = _least(lambda p: _loss(p, x), _least(lambda p: _loss(p, few), start))
+    fitted = _least(lambda p: _loss(p, few), np.zeros(4))  # from y = (t - mean) / deviation, where tail is 1 and skew 0
+    if fitted[3] < np.log(HOPELESS):
+        fitted = _least(lambda p: _loss(p, x), fitted)
+    m, log_s, skew, log_tail = fitted
     numbers = middle + spread * m, spread * np.exp(log_s), skew, np.exp(log_tail)
     return Shape(*(float(f"{number:.{DIGITS}g}") for number in numbers))
 

@@ -150,11 +150,10 @@ def _judged(groups: Groups, config: Config, mine: Sequence[ChainRun], cycle: int
     if not is_check(cycle) and cycle < config.run.cycles:
         return None
     chain, comm = mine[0].chain, groups.comm
-    requested = {"cycle", ACTIVE_ROWS, *(s.name for s in chain.scalars if s.judged)}
+    judged = {ACTIVE_ROWS, *(s.name for s in chain.scalars if s.judged)}
 
     def read() -> dict[int, dict[str, np.ndarray]]:
-        whole = {run.number: read_trace(run.folder) for run in mine}
-        return {number: {k: trace[k] for k in requested & trace.keys()} for number, trace in whole.items()}
+        return {run.number: read_trace(run.folder, only=judged) for run in mine}
 
     here = groups.agree(lambda: on_root(comm, read, share=False, what="read the traces"), "read the traces")
     traces = {number: trace for part in groups.world.collect(here or {}) for number, trace in part.items()}

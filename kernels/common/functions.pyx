@@ -5,46 +5,51 @@ A start needs no others of SciPy's, and importing `scipy.special` takes longer t
 
 import numpy as np
 
-from libc.math cimport exp, log
+from libc.math cimport NAN, exp, log
+
+from mpibayes.kernels.common.machine cimport address
 
 
 cdef extern from "functions.h" nogil:
     double log_gamma_of(double x)
 
 
+cdef double _log_gamma(double x) noexcept nogil:
+    return NAN if x < 0.0 else log_gamma_of(x)
+
+
+cdef double _expit(double x) noexcept nogil:
+    return 1.0 / (1.0 + exp(-x))
+
+
+cdef double _xlogx(double x) noexcept nogil:
+    return x * log(x) if x != 0.0 else 0.0
+
+
+cdef object _each(x, double (*of)(double) noexcept nogil):
+    if isinstance(x, float):
+        return of(x)
+    a = np.asarray(x, dtype=np.float64, order="C")
+    out = np.empty(a.shape)
+    cdef const double *value = <const double *>address(a)
+    cdef double *result = <double *>address(out)
+    cdef Py_ssize_t i, n = a.size
+    with nogil:
+        for i in range(n):
+            result[i] = of(value[i])
+    return out if a.ndim else out[()]
+
+
 def gammaln(x):
     """log Gamma(x) for x >= 0; NaN below."""
-    if isinstance(x, float):
-        return log_gamma_of(x) if not x < 0.0 else np.nan
-    a = np.ascontiguousarray(x, dtype=np.float64)
-    out = np.empty_like(a)
-    cdef const double[::1] flat = a.reshape(-1)
-    cdef double[::1] into = out.reshape(-1)
-    cdef Py_ssize_t i
-    for i in range(flat.shape[0]):
-        into[i] = log_gamma_of(flat[i]) if not flat[i] < 0.0 else float("nan")
-    return out.reshape(np.shape(x))[()]
+    return _each(x, _log_gamma)
 
 
 def expit(x):
     """1 / (1 + exp(-x))."""
-    a = np.ascontiguousarray(x, dtype=np.float64)
-    out = np.empty_like(a)
-    cdef const double[::1] flat = a.reshape(-1)
-    cdef double[::1] into = out.reshape(-1)
-    cdef Py_ssize_t i
-    for i in range(flat.shape[0]):
-        into[i] = 1.0 / (1.0 + exp(-flat[i]))
-    return out.reshape(np.shape(x))[()]
+    return _each(x, _expit)
 
 
 def xlogx(x):
     """x log(x), 0 at 0."""
-    a = np.ascontiguousarray(x, dtype=np.float64)
-    out = np.empty_like(a)
-    cdef const double[::1] flat = a.reshape(-1)
-    cdef double[::1] into = out.reshape(-1)
-    cdef Py_ssize_t i
-    for i in range(flat.shape[0]):
-        into[i] = flat[i] * log(flat[i]) if flat[i] != 0.0 else 0.0
-    return out.reshape(np.shape(x))[()]
+    return _each(x, _xlogx)
