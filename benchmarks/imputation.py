@@ -10,7 +10,8 @@ errors of the complete sample.
     MPIBAYES_DATA=/folder/of/tables python benchmarks/imputation.py --samples 4 --methods mixture,crosscat,single,mice
 
 Methods "links", "named" and "explained" are mixtures with learned links, with six that are named, and with two more, of
-industry with sex and of tenure with the density, since sex and density say which cells are missing. The folder has
+industry with sex and of tenure with the density, since sex and density say which cells are missing; "gaps" links each
+column with gaps to one of these. The folder has
 acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart. --rule none takes
 cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE keeps
 what was made of each sample, and goes on from there.
@@ -58,7 +59,8 @@ labels = 5
 GROUPS = "margins", "strong pairs", "other pairs", "age"
 NAMED = [("POV", "INC"), ("OWN_RENT", "POV"), ("INC", "INDP_CAT"), ("MSP", "OWN_RENT"), ("DPHY", "MSP"), ("EDU", "INC")]
 EXPLAINING = [("INDP_CAT", "SEX"), ("DENSITY", "OWN_RENT")]  # pairs of gaps with what says where they are
-LINKS = {"links": "forest", "named": NAMED, "explained": [*NAMED, *EXPLAINING]}  # of a mixture, by the method's name
+ALL_GAPS = [(name, "SEX" if name in ("INDP_CAT", "MSP") else "DENSITY") for name in GAPS[1:]]
+LINKS = {"links": "forest", "named": NAMED, "explained": [*NAMED, *EXPLAINING], "gaps": ALL_GAPS}  # by the method
 MICE = """
 suppressMessages(library(mice))
 d <- read.csv("t.csv", na.strings = "", stringsAsFactors = TRUE)
