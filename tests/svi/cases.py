@@ -6,7 +6,7 @@ from mpibayes.hpc.svi.gaussian import Gaussian, Prior, State
 from mpibayes.hpc.svi.step import Step
 
 SURE = Step(1.0, 1.0)
-# docs/math.md 8.4: the bound after so many batch steps
+# tests/exact/numbers.md: the bound after so many batch steps
 GMM24 = {0: -129.343723, 1: -126.163574, 2: -125.494249, 5: -108.618118, 10: -90.743741, 20: -89.612499}
 
 
