@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
 from mpibayes.io.rows import Column
+from mpibayes.kernels.common.functions import gammaln
 
 KAPPA, NU, VARIANCE = range(3)
 LOG_PI = float(np.log(np.pi))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, owens_t
 
 from mpibayes.hpc.components.masses import log_real
 from mpibayes.hpc.components.multinormal import Multinormal, Predictive
@@ -64,6 +63,8 @@ def _rectangles(x: np.ndarray, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
 
 def _below(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
     """Probability that a standard normal pair is below (h, k), by Owen's function (Owen 1956); arguments broadcast."""
+    from scipy.special import ndtr, owens_t  # slow to import
+
     rho = np.clip(rho, -CLOSE, CLOSE)
     h, k = (np.clip(np.where(a == 0.0, TINY, a), -FAR, FAR) for a in (h, k))
     root = np.sqrt(1.0 - rho * rho)

@@ -75,7 +75,7 @@ def test_a_run_without_the_key_has_no_lines(place):
 
 REFUSED = [
     ('model.links=[["x", "gaps"]]', 'column "gaps" lacks cells; a number in lines is a real one of a mixture'),
-    ('model.links=[["x", "y"], ["c", "x"]]', 'so that "c" cannot lean on it by bins'),
+    ('model.links=[["x", "y"], ["c", "x"]]', 'so that "c" cannot depend on it by bins'),
     ('model.links=[["x", "c"]]', 'column "x" is real, expected categorical or boolean ones'),
     ('model.lines=["x", "nothing"]', 'the run has no column of numbers "nothing"'),
 ]
