@@ -164,8 +164,8 @@ class Categorical:
         return self._over_contexts(updates.log_marginals(levels, beta, self.groups, first, last)[0], columns)
 
     def _at_power(self, multiplier: np.ndarray, s: tuple, column: int, power: float) -> Iterator[tuple]:
-        """Of each context of a column: its level rows, without that of missing cells, their pseudo-counts (V, 1), and
-        these with the power of the counts (V, K)."""
+        """Each context of a column: its level rows, without that of missing cells, their pseudo-counts (V, 1), and these
+        with the power of the counts (V, K)."""
         (levels,), beta = s, self.pseudo_counts(multiplier)[:, None]
         for group in range(self.group_of[column], self.group_of[column + 1]):
             rows = slice(self.groups[group], self.groups[group + 1] - 1)
