@@ -151,8 +151,8 @@ endef
 QUICK := $(patsubst %,tests/laws/test_%.py,annealing components drawn groups recorded shapes sync tasks vectors) \
     $(patsubst %,tests/kernels/test_%.py,twin counts updates visits split philox factors_twin ibp_twin svi_twin firefly_laws) \
     $(patsubst %,tests/exact/test_%.py,enumerate reference mixture_exact grids crosscat) \
-    tests/run/test_same_bits.py::test_any_number_of_ranks[2] \
-    tests/run/test_views.py::test_same_bits_on_three_ranks \
+    'tests/run/test_same_bits.py::test_other_starts_on_any_number_of_ranks[sampler.strategy=prior+gibbs]' \
+    'tests/run/test_views.py::test_same_bits_stopped_on_three_ranks_and_continued_on_one[annealed]' \
     tests/run/test_ibp_runs.py::test_report_and_check_and_status \
     tests/run/test_regression_runs.py::test_an_intercept_alone \
     tests/run/test_svi_runs.py::test_what_is_made_of_a_run \

@@ -130,11 +130,6 @@ def read_attributes(folder: str | Path) -> dict[str, Any]:
     raise AssertionError
 
 
-def count_rows(folder: str | Path) -> int:
-    """Number of rows in all segments. Raises CheckpointError."""
-    return sum(len(block["cycle"]) for block in read_blocks(folder, ()))
-
-
 class Segments:
     """The one writer of a folder. Opening it removes what a killed writer left: temporary and superseded files.
 

@@ -150,7 +150,7 @@ def choose(config, items):
 
 
 # Folders of tests that take seconds each: they start programs, or chains.
-SLOW = {"run", "query", "python", "faults", "crosscat", "regression", "exact", "laws", "predict", "house"}
+SLOW = {"run", "query", "python", "faults", "crosscat", "regression", "exact", "laws", "links", "predict", "house"}
 
 
 def spread(items, workers):

@@ -24,11 +24,9 @@ from mpibayes.hpc.ibp.law import Law
 from mpibayes.hpc.ibp.state import WORD, Hyper
 from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
-from mpibayes.io import checkpoint
 from mpibayes.io import draws as stored
-from mpibayes.io.draws import FOLDER, DrawWriter
+from mpibayes.io.draws import DrawWriter
 from mpibayes.io.files import Guard, unguarded
-from mpibayes.io.segments import read_blocks
 
 if TYPE_CHECKING:
     from mpibayes.hpc.ibp.chain import Buffet
@@ -161,15 +159,6 @@ class Posterior(KeptChains):
     @property
     def modelled(self) -> tuple[str, ...]:
         return super().modelled if self.likelihood else ()
-
-    def kept(self) -> list[tuple[int, int]]:
-        """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
-        return [
-            (i, int(cycle))
-            for i, chain in enumerate(self.chains)
-            for block in read_blocks(chain.folder / FOLDER, (), chain.burn_in, checkpoint.kept(chain.folder, FOLDER))
-            for cycle in block["cycle"]
-        ]
 
     def contradicted(self) -> bool:
         from mpibayes.hpc.ibp.report.report import contradicted

@@ -22,8 +22,10 @@ from mpibayes.hpc.run.identity import RESOLVED, read_provenance, read_resolved
 from mpibayes.hpc.run.status import read_status
 from mpibayes.hpc.run.table import data_of, opened
 from mpibayes.hpc.scalar import ACTIVE_ROWS
+from mpibayes.io import checkpoint
+from mpibayes.io.draws import FOLDER as DRAWS
 from mpibayes.io.files import chain_directories, open_regular, reading, reason
-from mpibayes.io.segments import list_segments
+from mpibayes.io.segments import list_segments, read_blocks
 from mpibayes.io.tables import AnyTable, imported_from
 from mpibayes.io.trace import FOLDER as TRACE
 from mpibayes.io.trace import read_trace
@@ -107,6 +109,15 @@ class KeptChains:
         """Raises ConfigError where groups of clusters are asked of a model that has none."""
         if groups is not None and not self.grouped:
             raise ConfigError(f"{self.chains[0].home}: --groups is for runs of mixtures and cross-categorizations")
+
+    def kept(self) -> list[tuple[int, int]]:
+        """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
+        return [
+            (i, int(cycle))
+            for i, chain in enumerate(self.chains)
+            for block in read_blocks(chain.folder / DRAWS, (), chain.burn_in, checkpoint.kept(chain.folder, DRAWS))
+            for cycle in block["cycle"]
+        ]
 
     @property
     def n_rows(self) -> int:

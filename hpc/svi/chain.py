@@ -19,7 +19,7 @@ from mpibayes.hpc.parallel.reduce import shard_sum
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 from mpibayes.hpc.svi.likelihood import Likelihood, arrays_of
 from mpibayes.hpc.svi.noise import Noise
-from mpibayes.hpc.svi.schedule import Constant, Schedule
+from mpibayes.hpc.svi.schedule import Constant, Schedule, batch
 from mpibayes.hpc.svi.step import Step
 
 SEEDING = 10_000  # rows that the first state is found on
@@ -156,12 +156,7 @@ class Ascent:
         """The sums that the next step takes, from its batch; and with all rows the bound."""
         settings, t = self.settings, self.cycles + 1
         key = {"seed": settings.seed, "cycle": t, "chain": self.chain}
-        n_batch = self.n_rows if settings.batch is None else int(np.clip(settings.batch.at(t), 1, self.n_rows))
-        chosen: list[np.ndarray | None] = [None] * len(self.rows)
-        if n_batch < self.n_rows:
-            every = np.sort(generator(purpose=Purpose.BATCH, **key).choice(self.n_rows, n_batch, replace=False))
-            cuts = np.searchsorted(every, self.starts)
-            chosen = [every[cuts[i] : cuts[i + 1]] - self.starts[i] for i in self.shards]
+        n_batch, chosen = batch(settings.batch, self.starts, self.shards, **key)
         numbers = self._numbers(chosen, n_batch, t)
         sums, bound, of_numbers = self._pass(chosen, numbers, self.n_rows / n_batch)
         noise = None

@@ -183,6 +183,11 @@ class Ascending:
     def draws(self, folder: Path, run: str, guard: Guard) -> DrawWriter:
         return DrawWriter(folder, run, guard)
 
+    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
+        ascent = self.ascent
+        q = type(ascent.q)(**{name: np.array(shared[name], np.float64) for name in arrays_of(ascent.q)})
+        ascent.place(q, int(shared["cycles"]), float(shared["gain"]), int(shared["guarded"]))
+
 
 class VariationalChain(Ascending):
     """See `hpc.family.Chain`: a chain of variational inference, its held-out score, and its kept states."""
@@ -227,11 +232,6 @@ class VariationalChain(Ascending):
         ascent = self.ascent
         shared = {**arrays_of(ascent.q), "gain": ascent.gain, "guarded": ascent.guarded}
         return {i: {} for i in self.shards}, shared
-
-    def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
-        ascent = self.ascent
-        q = type(ascent.q)(**{name: np.array(shared[name], np.float64) for name in arrays_of(ascent.q)})
-        ascent.place(q, int(shared["cycles"]), float(shared["gain"]), int(shared["guarded"]))
 
     def in_words(self) -> list[str]:
         lines = [model_in_words(self.config, len(self.cells)), step_in_words(self.config)]

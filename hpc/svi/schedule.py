@@ -1,9 +1,14 @@
-"""Schedules over the iterations t = 1, 2, ...: the step size, the batch, the effective batch."""
+"""Schedules over the iterations t = 1, 2, ...: the step size, the batch, the effective batch; the rows of a batch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+
+from mpibayes.hpc.parallel.streams import Purpose, generator
 
 
 class Schedule(Protocol):
@@ -38,3 +43,18 @@ class Growing:
 
     def at(self, t: int) -> float:
         return self.by * t
+
+
+def batch(
+    size: Schedule | None, starts: np.ndarray, shards: Sequence[int], *, seed: int, cycle: int, chain: int
+) -> tuple[int, list[np.ndarray | None]]:
+    """Rows in a cycle's batch, and their places in each of `shards`, None where it has all rows. starts: first row of
+    every shard, then the number of rows."""
+    n_rows = int(starts[-1])
+    n_batch = n_rows if size is None else int(np.clip(size.at(cycle), 1, n_rows))
+    if n_batch == n_rows:
+        return n_rows, [None] * len(shards)
+    stream = generator(seed=seed, purpose=Purpose.BATCH, cycle=cycle, chain=chain)
+    every = np.sort(stream.choice(n_rows, n_batch, replace=False))
+    cuts = np.searchsorted(every, starts)
+    return n_batch, [every[cuts[i] : cuts[i + 1]] - starts[i] for i in shards]

@@ -14,7 +14,7 @@ so a grid for every column costs a table (points, partitions) each and never the
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.special import gammaln, logsumexp, multigammaln
@@ -136,21 +136,36 @@ VECTOR_CASES = {
 }
 
 
+@cache
 def partitions(n_rows: int) -> np.ndarray:
-    """All set partitions of n_rows as restricted growth strings, int64 (Bell number, n_rows), lexicographic."""
+    """All set partitions of n_rows as restricted growth strings, int64 (Bell number, n_rows), lexicographic;
+    read-only."""
     strings = [(0,)]
     for _ in range(n_rows - 1):
         strings = [(*s, k) for s in strings for k in range(max(s) + 2)]
-    return np.array(strings, dtype=np.int64)
+    result = np.array(strings, dtype=np.int64)
+    result.flags.writeable = False
+    return result
 
 
-def log_eppf(sizes, concentration: float, discount: float) -> float:
-    """Log probability of a partition with these block sizes under PY(concentration, discount); products from i = 1."""
+@cache
+def blocks(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """The blocks of each partition, int64 (Bell number, n_rows), 0 past the last: their rows as bit masks (bit n is
+    row n), and their sizes."""
+    member = partitions(n_rows)[:, :, None] == np.arange(n_rows)
+    return (member << np.arange(n_rows)[:, None]).sum(axis=1), member.sum(axis=1)
+
+
+def log_eppf(sizes, concentration: float, discount: float):
+    """Log probability of partitions with these block sizes, (..., blocks) with 0 for none, under PY(concentration,
+    discount); products from i = 1."""
     sizes = np.asarray(sizes, dtype=float)
-    n, k = sizes.sum(), len(sizes)
-    new = np.log(concentration + discount * np.arange(1, k)).sum()
+    there, n = sizes > 0, sizes.sum(axis=-1).max()
+    k = there.sum(axis=-1)
+    new = np.append(0.0, np.log(concentration + discount * np.arange(1, k.max())).cumsum())[k - 1]
     rows = np.log(concentration + np.arange(1, n)).sum()
-    return float(new - rows + (gammaln(sizes - discount) - gammaln(1.0 - discount)).sum())
+    each = gammaln(np.where(there, sizes - discount, 1.0)) - there * gammaln(1.0 - discount)
+    return new - rows + each.sum(axis=-1)
 
 
 def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
@@ -239,19 +254,17 @@ class Posterior:
     def __init__(self, case: Case, grids: Grids = Grids(), likelihood: bool = True):
         self.case, self.grids = case, grids
         self.partitions = partitions(case.n_rows)
-        n = case.n_rows
-        masks = [[int(((s == k) << np.arange(n)).sum()) for k in range(s.max() + 1)] for s in self.partitions]
-        sizes = [np.bincount(s) for s in self.partitions]
+        masks, sizes = blocks(case.n_rows)
 
         points, weights = grids.process or (((case.concentration, case.discount),), (0.0,))
-        eppf = np.array([[log_eppf(m, a, d) for m in sizes] for a, d in points])
+        eppf = np.array([log_eppf(sizes, a, d) for a, d in points])
         log_process = normalised(weights)[:, None] + eppf
         log_columns = {}
         for column in case.columns:
             name = column[0]
             priors, weights = grids.columns.get(name, ((case.priors[name],), (0.0,)))
             tables = [log_marginal_of_subsets(column, prior) * likelihood for prior in priors]
-            scores = np.array([[t[m].sum() for m in masks] for t in tables])
+            scores = np.array([t[masks].sum(axis=1) for t in tables])
             log_columns[name] = normalised(weights)[:, None] + scores
 
         by_partition = logsumexp(log_process, axis=0)

@@ -10,7 +10,6 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 from scipy.special import gammaln
-from scipy.stats import multivariate_normal
 
 from mpibayes.hpc.ibp.chain import Buffet
 from mpibayes.hpc.ibp.moves.ledger import Ledger
@@ -37,35 +36,30 @@ class Law:
         unit = self.noise_sd if part else np.ones(x.shape[1])
         histories = range(1, 2**n)
         self.classes = [z for k in range(most + 1) for z in combinations_with_replacement(histories, k)]
-        m = np.array([bin(h).count("1") for h in range(2**n)])
-        rate = alpha * c * np.exp(gammaln(np.maximum(m, 1)) + gammaln(n - m + c) - gammaln(n + c))
-        logs = []
-        for z in self.classes:
-            log_p = sum(k * np.log(rate[h]) - gammaln(k + 1.0) for h, k in Counter(z).items())
-            if likelihood:
-                has = np.array([[h >> i & 1 for h in z] for i in range(n)], float).reshape(n, len(z))
-                for column, noise, feature in zip(x.T, self.noise_sd, unit * feature_sd):
-                    covariance = noise**2 * np.eye(n) + feature**2 * has @ has.T
-                    log_p += multivariate_normal.logpdf(column, np.zeros(n), covariance)
-            logs.append(log_p)
-        self.p = np.exp(np.array(logs) - max(logs))
+        self.counts = counts = np.zeros((len(self.classes), 2**n))  # how often a class has each column
+        for count, z in zip(counts, self.classes):
+            np.add.at(count, list(z), 1.0)
+        has = np.arange(2**n)[:, None] >> np.arange(n) & 1
+        m = has.sum(axis=1)
+        log_rate = np.log(alpha * c) + gammaln(np.maximum(m, 1)) + gammaln(n - m + c) - gammaln(n + c)
+        logs = counts @ log_rate - gammaln(counts + 1.0).sum(axis=1)
+        if likelihood:
+            shared = np.einsum("ch,hi,hj->cij", counts, has, has)  # features that two rows share, of each class
+            for column, noise, feature in zip(x.T, self.noise_sd, unit * feature_sd):
+                covariance = noise**2 * np.eye(n) + feature**2 * shared
+                squares = np.einsum("i,cij,j->c", column, np.linalg.inv(covariance), column)
+                logs -= 0.5 * (squares + np.linalg.slogdet(covariance)[1] + n * np.log(2.0 * np.pi))
+        self.p = np.exp(logs - logs.max())
         self.p /= self.p.sum()
         self.index = {z: i for i, z in enumerate(self.classes)}
-        self.n_features = np.array([len(z) for z in self.classes])
 
     def summaries(self):
         """(names, table): events, one a row over the classes."""
-        names, rows = [], []
-        for k in range(int(self.n_features.max()) + 1):
-            names.append(f"K={k}")
-            rows.append(self.n_features == k)
-        for h in range(1, 2 ** len(self.x)):
-            names.append(f"some column {h:b}")
-            rows.append([h in z for z in self.classes])
-        for h in range(1, 2 ** len(self.x)):
-            names.append(f"two columns {h:b}")
-            rows.append([z.count(h) > 1 for z in self.classes])
-        return names, np.array(rows, float)
+        n_features, histories = self.counts.sum(axis=1), range(1, self.counts.shape[1])
+        events = {f"K={k}": n_features == k for k in range(int(n_features.max()) + 1)}
+        events |= {f"some column {h:b}": self.counts[:, h] > 0 for h in histories}
+        events |= {f"two columns {h:b}": self.counts[:, h] > 1 for h in histories}
+        return list(events), np.array(list(events.values()), float)
 
 
 class Moved:

@@ -299,8 +299,3 @@ def tail_ignored():
 
 def exchanged_by_cells():
     return plain_kernels(features=_ExchangedByCells)
-
-
-IN_PLAIN_KERNELS = {
-    own_row_counted, odds_without_concentration, births_added, fixed_order, tail_ignored, exchanged_by_cells,
-}  # fmt: skip

@@ -38,7 +38,7 @@ def verdict(comm, name, n_shards, opening, n_replicates, default_seed, looks=1, 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name, n_shards, opening", CONFIGURATIONS)
 def test_posterior_law(name, n_shards, opening):
-    result = verdict(serial(), name, n_shards, opening, 75, 61)
+    result = verdict(serial(), name, n_shards, opening, 50, 61)
     assert result.passed, f"{result} (seed {seed(61)})"
 
 

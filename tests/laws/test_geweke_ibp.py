@@ -42,8 +42,9 @@ def draw_table(features, hyper, g):
     return features @ loadings + g.standard_normal((N, D)) * hyper.noise_sd
 
 
-def bounds(prior):
-    return stats.invgamma(prior.shape, scale=prior.scale).ppf([0.25, 0.5, 0.75])
+QUARTERS = [0.25, 0.5, 0.75]
+MASS_BOUNDS = stats.gamma(MASS.shape, scale=1.0 / MASS.rate).ppf(QUARTERS)
+NOISE_BOUNDS, FEATURE_BOUNDS = (stats.invgamma(law.shape, scale=law.scale).ppf(QUARTERS) for law in (NOISE, FEATURE))
 
 
 def events(features, hyper):
@@ -52,15 +53,13 @@ def events(features, hyper):
     out = [k == value for value in range(10)]
     out += [shared[0, 0] == 0, shared[N - 1, N - 1] == 0, shared[0, 3] == 0, shared[4, 5] == 0]
     out += [hyper.c == CS[0], hyper.c == CS[0] and k <= 4]
-    out += [hyper.alpha < b for b in stats.gamma(MASS.shape, scale=1.0 / MASS.rate).ppf([0.25, 0.5, 0.75])]
-    out += [v**2 < b for v in hyper.noise_sd for b in bounds(NOISE)]
-    out += [hyper.feature_sd**2 < b for b in bounds(FEATURE)]
+    out += [hyper.alpha < b for b in MASS_BOUNDS]
+    out += [v**2 < b for v in hyper.noise_sd for b in NOISE_BOUNDS]
+    out += [hyper.feature_sd**2 < b for b in FEATURE_BOUNDS]
     return np.array(out, float)
 
 
 def expected():
-    quarters = [0.25, 0.5, 0.75]
-
     def of_k(c):  # a Gamma mixture of Poissons
         return stats.nbinom(MASS.shape, MASS.rate / (MASS.rate + harmonic(N, c)))
 
@@ -75,7 +74,7 @@ def expected():
             *[none(1.0)] * 2,
             *[together] * 2,
             *[0.5, 0.5 * laws[0].cdf(4)],
-            *quarters * (D + 2),
+            *QUARTERS * (D + 2),
         ]
     )
 

@@ -30,8 +30,8 @@ def mixture():
 @pytest.mark.thorough
 @parametrize_with_checks(
     [
-        Mixture(cycles=20, draws=10),
-        Oddity(cycles=20, draws=10),
+        Mixture(cycles=6, draws=3),
+        Oddity(cycles=6, draws=3),
         BayesianClassifier(cycles=200),
         RobustRegressor(cycles=200),
     ]

@@ -12,9 +12,9 @@ from mpibayes.hpc.run import identity as records
 from mpibayes.hpc.run import lock
 from mpibayes.hpc.run.clock import Clock
 from mpibayes.io import checkpoint, draws, files, trace
-from mpibayes.io.segments import count_rows
 from tests.faults.cases import exports, mpibayes
 from tests.faults.small import TEXT, done, half_way, start
+from tests.io.test_segments import count_rows
 
 CHAINS = pytest.mark.parametrize("chains", [1, 2])
 

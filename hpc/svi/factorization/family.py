@@ -120,12 +120,10 @@ class FactorizationChain(svi.Ascending):
         return of_shards, shared
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
-        ascent = self.ascent
-        for i, x in zip(self.shards, ascent.rows):
+        for i, x in zip(self.shards, self.ascent.rows):
             if x.stepped:
                 x.stepped.now = np.ascontiguousarray(shards[i]["users"], np.float64)
-        q = type(ascent.q)(**{name: np.array(shared[name], np.float64) for name in arrays_of(ascent.q)})
-        ascent.place(q, int(shared["cycles"]), float(shared["gain"]), int(shared["guarded"]))
+        super().restore(shared, shards)
 
     def in_words(self) -> list[str]:
         ascent = self.ascent

@@ -21,7 +21,7 @@ from mpibayes.hpc.svi.lda import model
 from mpibayes.hpc.svi.lda.local import SAMPLED, UNIT_OF_NUMBERED, Documents, Local, in_units, unit_of
 from mpibayes.hpc.svi.lda.model import Evaluator, State
 from mpibayes.hpc.svi.noise import Noise
-from mpibayes.hpc.svi.schedule import Constant, Schedule
+from mpibayes.hpc.svi.schedule import Constant, Schedule, batch
 from mpibayes.hpc.svi.step import Step
 from mpibayes.io.sparse import SparseRows
 
@@ -193,12 +193,7 @@ class Ascent:
         """Pass over the documents of the next step's batch under the present state."""
         s, t, documents = self.settings, self.cycles + 1, self.documents
         key = {"seed": s.seed, "cycle": t, "chain": self.chain}
-        n_batch = self.n_rows if s.batch is None else int(np.clip(s.batch.at(t), 1, self.n_rows))
-        chosen: list[np.ndarray | None] = [None] * len(documents.shards)
-        if n_batch < self.n_rows:
-            every = np.sort(generator(purpose=Purpose.BATCH, **key).choice(self.n_rows, n_batch, replace=False))
-            cuts = np.searchsorted(every, self.starts)
-            chosen = [every[cuts[i] : cuts[i + 1]] - self.starts[i] for i in self.shards]
+        n_batch, chosen = batch(s.batch, self.starts, self.shards, **key)
         ids = [
             self.starts[i] + (np.arange(len(x)) if rows is None else rows)
             for i, x, rows in zip(self.shards, documents.shards, chosen)
