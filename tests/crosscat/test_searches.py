@@ -1,5 +1,6 @@
 """A chain goes on with the search for views that predicts unseen rows best."""
 
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -148,3 +149,42 @@ def test_of_chains_in_words():
 @pytest.mark.parametrize("record", [{}, {"judges": 3}, {"searches": "-1.0"}, {"searches": [None]}, {"searches": {}}])
 def test_a_start_without_scores(record):
     assert searches.scores_in(record) == []
+
+
+# --- views that a chain has already ----------------------------------------------------------------------------------
+
+
+def present_of(data, columns, n_old):
+    """Views of these columns, with the clusters of a short chain; rows from n_old on are idle."""
+    rows = data.rows
+    chain = views.Mixture(
+        serial(), data.columns, lambda a, b: rows.take(slice(a, b)), len(rows),
+        replace(SETTINGS, column_moves=0, view_moves=0), views=columns,
+    )  # fmt: skip
+    chain.start("one")
+    for _ in range(20):
+        chain.cycle()
+    labels = [np.where(np.arange(len(rows)) < n_old, view.labels().astype(int), searches.IDLE) for view in chain.views]
+    return searches.Present(columns, labels)
+
+
+@pytest.mark.thorough
+def test_the_present_views_stay_unless_a_search_is_better(data):
+    """Those of a search stay; all columns in one view, or dealt in turn, give way."""
+    run = partial(searches.best_search, serial(), data, SETTINGS, 0, 300, 6, 2)
+    best, scores = run().best, run().scores
+    good = [list(of.columns) for of in best.views]
+    assert len(good) > 1
+    names = [c.name for c in data.columns]
+    assert run(present_of(data, good, data.n_rows // 2)).gain == 0.0
+    for bad in ([names], [names[::2], names[1::2]]):
+        choice = run(present_of(data, bad, data.n_rows // 2))
+        assert choice.gain > searches.CLOSE and choice.scores.tolist() == scores.tolist()
+    assert run(present_of(data, good, 0)).gain is None  # no row has a cluster
+
+
+def test_the_present_views_in_words():
+    assert "the present ones" in searches.in_words([-1.0, -1.2], 30, 0.0)
+    assert "by 0.50 nats a row than the present" in searches.in_words([-1.0, -1.2], 30, 0.5)
+    records = [{}, {"gain": "1"}, {"searches": [-1.0]}, {"searches": [-1.0], "gain": 0.0}, {"gain": 0.5}]
+    assert [searches.left_present(record) for record in records] == [None] * 3 + [False, True]

@@ -99,6 +99,15 @@ def searches(config: Config, n_rows: int) -> int:
     return (SEARCHES if several else 1) if given == "auto" else given
 
 
+def searches_of_growth(config: Config, n_rows: int) -> int:
+    """Return the number of searches that a chain makes as rows come to its table, to compare its views with: none where
+    there was none at the start, or rows are too few to judge."""
+    sampler = config.of(Sampler)
+    if not sampler.init_rows or not config.of(Model).likelihood or n_rows < JUDGED:
+        return 0
+    return SEARCHES if sampler.searches == "auto" else max(SEARCHES, sampler.searches)
+
+
 def n_judges(n_rows: int, n_searches: int) -> int:
     """Return how many of the training rows judge; a single search needs no judges."""
     share, most = JUDGES
