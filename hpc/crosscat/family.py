@@ -184,8 +184,8 @@ class ViewsChain:
                 home = dict(zip((c.name for c in self.data.stored), given.view_of.tolist()))
                 whole = {c.name: c.part_of or c.name for c in mixture.columns}
                 views.arrange(mixture, [home[whole[names[0]]] for names in mixture.units])
-                if self._from and self._finds_better_views(given.labels):
-                    return
+            if self._from and self._finds_better(given.labels):
+                return
             labels = (
                 newcomers.with_newcomers(self.comm, self.data, mixture, given.labels) if given.n_new else given.labels
             )
@@ -205,9 +205,9 @@ class ViewsChain:
             views.deal(mixture, n_views)
         mixture.start(strategy.initial_of_chain(self.config, self.number), sampler.init_clusters)
 
-    def _finds_better_views(self, labels: Sequence[np.ndarray]) -> bool:
-        """Where rows came: search for views as at a first start, and start from them if they predict better than the
-        present ones. Collective."""
+    def _finds_better(self, labels: Sequence[np.ndarray]) -> bool:
+        """Where rows came: search as at a first start, and start from the best search if it predicts better than the
+        chain as it was. Collective."""
         mixture, n = self.mixture, strategy.searches_of_growth(self.config, self.n_rows)
         if not n:
             return False

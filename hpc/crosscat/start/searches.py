@@ -6,8 +6,8 @@ that no search has seen (the judges). The log joint would not do: it rewards lab
 than chance on real tables. Judges then join the chain as any other rows. Chains share nothing, so they stay
 independent. A start is no draw: the choice touches no exactness.
 
-A chain whose table has more rows by now may go on with the views that it has, or start as others do. Its present views
-are judged like a search: on a sample of the rows, from the clusters that they have, without the judges.
+A chain whose table has more rows by now may go on as it was, or start as others do. Its views and clusters are judged
+like a search: on a sample of the rows, without the judges. A mixture, too, has searches then: chains from one cluster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from mpibayes.hpc.parallel.tasks import Stopped, run_all
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted, enumerated
 
-CYCLES, SURE = 20, 2.0  # of present views before they are judged; standard errors by which a search has to be better
+CYCLES = 20  # of a chain as it is, before it is judged
+SURE = 1.0  # standard errors by which a search has to be better than that
+OF_CLUSTERS = 40  # cycles of a search of a mixture, which has clusters alone to find
 CLOSE = 0.05  # nats a row: searches as near as that to the best are as good, up to the noise of few judges
 
 
@@ -62,7 +64,7 @@ class Choice:
 def ahead_in_words(n_rows: int, most: int, n_searches: int) -> str:
     """Describe searches that are about to begin, each on `most` of the training rows that do not judge, if so many."""
     rows = rows_of_search(n_rows, most, n_searches)
-    return f"searches for views: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
+    return f"searches: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
 
 
 def best_search(
@@ -107,7 +109,12 @@ def _search(
     seed, sample, n = _sample(settings.seed, chain, number, others, n_rows)
     mine, probed, unseen = _rows(data, [np.sort(sample[:n]), sample[n:], judges])
     settings = replace(settings, seed=seed)
-    mixture = searched(data.columns, mine, settings, chain, n_views, alone, probed if len(probed) else None)
+    if settings.view_concentration is None:
+        mixture = _chain(alone, data, mine, settings, chain)
+        mixture.start("one")
+        _advance(mixture, OF_CLUSTERS)
+    else:
+        mixture = searched(data.columns, mine, settings, chain, n_views, alone, probed if len(probed) else None)
     return found_by(mixture), _log_density(mixture, unseen) if len(judges) else np.zeros(0)
 
 
@@ -122,16 +129,26 @@ def _go_on(
     if (present.labels[0][places] == IDLE).all():
         return None
     mine, unseen = _rows(data, [places, judges])
-    settings = replace(settings, seed=seed, shards=1, annealing=None, column_moves=0, view_moves=0)
-    mixture = Mixture(
-        alone, data.columns, lambda a, b: mine.take(slice(a, b)), n, settings, chain, [list(of) for of in present.views]
-    )
+    mixture = _chain(alone, data, mine, replace(settings, seed=seed), chain, present.views)
     mixture.start([_renumbered(z[places]) for z in present.labels])
-    for _ in range(CYCLES):
-        if alone.asked_to_stop():
+    _advance(mixture, CYCLES)
+    return _log_density(mixture, unseen)
+
+
+def _chain(
+    alone: Serial, data: Data, rows: Rows, settings: Settings, chain: int, views: Sequence[Sequence[str]] | None = None
+) -> Mixture:
+    """A chain of some rows whose columns stay in their views."""
+    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
+    return Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
+
+
+def _advance(mixture: Mixture, cycles: int) -> None:
+    """Raises Stopped where the program is to stop."""
+    for _ in range(cycles):
+        if mixture.comm.asked_to_stop():
             raise Stopped
         mixture.cycle()
-    return _log_density(mixture, unseen)
 
 
 def _sample(seed: int, chain: int, number: int, others: np.ndarray, most: int) -> tuple[int, np.ndarray, int]:
@@ -165,13 +182,13 @@ def _renumbered(z: np.ndarray) -> np.ndarray:
 
 
 def in_words(searches: Sequence[float], judges: int, gain: float | None = None) -> str:
-    """Describe how far searches with these scores agree; where the chain had views, whether it goes on with them."""
+    """Describe how far searches with these scores agree; where rows came, whether the chain goes on as it was."""
     if gain is None:
         return f"views: {of_chains_in_words([searches], judges)}"
     scored = f"by the score of {counted(judges, 'row')} that none has seen"
     if gain > 0.0:
-        return f"views: those of a new search, better {scored} by {gain:.2f} nats a row than the present ones"
-    return f"views: the present ones; {scored} no search of {len(searches)} is surely better"
+        return f"starts from a new search, which is better than the chain as it was by {gain:.2f} nats a row, {scored}"
+    return f"goes on as it was: {scored} no search of {len(searches)} is better"
 
 
 def left_present(record: Mapping[str, Any]) -> bool | None:
