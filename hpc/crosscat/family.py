@@ -184,6 +184,8 @@ class ViewsChain:
                 home = dict(zip((c.name for c in self.data.stored), given.view_of.tolist()))
                 whole = {c.name: c.part_of or c.name for c in mixture.columns}
                 views.arrange(mixture, [home[whole[names[0]]] for names in mixture.units])
+            if self._from and self._finds_better(given.labels):
+                return
             labels = (
                 newcomers.with_newcomers(self.comm, self.data, mixture, given.labels) if given.n_new else given.labels
             )
@@ -192,9 +194,7 @@ class ViewsChain:
         n_views, sample = strategy.views_at_first(self.config), strategy.pilot_rows(self.config, self.n_rows)
         if self._several and sample:
             n = strategy.searches(self.config, self.n_rows)
-            if self.comm.rank == 0:
-                which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
-                say(which + searches.ahead_in_words(self.n_rows, sample, n))
+            self._say_ahead(sample, n)
             settings = views.settings_of_search(mixture)
             choice = searches.best_search(self.comm, self.data, settings, self.number, sample, n_views, n)
             if len(choice.scores):
@@ -204,6 +204,30 @@ class ViewsChain:
         if self._several:
             views.deal(mixture, n_views)
         mixture.start(strategy.initial_of_chain(self.config, self.number), sampler.init_clusters)
+
+    def _finds_better(self, labels: Sequence[np.ndarray]) -> bool:
+        """Where rows came: search as at a first start, and start from the best search if it predicts better than the
+        chain as it was. Collective."""
+        mixture, n = self.mixture, strategy.searches_of_growth(self.config, self.n_rows)
+        if not n:
+            return False
+        present = searches.Present([view.columns for view in mixture.views], labels)
+        settings, n_views = views.settings_of_search(mixture), strategy.views_at_first(self.config)
+        sample = min(strategy.ROWS_OF_EACH, self.n_rows)
+        self._say_ahead(sample, n)
+        choice = searches.best_search(self.comm, self.data, settings, self.number, sample, n_views, n, present)
+        if choice.gain is None:
+            return False
+        self.start_record = {"searches": choice.scores.tolist(), "judges": choice.n_judges, "gain": choice.gain}
+        if choice.gain > 0.0:
+            views.follow(mixture, choice.best)
+        return choice.gain > 0.0
+
+    def _say_ahead(self, sample: int, n: int) -> None:
+        """Say that searches begin, each on `sample` rows at most."""
+        if self.comm.rank == 0:
+            which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
+            say(which + searches.ahead_in_words(self.n_rows, sample, n))
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """One cycle, its scores, and its labels where they are kept."""
@@ -275,6 +299,8 @@ class ViewsChain:
         if self._from and not cycle:
             rows = newcomers.in_words(self._labels.n_new, config.of(Model).likelihood)
             started = [f"starts: as the last draw of {self._from}; {rows}"]
+            if searches.left_present(self.start_record):
+                started = [f"starts: anew, and not as the last draw of {self._from}"]
         started += [searches.in_words(**self.start_record)] if self.start_record else []
         words = [f"continues from cycle {cycle}"] if cycle else []
         words += [strategy.growth_in_words(config, n_rows)] if self.growing else []

@@ -1,5 +1,6 @@
 """A chain goes on with the search for views that predicts unseen rows best."""
 
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -148,3 +149,53 @@ def test_of_chains_in_words():
 @pytest.mark.parametrize("record", [{}, {"judges": 3}, {"searches": "-1.0"}, {"searches": [None]}, {"searches": {}}])
 def test_a_start_without_scores(record):
     assert searches.scores_in(record) == []
+
+
+# --- views that a chain has already ----------------------------------------------------------------------------------
+
+
+def present_of(data, columns, n_old):
+    """Views of these columns, with the clusters of a short chain; rows from n_old on are idle."""
+    rows = data.rows
+    chain = views.Mixture(
+        serial(), data.columns, lambda a, b: rows.take(slice(a, b)), len(rows),
+        replace(SETTINGS, column_moves=0, view_moves=0), views=columns,
+    )  # fmt: skip
+    chain.start("one")
+    for _ in range(40):
+        chain.cycle()
+    labels = [np.where(np.arange(len(rows)) < n_old, view.labels().astype(int), searches.IDLE) for view in chain.views]
+    return searches.Present(columns, labels)
+
+
+@pytest.mark.thorough
+def test_the_present_views_are_judged_like_a_search(data):
+    """All columns in one view, or dealt in turn, are worse by far; those of the search hardly, with few judges."""
+    run = partial(searches.best_search, serial(), data, SETTINGS, 0, 300, 6, 2)
+    best, scores = run().best, run().scores
+    good = [list(of.columns) for of in best.views]
+    assert len(good) > 1
+    names = [c.name for c in data.columns]
+    assert run(present_of(data, good, data.n_rows // 2)).gain < 0.1
+    for bad in ([names], [names[::2], names[1::2]]):
+        choice = run(present_of(data, bad, data.n_rows // 2))
+        assert choice.gain > 0.3 and choice.scores.tolist() == scores.tolist()
+    assert run(present_of(data, good, 0)).gain is None  # no row has a cluster
+
+
+def test_the_present_views_in_words():
+    assert "goes on as it was" in searches.in_words([-1.0, -1.2], 30, 0.0)
+    assert "than the chain as it was by 0.50 nats a row" in searches.in_words([-1.0, -1.2], 30, 0.5)
+    records = [{}, {"gain": "1"}, {"searches": [-1.0]}, {"searches": [-1.0], "gain": 0.0}, {"gain": 0.5}]
+    assert [searches.left_present(record) for record in records] == [None] * 3 + [False, True]
+
+
+def test_clusters_of_a_mixture_stay_unless_a_search_is_better(monkeypatch, data):
+    """All rows in one cluster give way, if they are judged as they are; clusters that cycles find stay."""
+    names = [c.name for c in data.columns]
+    present = searches.Present([names], [np.where(np.arange(data.n_rows) < 900, 0, searches.IDLE)])
+    run = partial(searches.best_search, serial(), data, Settings(seed=3), 0, 300, 1, 2)
+    assert run(present_of(data, [names], 900)).gain == 0.0
+    monkeypatch.setattr(searches, "CYCLES", 1)
+    choice = run(present)
+    assert choice.gain > 0.5 and [of.columns for of in choice.best.views] == [tuple(names)]

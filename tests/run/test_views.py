@@ -106,7 +106,7 @@ def test_searches_are_said_before_they_begin(place):
     done = run(place, "searched", *(word for change in subset for word in ("--set", change)))
     assert done.returncode == 0 and "waiting" not in done.stderr, done.stderr
     for name in ("chain-1", "chain-2"):
-        before = done.stdout.index(f" {name}: searches for views: 2, on 40 rows each\n")
+        before = done.stdout.index(f" {name}: searches: 2, on 40 rows each\n")
         assert before < done.stdout.index(f"{name}: starts: ") < done.stdout.index(f"{name}: views: the best of 2")
 
 

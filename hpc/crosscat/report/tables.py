@@ -106,9 +106,11 @@ def _about_chains(p: RunSummary) -> Lines:
 def searched(p: RunSummary) -> list[tuple[str, str]]:
     """Say how near other searches for views came to the one that each chain started from, if it made several."""
     records = [read_start(c.folder) for c in p.run.chains]
-    scores = [of for of in map(searches.scores_in, records) if of]
+    scores = [searches.scores_in(record) for record in records if searches.left_present(record) is not False]
+    scores = [of for of in scores if of]
     if not scores:
-        return []
+        stayed = any(searches.left_present(record) is False for record in records)
+        return [("searches", "as rows came, no new search predicted better than the chains as they were")] * stayed
     alike = p.agreement is not None and p.agreement.verdict == "same"
     enough = alike or any(map(searches.others_near, scores))
     more = "" if enough else ": more of them may find better views (sampler.searches)"

@@ -26,7 +26,7 @@ from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
 FEWEST, MOST = 50, 3_000  # new rows from which on they have a chain of their own, and that it has at most
-CYCLES = 20
+LONGEST, STILL = 30, 3  # cycles of that chain at most, and without more clusters, after which it ends
 
 
 def with_newcomers(
@@ -76,8 +76,10 @@ def _clusters(
     rows: Rows = data.rows_at(places)
     chain = Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, views=views)
     chain.start("one")
-    for _ in range(CYCLES):
+    most = since = 0
+    while chain.cycles < LONGEST and since < STILL:
         if alone.asked_to_stop():
             raise Stopped
-        chain.cycle()
+        n = chain.cycle().n_clusters
+        most, since = (n, 0) if n > most else (most, since + 1)
     return [view.z[0].astype(np.int64) for view in chain.views]

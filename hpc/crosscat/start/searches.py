@@ -5,6 +5,9 @@ a sample of the training rows and from a start of its own, and goes on with the 
 that no search has seen (the judges). The log joint would not do: it rewards labels of low entropy, and is no better
 than chance on real tables. Judges then join the chain as any other rows. Chains share nothing, so they stay
 independent. A start is no draw: the choice touches no exactness.
+
+A chain whose table has more rows by now may go on as it was, or start as others do. Its views and clusters are judged
+like a search: on a sample of the rows, without the judges. A mixture, too, has searches then: chains from one cluster.
 """
 
 from __future__ import annotations
@@ -12,46 +15,67 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.law import Density
+from mpibayes.hpc.crosscat.start import probe
 from mpibayes.hpc.crosscat.start.strategy import n_judges, n_probes, rows_of_search
+from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.crosscat.start.views import Pilot, found_by, searched
 from mpibayes.hpc.crosscat.view import Settings
 from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.parallel.comm import Communicator, Serial, serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
-from mpibayes.hpc.parallel.tasks import run_all
+from mpibayes.hpc.parallel.tasks import Stopped, run_all
+from mpibayes.io.rows import Rows
 from mpibayes.text import counted, enumerated
 
+CYCLES = 20  # of a chain as it is, before it is judged
+SURE = 1.0  # standard errors by which a search has to be better than that
+OF_CLUSTERS = 40  # cycles of a search of a mixture, which has clusters alone to find
 CLOSE = 0.05  # nats a row: searches as near as that to the best are as good, up to the noise of few judges
 
 
 @dataclass(frozen=True)
+class Present:
+    """Views that a chain has: the columns of each, and its labels (N,), IDLE of rows that are new."""
+
+    views: Sequence[Sequence[str]]
+    labels: Sequence[np.ndarray]
+
+
+@dataclass(frozen=True)
 class Choice:
-    """The best of some searches. scores: of each, nats a judge (n_searches,) float64; none where there was one."""
+    """The best of some searches. scores: of each, nats a judge (n_searches,) float64; none where there was one. gain:
+    of the best over the views that the chain had, nats a judge, 0 where that may be chance; None where it had none, or
+    they cannot be judged."""
 
     best: Pilot
     scores: np.ndarray
     n_judges: int
+    gain: float | None = None
 
 
 def ahead_in_words(n_rows: int, most: int, n_searches: int) -> str:
     """Describe searches that are about to begin, each on `most` of the training rows that do not judge, if so many."""
     rows = rows_of_search(n_rows, most, n_searches)
-    return f"searches for views: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
+    return f"searches: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
 
 
 def best_search(
-    comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int
-) -> Choice:
+    comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int,
+    present: Present | None = None,
+) -> Choice:  # fmt: skip
     """Return the best of n_searches, on every rank. Collective. Raises Stopped where the program is to stop before.
 
-    n_rows: rows of each search, at most; n_views: groups of columns from which it starts. Where there are hardly more
-    rows than judges, searches have what is left.
+    n_rows: rows of each search, at most; n_views: groups of columns from which it starts; present: views that the chain
+    has, which are judged on the rows of the best of several searches. Where there are hardly more rows than judges,
+    searches have what is left.
     """
     judges = np.zeros(0, np.int64)
     if n_judges(data.n_rows, n_searches):
@@ -63,37 +87,114 @@ def best_search(
         for number in range(n_searches)
     ]
     result = run_all(comm, tasks, f"find views on samples of {counted(n_rows, 'row')}")
-    scores = np.array([score for _, score in result])
-    best = int(np.argmax(scores)) if len(judges) else 0
-    return Choice(result[best][0], scores if len(judges) else np.zeros(0), len(judges))
+    if not len(judges):
+        return Choice(result[0][0], np.zeros(0), 0)
+    scores = np.array([score.mean() for _, score in result])
+    best = int(np.argmax(scores))
+    gain = None
+    if present is not None:
+        task = partial(_go_on, serial(comm.asked_to_stop), data, settings, chain, best, others, judges, n_rows, present)
+        (before,) = run_all(comm, [task], "judge the present views")
+        if before is not None:
+            gain = probe.gain(result[best][1], before, SURE)
+            gain = gain if gain > CLOSE else 0.0
+    return Choice(result[best][0], scores, len(judges), gain)
 
 
 def _search(
     alone: Serial, data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray,
     n_rows: int, n_views: int,
-) -> tuple[Pilot, float]:  # fmt: skip
-    """Run one search on some of the `others`; its result, and its score: nats a judge."""
-    stream = generator(settings.seed, Purpose.PILOT, sub=number, chain=chain)
-    seed = int(stream.integers(2**63))  # the search's draws are not those of the chain
-    n_probe = n_probes(len(others), n_rows)
-    n = min(n_rows, len(others) - n_probe)
-    sample = others[stream.choice(len(others), n + n_probe, replace=False)]
-    places = np.concatenate([np.sort(sample[:n]), sample[n:], judges])
-    order = np.argsort(places)
-    rows = data.rows_at(places[order]).take(np.argsort(order))
-    mine, probed, unseen = (rows.take(part) for part in (slice(n), slice(n, n + n_probe), slice(n + n_probe, None)))
-    mixture = searched(
-        data.columns, mine, replace(settings, seed=seed), chain, n_views, alone, probed if n_probe else None
-    )
-    if not len(judges):
-        return found_by(mixture), 0.0
-    parts = densities(mixture.views, mixture.linking.codings)
-    return found_by(mixture), float(Density(parts, mixture.places).log_density(unseen).mean())
+) -> tuple[Pilot, np.ndarray]:  # fmt: skip
+    """Run one search on some of the `others`; its result, and the log density of each judge."""
+    seed, sample, n = _sample(settings.seed, chain, number, others, n_rows)
+    mine, probed, unseen = _rows(data, [np.sort(sample[:n]), sample[n:], judges])
+    settings = replace(settings, seed=seed)
+    if settings.view_concentration is None:
+        mixture = _chain(alone, data, mine, settings, chain)
+        mixture.start("one")
+        _advance(mixture, OF_CLUSTERS)
+    else:
+        mixture = searched(data.columns, mine, settings, chain, n_views, alone, probed if len(probed) else None)
+    return found_by(mixture), _log_density(mixture, unseen) if len(judges) else np.zeros(0)
 
 
-def in_words(searches: Sequence[float], judges: int) -> str:
-    """Describe how far searches with these scores agree."""
-    return f"views: {of_chains_in_words([searches], judges)}"
+def _go_on(
+    alone: Serial, data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray,
+    n_rows: int, present: Present,
+) -> np.ndarray | None:  # fmt: skip
+    """Log density of each judge by the present views, after some cycles on the rows of a search; None where all of
+    these are new."""
+    seed, sample, n = _sample(settings.seed, chain, number, others, n_rows)
+    places = np.sort(sample[:n])
+    if (present.labels[0][places] == IDLE).all():
+        return None
+    mine, unseen = _rows(data, [places, judges])
+    mixture = _chain(alone, data, mine, replace(settings, seed=seed), chain, present.views)
+    mixture.start([_renumbered(z[places]) for z in present.labels])
+    _advance(mixture, CYCLES)
+    return _log_density(mixture, unseen)
+
+
+def _chain(
+    alone: Serial, data: Data, rows: Rows, settings: Settings, chain: int, views: Sequence[Sequence[str]] | None = None
+) -> Mixture:
+    """A chain of some rows whose columns stay in their views."""
+    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
+    return Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
+
+
+def _advance(mixture: Mixture, cycles: int) -> None:
+    """Raises Stopped where the program is to stop."""
+    for _ in range(cycles):
+        if mixture.comm.asked_to_stop():
+            raise Stopped
+        mixture.cycle()
+
+
+def _sample(seed: int, chain: int, number: int, others: np.ndarray, most: int) -> tuple[int, np.ndarray, int]:
+    """A seed, since draws of a search are not those of the chain, and rows of a search: the first n to search on, the
+    rest to judge its trials; and n."""
+    stream = generator(seed, Purpose.PILOT, sub=number, chain=chain)
+    seed = int(stream.integers(2**63))
+    n_probe = n_probes(len(others), most)
+    n = min(most, len(others) - n_probe)
+    return seed, others[stream.choice(len(others), n + n_probe, replace=False)], n
+
+
+def _rows(data: Data, places: Sequence[np.ndarray]) -> list[Rows]:
+    """Several lots of training rows, read together."""
+    every = np.concatenate(places)
+    order = np.argsort(every)
+    rows = data.rows_at(every[order]).take(np.argsort(order))
+    ends = np.cumsum([0, *map(len, places)]).tolist()
+    return [rows.take(slice(*of)) for of in pairwise(ends)]
+
+
+def _log_density(mixture: Mixture, unseen: Rows) -> np.ndarray:
+    """Log density of rows that a chain has not seen, (n,)."""
+    return Density(densities(mixture.views, mixture.linking.codings), mixture.places).log_density(unseen)
+
+
+def _renumbered(z: np.ndarray) -> np.ndarray:
+    """Labels without gaps; idle rows stay so."""
+    names = np.unique(z[z != IDLE])
+    return np.where(z == IDLE, IDLE, np.searchsorted(names, z))
+
+
+def in_words(searches: Sequence[float], judges: int, gain: float | None = None) -> str:
+    """Describe how far searches with these scores agree; where rows came, whether the chain goes on as it was."""
+    if gain is None:
+        return f"views: {of_chains_in_words([searches], judges)}"
+    scored = f"by the score of {counted(judges, 'row')} that none has seen"
+    if gain > 0.0:
+        return f"starts from a new search, which is better than the chain as it was by {gain:.2f} nats a row, {scored}"
+    return f"goes on as it was: {scored} no search of {len(searches)} is better"
+
+
+def left_present(record: Mapping[str, Any]) -> bool | None:
+    """True if a chain with this `start_record` did not go on with the views that it had; None if it had none."""
+    gain = record.get("gain")
+    return gain > 0.0 if isinstance(gain, float) else None
 
 
 def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:

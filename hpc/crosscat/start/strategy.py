@@ -24,6 +24,7 @@ VIEWS = 16  # that columns are in at first
 ROWS = 10_000  # of the sample of one search for views
 ROWS_OF_EACH = 3000  # of the sample of each of several: as good, and a third of the time
 SEARCHES, JUDGED = 3, 500  # of a chain on so many training rows; of fewer one, since a few judges choose by chance
+SEARCHES_OF_CLUSTERS, SAMPLES = 2, 10  # of a mixture, as rows come to it, if it has no more rows than so many samples
 JUDGES = 0.1, 3000  # share of the training rows that judge several searches, and their greatest number
 PROBES = 0.1, 50, 1500  # share of the rows of a search that it leaves out to judge its trials, and their bounds
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
@@ -97,6 +98,20 @@ def searches(config: Config, n_rows: int) -> int:
     """Return the number of searches for views that a chain makes on n_rows training rows, where it makes any."""
     given, several = config.of(Sampler).searches, n_rows >= JUDGED
     return (SEARCHES if several else 1) if given == "auto" else given
+
+
+def searches_of_growth(config: Config, n_rows: int) -> int:
+    """Return the number of searches that a chain makes as rows come to its table, to compare itself with: none where
+    there was none at the start, or rows are too few to judge; of a mixture, none where a sample of so many rows would
+    say little of its clusters."""
+    sampler, model = config.of(Sampler), config.of(Model)
+    if not model.likelihood or n_rows < JUDGED:
+        return 0
+    if not model.has_views:
+        return SEARCHES_OF_CLUSTERS if n_rows <= SAMPLES * ROWS_OF_EACH else 0
+    if not sampler.init_rows:
+        return 0
+    return SEARCHES if sampler.searches == "auto" else max(SEARCHES, sampler.searches)
 
 
 def n_judges(n_rows: int, n_searches: int) -> int:
