@@ -199,3 +199,17 @@ def test_clusters_of_a_mixture_stay_unless_a_search_is_better(monkeypatch, data)
     monkeypatch.setattr(searches, "CYCLES", 1)
     choice = run(present)
     assert choice.gain > 0.5 and [of.columns for of in choice.best.views] == [tuple(names)]
+
+
+@pytest.mark.mpi(min_size=2)
+def test_the_chain_as_it_was_is_judged_alike_on_ranks():
+    from mpibayes.hpc.parallel.comm import world
+
+    data = Data(*table(2))
+    present = searches.Present([[c.name for c in data.columns]], [np.where(np.arange(data.n_rows) < 200, 0, -2)])
+    run = partial(
+        searches.best_search, data=data, settings=Settings(seed=3), chain=1, n_rows=150, n_views=1, n_searches=2,
+        present=present,
+    )  # fmt: skip
+    alone, ranks = run(serial()), run(world())
+    assert (alone.scores.tolist(), alone.gain) == (ranks.scores.tolist(), ranks.gain)
