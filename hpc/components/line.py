@@ -2,10 +2,10 @@
 (docs/math.md 1.10).
 
     x | u = a + b (u - m) + noise,  noise ~ N(0, s2),  s2 ~ Inv-chi2(nu, variance),
-    a | s2 ~ N(mean, s2 / kappa),   b | s2 ~ N(0, s2 / (kappa v))
+    a | s2 ~ N(mean, s2 / kappa),   b | s2 ~ N(0, s2 / (kappa^2 v))
 
 for the parent u of mean m and variance v in the whole table. It is what a block of both (multinormal.py) says of the
-second given the first, where S_0 = diag(kappa v, nu variance) and the degrees of freedom are nu: statistics and kernels
+second given the first, where S_0 = diag(kappa^2 v, nu variance) and the degrees of freedom are nu: statistics and kernels
 are those of such a block, whose first column is given. Hyperparameters are (kappa, nu, variance), on the grids of a
 normal column; mean is the column's own unless it was given.
 """
@@ -55,7 +55,7 @@ def posterior(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx)
     All arguments broadcast."""
     kappa, nu, weight = kappa0 + n, nu0 + n, n * kappa0 / (kappa0 + n)
     of_u, of_x = (np.where(n > 0, a - b, 0.0) for a, b in ((u, middle), (x, mean0)))
-    first = kappa0 * square + uu + weight * of_u * of_u
+    first = kappa0**2 * square + uu + weight * of_u * of_u
     cross = ux + weight * of_u * of_x
     slope, least = cross / first, nu0 * variance
     rest = np.maximum(least + xx + weight * of_x * of_x - slope * cross, least)  # rounding alone can put it below
@@ -68,7 +68,7 @@ def log_evidence(kappa0, nu0, variance, square, middle, mean0, n, *moments) -> n
     return (
         gammaln(0.5 * p.nu)
         - gammaln(0.5 * nu0)
-        + 0.5 * (np.log(kappa0 / p.kappa) + np.log(kappa0 * square) - np.log(p.first))
+        + 0.5 * (np.log(kappa0 / p.kappa) + np.log(kappa0**2 * square) - np.log(p.first))
         + 0.5 * (nu0 * np.log(nu0 * variance) - p.nu * np.log(p.rest) - n * LOG_PI)
     )
 
@@ -90,7 +90,7 @@ class Line:
 
     def spread(self, wishart: np.ndarray) -> np.ndarray:
         """Diagonal of S_0, (2,)."""
-        return np.array([wishart[KAPPA] * self._square, wishart[NU] * wishart[VARIANCE]])
+        return np.array([wishart[KAPPA] ** 2 * self._square, wishart[NU] * wishart[VARIANCE]])
 
     def of_normal(self, hyper: np.ndarray) -> np.ndarray:
         """Hyperparameters of the column in the form of a normal one, without its mean, (3,)."""

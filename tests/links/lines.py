@@ -67,7 +67,7 @@ class LinePosterior:
             if parent != -1:
                 u = self.x[:, parent]
                 design = np.column_stack([design, u[z == k] - u.mean()])
-                precision = np.append(precision, self.kappa * u.var())
+                precision = np.append(precision, self.kappa**2 * u.var())
             center = np.append(mean, np.zeros(len(precision) - 1))
             total += log_regression(y, design, precision, center, self.nu, variance)
         return total
@@ -145,8 +145,8 @@ def parents_scored_twice():
     right = line.log_evidence
 
     def of_pair(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx):
-        spread = kappa0 * square + uu + n * kappa0 / (kappa0 + n) * np.where(n > 0, u - middle, 0.0) ** 2
-        own = 0.5 * (nu0 - 1.0) * np.log(kappa0 * square) - 0.5 * (nu0 - 1.0 + n) * np.log(spread)
+        spread = kappa0**2 * square + uu + n * kappa0 / (kappa0 + n) * np.where(n > 0, u - middle, 0.0) ** 2
+        own = 0.5 * (nu0 - 1.0) * np.log(kappa0**2 * square) - 0.5 * (nu0 - 1.0 + n) * np.log(spread)
         own = own + gammaln(0.5 * (nu0 - 1.0 + n)) - gammaln(0.5 * (nu0 - 1.0))
         own = own + 0.5 * np.log(kappa0 / (kappa0 + n)) - 0.5 * n * np.log(np.pi)
         return right(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx) + own
@@ -161,7 +161,7 @@ def slopes_without_a_prior():
     right = line.log_evidence
 
     def without(kappa0, nu0, variance, square, *rest):
-        return right(kappa0, nu0, variance, square, *rest) - 0.5 * np.log(kappa0 * square)
+        return right(kappa0, nu0, variance, square, *rest) - 0.5 * np.log(kappa0**2 * square)
 
     with mock.patch.object(line, "log_evidence", without):
         yield
