@@ -47,12 +47,8 @@ ROOMS = {
     "hpc.query": {*BELOW, "io", "hpc.data", "hpc.family", "hpc.law", "hpc.parallel", "hpc.posterior"}
     | {"hpc.registry", "hpc.report"},
     "hpc.synthetic": {*BELOW, "io", "hpc.law", "hpc.parallel", "hpc.query"},
-<<<<<<< HEAD
-    "hpc.comparison": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.posterior", "hpc.query", "hpc.report", "hpc.run"},
-=======
     "hpc.comparison": {*BELOW, "io", "hpc.config", "hpc.data", "hpc.posterior", "hpc.query", "hpc.report"}
     | {"hpc.run"},
->>>>>>> w-grow
     "hpc.results": {*BELOW, "io", "hpc.comparison", "hpc.config", "hpc.data", "hpc.family", "hpc.law", "hpc.parallel"}
     | {"hpc.posterior", "hpc.query", "hpc.registry", "hpc.report", "hpc.run", "hpc.synthetic"},
     "hpc.slurm": {*BELOW, "io", "hpc.config", "hpc.registry", "hpc.run"},
