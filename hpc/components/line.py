@@ -5,9 +5,9 @@
     a | s2 ~ N(mean, s2 / kappa),   b | s2 ~ N(0, s2 / (kappa^2 v))
 
 for the parent u of mean m and variance v in the whole table. It is what a block of both (multinormal.py) says of the
-second given the first, where S_0 = diag(kappa^2 v, nu variance) and the degrees of freedom are nu: statistics and kernels
-are those of such a block, whose first column is given. Hyperparameters are (kappa, nu, variance), on the grids of a
-normal column; mean is the column's own unless it was given.
+second given the first, where S_0 = diag(kappa^2 v, nu variance) and the degrees of freedom are nu: statistics and
+kernels are those of such a block, whose first column is given. Hyperparameters are (kappa, nu, variance), on the grids
+of a normal column; mean is the column's own unless it was given.
 """
 
 from __future__ import annotations
