@@ -318,7 +318,7 @@ class TableWriter:
         columns = summarise(self.columns, self._read_back(digests))
         entries = [asdict(c) | {"n_levels": len(c.levels)} for c in columns]
         for number, entry in enumerate(entries):
-            for name in OF_A_RUN:
+            for name in (*OF_A_RUN, *(() if entry["ends"] else ("ends",))):
                 del entry[name]
             levels, ordered = entry.pop("levels"), entry.pop("ordered")
             if levels:

@@ -97,7 +97,7 @@ def _facts(d: Distributions) -> list[tuple[str, str]]:
     intervals."""
     column, x = d.support.column, d.support.values()
     facts = [("median", _value(d, 0.5)), ("50 %", _span(d, 0.25)), ("90 %", _span(d, 0.05)), ("95 %", _span(d, 0.025))]
-    if column.log:  # whose mean hangs on what is far beyond all values
+    if column.log or column.kind == "survival":  # whose mean hangs on what is far beyond all values
         return facts
     mean, error = (float(a[0, 0]) for a in d.sums.result(x[:, None]))
     sd = float(np.sqrt((d.p[0] * (x - mean) ** 2).sum()))

@@ -43,7 +43,7 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
         if column.atoms:
             axes.legend(title="values of their own")
         low, high = (float(d.support.quantile(d.p, q)[0]) for q in (0.005, 0.995))
-        if high > low:
+        if high > low and np.isfinite(high):
             axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_xlabel(shortened(column.name, 100) + (f" ({column.unit})" if column.unit else ""))
     axes.set_title(f"{shortened(title, 80)}\n", fontsize=10)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from mpibayes.hpc.report.drawing import cut, shortened
 from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
 from mpibayes.io.recording import ANOTHER
+from mpibayes.io.rows import Column
+from mpibayes.io.spells import life_table
 from mpibayes.text import factor, percent, spread
 
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
@@ -171,7 +174,7 @@ def profiles(
     as all rows are, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose
     width in a cluster of equal values shows the cluster's size and nothing about its rows. The size-weighted mean of
     a column's divergences is the mutual information of column and cluster, and a divergence is at most -log(share of
-    the cluster).
+    the cluster. Survival columns: shares of the parts of the time axis, by the actuarial estimate, in order.
     """
     return list(each_profile(components, prior, s, shown, numbers))
 
@@ -191,8 +194,18 @@ def each_profile(
         inner = _divergence(p[:, shown], overall)
         words = {"levels": column.levels, "p": p[:, shown], "order": order_of(column)}
         yield _column(column, size, observed, shown, inner, overall, p, compared, **words)
+    for column in components.survival.columns:
+        given = numbers[column.name].counts
+        n = given.sum(axis=0)
+        p = life_table(given + (given.sum(axis=1) / max(n.sum(), 1))[:, None])[: len(column.ends) + 1]
+        overall = _mix(p, n)
+        bias = len(column.ends) / (2.0 * np.maximum(n, 1))
+        inner = np.maximum(_divergence(p, overall) - bias, 0.0)[shown]
+        words = {"levels": parts_in_words(column), "p": p[:, shown], "order": tuple(range(len(p)))}
+        yield _column(column, size, n, shown, inner, overall, p, compared, **words)
     kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
-    for column in (column for kind in kinds for column in kind.columns if not column.levels):
+    single = (column for kind in kinds if kind.name != "survival" for column in kind.columns)
+    for column in (column for column in single if not column.levels):
         given = numbers[column.name]
         n = given.counts.sum(axis=0)
         share = given.counts.sum(axis=1) / max(n.sum(), 1)
@@ -259,6 +272,13 @@ def correlated(block: BlockProfile, k: int, most: int = 3) -> list[tuple[str, st
     telling = np.flatnonzero(np.isfinite(apart) & (apart > 3.0 / np.sqrt(max(n - 3.0, 1e-9))) & (apart > 0.1))
     order = telling[np.argsort(-apart[telling], kind="stable")][:most]
     return [(block.columns[j[p]], block.columns[i[p]], float(here[p]), float(everywhere[p])) for p in order]
+
+
+def parts_in_words(column: Column) -> tuple[str, ...]:
+    """The parts of a survival column's time axis: up to 100, 100 to 200, after 200."""
+    ends = [f"{end:,.6g}" for end in column.ends]
+    between = [f"{a} to {b}" for a, b in pairwise(ends)]
+    return (f"up to {ends[0]}", *between, f"after {ends[-1]}") if ends else ("any time",)
 
 
 def _mix(p: np.ndarray, weight: np.ndarray) -> np.ndarray:
