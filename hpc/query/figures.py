@@ -30,6 +30,11 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
         axes.barh(np.arange(len(order)), p[order], xerr=error[order], color=CHAINS[0], ecolor=FAINT)
         axes.set_yticks(np.arange(len(order)), [shortened(column.levels[i], LETTERS) for i in order])
         axes.set_xlabel("probability")
+    elif column.kind == "survival":
+        figure = plot(6.5, 3.6)
+        axes = figure.add_subplot()
+        axes.plot(np.append(0.0, e.high[:-1]), 1.0 - np.append(0.0, np.cumsum(p)[:-1]), color=CHAINS[0])
+        axes.set(xlabel=shortened(column.name, 100), ylabel="probability that the event comes later", ylim=(0.0, 1.0))
     else:
         figure = plot(6.5, 3.6)
         axes = figure.add_subplot()
@@ -43,7 +48,7 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
         if column.atoms:
             axes.legend(title="values of their own")
         low, high = (float(d.support.quantile(d.p, q)[0]) for q in (0.005, 0.995))
-        if high > low and np.isfinite(high):
+        if high > low:
             axes.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axes.set_xlabel(shortened(column.name, 100) + (f" ({column.unit})" if column.unit else ""))
     axes.set_title(f"{shortened(title, 80)}\n", fontsize=10)

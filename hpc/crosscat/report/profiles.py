@@ -79,6 +79,7 @@ class ColumnProfile:
     log: bool = False  # mean and sd are of logarithms
     unit: str = ""  # of dates
     order: tuple[int, ...] = ()  # of levels that are on a scale, from the least on (`io.order`)
+    ends: tuple[float, ...] = ()  # of a survival column: of the parts of its time axis, which are its levels
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Trait:
     column: str
     title: str
     nats: float
-    what: str  # "level", "ordered", "mean" or "missing"
+    what: str  # "level", "ordered", "mean", "survival" or "missing"
     value: str
     overall: str
     numbers: dict
@@ -102,7 +103,7 @@ class Trait:
     @property
     def label(self) -> str:
         """Short name of the trait: `education = Children`, `occupation not None`, `income missing`."""
-        if self.what == "mean":
+        if self.what in ("mean", "survival"):
             return f"{self.named} {self.value}"
         if self.what == "missing":
             share = self.numbers["missing"]
@@ -201,7 +202,7 @@ def each_profile(
         overall = _mix(p, n)
         bias = len(column.ends) / (2.0 * np.maximum(n, 1))
         inner = np.maximum(_divergence(p, overall) - bias, 0.0)[shown]
-        words = {"levels": parts_in_words(column), "p": p[:, shown], "order": tuple(range(len(p)))}
+        words = {"levels": parts_in_words(column), "p": p[:, shown], "order": tuple(range(len(p))), "ends": column.ends}
         yield _column(column, size, n, shown, inner, overall, p, compared, **words)
     kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
     single = (column for kind in kinds if kind.name != "survival" for column in kind.columns)
@@ -383,6 +384,12 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         return Trait(
             c.name, c.title, nats, "missing", f"missing {percent(c.missing[k])}", percent(c.missing_overall), numbers
         )
+    if c.ends:
+        left, overall = (1.0 - np.cumsum(x)[:-1] for x in (c.p[:, k], c.overall))
+        at = int(np.abs(left - overall).argmax())
+        value, everywhere = f"{percent(left[at])} beyond {c.ends[at]:,.6g}", percent(overall[at])
+        numbers = {"time": c.ends[at], "survival": float(left[at]), "overall": float(overall[at])}
+        return Trait(c.name, c.title, nats, "survival", value, everywhere, numbers)
     if c.order:
         p, q = c.p[list(c.order), k], c.overall[list(c.order)]
         first, last = ordered.telling_run(p, q)

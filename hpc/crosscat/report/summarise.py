@@ -362,7 +362,9 @@ def _characterise(
         cuts = {c.name: cuts_of(c, cells[c.name]) for c in mine.columns if not c.levels}
         codes = {name: in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
         view.beside, listed = BesideLinks(linked, codes, step), z < len(shown)
-        shared = view.shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
+        apart = {c.name for c in mine.components.survival.columns}  # when a row was censored says nothing of it
+        alike = {name: x[listed] for name, x in codes.items() if name not in apart}
+        shared = view.shared = telling.shared_of(alike, z[listed])
         if len(mine.names) == 1:
             view.spread = distribution.in_words(mine.columns, cells)
         counts, moments = mine.histograms(r.labels, cuts), mine.moments(r.labels)
