@@ -81,7 +81,8 @@ def import_table(
     out. calendar: columns of dates whose weekday, month and hour become columns, too. count: the column that says how
     many equal rows each row of the files stands for; the table has them all. weight: the column of survey weights,
     which are kept beside the rows. survival: pairs of columns, "TIME,EVENT" or "TIME,EVENT=VALUE", that become one,
-    which has the name of the first: how long a row was watched, and whether the event came. hashed: whether the summary has the SHA-256 of what was read. progress is called
+    which has the name of the first: how long a row was watched, and whether the event came. hashed: whether the summary
+    has the SHA-256 of what was read. progress is called
     with (phase, rows done, share of the input read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
@@ -253,7 +254,9 @@ def _profiles(
         kind = "ignored" if name in drop or name in events or name == source.count else kinds.get(name, column.kind)
         kind = "survival" if name in times else kind
         if kind == "survival" and name not in times:
-            problems.append(f"column '{name}': a survival column is of two of the file: {option('survival', name + ',EVENT')}")
+            problems.append(
+                f"column '{name}': a survival column is of two of the file: {option('survival', name + ',EVENT')}"
+            )
         kind = "real" if name == weight else kind  # as which it is read, to find how its numbers are written
         levels = column.levels if kind in LEVELLED else None
         given_markers = (m for m in (column.missing, schema.missing) if m is not None)

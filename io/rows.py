@@ -86,7 +86,8 @@ class Rows:
 
     codes8 (n, C8) uint8, codes16 (n, C16) uint16, reals (n, R) float64, tallies (n, Q) float64. A run that models
     blocks of real columns jointly has these in vectors (n, sum of widths) float64, the columns of a block side by side,
-    and widths (B,) int64, and survival columns in spells (n, S) float64, coded as `spells.coded`; there are none on disk.
+    and widths (B,) int64, and survival columns in spells (n, S) float64, as `spells.coded` has them; there are none on
+    disk.
     """
 
     codes8: np.ndarray

@@ -13,8 +13,8 @@ import numpy as np
 
 from mpibayes.errors import DataError
 from mpibayes.io.documents import json_value
-from mpibayes.io.spells import wrong_ends
 from mpibayes.io.rows import BLOCKS, CODES, KINDS, MAX_COUNT, MAX_LEVELS, MAX_REAL, Column, Rows, check_levels
+from mpibayes.io.spells import wrong_ends
 
 ALLOWED = {"str": str, "int": int, "float": (int, float), "bool": bool}
 OF_A_RUN = {"shape", "cuts", "line", "leans_on"}  # fields of a column that a table does not hold

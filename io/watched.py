@@ -56,8 +56,8 @@ class Pair:
             found = events.texts[int(events.codes[unclear[0]])].as_py()
             advice = option("survival", f"{self.time},{self.event}={found}")
             raise DataError(
-                f"{batch.path} row {batch.row(int(unclear[0])):,}, column '{self.event}': found {found!r}, expected 1 or 0, "
-                f"yes or no: whether the event came. If {found!r} is the event, and all else is not: {advice}"
+                f"{batch.path} row {batch.row(int(unclear[0])):,}, column '{self.event}': found {found!r}, expected 1 "
+                f"or 0, yes or no: whether the event came. If {found!r} is the event, and all else is not: {advice}"
             )
         pairs, codes = np.unique(times.codes.astype(np.int64) * 4 + state[events.codes], return_inverse=True)
         texts = times.texts.to_pylist()
@@ -91,8 +91,8 @@ def pairs_of(texts: Sequence[str], names: Sequence[str]) -> list[Pair]:
 
 
 def pairs_there(stored: Mapping[str, Sequence[str]], names: Collection[str], path: Path) -> list[Pair]:
-    """The pairs of a table's source whose time a later file has. stored: by time, the event and its value. Raises DataError where that file has the time alone,
-    which may be of either kind."""
+    """The pairs of a table's source whose time a later file has. stored: by time, the event and its value. Raises
+    DataError where that file has the time alone, which may be of either kind."""
     pairs = []
     for time, (event, value) in stored.items():
         if time in names and event not in names:

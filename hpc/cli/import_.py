@@ -60,7 +60,9 @@ KINDS = ("categorical", "boolean", "real", "count")
     "--weight", metavar="COLUMN", help="Survey weight of each row, kept beside the data for weighted answers."
 )
 @click.option(
-    "--survival", multiple=True, metavar="TIME,EVENT",
+    "--survival",
+    multiple=True,
+    metavar="TIME,EVENT",
     help="Two columns as one: how long each row was watched, and whether the event came (EVENT=VALUE: its text).",
 )
 @click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")

@@ -1,5 +1,5 @@
-"""Survival columns: times to an event, censored or not, with a hazard that is constant on each part of the time axis and
-gamma priors on hazards (docs/math.md 1.9).
+"""Survival columns: times to an event, censored or not, with a hazard that is constant on each part of the time axis
+and gamma priors on hazards (docs/math.md 1.9).
 
 Hyperparameters are rows (shape, rate) of a (C, 2) array, each fixed or learned on a grid, the rate in the column's unit
 of time. Within, times are whole ticks (`io.spells`), so that all sums are exact; densities of an event are those of a
@@ -126,7 +126,7 @@ class Survival:
     """All survival columns of a view. A column's prior: None or {"shape": number or grid, "rate": ...}.
 
     Statistics of every part of the time axis: events, rows that were last seen there, and the ticks that these spent
-    there; (C PARTS, K) each. The exposure of a part has the whole part, too, for every row that was seen in a later one.
+    there; (C PARTS, K) each. The exposure of a part has all of it, too, for every row that was seen in a later one.
     """
 
     name, hyper, hyper_form = "survival", "hazard", (2,)

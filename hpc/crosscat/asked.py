@@ -42,8 +42,8 @@ class Asked(AskedRun):
         super().__init__(run, run.data.stored, columns, [chain for chain, _ in self._wanted], n_kept)
         if watched := [c.name for c in run.data.stored if c.kind == "survival"]:
             self.cannot = {
-                "synthesize": f"column '{watched[0]}' is of times to an event, which are censored in the table and would "
-                "not be in a synthetic one; simulate draws such rows, or leave the column out (use = false)"
+                "synthesize": f"column '{watched[0]}' is of times to an event, which are censored in the table and "
+                "would not be in a synthetic one; simulate draws such rows, or leave the column out (use = false)"
             }
         free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
         self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells

@@ -39,7 +39,9 @@ def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> l
     """The columns with as many contexts as links may give them: those of their parents by name, or where links are
     learned of the widest column that each could lean on."""
     sizes = {c.name: min(len(c.levels), MOST_CONTEXTS) for c in columns if c.levels}
-    sizes |= {c.name: n_contexts(c) if c.cuts else N_BINS + len(c.atoms) for c in columns if c.kind in ("real", "count")}
+    sizes |= {
+        c.name: n_contexts(c) if c.cuts else N_BINS + len(c.atoms) for c in columns if c.kind in ("real", "count")
+    }
 
     def contexts(column: Column) -> int:
         if isinstance(links, str):

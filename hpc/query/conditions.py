@@ -16,9 +16,9 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data import events
 from mpibayes.hpc.data.events import Events
+from mpibayes.io import spells
 from mpibayes.io.clock import as_text
 from mpibayes.io.rows import Column
-from mpibayes.io.spells import text
 from mpibayes.io.table import Table
 
 NAMED = 8  # columns or levels in a message
@@ -197,7 +197,7 @@ def written(column: Column, value: float) -> str:
     if column.unit:
         return as_text(float(value), column.unit)
     if column.kind == "survival":
-        return text(float(value)) if np.isfinite(value) else NOT_REACHED
+        return spells.text(float(value)) if np.isfinite(value) else NOT_REACHED
     return f"{float(value) + 0.0:.10g}"  # no -0
 
 

@@ -13,7 +13,14 @@ from math import inf, isnan, lgamma, log
 import numpy as np
 
 from mpibayes.kernels.mixture.twin_cluster import (
-    SPELL_PARTS, Cluster, Row, blocks_of, spell_of, spells_of, square, widths_of,
+    SPELL_PARTS,
+    Cluster,
+    Row,
+    blocks_of,
+    spell_of,
+    spells_of,
+    square,
+    widths_of,
 )  # fmt: skip
 
 PRIORITY, ASSIGN, VISIT = 1, 2, 11  # purposes of random words

@@ -13,6 +13,7 @@ so a grid for every column costs a table (points, partitions) each and never the
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
@@ -206,7 +207,7 @@ def log_marginal_of_times(x: np.ndarray, prior: dict) -> float:
     """Of times to an event, negative where they are censored: a hazard a part between the prior's cuts, each with its
     events n and its exposure e, b^a Gamma(a + n) / (Gamma(a) (b + e)^(a + n))."""
     a, b, ends, total = prior["shape"], prior["rate"], (0.0, *prior["cuts"], np.inf), 0.0
-    for low, high in zip(ends, ends[1:]):
+    for low, high in itertools.pairwise(ends):
         n = int(((x > 0) & (x > low) & (x <= high)).sum())
         e = float((np.clip(np.abs(x), low, high) - low).sum())
         total += float(a * np.log(b) + gammaln(a + n) - gammaln(a) - (a + n) * np.log(b + e))

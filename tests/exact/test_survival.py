@@ -1,6 +1,7 @@
 """Times to an event have the exact posterior: closed forms against quadrature, and the program against the enumeration
 of a tiny table. Wrong versions of the cells must be rejected by the same test at the same size."""
 
+import itertools
 from unittest import mock
 
 import numpy as np
@@ -53,7 +54,7 @@ def likelihood(h, x, cuts):
     log = 0.0
     for t in np.atleast_1d(x):
         ends = (0.0, *cuts, np.inf)
-        for j, (low, high) in enumerate(zip(ends, ends[1:])):
+        for j, (low, high) in enumerate(itertools.pairwise(ends)):
             log -= h[j] * max(0.0, min(abs(t), high) - low)
             log += np.log(h[j]) if t > 0 and low < t <= high else 0.0
     return np.exp(log)
@@ -92,7 +93,9 @@ def test_predictives_are_ratios_of_marginals():
         ratio = np.array(more) - log_marginal("survival", times, PRIOR)
         ours = law.log_probability(0, np.array([x, x]), np.array([x, np.inf]), k)
         np.testing.assert_allclose(ours, ratio, atol=1e-9)
-    between = quad(lambda x: np.exp(law.log_probability(0, np.array([x]), np.array([x]), k)[0]), 0.5, 6.0, points=[1.0, 2.5])
+    between = quad(
+        lambda x: np.exp(law.log_probability(0, np.array([x]), np.array([x]), k)[0]), 0.5, 6.0, points=[1.0, 2.5]
+    )
     inside = law.log_probability(0, np.array([0.5]), np.array([6.0]), k)[0]
     assert np.exp(inside) == pytest.approx(between[0], abs=1e-8)
     u = np.linspace(0.05, 0.95, 7)
@@ -124,7 +127,9 @@ def test_hazards_have_their_posterior():
 
 
 def test_cells_come_back():
-    column = production.with_cuts(table_from_arrays([("t", "survival", np.array([1.0, -2.0]), None)])[0][0], {"t": PRIOR})
+    column = production.with_cuts(
+        table_from_arrays([("t", "survival", np.array([1.0, -2.0]), None)])[0][0], {"t": PRIOR}
+    )
     x = np.array([0.0, spells.AT_ONCE, 1.0, -1.0, 1.25, 2.5, -9.0, np.nan])
     part, event, ticks = spells.decoded(spells.coded(column, x)[:-1])
     assert part.tolist() == [0, 0, 0, 0, 1, 1, 2] and event.tolist() == [1, 0, 1, 0, 1, 1, 0]
