@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import gammaln
 
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
@@ -21,6 +20,7 @@ from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io import spells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.io.spells import PARTS
+from mpibayes.kernels.common.functions import gammaln
 
 NAMES = ("shape", "rate")
 SHAPE_GRID = np.geomspace(0.05, 50.0, 13)
