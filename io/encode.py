@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
-from mpibayes.io import spells
+from mpibayes.io import spells, watched
 from mpibayes.io.cells import Batch, Cells, Place
 from mpibayes.io.dates import Dates
 from mpibayes.io.dialect import MAX_PROBLEMS
@@ -49,7 +49,7 @@ def parse(
     texts that are no level get V too. missing: bool, which texts are missing markers.
     """
     if kind in NUMERIC:
-        texts, censored = spells.parse(texts) if kind == "survival" else (texts, False)
+        texts, censored = watched.parse(texts) if kind == "survival" else (texts, False)
         values = numbers(texts, form)
         values[missing] = np.nan
         bad = ~missing & ~(np.abs(values) <= MAX_REAL)
@@ -192,7 +192,7 @@ class Encoder:
             if position is None:
                 continue
             cells = batch.columns[position]
-            missing = markers.among(spells.times(cells.texts, column.kind), form)
+            missing = markers.among(watched.times(cells.texts, column.kind), form)
             texts = form.labels(cells.texts) if getattr(form, "part", "") else cells.texts
             if column.name in self._no:
                 texts = with_level(texts, self._no[column.name], column.levels[0])
@@ -217,7 +217,7 @@ class Encoder:
         """Mask of the texts that are missing, or censored."""
         if column.kind != "survival":
             return markers.among(texts, form)
-        times, censored = spells.parse(texts)
+        times, censored = watched.parse(texts)
         return markers.among(times, form) | censored
 
 

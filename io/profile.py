@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mpibayes.io import spells
+from mpibayes.io import watched
 from mpibayes.io.cells import Batch, Place
 from mpibayes.io.clock import as_text
 from mpibayes.io.dates import Dates
@@ -92,7 +92,7 @@ class Profile:
     def add(self, batch: Batch, position: int, offences: Offences) -> None:
         cells = batch.columns[position]
         if self.kind == "survival":
-            cells = replace(cells, texts=spells.times(cells.texts, self.kind))
+            cells = replace(cells, texts=watched.times(cells.texts, self.kind))
         counts = cells.counts()
         missing = self.missing_among(cells.texts)
         self.n_missing += int(counts[missing].sum())

@@ -3,8 +3,8 @@
 As text `306` is an event at 306, and `1010+`, as R writes it, says that it had not come by 1010: the row is censored.
 In a table a cell is one number, negative where it is censored; nothing but 0 says that an event came at once, and the
 number next to 0 that the row was never watched. A run takes times in whole ticks, so that sums of them are exact in any
-order, and cuts the time axis into parts (docs/math.md 1.10): in its memory a cell is one number, too, which has the part
-where the row was last seen, and the ticks that it spent there (kernels/mixture/spell_cell.h).
+order, and cuts the time axis into parts (docs/math.md 1.10): in its memory a cell is one number, too, which has the
+part where the row was last seen, and the ticks that it spent there (kernels/mixture/spell_cell.h).
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from mpibayes.io.rows import Column
@@ -34,17 +32,6 @@ def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds of the time of the event of stored cells (n,): the same twice of an event, infinity last of others."""
     time = np.abs(x)
     return time, np.where(x < 0.0, np.inf, time)
-
-
-def parse(texts: pa.StringArray) -> tuple[pa.StringArray, np.ndarray]:
-    """The numbers in texts such as `1010+`, as text, and a mask of those that are censored."""
-    censored = pc.ends_with(texts, "+").to_numpy(zero_copy_only=False)
-    return pc.utf8_trim_whitespace(pc.utf8_rtrim(texts, "+")), censored
-
-
-def times(texts: pa.StringArray, kind: str) -> pa.StringArray:
-    """The texts of the times alone in a column of this kind; of another kind than survival the texts as they are."""
-    return parse(texts)[0] if kind == "survival" else texts
 
 
 def text(x: float) -> str:
@@ -112,7 +99,7 @@ def life_table(counts: np.ndarray) -> np.ndarray:
 
 
 def log_ticks(column: Column, cells: np.ndarray) -> np.ndarray:
-    """What makes the density of a tick one of the column's unit: log(1 / tick) of events, (n,), of cells in memory."""
+    """Log factor that turns the density of a tick into one of the column's unit: log(1 / tick) of events, (n,), of cells in memory."""
     return np.where(cells > 0.0, -math.log(tick(column)), 0.0)
 
 

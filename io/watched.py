@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.cells import Batch, Cells
@@ -111,3 +112,17 @@ def with_pairs(batch: Batch, pairs: Mapping[tuple[int, int], Pair], kept: Collec
     for (time, event), pair in pairs.items():
         columns[time] = pair.cells(batch, time, event)
     return replace(batch, columns={i: cells for i, cells in columns.items() if i in kept})
+
+
+# --- their texts ------------------------------------------------------------------------------------------------------
+
+
+def parse(texts: pa.StringArray) -> tuple[pa.StringArray, np.ndarray]:
+    """The numbers in texts such as `1010+`, as text, and a mask of those that are censored."""
+    censored = pc.ends_with(texts, "+").to_numpy(zero_copy_only=False)
+    return pc.utf8_trim_whitespace(pc.utf8_rtrim(texts, "+")), censored
+
+
+def times(texts: pa.StringArray, kind: str) -> pa.StringArray:
+    """The texts of the times alone in a column of this kind; of another kind than survival the texts as they are."""
+    return parse(texts)[0] if kind == "survival" else texts

@@ -108,7 +108,7 @@ class Times:
         raise NotImplementedError("a single cell is there or not")
 
     def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:
-        """Of the time, or the greatest one of the table where it is later: of that alone all have a mean."""
+        """Moments of the time or, where it is later, of the greatest one of the table: that alone always has a mean."""
         c = self._kind.columns[column]
         ends = np.unique([0.0, *(end for end in c.ends if end < c.maximum), c.maximum])
         node = 0.5 * (ends[1:] - ends[:-1])[:, None] * NODES + 0.5 * (ends[1:] + ends[:-1])[:, None]
@@ -181,6 +181,14 @@ class Survival:
 
     def log_marginal_clusters(self, hazard: np.ndarray, s: tuple) -> np.ndarray:
         return self._log_marginals(hazard, s).sum(axis=0)
+
+    def log_marginal_at(self, hazard: np.ndarray, s: tuple, column: int, power: float) -> float:
+        shape, rate = self._in_ticks(hazard)[column]
+        return float(log_marginal(shape, rate, *(power * a[column] for a in self.exposed(s))).sum())
+
+    def draw_at(self, hazard: np.ndarray, s: tuple, column: int, power: float, stream: Stream):
+        drawn = self.draw(hazard, tuple(power * a for a in s), slice(column, column + 1), stream)
+        return tuple(power * a for a in drawn)
 
     def cell_moments(self, s: tuple):
         raise NotImplementedError("a time that is censored is no measurement")

@@ -204,7 +204,7 @@ def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
 
 
 def log_marginal_of_times(x: np.ndarray, prior: dict) -> float:
-    """Of times to an event, negative where they are censored: a hazard a part between the prior's cuts, each with its
+    """Log marginal of times to an event, negative where they are censored: a hazard a part between the prior's cuts, each with its
     events n and its exposure e, b^a Gamma(a + n) / (Gamma(a) (b + e)^(a + n))."""
     a, b, ends, total = prior["shape"], prior["rate"], (0.0, *prior["cuts"], np.inf), 0.0
     for low, high in itertools.pairwise(ends):

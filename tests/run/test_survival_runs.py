@@ -1,6 +1,7 @@
 """Times to an event from a file of text to the page, its questions and its completed table."""
 
 import csv
+import itertools
 import json
 
 import numpy as np
@@ -39,6 +40,10 @@ def ran(tmp_path_factory):
     return place
 
 
+def cells_of(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
 def asked(place, *words):
     done = mpibayes(place, *words)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -49,8 +54,12 @@ def test_the_table_and_its_schema(ran):
     table = Table.open(ran / "people.h5")
     column = table.columns[0]
     x = table.read().reals[:, column.index]
-    rows = list(csv.DictReader((ran / "people.csv").open()))
-    assert column.kind == "survival" and column.n_missing == 2 and [c.name for c in table.columns] == ["time", "group", "x"]
+    rows = cells_of(ran / "people.csv")
+    assert (
+        column.kind == "survival"
+        and column.n_missing == 2
+        and [c.name for c in table.columns] == ["time", "group", "x"]
+    )
     for value, row in zip(x, rows):
         assert np.isnan(value) if not row["time"] else value == float(row["time"]) * (1 if row["status"] == "2" else -1)
     assert len(column.ends) == 7 and list(column.ends) == sorted(column.ends)
@@ -79,7 +88,7 @@ def test_the_report_has_curves(ran):
     assert found and found[0]["column"] == "time"
     for cluster in found[0]["clusters"]:
         means = [p["mean_low_high"][0] for p in cluster["survival"]]
-        assert all(a >= b for a, b in zip(means, means[1:])) and cluster["events"] <= cluster["rows"]
+        assert all(a >= b for a, b in itertools.pairwise(means)) and cluster["events"] <= cluster["rows"]
 
 
 def find(document, key):
@@ -96,6 +105,7 @@ def find(document, key):
 
 def test_questions(ran):
     """A time beyond another is less probable, the early group's too; cells of the distribution add up."""
+
     def p(*words):
         return float(asked(ran, "query", "one", "logp", *words).splitlines()[2].split()[2])
 
@@ -104,7 +114,8 @@ def test_questions(ran):
     assert p("--of", "time=300+") == pytest.approx(p("--of", "time=300.."), abs=1e-3)
     table = asked(ran, "query", "one", "conditional", "time", "--given", "group=a")
     assert "beyond" in table and "median" in table
-    for verb in (("predictors", "time"), ("dependence",), ("simulate",), ("surprisal",), ("compare", "--group", "group=a")):
+    sides = ("--group", "group=a", "--against", "group=b")
+    for verb in (("predictors", "time"), ("dependence",), ("simulate",), ("surprisal",), ("compare", *sides)):
         assert asked(ran, "query", "one", *verb)
     assert "not reached" in asked(ran, "query", "one", "conditional", "time", "--given", "group=b")
     refused = mpibayes(ran, "synthesize", "one", "-o", "synthetic")
@@ -113,7 +124,7 @@ def test_questions(ran):
 
 def test_a_completed_table_has_times_beyond_their_censoring(ran):
     asked(ran, "complete", "one", "--copies", "1", "-o", "complete")
-    before, after = (list(csv.DictReader(path.open())) for path in (ran / "people.csv", ran / "complete/copy-1.csv"))
+    before, after = (cells_of(path) for path in (ran / "people.csv", ran / "complete/copy-1.csv"))
     for a, b in zip(before, after):
         assert b["status"] == "2" and float(b["time"]) >= float(a["time"] or 0)
         assert a["status"] != "2" or not a["time"] or a["time"] == b["time"]
@@ -123,14 +134,17 @@ def test_a_completed_table_has_times_beyond_their_censoring(ran):
 def test_new_rows(ran):
     (ran / "new.csv").write_text("time,status,group,x\n100,2,a,0.1\n100,1,b,0.4\n,,b,1.2\n")
     asked(ran, "predict", "one", "new.csv", "-o", "predicted.csv", "--impute")
-    rows = list(csv.DictReader((ran / "predicted.csv").open()))
+    rows = cells_of(ran / "predicted.csv")
     assert [bool(row["imputed_time"]) for row in rows] == [False, False, True]
     (ran / "bad.csv").write_text("time,group,x\n100,a,0.1\n")
     done = mpibayes(ran, "predict", "one", "bad.csv", "-o", "none.csv")
     assert done.returncode == 3 and "which says whether the event came" in done.stderr
     people(ran / "later.csv", 20, 2)
     asked(ran, "import", "later.csv", "people.h5", "--append", "--drop", "status2")
-    assert Table.open(ran / "people.h5").columns[0].ends == Table.of(Table.open(ran / "people.h5").pieces[:1]).columns[0].ends
+    assert (
+        Table.open(ran / "people.h5").columns[0].ends
+        == Table.of(Table.open(ran / "people.h5").pieces[:1]).columns[0].ends
+    )
 
 
 def test_what_cannot_be(tmp_path):
