@@ -99,7 +99,7 @@ def life_table(counts: np.ndarray) -> np.ndarray:
 
 
 def log_ticks(column: Column, cells: np.ndarray) -> np.ndarray:
-    """Log factor that turns the density of a tick into one of the column's unit: log(1 / tick) of events, (n,), of cells in memory."""
+    """Logs of the factors that turn the density of a tick into one of the column's unit, 1 / tick of events, (n,)"""
     return np.where(cells > 0.0, -math.log(tick(column)), 0.0)
 
 

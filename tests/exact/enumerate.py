@@ -204,8 +204,8 @@ def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
 
 
 def log_marginal_of_times(x: np.ndarray, prior: dict) -> float:
-    """Log marginal of times to an event, negative where they are censored: a hazard a part between the prior's cuts, each with its
-    events n and its exposure e, b^a Gamma(a + n) / (Gamma(a) (b + e)^(a + n))."""
+    """Log marginal of times to an event, negative where they are censored: a hazard a part between the cuts, each with
+    its events n and its exposure e, b^a Gamma(a + n) / (Gamma(a) (b + e)^(a + n))."""
     a, b, ends, total = prior["shape"], prior["rate"], (0.0, *prior["cuts"], np.inf), 0.0
     for low, high in itertools.pairwise(ends):
         n = int(((x > 0) & (x > low) & (x <= high)).sum())

@@ -61,7 +61,7 @@ def likelihood(h, x, cuts):
 
 
 def test_the_marginal_is_the_integral():
-    """A double integral over two parts gives it; and the program's is that of the enumeration, without the ticks' unit."""
+    """A double integral over two parts gives it; the program has that of the enumeration, but for the unit."""
     a, b, x, cuts = 1.3, 0.7, np.array([0.25, -3.0, 2.0, 1.0]), (1.0,)
 
     def over(h):

@@ -11,7 +11,15 @@ from mpibayes.io.table import Table
 from tests.run.conftest import mpibayes, sets
 
 N = 160
-RUN = sets("model.family=mixture", "data.heldout=0.1", "run.seed=4", "run.shards=3", "run.cycles=20", "run.burn_in=4")
+RUN = sets(
+    "model.family=mixture",
+    "columns.time.prior={shape = 1.0, rate = 900.0}",
+    "data.heldout=0.1",
+    "run.seed=4",
+    "run.shards=3",
+    "run.cycles=20",
+    "run.burn_in=4",
+)
 
 
 def people(path, n=N, seed=1):
