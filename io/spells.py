@@ -3,7 +3,7 @@
 As text `306` is an event at 306, and `1010+`, as R writes it, says that it had not come by 1010: the row is censored.
 In a table a cell is one number, negative where it is censored; nothing but 0 says that an event came at once, and the
 number next to 0 that the row was never watched. A run takes times in whole ticks, so that sums of them are exact in any
-order, and cuts the time axis into parts (docs/math.md 1.10): in its memory a cell is one number, too, which has the
+order, and cuts the time axis into parts (docs/math.md 1.11): in its memory a cell is one number, too, which has the
 part where the row was last seen, and the ticks that it spent there (kernels/mixture/spell_cell.h).
 """
 

@@ -1,5 +1,5 @@
 """Survival columns: times to an event, censored or not, with a hazard that is constant on each part of the time axis
-and gamma priors on hazards (docs/math.md 1.10).
+and gamma priors on hazards (docs/math.md 1.11).
 
 Hyperparameters are rows (shape, rate) of a (C, 2) array, each fixed or learned on a grid, the rate in the column's unit
 of time. Within, times are whole ticks (`io.spells`), so that all sums are exact; densities of an event are those of a

@@ -1,4 +1,4 @@
-/* Scores of rows under survival columns (docs/math.md 1.10). Included once for every instruction set.
+/* Scores of rows under survival columns (docs/math.md 1.11). Included once for every instruction set.
  *
  * spell_cell.h says what a cell is. SPELL_PARTS parts of the time axis a column; one of them is a row of every array.
  * Under given hazards a cell costs a load, a multiplication and an addition per cluster; in the tail, a logarithm.

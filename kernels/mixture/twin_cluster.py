@@ -94,7 +94,7 @@ def log_student_vector(x, prior, b, n, mean, scatter):
 
 
 def log_spell(spell, prior, s, events, exposure):
-    """Predictive of survival column s: each hazard is Gamma(shape + events, rate + exposure) (docs/math.md 1.10)."""
+    """Predictive of survival column s: each hazard is Gamma(shape + events, rate + exposure) (docs/math.md 1.11)."""
     part, event, ticks = spell
     (shape, rate), width = prior.spell_gamma[s], prior.spell_width[SPELL_PARTS * s :]
     score = 0.0
