@@ -24,8 +24,8 @@ EVEN = 0.5  # pseudo-counts of a group's own distribution, in units of the colum
 
 
 def as_single(components: Components, rows: Rows, at: np.ndarray) -> tuple[Rows, np.ndarray]:
-    """Rows in which all cells that are measured lie in `reals`, kind by kind, and the places `at` in them. A launch takes
-    no notice of covariances and lines, which come in with the odds of its last sides."""
+    """Rows in which all cells that are measured lie in `reals`, kind by kind, and the places `at` in them. A launch
+    takes no notice of covariances, lines and times to an event, which come in with the odds of its last sides."""
     measured = [stored for kind in components.kinds if kind.measured and kind.columns for stored in kind.stored]
     if measured in ([], ["reals"]):
         return rows, at
