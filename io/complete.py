@@ -124,7 +124,8 @@ class _Pass:
                 place = self._originals.places.get(name)
                 part = None if place is None else held[place]
                 if cells is None:
-                    rows[name if place is None else place] = self._target.blank(part, m, gaps.get(name), column)
+                    blank = None if column.kind == "survival" else gaps.get(name)  # a censored time says something
+                    rows[name if place is None else place] = self._target.blank(part, m, blank, column)
                     continue
                 at, values = _here(cells.get(name), first, m)
                 if name in gaps:
@@ -132,6 +133,10 @@ class _Pass:
                     at, values = at[requested], values[requested]
                 rows[name if place is None else place] = self._target.put(part, m, at, values, column, form)
                 self._filled[name] = self._filled.get(name, 0) + len(at)
+                if name in self._originals.events:  # the event of a time that was drawn comes then
+                    place, came = self._originals.events[name]
+                    said = Column(name, "categorical", "codes8", 0, (came,))
+                    rows[place] = self._target.put(held[place], m, at, np.zeros(len(at)), said, None)
             for name, values in beside.items():
                 rows[_free(name, taken)] = self._target.number(values[first : first + m])
             self._target.add(rows)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mpibayes.errors import DataError
+from mpibayes.io import spells, watched
 from mpibayes.io.cells import Batch, Cells, Place
 from mpibayes.io.dates import Dates
 from mpibayes.io.dialect import MAX_PROBLEMS
@@ -48,11 +49,15 @@ def parse(
     texts that are no level get V too. missing: bool, which texts are missing markers.
     """
     if kind in NUMERIC:
+        texts, censored = watched.parse(texts) if kind == "survival" else (texts, False)
         values = numbers(texts, form)
         values[missing] = np.nan
         bad = ~missing & ~(np.abs(values) <= MAX_REAL)
         if kind == "count":
             bad |= (values < 0) | (values != np.floor(values)) & ~np.isnan(values) | (values >= MAX_COUNT)
+        elif kind == "survival":
+            bad |= values < 0
+            values = spells.stored(values, censored)
         return values, bad
     codes = pc.fill_null(pc.index_in(texts, value_set=levels), len(levels)).to_numpy(zero_copy_only=False)
     bad = ~missing & (codes == len(levels))
@@ -88,6 +93,8 @@ def expectation(kind: str, levels: Sequence[str]) -> str:
         return "a finite number below 1e150 in size"
     if kind == "count":
         return "a non-negative integer below 2^53"
+    if kind == "survival":
+        return "a time of 0 or more, with + behind it where the event had not come"
     few = ", ".join(repr(v) for v in levels[:5]) + (", ..." if len(levels) > 5 else "")
     return f"one of its {len(levels):,} levels ({few})"
 
@@ -185,7 +192,7 @@ class Encoder:
             if position is None:
                 continue
             cells = batch.columns[position]
-            missing = markers.among(cells.texts, form)
+            missing = markers.among(watched.times(cells.texts, column.kind), form)
             texts = form.labels(cells.texts) if getattr(form, "part", "") else cells.texts
             if column.name in self._no:
                 texts = with_level(texts, self._no[column.name], column.levels[0])
@@ -200,10 +207,18 @@ class Encoder:
         return rows
 
     def gaps(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Masks of the missing cells of the batch, by column, bool (n,)."""
+        """Masks of the missing cells of the batch, and of those that are censored, by column, bool (n,)."""
         each = zip(self.columns, self._places, self._markers, self._forms, strict=True)
         cells = ((c, batch.columns[place], markers, form) for c, place, markers, form in each if place is not None)
-        return {c.name: markers.among(of.texts, form)[of.codes] for c, of, markers, form in cells}
+        return {c.name: self._gaps(c, of.texts, markers, form)[of.codes] for c, of, markers, form in cells}
+
+    @staticmethod
+    def _gaps(column: Column, texts: pa.StringArray, markers: Markers, form: Form | Dates | None) -> np.ndarray:
+        """Mask of the texts that are missing, or censored."""
+        if column.kind != "survival":
+            return markers.among(texts, form)
+        times, censored = watched.parse(texts)
+        return markers.among(times, form) | censored
 
 
 class Markers:

@@ -39,7 +39,7 @@ from mpibayes.io.survey_weights import REASON, SurveyWeights
 from mpibayes.io.table import Table, TableWriter, check_table_name
 from mpibayes.io.target import SCHEMA, TABLE, check_target, same_file
 from mpibayes.io.weights import without_weights
-from mpibayes.text import is_unicode
+from mpibayes.text import is_unicode, option
 
 
 def import_table(
@@ -65,6 +65,7 @@ def import_table(
     calendar: Sequence[str] = (),
     count: str | None = None,
     weight: str | None = None,
+    survival: Sequence[str] = (),
     overwrite: bool = False,
     hashed: bool = False,
     progress: Progress | None = None,
@@ -79,7 +80,9 @@ def import_table(
     and a blank), dates ("day-first" or "month-first"): how numbers and dates are written, where that is not to be found
     out. calendar: columns of dates whose weekday, month and hour become columns, too. count: the column that says how
     many equal rows each row of the files stands for; the table has them all. weight: the column of survey weights,
-    which are kept beside the rows. hashed: whether the summary has the SHA-256 of what was read. progress is called
+    which are kept beside the rows. survival: pairs of columns, "TIME,EVENT" or "TIME,EVENT=VALUE", that become one,
+    which has the name of the first: how long a row was watched, and whether the event came. hashed: whether the summary
+    has the SHA-256 of what was read. progress is called
     with (phase, rows done, share of the input read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
@@ -111,6 +114,7 @@ def import_table(
             names=_read_names(names),
             sheet=schema.sheet if sheet is None else sheet,
             count=schema.count if count is None else count,
+            survival=survival or schema.survival or (),
         )
         weight = schema.weight if weight is None else weight
         weights = None if weight is None else SurveyWeights(source, weight)
@@ -125,6 +129,7 @@ def import_table(
         rows = _profile_all(source, profiles, weights, progress)
         kept = set(keep)
         of_rows = {source.count: "says how many equal rows each row stands for", weight: REASON}
+        of_rows |= {pair.event: f"says whether the event of '{pair.time}' came" for pair in source.survival}
         decisions = [
             infer.Decision("ignored", reason=of_rows[p.name]) if p.name in of_rows else infer.decide(p, p.name in kept)
             for p in profiles
@@ -239,9 +244,19 @@ def _profiles(
         if (name in drop and kind != "ignored") or (name in drop and name in keep):
             problems.append(f"column '{name}': is both dropped and kept")
     profiles = []
+    times, events = ({getattr(pair, of) for pair in source.survival} for of in ("time", "event"))
+    for name in (*times, *events):
+        given = kinds.get(name, schema.columns.get(name, ColumnSchema()).kind)
+        if name in drop or given not in (None, "ignored" if name in events else "survival"):
+            problems.append(f"column '{name}': is of a pair of --survival, and of no other kind")
     for position, name in enumerate(source.names):
         column = schema.columns.get(name, ColumnSchema())
-        kind = "ignored" if name in drop or name == source.count else kinds.get(name, column.kind)
+        kind = "ignored" if name in drop or name in events or name == source.count else kinds.get(name, column.kind)
+        kind = "survival" if name in times else kind
+        if kind == "survival" and name not in times:
+            problems.append(
+                f"column '{name}': a survival column is of two of the file: {option('survival', name + ',EVENT')}"
+            )
         kind = "real" if name == weight else kind  # as which it is read, to find how its numbers are written
         levels = column.levels if kind in LEVELLED else None
         given_markers = (m for m in (column.missing, schema.missing) if m is not None)
@@ -271,6 +286,7 @@ def _profiles(
         profiles[-1].order = tuple(labels.values()) or tuple(in_file or ())
         profiles[-1].ordered = in_file is not None
         recorded = {"resolution": column.resolution, "atoms": column.atoms, "log": column.log}
+        profiles[-1].cuts = column.cuts or ()
         profiles[-1].recorded = {key: value for key, value in recorded.items() if value is not None}
     if problems:
         raise ConfigError("the description of the columns does not fit", problems)
@@ -340,6 +356,7 @@ def _write(
         "sheet": source.sheet,
         "count": source.count,
         "weight": weights and weights.name,
+        **({"survival": {p.time: [p.event, p.value] for p in source.survival}} if source.survival else {}),
         "missing": {m.name: list(m.profile.markers) for m in made},
         "no": {name: list(texts) for name, texts in no.items()},
         "forms": {name: asdict(form) for name, form in forms.items() if form is not None},
@@ -374,7 +391,7 @@ def _write_schema(path: Path, source: TextSource, profiles, decisions, written: 
     dialect = source.dialect
     encoding = dialect.encoding if dialect.encoding != "utf-8" else None
     read = {"delimiter": dialect.delimiter, "header": dialect.header, "encoding": encoding, "sheet": source.sheet}
-    read |= {"count": source.count, "weight": weight}
+    read |= {"count": source.count, "weight": weight, "survival": tuple(p.text for p in source.survival) or None}
     text = schema_text(Schema(columns, usual, **read, **asdict(written)), comments)
     with writing(path):
         write_text(path, text)

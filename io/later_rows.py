@@ -181,7 +181,7 @@ class NewRows:
 
 def _without_statistics(column: Column) -> Column:
     fresh = Column(column.name, column.kind, column.block, column.index)
-    kept = ("levels", "resolution", "atoms", "log", "unit", "ordered", "part_of")
+    kept = ("levels", "resolution", "atoms", "log", "unit", "ordered", "part_of", "ends")
     return replace(fresh, **{name: getattr(column, name) for name in kept})
 
 

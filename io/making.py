@@ -61,4 +61,5 @@ def _column(made: Made, placed: Column) -> Column:
     r = made.decision.recording
     dates = made.form if isinstance(made.form, Dates) and made.decision.kind == "real" else None
     unit, ordered = dates.unit if dates else "", made.decision.ordered
-    return replace(placed, resolution=r.resolution, atoms=r.atoms, log=r.log, unit=unit, ordered=ordered)
+    ends = made.profile.cuts if made.decision.kind == "survival" else ()
+    return replace(placed, resolution=r.resolution, atoms=r.atoms, log=r.log, unit=unit, ordered=ordered, ends=ends)

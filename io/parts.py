@@ -119,6 +119,8 @@ def _joined(a: Column, n: int, b: Column, m: int) -> Column:
         limits = {"minimum": (b if seen_b else a).minimum, "maximum": (b if seen_b else a).maximum}
     center, scale = _moments((seen_a, a.center, _spread(a.scale)), (seen_b, b.center, _spread(b.scale)))
     column = replace(column, center=center, scale=scale, **limits)
+    if b.kind == "survival":  # the time axis is that of the first part
+        return replace(column, rest_scale=a.rest_scale, ends=a.ends)
     if b.kind != "real":
         return column
     if not (b.atoms or b.log):

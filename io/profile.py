@@ -7,12 +7,14 @@ Bar-Yossef et al. 2002; standard error 0.8 %).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mpibayes.io import watched
 from mpibayes.io.cells import Batch, Place
 from mpibayes.io.clock import as_text
 from mpibayes.io.dates import Dates
@@ -74,6 +76,7 @@ class Profile:
         self.order: Sequence[str] = ()  # of its levels, where the file has one; the others follow
         self.ordered = False  # whether the file says that its categories are in order
         self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
+        self.cuts: Sequence[float] = ()  # ends of the parts of a survival column's time axis that the user gives
         self.question = ""  # to the user: whether its dates have the day or the month first
         self.unread = ""  # why its cells cannot be read, if so
         self.counts_rows = True  # each cell is the integer after the one above it
@@ -88,6 +91,8 @@ class Profile:
 
     def add(self, batch: Batch, position: int, offences: Offences) -> None:
         cells = batch.columns[position]
+        if self.kind == "survival":
+            cells = replace(cells, texts=watched.times(cells.texts, self.kind))
         counts = cells.counts()
         missing = self.missing_among(cells.texts)
         self.n_missing += int(counts[missing].sum())

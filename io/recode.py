@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.io import spells
 from mpibayes.io.cells import Batch
 from mpibayes.io.dates import Dates, DatesLike, as_times, of_times, stored, type_of
 from mpibayes.io.dialect import MARKED
@@ -27,6 +28,7 @@ from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
 from mpibayes.io.source import Progress, TextSource, near
 from mpibayes.io.table import Table
+from mpibayes.io.watched import pairs_there
 from mpibayes.text import counted
 
 
@@ -36,7 +38,8 @@ class Originals:
 
     batches(): by position its columns of some rows, by name which cells of the table's columns are missing, bool (n,),
     and the number of rows. names: of the columns; places: where those of the table are; head: the header as it is, None
-    without one; metadata: of a Parquet file; forms: how numbers are written, by column.
+    without one; metadata: of a Parquet file; forms: how numbers are written, by column. events: by survival column the
+    place of that which says whether its event came, and what it says then.
     """
 
     path: Path
@@ -48,6 +51,7 @@ class Originals:
     encoding: str = "utf-8"
     metadata: dict | None = None
     forms: dict[str, Form | Dates] = field(default_factory=dict)
+    events: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -229,6 +233,7 @@ class _TextFile:
                     f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
                 )
             raise _missing_columns(path, columns_of, source.names, may_lack, contents)
+        source.survival = pairs_there(about.get("survival") or {}, source.names, path)
         self.source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]
@@ -270,6 +275,7 @@ class _TextFile:
             dialect.encoding if content is None else "utf-8",
             None if content is None else content.metadata,
             self._forms | self._dates(),
+            {p.time: (self.names.index(p.event), p.value or "1") for p in self.source.survival},
         )
 
     def _dates(self) -> dict[str, DatesLike]:
@@ -353,6 +359,9 @@ class _TypedFile:
                     arrays[i] = pa.array(c.levels, pa.string()).take(pa.array(cells.astype(np.int32), mask=blank))
                 elif c.unit:
                     arrays[i] = as_times(cells, blank, type_of(c.unit, c.resolution))
+                elif c.kind == "survival":
+                    arrays[i] = pa.array([spells.text(x) for x in cells], pa.string(), mask=blank)
+                    blank = blank | (cells < 0.0)
                 else:
                     kind = pa.int64() if c.kind == "count" else pa.float64()
                     arrays[i] = pa.array(cells, mask=blank).cast(kind)

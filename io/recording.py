@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.io.clock import as_text
+from mpibayes.io.spells import log_ticks
 
 if TYPE_CHECKING:
     from mpibayes.io.rows import Column, Rows
@@ -84,11 +85,13 @@ def recorded(column: Column, code: np.ndarray | None, y: np.ndarray) -> np.ndarr
 def log_cells(columns: Iterable[Column], rows: Rows) -> np.ndarray:
     """Log of the widths, on the model's scale, of the cells that the latent numbers of each row stand for, summed over
     its real columns, float64 (n,): a density at them times it is the probability of the recorded values. Where a column
-    has no resolution it stays a density."""
+    has no resolution it stays a density, as that of an event does, whose tick becomes the column's unit."""
     total = np.zeros(len(rows))
     for c in columns:
         if c.resolution or c.log or c.shape is not None:
             y = getattr(rows, c.block)[:, c.index]
             width = np.log(c.resolution) if c.resolution else 0.0
             total += np.where(np.isnan(y), 0.0, width + log_slope(c, y))
+        elif c.kind == "survival":
+            total += log_ticks(c, getattr(rows, c.block)[:, c.index])
     return total

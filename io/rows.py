@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mpibayes.errors import DataError
-from mpibayes.io import recording
+from mpibayes.io import recording, spells
 from mpibayes.io.shape import Shape
 
 CODES = {"codes8": np.uint8, "codes16": np.uint16}  # of levels, and last the code of a missing cell
 BLOCKS = {**CODES, "reals": np.float64, "tallies": np.float64}  # on disk
-ARRAYS = {**BLOCKS, "vectors": np.float64}  # of Rows
+ARRAYS = {**BLOCKS, "vectors": np.float64, "spells": np.float64}  # of Rows
 STORED = {"categorical": tuple(CODES), "boolean": tuple(CODES), "real": ("reals",), "count": ("tallies",)}  # by kind
+STORED |= {"survival": ("reals",)}
 KINDS = tuple(STORED)
 LEVELLED = tuple(kind for kind, arrays in STORED.items() if arrays[0] in CODES)
 NUMERIC = tuple(kind for kind in KINDS if kind not in LEVELLED)
@@ -38,7 +39,9 @@ class Column:
     models the column in, where it has fitted some. `contexts`: of the column that this one leans on in a run
     (docs/links.md), in which case its cells are codes of a context and a level. `cuts`: where a run cuts a column of
     numbers into the bins that others may lean on, ascending, as values are recorded. `line`: whether it may lean on
-    another such column in a line; `leans_on`: the one that it does.
+    another such column in a line; `leans_on`: the one that it does. Of a survival column, whose cells are as `spells`
+    has them, center to maximum are of the times that rows were watched, `rest_scale` is this time per event, and `ends`
+    are those of the parts of the time axis.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Column:
     cuts: tuple[float, ...] = ()
     line: bool = False
     leans_on: Column | None = None
+    ends: tuple[float, ...] = ()
 
     @property
     def blank(self) -> float:
@@ -82,7 +86,8 @@ class Rows:
 
     codes8 (n, C8) uint8, codes16 (n, C16) uint16, reals (n, R) float64, tallies (n, Q) float64. A run that models
     blocks of real columns jointly has these in vectors (n, sum of widths) float64, the columns of a block side by side,
-    and widths (B,) int64; there are none on disk.
+    and widths (B,) int64, and survival columns in spells (n, S) float64, as `spells.coded` has them; there are none on
+    disk.
     """
 
     codes8: np.ndarray
@@ -90,10 +95,12 @@ class Rows:
     reals: np.ndarray
     tallies: np.ndarray
     vectors: np.ndarray | None = None
+    spells: np.ndarray | None = None
     widths: np.ndarray | None = None
 
     def __post_init__(self):
         self.vectors = np.empty((len(self), 0)) if self.vectors is None else self.vectors
+        self.spells = np.empty((len(self), 0)) if self.spells is None else self.spells
         self.widths = np.zeros(0, np.int64) if self.widths is None else self.widths
 
     def __len__(self) -> int:
@@ -170,8 +177,9 @@ def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column
     blank = {
         block: np.array([len(c.levels) for c in columns if c.block == block], dtype) for block, dtype in CODES.items()
     }
-    rests = _Rests(columns)
+    rests, watched = _Rests(columns), _Watched(columns)
     for rows in slices:
+        rows = watched.times_of(rows)
         for block, code in blank.items():
             missing[block] += (getattr(rows, block) == code).sum(axis=0)
         for block, moment in moments.items():
@@ -182,8 +190,46 @@ def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column
         change: dict[str, float] = {"n_missing": int(missing[column.block][column.index])}
         if column.block in moments:
             change |= moments[column.block].of(column.index)
-        result.append(rests.of(replace(column, **change)))
+        result.append(watched.of(rests.of(replace(column, **change))))
     return tuple(result)
+
+
+class _Watched:
+    """Time per event of survival columns, and the ends of the parts of their time axes: quantiles of the times of
+    events, or of every second, fourth, ... event in a large table."""
+
+    MOST = 1 << 17  # events that are looked at
+
+    def __init__(self, columns: Sequence[Column]):
+        self.columns = [c for c in columns if c.kind == "survival"]
+        self._time, self._n = ({c.name: 0.0 for c in self.columns} for _ in range(2))
+        self._events = {c.name: [np.zeros(0), 1, 0] for c in self.columns}  # times, step, events so far
+
+    def times_of(self, rows: Rows) -> Rows:
+        """Rows that have the times that were watched in the place of cells."""
+        if not self.columns:
+            return rows
+        reals = rows.reals.copy()
+        for c in self.columns:
+            x = rows.reals[:, c.index]
+            reals[:, c.index] = np.abs(x)
+            events = x[x >= 0.0]
+            self._time[c.name] += float(np.abs(x[~np.isnan(x)]).sum())
+            self._n[c.name] += len(events)
+            kept = self._events[c.name]
+            kept[0] = np.append(kept[0], events[-kept[2] % kept[1] :: kept[1]])
+            kept[2] += len(events)
+            while len(kept[0]) > self.MOST:
+                kept[0], kept[1] = kept[0][::2], 2 * kept[1]
+        return replace(rows, reals=reals)
+
+    def of(self, column: Column) -> Column:
+        if column.kind != "survival":
+            return column
+        time, n = self._time[column.name], self._n[column.name]
+        per_event = time / max(n, 1)
+        ends = column.ends or spells.ends_of(self._events[column.name][0])
+        return replace(column, rest_scale=per_event if per_event > 0.0 else 1.0, ends=ends)
 
 
 class _Rests:

@@ -7,6 +7,7 @@
     sheet = "Sheet1"                   # of an Excel workbook
     count = "Freq"                     # the column that says how many equal rows each row stands for
     weight = "pweight"                 # the column that has the survey weight of each row
+    survival = ["time,died"]           # how long each row was watched, and whether the event came; "time,status=2"
     decimal = ","                      # how numbers and dates are written, where that is not to be found out
     thousands = "."
     dates = "day-first"                # 5/1/2024 is the fifth of January; or "month-first"
@@ -28,6 +29,9 @@
     levels = ["not checked", "Email"]
     no = [""]                          # cells that are the first level: blank ones, which are then not missing
 
+    [columns.time]
+    cuts = [365, 1826]                 # where the hazard may change, instead of at quantiles of the events
+
     [columns.arrival]
     calendar = true                    # also as categories: "arrival weekday", "arrival month" and "arrival hour"
 
@@ -47,11 +51,12 @@ from mpibayes.io.dates import ORDERS
 from mpibayes.io.files import read_regular, reason
 from mpibayes.io.rows import KINDS, LEVELLED, MAX_LEVELS, MAX_REAL
 from mpibayes.io.source import near
+from mpibayes.io.spells import PARTS, wrong_ends
 from mpibayes.text import counted, toml_string, visible
 
 SCHEMA_KINDS = (*KINDS, "ignored")
 COLUMN_KEYS = {"kind": str, "levels": list, "missing": list, "resolution": object, "atoms": list, "scale": str}
-COLUMN_KEYS |= {"calendar": bool, "no": list, "ordered": bool}
+COLUMN_KEYS |= {"calendar": bool, "no": list, "ordered": bool, "cuts": list}
 WRITTEN = {"decimal": (".", ","), "thousands": (",", ".", " ", "'"), "dates": tuple(ORDERS)}
 MAX_ATOMS = 254  # with what is none of them, and missing, as many as a byte tells apart
 
@@ -69,6 +74,7 @@ class ColumnSchema:
     calendar: bool = False
     no: tuple[str, ...] = ()  # texts that are the first of the levels
     ordered: bool | None = None
+    cuts: tuple[float, ...] | None = None  # of the time axis of a survival column
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class Schema:
     decimal: str | None = None
     thousands: str | None = None
     dates: str | None = None
+    survival: tuple[str, ...] | None = None
 
 
 def read_schema(path: str | os.PathLike) -> Schema:
@@ -110,7 +117,7 @@ def read_schema(path: str | os.PathLike) -> Schema:
 
 def _schema(content: dict, problems: list[str]) -> Schema:
     known = {"columns": dict, "missing": list, "delimiter": str, "header": bool, "encoding": str}
-    known |= {"sheet": str, "count": str, "weight": str}
+    known |= {"sheet": str, "count": str, "weight": str, "survival": list}
     known |= dict.fromkeys(WRITTEN, str)
     _check_keys("", content, known, problems)
     problems += [
@@ -133,6 +140,7 @@ def _schema(content: dict, problems: list[str]) -> Schema:
             content.get(key) if isinstance(content.get(key), known[key]) else None
             for key in ("delimiter", "header", "encoding", "sheet", "count", "weight", *WRITTEN)
         ),
+        survival=_texts("survival", content, problems),
     )
 
 
@@ -161,7 +169,14 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
     if ordered and kind not in (None, "categorical"):
         problems.append(f"{where}.ordered: only categorical columns have an order (kind = {kind!r})")
     kind = kind if isinstance(kind, str) else None
-    return ColumnSchema(kind, levels, missing, *recorded, entry.get("calendar") is True, no, ordered)
+    cuts = entry.get("cuts") if isinstance(entry.get("cuts"), list) else None
+    if cuts is not None and not (cuts and all(map(_is_number, cuts)) and not wrong_ends(cuts)):
+        problems.append(f"{where}.cuts: expected 1 to {PARTS - 1} numbers above 0, ascending, found {cuts!r}")
+        cuts = None
+    elif cuts is not None and kind not in (None, "survival"):
+        problems.append(f"{where}.cuts: only survival columns have them (kind = {kind!r})")
+    cuts = None if cuts is None else tuple(map(float, cuts))
+    return ColumnSchema(kind, levels, missing, *recorded, entry.get("calendar") is True, no, ordered, cuts)
 
 
 def _recording(
@@ -221,7 +236,7 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
         "# kind: categorical, boolean, real, count or ignored. The order of levels is that of codes and priors.",
         "",
     ]
-    for key in ("delimiter", "header", "encoding", "sheet", "count", "weight", *WRITTEN, "missing"):
+    for key in ("delimiter", "header", "encoding", "sheet", "count", "weight", *WRITTEN, "survival", "missing"):
         value = getattr(schema, key)
         if value is not None:
             lines.append(f"{key} = {_value(value)}")
@@ -243,6 +258,8 @@ def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> st
             lines.append(f"atoms = [{', '.join(repr(atom) for atom in column.atoms)}]")
         if column.log is not None:
             lines.append(f'scale = "{"log" if column.log else "linear"}"')
+        if column.cuts is not None:
+            lines.append(f"cuts = [{', '.join(map(repr, column.cuts))}]")
         if column.calendar:
             lines.append("calendar = true")
     return "\n".join(lines) + "\n"

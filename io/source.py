@@ -39,6 +39,7 @@ from mpibayes.io.files import first_line, open_regular, reading
 from mpibayes.io.formats.typed import Asked, Typed
 from mpibayes.io.packing import decompressed
 from mpibayes.io.repeated import repeated
+from mpibayes.io.watched import pairs_of, with_pairs
 from mpibayes.text import counted, option
 
 Progress = Callable[[str, int, float], None]  # phase, rows done, share of the input read
@@ -59,10 +60,12 @@ class TextSource:
         sheet: str | None = None,
         likely_sheet: str | None = None,
         count: str | None = None,
+        survival: Sequence[str] = (),
     ):
         """Looks at the head of each file. `expected` are names that mark a first line as a header when most are there.
         sheet: of an Excel workbook; likely_sheet: the one to read if there is one of this name, else the first. count:
-        the column that says how many equal rows each row stands for; each is read so often (`repeated`).
+        the column that says how many equal rows each row stands for; each is read so often (`repeated`). survival:
+        pairs of columns that are read as one, at the place of the first (`watched`).
 
         Raises DataError for a file that is missing, empty, not text, or whose columns differ from the first file's;
         ConfigError for an unknown encoding, an impossible delimiter, or a count that is no column.
@@ -86,6 +89,7 @@ class TextSource:
         self.count = count
         if count is not None:
             self.position_of("count", count)
+        self.survival = pairs_of(survival, self.names)
         self.notes = [note for dialect in self._dialects if dialect.typed for note in dialect.typed.notes]
 
     def position_of(self, option: str, name: str) -> int:
@@ -143,13 +147,18 @@ class TextSource:
         count = None if self.count is None else self.names.index(self.count)
         if count is not None:
             positions = sorted({*positions, count})
+        kept, places = set(positions), {name: i for i, name in enumerate(self.names)}
+        pairs = {(places[p.time], places[p.event]): p for p in self.survival if places[p.time] in kept}
+        if pairs:
+            positions = sorted(kept | {event for _, event in pairs})
+            as_text = None if as_text is None else {*as_text, *(event for _, event in pairs)}
         sizes = [_size(p) for p in self.paths]
         total, before, rows = max(sum(sizes), 1), 0, 0
         for path, dialect, size in zip(self.paths, self._dialects, sizes, strict=True):
             with reading(path), open_regular(path) as raw:
                 row = 1
                 for columns, n in _read(path, raw, dialect, positions, as_text):
-                    batch = Batch(path, row, n, columns)
+                    batch = with_pairs(Batch(path, row, n, columns), pairs, kept)
                     row += n
                     for part in [batch] if count is None else repeated(batch, self.count, count, rows):
                         yield part

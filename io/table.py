@@ -318,7 +318,7 @@ class TableWriter:
         columns = summarise(self.columns, self._read_back(digests))
         entries = [asdict(c) | {"n_levels": len(c.levels)} for c in columns]
         for number, entry in enumerate(entries):
-            for name in OF_A_RUN:
+            for name in (*OF_A_RUN, *(() if entry["ends"] else ("ends",))):
                 del entry[name]
             levels, ordered = entry.pop("levels"), entry.pop("ordered")
             if levels:
@@ -329,6 +329,7 @@ class TableWriter:
         self._file["columns"] = json.dumps(entries, ensure_ascii=False)
         self._file["source"] = json_text(dict(self.source))
         content = [[c.name, c.kind, list(c.levels), c.resolution, list(c.atoms), c.log] for c in columns]
+        content += [[c.name, *c.ends] for c in columns if c.ends]
         content.append([self.n_rows, *(d.hexdigest() for d in digests.values())])
         fingerprint = hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
         self._file.attrs.update(

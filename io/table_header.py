@@ -14,6 +14,7 @@ import numpy as np
 from mpibayes.errors import DataError
 from mpibayes.io.documents import json_value
 from mpibayes.io.rows import BLOCKS, CODES, KINDS, MAX_COUNT, MAX_LEVELS, MAX_REAL, Column, Rows, check_levels
+from mpibayes.io.spells import wrong_ends
 
 ALLOWED = {"str": str, "int": int, "float": (int, float), "bool": bool}
 OF_A_RUN = {"shape", "cuts", "line", "leans_on"}  # fields of a column that a table does not hold
@@ -29,7 +30,7 @@ def column_of(file: h5py.File, number: int, entry: Any) -> Column:
     if unknown := entry.keys() - (OF_COLUMN.keys() - {"levels", "ordered"}):
         raise ValueError(f"column {number + 1} has '{min(unknown)}', which is unknown")
     for name, value in entry.items():
-        if not (_all_floats(value) if name == "atoms" else _is(OF_COLUMN[name], value)):
+        if not (_all_floats(value) if name in ("atoms", "ends") else _is(OF_COLUMN[name], value)):
             raise ValueError(f"'{name}' of column {number + 1} is {value!r}")
     if entry.get("resolution", 0.0) < 0 or entry.get("n_missing", 0) < 0:
         raise ValueError(f"column {number + 1} has a negative resolution or number of missing cells")
@@ -38,11 +39,14 @@ def column_of(file: h5py.File, number: int, entry: Any) -> Column:
     if entry.get("kind") not in KINDS:
         raise ValueError(f"column {number + 1} is of an unknown kind")
     levels, ordered = _levels(file, number) if has_levels else ((), None)
+    if entry["kind"] == "survival" and entry.get("ends") and wrong_ends(entry["ends"]):
+        raise ValueError(f"'ends' of column {number + 1} are {entry['ends']!r}")
     try:
         check_levels(entry.get("name", ""), entry["kind"], levels)
     except DataError as error:
         raise ValueError(error.message) from None
-    return Column(**entry | {"levels": levels, "ordered": ordered, "atoms": tuple(entry.get("atoms", ()))})
+    lists = {name: tuple(entry.get(name, ())) for name in ("atoms", "ends")}
+    return Column(**entry | {"levels": levels, "ordered": ordered} | lists)
 
 
 def _all_floats(value: Any) -> bool:
@@ -100,6 +104,7 @@ OF_SOURCE: dict[str, Callable[[Any], bool]] = {
     "names": _texts, "files": _texts, "format": _text, "delimiter": _text, "header": lambda v: isinstance(v, bool),
     "encoding": _text, "sheet": _text, "missing": _each(_texts), "no": _each(_texts), "forms": _each(_form),
     "calendar": _each(_text), "absent": _absences, "vocabulary": _text, "weight": _text,
+    "survival": _each(_texts),
 }  # fmt: skip
 
 

@@ -59,6 +59,12 @@ KINDS = ("categorical", "boolean", "real", "count")
 @click.option(
     "--weight", metavar="COLUMN", help="Survey weight of each row, kept beside the data for weighted answers."
 )
+@click.option(
+    "--survival",
+    multiple=True,
+    metavar="TIME,EVENT",
+    help="Two columns as one: how long each row was watched, and whether the event came (EVENT=VALUE: its text).",
+)
 @click.option("--delimiter", metavar="CHAR", help="Field separator; detected if not given. Write a tab as '\\t'.")
 @click.option("--header/--no-header", default=None, help="Whether the first line has names; detected if not given.")
 @click.option("--names", help="Column names separated by commas, or a file with one a line.")
@@ -93,6 +99,7 @@ def import_(
       mpibayes import survey.csv survey.h5 --ordered q1,q2,q3 --unordered region
       mpibayes import patterns.csv patterns.h5 --count Freq                repeats each row as often as it counts
       mpibayes import survey.csv survey.h5 --weight pweight                answers are about the population
+      mpibayes import pbc.csv pbc.h5 --survival time,status=2              time to event, the others censored
       mpibayes import visits.csv visits.h5 --dates day-first --calendar arrival
       mpibayes import people.csv people.h5 --write-schema schema.toml      writes the decisions, to edit
       mpibayes import people.csv people.h5 --schema schema.toml --force    applies them

@@ -91,7 +91,7 @@ class Categorical:
     statistics = (Array("levels", "level", np.int32),)
     parameters = (Array("table", "level", np.float32),)
     odds = "table", np.float32
-    exact = True
+    exact, measured = True, False
     substreams = (0,)
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):

@@ -80,6 +80,7 @@ class Component(Protocol):
     parameters: tuple[Array, ...]  # of clusters, where they are drawn
     odds: tuple[str, type]  # of the sides of a split: name and type of its array in `Odds`
     exact: bool  # whether statistics are whole numbers, so that those of a part can be subtracted from the whole
+    measured: bool  # whether its cells are measurements with moments, which launches of splits go by
     substreams: Sequence[int]  # its `sub` in the streams it is given; no other kind has one of them
 
     columns: Sequence[Column]
@@ -122,7 +123,7 @@ class Component(Protocol):
         """Log marginal likelihood of every cluster, summed over all columns, (K,)."""
 
     def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Count, mean and scatter of each of `columns` by itself, (columns, K) each; for kinds that are not `exact`."""
+        """Count, mean and scatter of each of `columns` by itself, (columns, K) each; for kinds that are `measured`."""
 
     def side_odds(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
         """Coefficients from which kernels/mixture/split.pyx computes a row's log odds between clusters 1, 3, 5, ... and

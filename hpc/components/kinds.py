@@ -7,5 +7,6 @@ from mpibayes.hpc.components.component import Component
 from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.normal import Normal
 from mpibayes.hpc.components.poisson import Poisson
+from mpibayes.hpc.components.survival import Survival
 
-KINDS: tuple[type[Component], ...] = (Categorical, Normal, Poisson, Multinormal)
+KINDS: tuple[type[Component], ...] = (Categorical, Normal, Poisson, Multinormal, Survival)

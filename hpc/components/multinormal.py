@@ -324,7 +324,7 @@ class Multinormal:
     statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")
     parameters = Array("vector_location", "coordinate"), Array("vector_factor", "pair"), Array("vector_constant")
     odds = "vector", np.float64
-    exact = False
+    exact, measured = False, True
     substreams = range(4, 2**31)  # one a block; below 2^32, where the attempts of a draw are counted
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):

@@ -113,7 +113,7 @@ class Normal:
     statistics = Array("real_n", dtype=np.int64), Array("real_mean"), Array("real_scatter")
     parameters = Array("location"), Array("half_precision"), Array("constant")
     odds = "real", np.float64
-    exact = False
+    exact, measured = False, True
     substreams = 1, 3  # of grids and precisions, and of means
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):

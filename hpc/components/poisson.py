@@ -112,7 +112,7 @@ class Poisson:
     statistics = Array("tally_n", dtype=np.int64), Array("tally_sum", wire=np.int64)
     parameters = Array("log_rate"), Array("rate")
     odds = "count", np.float64
-    exact = True
+    exact, measured = True, False
     substreams = (2,)
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):

@@ -59,6 +59,7 @@ class Components:
     normal: Any
     poisson: Any
     multinormal: Any
+    survival: Any
 
     def __init__(
         self,

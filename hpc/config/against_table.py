@@ -66,6 +66,9 @@ def check_columns(config: Config, columns: Sequence[Column], n_rows: int) -> Non
                 "the sum of its counts is 2^53 or more, too large to be exact; "
                 f"{import_again(column.name, 'real')}, or set use = false",
             )
+        if column.kind == "survival" and config.model.family not in ("mixture", "crosscat", "auto"):
+            what = f'is of times to an event, which "{config.model.family}" does not model; set use = false'
+            report.add(key, f'{what}, or take family = "mixture" or "crosscat"')
         if column.kind == "real" and not (1e-150 < column.scale < 1e150 and abs(column.center) < 1e150):
             report.add(
                 key, "its numbers are too large or too small for double precision; scale them, or set use = false"

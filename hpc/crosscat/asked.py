@@ -40,6 +40,11 @@ class Asked(AskedRun):
         self.joint = self._blocks | dict.fromkeys(model.lined, LINES)
         columns = [replace(c, atoms=(), log=False) if c.name in self._blocks else c for c in run.data.stored]
         super().__init__(run, run.data.stored, columns, [chain for chain, _ in self._wanted], n_kept)
+        if watched := [c.name for c in run.data.stored if c.kind == "survival"]:
+            self.cannot = {
+                "synthesize": f"column '{watched[0]}' is of times to an event, which are censored in the table and "
+                "would not be in a synthetic one; simulate draws such rows, or leave the column out (use = false)"
+            }
         free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
         self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
         self.linked = model.links != "none"

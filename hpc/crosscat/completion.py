@@ -52,9 +52,9 @@ class Completion:
             inside = [name for name in block if name in gaps]
             if inside:
                 at = np.unique(np.concatenate([gaps[name] for name in inside]))
-                drawn = draws.cells(
-                    inside, known.only(view.in_blocks).only(block).take(at), cluster[at], stream, ids[at]
-                )
+                watched = [name for name in block if name in known.of and known.of[name][0].column.kind == "survival"]
+                of_block = known.only([*view.in_blocks, *watched]).only(block).take(at)
+                drawn = draws.cells(inside, of_block, cluster[at], stream, ids[at])
                 result |= {name: drawn[name][np.searchsorted(at, gaps[name])] for name in inside}
         return result
 

@@ -9,6 +9,7 @@ from pydantic import Field, create_model, model_validator
 
 from mpibayes.hpc.components.component import Component, PriorKey
 from mpibayes.hpc.components.kinds import KINDS
+from mpibayes.hpc.components.survival import Survival
 from mpibayes.hpc.config.section import MOST_POINTS, Positive, Section, grid_of
 from mpibayes.hpc.crosscat.pitman_yor import gamma_quantiles
 from mpibayes.io.rows import STORED
@@ -81,9 +82,13 @@ def prior_words(kind: type[Component], by_level: str = "...", grid: str = "...")
 
 
 def table_kinds(kind: type[Component]) -> list[str]:
-    """The kinds of column in a table whose cells it models."""
-    return [name for name, arrays in STORED.items() if arrays[0] in kind.stored]
+    """The kinds of column in a table that are given such priors."""
+    return [name for name, other in MODELLED.items() if other.prior_forms == kind.prior_forms]
 
 
-PRIORS = {prior: kind for kind in KINDS for prior in _sections_of(kind)}
+CODED = {"survival": Survival}  # whose cells have another array in memory
+MODELLED = {name: kind for kind in KINDS for name, arrays in STORED.items() if arrays[0] in kind.stored}
+MODELLED = {name: kind for name, kind in MODELLED.items() if name not in CODED} | CODED
+FORMS = {kind.prior_forms: kind for kind in reversed(KINDS)}  # of each the first kind that has it
+PRIORS = {prior: kind for kind in KINDS if FORMS[kind.prior_forms] is kind for prior in _sections_of(kind)}
 globals().update({prior.__name__: prior for prior in PRIORS})  # a pickle, by which ranks learn, names a class

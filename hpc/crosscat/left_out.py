@@ -104,6 +104,11 @@ class LeftOut:
     def _log_number(self, column, at: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         kind, c = self._view.place[column.name]
         hyper, cluster = getattr(self._view.hyper, kind.hyper)[c], self._own[at]
+        if column.kind == "survival":
+            x = self._rows.spells[at, kind.members(c)[0].index]
+            left = kind.without(self._view.statistics.of(kind), c, x, cluster)
+            law = kind.predictive(getattr(self._view.hyper, kind.hyper), left)
+            return law.log_probability(c, low, high, np.arange(len(at)))
         s = [a[c, cluster] for a in self._view.statistics.of(kind)]
         if column.kind == "count":
             n, total = s

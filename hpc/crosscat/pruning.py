@@ -44,7 +44,7 @@ class Pruning:
         if self._last is not None and self.is_loss(*self._last):
             self._pause = PAUSE
         self._last, self._pause = None, self._pause - 1
-        if self._pause >= 0 or not n_rows:
+        if self._pause >= 0 or not n_rows or self.shards[0].rows.spells.shape[1]:  # which have no bounds
             return False
         row, tile = self._costs
         n_features = int(self.offsets[-1]) + kernel.N_BINS * self._n_binned

@@ -265,6 +265,8 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
             where = "a block" if parent in joint else "views"
             what = f"column {shown(parent)} is {used[parent].kind}, and no column depends on a number in {where}"
             report.add(("model", "links"), what)
+        elif parent in used and used[parent].kind == "survival":
+            report.add(("model", "links"), f"column {shown(parent)} is a survival column, on which no other leans")
         elif child in fit and parent in used:
             _check_link(used[child], used[parent], config.of(Model).has_views, report)
 
@@ -272,7 +274,7 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
 def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
     """Report cuts of columns that are not cut, or do not ascend."""
     given, joint = config.of(Model).bins, {c for block in config.blocks.values() for c in block.columns}
-    numbers = [c for c, column in by_name.items() if c not in config.unused and not column.levels]
+    numbers = [c for c, column in by_name.items() if c not in config.unused and column.kind in ("real", "count")]
     for name, cuts in {}.items() if isinstance(given, str) else given.items():
         key, column = ("model", "bins"), by_name.get(name)
         if name not in numbers:

@@ -12,6 +12,7 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.io.recording import unshaped
 from mpibayes.io.rows import Column, Rows
+from mpibayes.io.spells import boundaries
 
 
 class Tallies:
@@ -97,10 +98,12 @@ class Total:
         self.statistics = part if before is None else self._components.union(before, part)
 
 
-def cuts(x: np.ndarray) -> np.ndarray:
+def cuts(column: Column, x: np.ndarray) -> np.ndarray:
     """Ends of the intervals (.., c0], (c0, c1], .. of a real or count column: the 10, 20, .. 90 % points of its
-    observed cells and of its distinct values, so that a value that most cells have does not hide the others.
-    Ascending, distinct."""
+    observed cells and of its distinct values, so that a value that most cells have does not hide the others; of a
+    survival column those between parts of the time axis. Ascending, distinct."""
+    if column.kind == "survival":
+        return boundaries()
     x = x[~np.isnan(x)]
     levels = np.linspace(0.1, 0.9, 9)
     return np.unique([np.quantile(x, levels), np.quantile(np.unique(x), levels)]) if len(x) else np.zeros(0)

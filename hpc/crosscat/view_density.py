@@ -175,6 +175,8 @@ class ViewDensity:
         law = self.law(kind)
         if column.kind == "count":
             return log_negative_binomial(law.shape[c], law.rate[c], low, high)
+        if column.kind == "survival":
+            return law.log_masses(c, low, high)
         return log_real(column, law.location[c], law.scale[c], law.nu[c], low, high)
 
     def _coded(self, rows: Rows) -> Rows:

@@ -26,6 +26,12 @@ def draw_within(
     if column.levels and events.sets is None:
         values[seen] = events.codes[event]
         return values
+    if column.kind == "survival":
+        low, high = (end[event] for end in (events.low, events.high))
+        kind, c = view.place[column.name]
+        u = _uniforms(stream, PLACE, ids[seen], view.column_number(column.name))
+        values[seen] = np.where(low == high, low, view.law(kind).within(c, k, low, high, u))
+        return values
     single = not column.levels and events.sets is None
     if single:
         atoms = np.array([*column.atoms, np.nan])

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mpibayes.hpc.data.rows import Data
-from mpibayes.io.rows import NUMERIC, Column
+from mpibayes.io.rows import Column
 
 N_BINS = 8
 MOST_ROWS = 10_000  # that are looked at, evenly spaced
@@ -20,7 +20,8 @@ def fit_bins(data: Data, links: str | Mapping[str, str]) -> dict[str, tuple[floa
     `view.Settings`."""
     joint = {c.name for c in data.columns if c.block == "vectors"}
     named = None if isinstance(links, str) else set(links.values())
-    columns = [c for c in data.stored if c.kind in NUMERIC and not c.n_missing and c.name not in joint and not c.line]
+    numbers = [c for c in data.stored if c.kind in ("real", "count") and not c.n_missing]
+    columns = [c for c in numbers if c.name not in joint and not c.line]
     columns = [c for c in columns if named is None or c.name in named]
     if not columns:
         return {}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mpibayes.io import spells
 from mpibayes.io.rows import Column, Rows
 
 
@@ -22,7 +23,7 @@ class Events:
     codes (U,) int64: the level of a column with levels, or the atom of one with atoms; -1: none. sets (U, levels or
     atoms) bool: instead of codes, where an event has several. low, high (U,) float64: bounds of recorded values, the
     ends of their cells, of a column of numbers; NaN for an event that is of atoms alone. of a count they are the first
-    and the last value.
+    and the last value; of a survival column, of the time of its event.
     """
 
     column: Column
@@ -110,6 +111,8 @@ def of_values(column: Column, values: np.ndarray) -> Events:
     codes = np.full(len(values), -1)
     for i, atom in enumerate(column.atoms):
         codes[values == atom] = i
+    if column.kind == "survival":
+        return Events(column, codes, None, *spells.bounds(values))
     half = 0.5 * column.resolution
     number = np.where(codes < 0, values, np.nan)
     low, high = number - half, number + half

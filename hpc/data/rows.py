@@ -14,6 +14,7 @@ from mpibayes.hpc.data.latent import OF_NEW_ROWS, OF_TABLE, AsRecorded, Latent, 
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree, broadcast_arrays, on_root
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
+from mpibayes.io import spells
 from mpibayes.io.rows import ARRAYS, BLOCKS, Column, Rows, slice_rows
 from mpibayes.io.table import Table
 from mpibayes.text import counted
@@ -40,46 +41,54 @@ def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
 
 
 def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple[Column, ...]:
-    """The columns with those that are modelled jointly put into the rows' `vectors`, block by block.
+    """The columns with those that are modelled jointly put into the rows' `vectors`, block by block, and survival
+    columns into their `spells`.
 
     blocks: {"columns": names, ...} by the block's name. The other real columns are renumbered.
     """
     joint = {name: i for i, name in enumerate(name for block in blocks.values() for name in block["columns"])}
-    single = sorted(c.index for c in columns if c.block == "reals" and c.name not in joint)
+    watched = sorted(c.index for c in columns if c.kind == "survival")
+    single = sorted(c.index for c in columns if c.block == "reals" and c.name not in joint and c.index not in watched)
 
     def placed(c: Column) -> Column:
         if c.name in joint:
             return replace(c, block="vectors", index=joint[c.name])
+        if c.kind == "survival":
+            return replace(c, block="spells", index=watched.index(c.index))
         return replace(c, index=single.index(c.index)) if c.block == "reals" else c
 
     return tuple(placed(c) for c in columns)
 
 
 class Carve:
-    """Takes Rows of `columns` as stored and returns them as `in_blocks` says, with cells of blocks in `vectors`.
-    Without blocks it changes nothing."""
+    """Takes Rows of `columns` as stored and returns them as `in_blocks` says, with cells of blocks in `vectors`, and
+    those of survival columns, coded, in `spells`. Without either it changes nothing."""
 
     def __init__(self, columns: Sequence[Column], blocks: Mapping[str, Mapping]):
         self.blocks = {name: tuple(block["columns"]) for name, block in blocks.items()}
         at = {c.name: c.index for c in columns}
         self._joint = np.array([at[name] for names in self.blocks.values() for name in names], np.intp)
         width = sum(c.block == "reals" for c in columns)
-        self._single = np.setdiff1d(np.arange(width), self._joint)
+        self._spells = sorted((c for c in columns if c.kind == "survival"), key=lambda c: c.index)
+        apart = [*self._joint, *(c.index for c in self._spells)]
+        self._single = np.setdiff1d(np.arange(width), np.array(apart, np.intp))
         self._widths = np.array([len(names) for names in self.blocks.values()], np.int64)
 
     def __call__(self, rows: Rows) -> Rows:
-        if not self.blocks:
+        if not self.blocks and not self._spells:
             return rows
         single, joint = (np.ascontiguousarray(rows.reals[:, at]) for at in (self._single, self._joint))
-        return replace(rows, reals=single, vectors=joint, widths=self._widths)
+        none = np.empty((len(rows), 0))
+        cells = np.column_stack([none, *(spells.coded(c, rows.reals[:, c.index]) for c in self._spells)])
+        return replace(rows, reals=single, vectors=joint, spells=cells, widths=self._widths)
 
     def empty(self, columns: Sequence[Column], n: int) -> Rows:
         """Room for n rows; `columns` are those stored."""
-        if not self.blocks:
+        if not self.blocks and not self._spells:
             return Rows.empty(columns, n)
         rows = Rows.empty([c for c in columns if c.block != "reals"], n)
         rows.reals, rows.vectors = np.empty((n, len(self._single))), np.empty((n, len(self._joint)))
-        rows.widths = self._widths
+        rows.spells, rows.widths = np.empty((n, len(self._spells))), self._widths
         return rows
 
     def partly_missing(self, rows: Rows) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from mpibayes.hpc.data.bins import N_BINS
 from mpibayes.hpc.links.bins import contexts_in, n_contexts, which_of
 from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.hpc.links.forest import ROOT
-from mpibayes.io.rows import CODES, NUMERIC, STORED, Column, Rows
+from mpibayes.io.rows import CODES, STORED, Column, Rows
 
 MOST_CODES = 65_536  # of a column with the contexts of its parent
 
@@ -39,7 +39,9 @@ def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> l
     """The columns with as many contexts as links may give them: those of their parents by name, or where links are
     learned of the widest column that each could lean on."""
     sizes = {c.name: min(len(c.levels), MOST_CONTEXTS) for c in columns if c.levels}
-    sizes |= {c.name: n_contexts(c) if c.cuts else N_BINS + len(c.atoms) for c in columns if c.kind in NUMERIC}
+    sizes |= {
+        c.name: n_contexts(c) if c.cuts else N_BINS + len(c.atoms) for c in columns if c.kind in ("real", "count")
+    }
 
     def contexts(column: Column) -> int:
         if isinstance(links, str):

@@ -309,7 +309,8 @@ def _answer(
 def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
     """Lines about the clusters of the report's partition whose shares of the two groups' training rows differ most."""
     partition = asking.asked.partition()
-    if partition is None:
+    watched = any(events.column.kind == "survival" for known in sides for events, _ in known.of.values())
+    if partition is None or watched:  # which rows a time is known of depends on when they were censored
         return []
     weights = asking.asked.weights
     weights = np.ones(asking.asked.n_rows) if weights is None else weights

@@ -52,7 +52,7 @@ class Conditional(Question):
         asking.draws({name, *known.of})
         (fine,) = (d for _, d in asking.distributions(name, known, CELLS))
         (coarse,) = (d for _, d in asking.distributions(name, known, LINES))
-        columns = _lines_of(name, coarse.support.words, coarse.p[0], coarse.error[0])
+        columns = _lines_of(column, coarse.support.words, coarse.p[0], coarse.error[0])
         order, shown = order_of(column), BRIEF
         if order:
             shown = max(BRIEF, min(len(order), LEVELS))
@@ -75,14 +75,17 @@ class Conditional(Question):
         remarks = [f"{remarks[0]} ({coarse.effective[0]:.0f})", *remarks[1:], *tails(below, "values"), *never.remarks()]
         remarks += on_root(asking.comm, lambda: weighted_apart(asking, column, known, coarse.p[0]))
         return Answer(
-            title, columns, remarks, bars="p", shown=shown, brief=brief and _lines_of(name, *brief), picture=picture,
+            title, columns, remarks, bars="p", shown=shown, brief=brief and _lines_of(column, *brief), picture=picture,
             facts=facts,
         )  # fmt: skip
 
 
-def _lines_of(name: str, words: Any, p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
-    """Lines of a table; those that read alike, as an atom and the rest that would be recorded as it, are one."""
-    words = np.array(words, object)
+def _lines_of(column: Column, words: Any, p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
+    """Lines of a table; those that read alike, as an atom and the rest that would be recorded as it, are one. Of times
+    to an event with the probability that it comes later."""
+    name, words = column.name, np.array(words, object)
+    if column.kind == "survival":
+        return {name: words, "p": p, "p_error": error, "beyond": np.append(np.cumsum(p[::-1])[::-1][1:], 0.0)}
     seen, of = np.unique(words.astype(str), return_inverse=True)
     if len(seen) == len(words):
         return {name: words, "p": p, "p_error": error}
@@ -97,7 +100,7 @@ def _facts(d: Distributions) -> list[tuple[str, str]]:
     intervals."""
     column, x = d.support.column, d.support.values()
     facts = [("median", _value(d, 0.5)), ("50 %", _span(d, 0.25)), ("90 %", _span(d, 0.05)), ("95 %", _span(d, 0.025))]
-    if column.log:  # whose mean hangs on what is far beyond all values
+    if column.log or column.kind == "survival":  # whose mean hangs on what is far beyond all values
         return facts
     mean, error = (float(a[0, 0]) for a in d.sums.result(x[:, None]))
     sd = float(np.sqrt((d.p[0] * (x - mean) ** 2).sum()))

@@ -16,11 +16,13 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data import events
 from mpibayes.hpc.data.events import Events
+from mpibayes.io import spells
 from mpibayes.io.clock import as_text
 from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 
 NAMED = 8  # columns or levels in a message
+NOT_REACHED = "not reached"  # the time by which an event comes, where it is beyond all that was seen
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,8 @@ class Conditions:
         if isinstance(value, int | float | np.number) and not isinstance(value, bool):
             number = float(value)
             whole = number.is_integer() and number >= 0.0
-            if np.isfinite(number) and (whole or column.kind != "count"):
+            fits = whole if column.kind == "count" else number >= 0.0 or column.kind != "survival"
+            if np.isfinite(number) and fits:
                 return number
         elif column.unit:
             text = value.isoformat(sep=" ") if hasattr(value, "hour") and hasattr(value, "year") else str(value)
@@ -193,12 +196,14 @@ def written(column: Column, value: float) -> str:
         return column.levels[int(value)]
     if column.unit:
         return as_text(float(value), column.unit)
+    if column.kind == "survival":
+        return spells.text(float(value)) if np.isfinite(value) else NOT_REACHED
     return f"{float(value) + 0.0:.10g}"  # no -0
 
 
 def rounded(column: Column, value: float) -> str:
     """Text of a value that need not occur in the data: to five digits where a column has no step."""
-    plain = column.kind == "real" and not column.resolution and not column.unit
+    plain = column.kind in ("real", "survival") and not column.resolution and not column.unit and np.isfinite(value)
     return f"{float(value):.5g}" if plain else written(column, value)
 
 

@@ -30,6 +30,11 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
         axes.barh(np.arange(len(order)), p[order], xerr=error[order], color=CHAINS[0], ecolor=FAINT)
         axes.set_yticks(np.arange(len(order)), [shortened(column.levels[i], LETTERS) for i in order])
         axes.set_xlabel("probability")
+    elif column.kind == "survival":
+        figure = plot(6.5, 3.6)
+        axes = figure.add_subplot()
+        axes.plot(np.append(0.0, e.high[:-1]), 1.0 - np.append(0.0, np.cumsum(p)[:-1]), color=CHAINS[0])
+        axes.set(xlabel=shortened(column.name, 100), ylabel="probability that the event comes later", ylim=(0.0, 1.0))
     else:
         figure = plot(6.5, 3.6)
         axes = figure.add_subplot()

@@ -63,7 +63,8 @@ class Filling:
             n = len(rows)
             gaps = {}
             for c in self.asking.columns:
-                blank = np.flatnonzero(c.is_missing(getattr(rows, c.block)[:, c.index]))
+                x = getattr(rows, c.block)[:, c.index]
+                blank = np.flatnonzero(c.is_missing(x) | (c.kind == "survival") & (x < 0.0))  # and censored
                 if len(blank):
                     gaps[c.name] = blank
             places = np.full(n, -1) if self.places is None else self.places[first : first + n]
@@ -73,7 +74,8 @@ class Filling:
     def _known(self, rows: Rows, places: np.ndarray) -> Known:
         """Known cells that draws are conditioned on, besides the clusters of training rows."""
         by_cluster = (places >= 0).all() and not self.asking.asked.linked
-        return self.asking.known(rows, self.asking.asked.joint if by_cluster else None)
+        watched = {c.name for c in self.asking.columns if c.kind == "survival"}
+        return self.asking.known(rows, {*self.asking.asked.joint, *watched} if by_cluster else None)
 
     def below_zero(self, cells: Cells) -> dict[str, int]:
         """Drawn cells below 0 of columns that never are, by column."""

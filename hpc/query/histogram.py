@@ -33,6 +33,7 @@ def _groups(d: Distributions, words: list[str], n: int) -> np.ndarray:
     column, x, codes = d.support.column, d.support.values(), d.support.events.codes
     rest = np.where(codes < 0, d.p, 0.0)
     low, high = (float(d.support.quantile(rest if rest.any() else d.p, q)[0]) for q in (OUT, 1.0 - OUT))
+    low, high = min(low, float(x.max())), min(high, float(x.max()))  # of times that are not reached
     if column.log:
         x, low, high = (np.log(np.maximum(v, 1e-300)) for v in (x, low, high))
     step, start = (high - low) / n or 1.0, low

@@ -108,7 +108,7 @@ def densities(known: Known) -> list[Column]:
 
 
 def _has_density(e: Events) -> bool:
-    return bool(e.column.kind == "real" and np.any(e.low == e.high))
+    return bool(e.column.kind in ("real", "survival") and np.any(e.low == e.high))
 
 
 def about(with_density: Collection[str]) -> list[str]:

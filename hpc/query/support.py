@@ -99,6 +99,9 @@ class Support:
         part = np.clip((share - before) / np.maximum(below[rows, at] - before, 1e-300), 0.0, 1.0)
         low, high = self.events.low[at], self.events.high[at]
         single = ~np.isfinite(low) | ~np.isfinite(high)
+        if self.column.kind == "survival":  # of what comes after all times of the table nothing more is said
+            with np.errstate(invalid="ignore"):
+                return np.where(np.isfinite(high), low + part * (high - low), np.inf)
         if self.column.kind == "count":
             inside = np.floor(low + part * (high - low + 1.0))
             return np.where(single, self.values()[at], np.minimum(inside, high))
@@ -152,6 +155,8 @@ def _edges(column: Column, values: np.ndarray, most: int) -> np.ndarray:
         ends = [half, np.inf]  # what is below counts with the least value that has a logarithm
     else:
         tails, ends = [few[0] - half - steps, few[-1] + half + steps], [-np.inf, np.inf]
+    if column.kind == "survival":
+        tails, ends = [], [0.0, np.inf]
     atoms = np.array(column.atoms)
     cuts = [atoms - half, atoms + half]
     edges = np.unique(_grid(column, np.concatenate([edges, *tails, *cuts])))
@@ -176,4 +181,5 @@ def _stepped(column: Column, x: np.ndarray) -> np.ndarray:
 def supports(columns: Sequence[Column], rows, most: int = CELLS) -> dict[str, Support]:
     """Support of each column, from recorded rows, which columns with levels do not need."""
     cells = {c.name: np.zeros(0) if c.levels else getattr(rows, c.block)[:, c.index] for c in columns}
+    cells = {c.name: np.abs(cells[c.name]) if c.kind == "survival" else cells[c.name] for c in columns}
     return {c.name: support(c, x[~np.isnan(x)], most) for c, x in zip(columns, cells.values())}

@@ -86,9 +86,9 @@ def log_units(known: Known, steps: bool = False) -> np.ndarray:
 def _log_units(events: Events, steps: bool) -> np.ndarray:
     """`log_units` of each event of a column, and last of a missing cell, (U + 1,)."""
     column, units = events.column, np.zeros(len(events) + 1)
-    if column.kind != "real" or (column.resolution and not steps):
+    if column.kind not in ("real", "survival") or (column.resolution and not steps):
         return units
-    number = np.flatnonzero(np.isfinite(events.low))  # the others are atoms
+    number = np.flatnonzero(np.isfinite(events.low) & np.isfinite(events.high))  # others are atoms, or censored
     middle = 0.5 * (events.low[number] + events.high[number])
     deviation = column.rest_scale * middle if column.log else np.full(len(number), column.scale)
     if column.resolution:  # a cell that is wider than a deviation has a probability that needs no unit

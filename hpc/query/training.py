@@ -8,6 +8,7 @@ from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.posterior.linearised import linearised_variance
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.asking import SAMPLE, Asking
+from mpibayes.io import spells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.text import percent
 
@@ -31,6 +32,9 @@ def _has(events: Events, rows: Rows) -> np.ndarray:
     if c.levels:
         codes = np.flatnonzero(events.sets[0]) if events.sets is not None else events.codes
         return np.isin(x, codes)
+    if c.kind == "survival":  # of which it is certain
+        low, high = spells.bounds(x)
+        return (low >= events.low[0]) & (high <= events.high[0])
     atoms = np.array(c.atoms)
     chosen = atoms[events.sets[0]] if events.sets is not None else atoms[events.codes[events.codes >= 0]]
     with np.errstate(invalid="ignore"):

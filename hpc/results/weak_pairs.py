@@ -35,7 +35,7 @@ MAY_LINK = Field("can be linked", "text", "by model.links, either way")
 def look(asking: Asking) -> WeakPairs | None:
     """Look briefly for pairs that a run weakens; None of a model or a table without pairs. Raises ConfigError."""
     columns = asking.columns
-    if "pairs" in asking.asked.cannot or len(columns) < 2:
+    if "pairs" in asking.asked.cannot or len(pairs.complete(columns)) < 2:
         return None
     return WeakPairs(asking, pairs.check(asking, columns, briefly=True))
 

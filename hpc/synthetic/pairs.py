@@ -87,9 +87,16 @@ class PairCheck:
         return np.argsort(-self.weaker, kind="stable")
 
 
+def complete(columns: Sequence[Column]) -> list[Column]:
+    """The columns whose cells of the table are whole, not bounds of them."""
+    return [c for c in columns if c.kind != "survival"]
+
+
 def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> PairCheck:
-    """Compare pairs of some columns. Raises ConfigError where the model draws no rows. Collective."""
+    """Compare pairs of some columns, but for survival columns, whose rows are censored in the table alone. Raises
+    ConfigError where the model draws no rows. Collective."""
     asking.require("pairs")
+    columns = complete(columns)
     asked = columns[:: -(-len(columns) // BRIEF_COLUMNS)] if briefly else columns
     n_pairs = len(asked) * (len(asked) - 1) // 2
     n = asking.asked.n_rows
@@ -140,7 +147,8 @@ class Pairs(Question):
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         asking.require("pairs")
-        asked = [c for c in asking.columns if not self.columns or c.name in asking.conditions.names(self.columns)]
+        names = asking.conditions.names(self.columns)
+        asked = complete([c for c in asking.columns if not names or c.name in names])
         if len(asked) < 2:
             raise ConfigError("one column is left: a pair has two")
         result = check(asking, asked)

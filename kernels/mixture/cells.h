@@ -83,6 +83,7 @@ APART void FN(read_block)(const rows_t *rows, const int64_t *at, int64_t n, bloc
         odd |= FN(odd_cells)(block->reals[j], R, rows->n - at[j]);
         odd |= FN(odd_cells)(block->tallies[j], Q, rows->n - at[j]);
         if (rows->n_blocks) FN(read_vectors)(rows, at[j], j, block);
+        block->spells[j] = rows->spells + at[j] * rows->n_spells;
     }
     block->some_missing = FN(any)(odd);
     if (block->some_missing)
@@ -104,6 +105,7 @@ ALWAYS_INLINE void FN(take_up)(const rows_t *rows, work_t *w, int64_t j, int64_t
     w->reals_seen = reals_seen;
     w->n_real = w->n_tally = w->n_vector = 0;
     if (rows->n_blocks) FN(take_up_vectors)(rows, w, j);
+    w->spell_x = block->spells[j];
     /* from the table itself where its end is not near: a vector that was just stored by parts is slow to load */
     w->x = block->some_missing || (rows->n - i) * rows->n_reals < rows->n_reals + 8 ? w->x_kept : block->reals[j];
     for (int64_t r = 0; r < rows->n_reals; r++) {
@@ -139,4 +141,5 @@ ALWAYS_INLINE void FN(fetch_row)(const rows_t *rows, const int32_t *z, int64_t i
     FN(fetch_cells)(rows->reals + i * rows->n_reals, 8 * rows->n_reals);
     FN(fetch_cells)(rows->tallies + i * rows->n_tallies, 8 * rows->n_tallies);
     FN(fetch_cells)(rows->vectors + i * rows->n_vector, 8 * rows->n_vector);
+    FN(fetch_cells)(rows->spells + i * rows->n_spells, 8 * rows->n_spells);
 }

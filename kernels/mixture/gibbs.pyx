@@ -47,7 +47,7 @@ _NOTHING = Instantiated()
 cdef int _check_columns(HeldRows rows, Tail tail) except -1:
     if rows.c.n_codes != tail.c.n_codes or rows.c.n_reals != tail.c.n_reals or rows.c.n_tallies != tail.c.n_tallies \
             or rows.c.offsets[rows.c.n_codes] != tail.c.n_levels \
-            or not np.array_equal(rows.widths, tail.widths_array):
+            or not np.array_equal(rows.widths, tail.widths_array) or rows.c.n_spells != tail.c.n_spells:
         raise ValueError("rows and tail have different columns")
     return 0
 
@@ -118,7 +118,7 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         _check_steps(coming, n_steps, r.c.n, "assign")
     if held.n and (held.n_levels != r.c.offsets[r.c.n_codes] or held.n_reals != r.c.n_reals
                    or held.n_tallies != r.c.n_tallies or held.n_blocks != r.c.n_blocks or held.n_vector != r.c.n_vector
-                   or held.n_pairs != r.n_pairs):
+                   or held.n_pairs != r.n_pairs or held.n_spells != r.c.n_spells):
         raise ValueError("rows and instantiated clusters have different columns")
     if tail is not None:
         _check_columns(r, tail)

@@ -5,6 +5,7 @@ import numpy as np
 from libc.stdint cimport int64_t, uint64_t
 
 from mpibayes.kernels.common.machine cimport address, aligned
+from mpibayes.kernels.mixture.layout cimport SPELL_PARTS
 from mpibayes.kernels.mixture.rows cimport pad16
 
 
@@ -16,13 +17,14 @@ cdef class Instantiated:
     for no such columns: table float32 (L, base), log theta (0 in missing rows); location, half_precision, constant
     float64 (R, base): score = constant - half_precision (x - location)^2; log_rate, rate float64 (Q, base):
     score = x log_rate - rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and
-    vector_constant (B, base) of the blocks, see vectors.h. What the padding holds does not matter, as long as it is
+    vector_constant (B, base) of the blocks, see vectors.h; spell_start (S 2 SPELL_PARTS, base) and spell_hazard
+    (S SPELL_PARTS, base) of survival columns, see spells.h. What the padding holds does not matter, as long as it is
     finite.
     """
 
     def __init__(self, n=0, free=None, anchors=None, log_weight=None, table=None, location=None, half_precision=None,
                  constant=None, log_rate=None, rate=None, vector_location=None, vector_factor=None,
-                 vector_constant=None):
+                 vector_constant=None, spell_start=None, spell_hazard=None):
         self.n = n
         self.base = pad16(n)
         self.free = n if free is None else free
@@ -34,6 +36,7 @@ cdef class Instantiated:
         self.n_vector = 0 if vector_location is None else len(vector_location)
         self.n_pairs = 0 if vector_factor is None else len(vector_factor)
         self.n_blocks = 0 if vector_constant is None else len(vector_constant)
+        self.n_spells = 0 if spell_hazard is None else len(spell_hazard) // SPELL_PARTS
         parts = [
             ("log_weight", log_weight, np.float64, 0), ("anchors", anchors, np.uint64, 0),
             ("table", table, np.float32, self.n_levels),
@@ -44,8 +47,11 @@ cdef class Instantiated:
             ("vector_location", vector_location, np.float64, self.n_vector),
             ("vector_factor", vector_factor, np.float64, self.n_pairs),
             ("vector_constant", vector_constant, np.float64, self.n_blocks),
+            ("spell_start", spell_start, np.float64, 2 * SPELL_PARTS * self.n_spells),
+            ("spell_hazard", spell_hazard, np.float64, SPELL_PARTS * self.n_spells),
         ]
-        cdef int64_t doubles = 3 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks
+        cdef int64_t doubles = 3 + 3 * self.n_reals + 2 * self.n_tallies + self.n_vector + self.n_pairs + self.n_blocks \
+            + 3 * SPELL_PARTS * self.n_spells
         cdef int64_t total = 8 * self.base * doubles + 4 * self.base * self.n_levels
         cdef int64_t at = 0
         self.buffer = aligned(total, np.uint8)
@@ -81,6 +87,8 @@ cdef class Instantiated:
         self.c.vector_location = <const double *>(start + <int64_t>starts["vector_location"])
         self.c.vector_factor = <const double *>(start + <int64_t>starts["vector_factor"])
         self.c.vector_constant = <const double *>(start + <int64_t>starts["vector_constant"])
+        self.c.spell_start = <const double *>(start + <int64_t>starts["spell_start"])
+        self.c.spell_hazard = <const double *>(start + <int64_t>starts["spell_hazard"])
         self._sum_terms(<double *>(start + at))
 
     cdef int _sum_terms(self, double *out) except -1:

@@ -7,6 +7,7 @@
 #define MPIBAYES_LAYOUT_H
 #include <stdint.h>
 #include <string.h>
+#include "spell_cell.h"
 
 #ifdef MPIBAYES_CHECKS
 #define MPIBAYES_CHECKING 1
@@ -23,6 +24,8 @@ typedef struct { /* n rows, row-major; offsets has n_codes + 1 entries and says 
     int64_t n_blocks, n_vector; /* blocks of full-covariance normals, and the columns of all of them */
     const int64_t *widths;      /* (n_blocks,) */
     const double *vectors;      /* (n, n_vector), columns of a block side by side */
+    int64_t n_spells;
+    const double *spells; /* (n, n_spells), see spells.h */
 } rows_t;
 
 typedef struct { /* clusters whose weight and parameters were drawn; `base` = n padded to 16 is every array's stride */
@@ -34,6 +37,8 @@ typedef struct { /* clusters whose weight and parameters were drawn; `base` = n 
     const double *location, *half_precision, *constant;
     const double *log_rate, *rate;
     const double *vector_location, *vector_factor, *vector_constant; /* see vectors.h */
+    const double *spell_start;  /* (2 parts, base): log density where a part starts, of a censored row and of an event */
+    const double *spell_hazard; /* (parts, base) */
 } instantiated_t;
 
 typedef struct { /* collapsed clusters of one shard; stride = capacity */
@@ -90,6 +95,14 @@ typedef struct { /* collapsed clusters of one shard; stride = capacity */
     double *vector_mean, *vector_scatter;
     double *v_location, *v_factor, *v_half, *v_constant; /* Student t */
     double *v_without;                                   /* v_constant with one row less, but for the determinant */
+    /* survival columns: arrays over the SPELL_PARTS parts of each (spells.h) */
+    int64_t n_spells;
+    const double *spell_gamma;  /* (S, 2): shape, rate */
+    const double *spell_width;  /* (parts,) ticks; of the last one 0 */
+    int64_t *spell_events, *spell_ended; /* (parts, capacity): events, and rows last seen there */
+    double *spell_time;         /* time that these spent there */
+    double *spell_exposure, *spell_shape, *spell_rate, *spell_log_shape, *spell_log_rate;
+    double *spell_before; /* log probability of surviving the parts before */
 } tail_t;
 
 #define ADD_BLOCK 32 /* columns summed in float32 before they go to the float64 score: keeps the error near 1e-5 */
@@ -105,6 +118,7 @@ typedef struct { /* cells of 1..BLOCK rows, not necessarily neighbours */
     double *reals_kept, *tallies_kept;        /* [row][column]: room for cells with zeros put in */
     const double *vectors[BLOCK];             /* each row's cells of the blocks of full-covariance normals, */
     int32_t *vectors_seen;                    /* [row][block of columns]: whether it is there */
+    const double *spells[BLOCK];              /* each row's cells, NaN for a missing one */
 } block_t;
 
 typedef struct { /* scores of rows under the few instantiated clusters that matter to their draws (pruning.h) */
@@ -138,6 +152,7 @@ typedef struct { /* scratch of one call */
     const int32_t *vector_seen;
     int64_t n_vector;
     double *vector_scratch;
+    const double *spell_x; /* its cells of survival columns */
 } work_t;
 
 enum { OWN_FIELDS = 7, POWERS = 7, VECTOR_MOST = 64 /* columns of a block of full-covariance normals */ };

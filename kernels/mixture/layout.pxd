@@ -14,6 +14,8 @@ cdef extern from "layout.h" nogil:
         int64_t n_blocks, n_vector
         const int64_t *widths
         const double *vectors
+        int64_t n_spells
+        const double *spells
 
     ctypedef struct instantiated_t:
         int64_t n, base, free
@@ -29,6 +31,8 @@ cdef extern from "layout.h" nogil:
         const double *vector_location
         const double *vector_factor
         const double *vector_constant
+        const double *spell_start
+        const double *spell_hazard
 
     ctypedef struct tail_t:
         int64_t capacity, n_slots, n_rows, n_occupied, vacant, n_levels, n_codes, n_reals, n_tallies
@@ -91,6 +95,18 @@ cdef extern from "layout.h" nogil:
         double *v_half
         double *v_constant
         double *v_without
+        int64_t n_spells
+        const double *spell_gamma
+        const double *spell_width
+        int64_t *spell_events
+        int64_t *spell_ended
+        double *spell_time
+        double *spell_exposure
+        double *spell_shape
+        double *spell_rate
+        double *spell_log_shape
+        double *spell_log_rate
+        double *spell_before
 
     ctypedef struct block_t:
         int32_t *level
@@ -142,3 +158,12 @@ cdef extern from "layout.h" nogil:
         BLOCK
         STATUS_DONE, STATUS_GROW, STATUS_NOT_A_NUMBER, STATUS_NO_CANDIDATE, STATUS_BAD_LABEL
     bint CHECKS "MPIBAYES_CHECKING"
+
+
+cdef extern from "spell_cell.h" nogil:
+    ctypedef struct spell_t:
+        int64_t part, event
+        double time
+    spell_t spell_of(double x)
+    enum:
+        SPELL_PARTS, SPELL_SHIFT

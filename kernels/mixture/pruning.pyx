@@ -110,7 +110,7 @@ def bin_cells(const double[:, ::1] cells, const double[:, ::1] edges, uint8_t[:,
 cdef int check_columns(Instantiated held, HeldRows rows) except -1:
     if held.n_levels != rows.c.offsets[rows.c.n_codes] or held.n_reals != rows.c.n_reals \
             or held.n_tallies != rows.c.n_tallies or held.n_blocks != rows.c.n_blocks \
-            or held.n_vector != rows.c.n_vector or held.n_pairs != rows.n_pairs:
+            or held.n_vector != rows.c.n_vector or held.n_pairs != rows.n_pairs or held.n_spells or rows.c.n_spells:
         raise ValueError("rows and instantiated clusters have different columns")
     return 0
 

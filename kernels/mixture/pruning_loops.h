@@ -7,6 +7,7 @@
 #include "lanes.h"
 #include "cells.h"
 #include "vectors.h"
+#include "spells.h"
 #include "scores.h"
 #include "draw.h"
 #include "anchors.h"

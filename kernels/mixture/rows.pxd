@@ -12,6 +12,7 @@ cdef class HeldRows:
     cdef const double[:, ::1] reals
     cdef const double[:, ::1] tallies
     cdef const double[:, ::1] vectors
+    cdef const double[:, ::1] spells
     cdef const int64_t[::1] offsets, widths
     cdef int64_t n_pairs  # entries of the packed triangles of all blocks
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from libc.math cimport floor
 
-from mpibayes.kernels.mixture.layout cimport CHECKS, VECTOR_MOST
+from mpibayes.kernels.mixture.layout cimport CHECKS, SPELL_PARTS, SPELL_SHIFT, VECTOR_MOST
 
 
 def pairs_of(widths):
@@ -20,14 +20,21 @@ def widths_of(blocks):
     return widths
 
 
+def spells_of(rows):
+    """float64 (n, S): the survival columns of rows; those that know of none have none."""
+    given = getattr(rows, "spells", None)
+    return np.zeros((len(rows.codes8), 0)) if given is None else given
+
+
 cdef class HeldRows:
     def __cinit__(self, rows, offsets):
         self.codes8, self.codes16, self.reals, self.tallies = rows.codes8, rows.codes16, rows.reals, rows.tallies
         self.offsets, self.widths = offsets, widths_of(rows)
         cdef int64_t n = self.codes8.shape[0], width, n_vector = 0
         self.vectors = rows.vectors if self.widths.shape[0] else np.zeros((n, 0))
+        self.spells = spells_of(rows)
         if self.codes16.shape[0] != n or self.reals.shape[0] != n or self.tallies.shape[0] != n \
-                or self.vectors.shape[0] != n:
+                or self.vectors.shape[0] != n or self.spells.shape[0] != n:
             raise ValueError("the blocks of rows have different numbers of rows")
         self.c.n = n
         self.c.n_codes8, self.c.n_codes16 = self.codes8.shape[1], self.codes16.shape[1]
@@ -49,6 +56,8 @@ cdef class HeldRows:
             raise ValueError(f"widths are of {n_vector} columns, vectors has {self.c.n_vector}")
         self.c.widths = &self.widths[0] if self.c.n_blocks else NULL
         self.c.vectors = &self.vectors[0, 0] if n and self.c.n_vector else NULL
+        self.c.n_spells = self.spells.shape[1]
+        self.c.spells = &self.spells[0, 0] if n and self.c.n_spells else NULL
         if CHECKS:
             self.check()
 
@@ -67,6 +76,10 @@ cdef class HeldRows:
                 x = self.c.tallies[i * self.c.n_tallies + c]
                 if x < 0 or (x == x and x != floor(x)):
                     raise ValueError(f"row {i}, count column {c}: {x} is not a whole number, 0 or above")
+            for c in range(self.c.n_spells):
+                x = abs(self.spells[i, c])
+                if x == x and not (1 << SPELL_SHIFT <= x < <int64_t>(SPELL_PARTS + 1) << SPELL_SHIFT and x == floor(x)):
+                    raise ValueError(f"row {i}, survival column {c}: {x} is not a part of the time axis and a time in it")
         return 0
 
 

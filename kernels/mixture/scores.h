@@ -239,6 +239,7 @@ static void FN(score_block)(const instantiated_t *g, const rows_t *rows, const b
     if (rows->n_codes)
         FN(add_categories)(g->table, g->base, block, rows->n_codes, out, stride, n);
     if (rows->n_blocks) FN(add_vectors)(g, rows, block, out, stride, n);
+    if (rows->n_spells) FN(add_spells)(g, rows->n_spells, block, out, stride, n);
 }
 
 /* log density of Student t: constant - half log(1 + ((x - location) scale)^2). The square is capped at 1e300, so that a
@@ -590,6 +591,7 @@ static void FN(add_predictives)(const tail_t *t, const rows_t *rows, work_t *w, 
     }
     if (rows->n_tallies && empty) FN(add_counts_new)(t, &w->block, out, stride);
     if (rows->n_blocks) FN(add_vectors_student)(t, &w->block, out, stride, n);
+    if (rows->n_spells) FN(add_spells_tail)(t, &w->block, out, stride, n);
 }
 
 /* scores of the block's rows, in no cluster, under slots 0..n-1: shift[row] + log_size - norm + predictive. Slots from

@@ -9,6 +9,7 @@ import numpy as np
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
+from mpibayes.kernels.mixture.rows import spells_of
 
 
 cdef extern from "split.h" nogil:
@@ -27,6 +28,15 @@ cdef extern from "split.h" nogil:
 
 
 kernel_isa = ISA_NUMBER
+
+
+cdef extern from "spell_cell.h" nogil:
+    ctypedef struct spell_t:
+        int64_t part, event
+        double time
+    spell_t spell_of(double x)
+    enum:
+        SPELL_PARTS
 
 
 cdef extern from "vector_odds.h" nogil:
@@ -94,16 +104,23 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
     cdef const double[:, :, ::1] real = odds.real
     cdef const double[:, :, ::1] count = odds.count
     cdef const int64_t[::1] widths = np.ascontiguousarray(getattr(rows, "widths", ()), dtype=np.int64)
-    cdef bint blocks = widths.shape[0] > 0, others = blocks or codes16.shape[1] + reals.shape[1] + tallies.shape[1] > 0
+    cdef const double[:, ::1] spells = spells_of(rows)
+    cdef int64_t n_spells = spells.shape[1]
+    cdef const double[:, :, ::1] spell = odds.spell if n_spells else np.zeros((len(odds.prior), 0, 3 * SPELL_PARTS))
+    cdef bint blocks = widths.shape[0] > 0
+    cdef bint others = blocks or codes16.shape[1] + reals.shape[1] + tallies.shape[1] + n_spells > 0
     cdef const double[:, ::1] vectors = rows.vectors if blocks else np.zeros((len(z), 0))
     cdef const double[:, ::1] vector = odds.vector if blocks else np.zeros((len(odds.prior), 0))
     cdef int64_t n = z.shape[0], n_groups = prior.shape[0], i, j, c, g, m, at
+    cdef spell_t cell
     cdef int64_t c8 = codes8.shape[1], c16 = codes16.shape[1], n_real = reals.shape[1], n_count = tallies.shape[1]
     cdef int32_t side
     cdef double x, d, total
     cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
     if len(rows) != n or ids.shape[0] != n or group.shape[0] != given.shape[0] or seeds.shape[0] != n_groups \
             or table.shape[0] != n_groups or real.shape[0] != n_groups or count.shape[0] != n_groups \
+            or spells.shape[0] != n or spell.shape[0] != n_groups or spell.shape[1] != n_spells \
+            or spell.shape[2] != 3 * SPELL_PARTS \
             or vectors.shape[0] != n or vectors.shape[1] != np.sum(widths) \
             or vector.shape[0] != n_groups or vector.shape[1] != _odds_length(np.asarray(widths)) \
             or offset[c8 + c16] != table.shape[1] or real.shape[1] != n_real or count.shape[1] != n_count:
@@ -166,6 +183,12 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
                             total += x * count[g, c, 0] - count[g, c, 1]
                     if blocks:
                         total += vector_odds(&vector[g, 0], &vectors[i, 0], &widths[0], widths.shape[0])
+                    for c in range(n_spells):
+                        x = spells[i, c]
+                        if x == x:
+                            cell = spell_of(x)
+                            total += spell[g, c, 2 * cell.part + cell.event] \
+                                - spell[g, c, 2 * SPELL_PARTS + cell.part] * cell.time
                     x_block[j] = total
                 take_sides(x_block, u_block, one_block, p_block, m)
                 for j in range(m):

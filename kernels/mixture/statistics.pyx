@@ -8,7 +8,7 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from mpibayes.kernels.common.machine cimport address, aligned
-from mpibayes.kernels.mixture.layout cimport VECTOR_MOST, rows_t
+from mpibayes.kernels.mixture.layout cimport SPELL_PARTS, VECTOR_MOST, rows_t, spell_of, spell_t
 from mpibayes.kernels.mixture.rows cimport HeldRows
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
@@ -88,7 +88,8 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     z: int32 (n,); relabel: int32, maps a label to a cluster or to -1, skip; without it labels are clusters. Negative
     labels are skipped. Returns size int64 (K,), levels int32 (L, K), real_n int64 (R, K), real_mean and real_scatter
     float64 (R, K), tally_n int64 (Q, K), tally_sum float64 (Q, K), and of the blocks vector_n int64 (B, K), vector_mean
-    float64 (their columns, K), vector_scatter float64 (their pairs of columns, K). Means first, then squares about them,
+    float64 (their columns, K), vector_scatter float64 (their pairs of columns, K), and of survival columns spell_events,
+    spell_ended int64 (S SPELL_PARTS, K), spell_time float64, see spells.h. Means first, then squares about them,
     each summed in row order: the result is a function of rows and labels only.
     """
     cdef HeldRows r = HeldRows(rows, offsets)
@@ -107,6 +108,7 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
         np.zeros((Q, n_clusters), np.int64), np.zeros((Q, n_clusters)),
         np.zeros((p.n_blocks, n_clusters), np.int64), np.zeros((p.n_vector, n_clusters)),
         np.zeros((r.n_pairs, n_clusters)),
+        *(np.zeros((p.n_spells * SPELL_PARTS, n_clusters), t) for t in (np.int64, np.int64, np.float64)),
     )
     cdef int64_t[::1] size = out[0]
     cdef int32_t[:, ::1] levels = out[1]
@@ -150,7 +152,29 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
         _moments(r, cluster, n_clusters, out[2], out[3], out[4])
     if p.n_blocks and n and n_clusters:
         _accumulate_blocks(r, cluster, n_clusters, out[7], out[8], out[9])
+    if p.n_spells and n and n_clusters:
+        _accumulate_spells(r, cluster, out[10], out[11], out[12])
     return out
+
+
+cdef int _accumulate_spells(HeldRows r, const int32_t[::1] cluster, int64_t[:, ::1] events, int64_t[:, ::1] ended,
+                            double[:, ::1] time) except -1:
+    """The part of survival columns in `accumulate`: whole numbers, so that the order of sums changes nothing."""
+    cdef int64_t i, s, k, part
+    cdef double x
+    cdef spell_t cell
+    with nogil:
+        for i in range(r.c.n):
+            k = cluster[i]
+            for s in range(r.c.n_spells if k >= 0 else 0):
+                x = r.c.spells[i * r.c.n_spells + s]
+                if x == x:
+                    cell = spell_of(x)
+                    part = s * SPELL_PARTS + cell.part
+                    ended[part, k] += 1
+                    events[part, k] += cell.event
+                    time[part, k] += cell.time
+    return 0
 
 
 cdef int _moments(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, real_n, real_mean,

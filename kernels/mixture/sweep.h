@@ -66,7 +66,7 @@ ALWAYS_INLINE void FN(score_new)(const tail_t *t, const rows_t *rows, work_t *w,
     for (int64_t j = 0; j < BLOCK; j++) out[j] = FN(is_empty)(t) ? t->log_weight : -INFINITY;
     if (!FN(is_empty)(t)) return;
     if (rows->n_codes) FN(add_prior)(t, &w->block, out);
-    if (!rows->n_reals && !rows->n_tallies && !rows->n_blocks) return;
+    if (!rows->n_reals && !rows->n_tallies && !rows->n_blocks && !rows->n_spells) return;
     memset(slots, 0, 8 * sizeof *slots * w->block.n);
     FN(add_predictives)(t, rows, w, at, slots, 8, 8, 1);
     for (int64_t j = 0; j < w->block.n; j++) out[j] += slots[8 * j];

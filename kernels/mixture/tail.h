@@ -219,6 +219,7 @@ static void FN(refresh)(tail_t *t, work_t *w, int64_t from, int64_t to) {
         FN(compare_columns)(t, slot);
         for (int64_t q = 0; q < t->n_tallies; q++) FN(derive_tally)(t, q, slot);
         for (int64_t b = 0; b < t->n_blocks; b++) FN(derive_vector)(t, w, b, slot);
+        for (int64_t s = 0; s < t->n_spells; s++) FN(derive_spell)(t, s, slot);
         FN(derive_weights)(t, slot);
     }
     t->n_rows = t->n_occupied = 0;
@@ -272,6 +273,7 @@ static void FN(step_row)(tail_t *t, work_t *w, int64_t slot, int sign) {
         FN(derive_tally)(t, w->tally_c[i], slot);
     }
     if (w->n_vector) FN(step_vectors)(t, w, slot, sign);
+    if (t->n_spells) FN(step_spells)(t, w, slot, sign);
     FN(derive_weights)(t, slot);
     if (size == 0 || size + 1 > 2 * t->reference_size[slot] || 2 * (size + 1) < t->reference_size[slot])
         FN(refresh_categories)(t, w, slot);
@@ -412,5 +414,6 @@ static double FN(own_score)(const tail_t *t, work_t *w, int64_t slot) {
     if (w->n_real) score += FN(own_reals)(t, w, slot);
     if (w->n_tally) score += FN(own_tallies)(t, w, slot);
     if (w->n_vector) score += FN(own_vectors)(t, w, slot);
+    if (t->n_spells) score += FN(own_spells)(t, w, slot);
     return score;
 }

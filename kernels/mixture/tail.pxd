@@ -14,7 +14,8 @@ cdef class Tail:
     cdef tail_t c
     cdef object buffer, starts, offsets_array, contexts_array, dirichlet_array, normal_array, gamma_array, plain
     cdef object widths_array, given_array, wishart_array, vector_mean_array, vector_spread_array
-    cdef int64_t items[9]
+    cdef object spell_gamma_array, spell_width_array
+    cdef int64_t items[10]
     cdef int32_t[::1] by_power
     cdef const float[::1] prior_table
     cdef double[::1] prior_sums, count_scores_kept
@@ -25,5 +26,6 @@ cdef class Tail:
     cdef int _sort_by_nu(self, nu) except -1
     cdef int _allocate(self, int64_t capacity) except -1
     cdef int _point_at_blocks(self, char *at) except -1
+    cdef int _point_at_spells(self, char *at) except -1
     cdef int _refresh(self, int64_t start, int64_t stop) except -1
     cdef int _grow(self) except -1

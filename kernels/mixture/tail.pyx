@@ -10,7 +10,7 @@ from posix.stdlib cimport posix_memalign
 
 from mpibayes.kernels.common.machine cimport address, aligned
 from mpibayes.kernels.mixture.layout cimport (
-    ADD_BLOCK, BLOCK, OWN_FIELDS, POWERS, VECTOR_MOST, WITHOUT_FIELDS, tail_t, work_t,
+    ADD_BLOCK, BLOCK, OWN_FIELDS, POWERS, SPELL_PARTS, VECTOR_MOST, WITHOUT_FIELDS, tail_t, work_t,
 )
 from mpibayes.kernels.mixture.rows cimport pad16
 
@@ -105,12 +105,13 @@ cdef class Work:
 
 
 # name, dtype, and which number of items a slot has: 1, L, C, R, Q, or all that own_reals wants of the slot, and then the
-# items of a slot stand together, or blocks of columns, their columns, their pairs of columns; the first ten are the
-# statistics, in the order of the Statistics class and of `accumulate`
+# items of a slot stand together, or blocks of columns, their columns, their pairs of columns, or parts of survival
+# columns; the first thirteen are the statistics, in the order of the Statistics class and of `accumulate`
 _FIELDS = (
     ("size", "i8", 0), ("levels", "i4", 1), ("real_n", "i8", 3), ("real_mean", "f8", 3), ("real_scatter", "f8", 3),
     ("tally_n", "i8", 4), ("tally_sum", "f8", 4),
     ("vector_n", "i8", 6), ("vector_mean", "f8", 7), ("vector_scatter", "f8", 8),
+    ("spell_events", "i8", 9), ("spell_ended", "i8", 9), ("spell_time", "f8", 9),
     ("log_size", "f8", 0), ("log_size_without", "f8", 0), ("norm", "f8", 0), ("total_without", "f8", 0),
     ("reference_size", "i8", 0), ("reference", "f8", 2), ("table", "f4", 1),
     ("t_location", "f8", 3), ("t_scale", "f8", 3), ("t_half", "f8", 3), ("t_constant", "f8", 3),
@@ -119,8 +120,10 @@ _FIELDS = (
     ("nb_remainder", "f8", 4), ("nb_log_p_without", "f8", 4), ("nb_base", "f8", 4),
     ("uneven", "i8", 0),
     ("v_location", "f8", 7), ("v_factor", "f8", 8), ("v_half", "f8", 6), ("v_constant", "f8", 6), ("v_without", "f8", 6),
+    ("spell_exposure", "f8", 9), ("spell_shape", "f8", 9), ("spell_rate", "f8", 9), ("spell_log_shape", "f8", 9),
+    ("spell_log_rate", "f8", 9), ("spell_before", "f8", 9),
 )
-_STATISTICS = tuple(name for name, _, _ in _FIELDS[:10])
+_STATISTICS = tuple(name for name, _, _ in _FIELDS[:13])
 _FORM = {name: (dtype, kind) for name, dtype, kind in _FIELDS}
 
 
@@ -128,9 +131,11 @@ cdef class Tail:
     """The collapsed clusters of one shard: a Pitman-Yor(concentration, discount) mixture of total log weight
     log_weight.
 
-    `prior` has offsets, dirichlet, normal, gamma, and widths, wishart, vector_mean, vector_spread where there are blocks,
-    and `given` where the first column of one is given (hpc/components/product.py). Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n,
-    tally_sum, vector_n, vector_mean, vector_scatter: views of `capacity` slots (a multiple of 16, doubled when
+    `prior` has offsets, dirichlet, normal, gamma, and widths, wishart, vector_mean, vector_spread where there are
+    blocks, `given` where the first column of one is given, spell_gamma and spell_width where there are survival columns
+    (hpc/components/product.py). Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n,
+    tally_sum, vector_n, vector_mean, vector_scatter, spell_events, spell_ended, spell_time: views of `capacity` slots
+    (a multiple of 16, doubled when
     full), to be read only between sweeps and changed only through `load`. n_slots: one more than the highest slot ever
     used. A Tail is changed by `sweep`; it must not be used by two threads at once.
     """
@@ -145,6 +150,7 @@ cdef class Tail:
         padded = (self.items[3] + 7) // 8 * 8
         self.items[5] = WITHOUT_FIELDS * padded
         self._hold_blocks(prior)
+        self._hold_spells(prior)
         if len(offsets) < 1 or offsets[len(offsets) - 1] != len(dirichlet):
             raise ValueError(f"prior.dirichlet has {len(dirichlet)} level rows, which is not where prior.offsets end")
         if not (0 <= discount < 1 and concentration > -1e308):
@@ -185,6 +191,16 @@ cdef class Tail:
             raise ValueError("prior of a block: kappa and vector_spread must be positive, nu above its columns less one")
         self.wishart_array, self.vector_mean_array, self.vector_spread_array = arrays
         self.items[6], self.items[7], self.items[8] = len(widths), n, int(pairs_of(widths).sum())
+
+    def _hold_spells(self, prior):
+        """Take the prior of the survival columns; ValueError where it is none."""
+        gamma, width = (np.ascontiguousarray(getattr(prior, name, ()), dtype=np.float64)
+                        for name in ("spell_gamma", "spell_width"))
+        self.spell_gamma_array, self.spell_width_array = gamma.reshape(-1, 2), width.ravel()
+        if len(self.spell_width_array) != SPELL_PARTS * len(self.spell_gamma_array):
+            raise ValueError(f"prior.spell_width: a survival column has {SPELL_PARTS} parts")
+        _check_numbers(self.spell_gamma_array, 0, "prior.spell_gamma: shape and rate must be positive and finite")
+        self.items[9] = len(self.spell_width_array)
 
     @staticmethod
     def _sum_levels(offsets, dirichlet):
@@ -314,6 +330,7 @@ cdef class Tail:
         self.c.uneven = <int64_t *>(at + <int64_t>starts["uneven"])
         self.c.nb_log_p_without = <double *>(at + <int64_t>starts["nb_log_p_without"])
         self._point_at_blocks(at)
+        self._point_at_spells(at)
         return 0
 
     cdef int _point_at_blocks(self, char *at) except -1:
@@ -334,6 +351,24 @@ cdef class Tail:
         self.c.v_half = <double *>(at + <int64_t>starts["v_half"])
         self.c.v_constant = <double *>(at + <int64_t>starts["v_constant"])
         self.c.v_without = <double *>(at + <int64_t>starts["v_without"])
+        return 0
+
+    cdef int _point_at_spells(self, char *at) except -1:
+        cdef const double[:, ::1] gamma = self.spell_gamma_array
+        cdef const double[::1] width = self.spell_width_array
+        starts = self.starts
+        self.c.n_spells = gamma.shape[0]
+        if self.c.n_spells:
+            self.c.spell_gamma, self.c.spell_width = &gamma[0, 0], &width[0]
+        self.c.spell_events = <int64_t *>(at + <int64_t>starts["spell_events"])
+        self.c.spell_ended = <int64_t *>(at + <int64_t>starts["spell_ended"])
+        self.c.spell_time = <double *>(at + <int64_t>starts["spell_time"])
+        self.c.spell_exposure = <double *>(at + <int64_t>starts["spell_exposure"])
+        self.c.spell_shape = <double *>(at + <int64_t>starts["spell_shape"])
+        self.c.spell_rate = <double *>(at + <int64_t>starts["spell_rate"])
+        self.c.spell_log_shape = <double *>(at + <int64_t>starts["spell_log_shape"])
+        self.c.spell_log_rate = <double *>(at + <int64_t>starts["spell_log_rate"])
+        self.c.spell_before = <double *>(at + <int64_t>starts["spell_before"])
         return 0
 
     cdef int _refresh(self, int64_t start, int64_t stop) except -1:
@@ -371,7 +406,7 @@ cdef class Tail:
             memset(address(self.buffer), 0, len(self.buffer))
         self.c.n_uneven = 0
         cdef int64_t[::1] size = self._field("size")
-        for name in _STATISTICS[:10 if self.c.n_blocks else 7]:
+        for name in _STATISTICS[:13 if self.c.n_spells else 10 if self.c.n_blocks else 7]:
             given = getattr(statistics, name)
             if given.size:
                 self._field(name)[..., :n] = given

@@ -12,7 +12,16 @@ from math import inf, isnan, lgamma, log
 
 import numpy as np
 
-from mpibayes.kernels.mixture.twin_cluster import Cluster, Row, blocks_of, square, widths_of
+from mpibayes.kernels.mixture.twin_cluster import (
+    SPELL_PARTS,
+    Cluster,
+    Row,
+    blocks_of,
+    spell_of,
+    spells_of,
+    square,
+    widths_of,
+)  # fmt: skip
 
 PRIORITY, ASSIGN, VISIT = 1, 2, 11  # purposes of random words
 UNANCHORED = 2**64 - 1
@@ -60,6 +69,13 @@ class Tail:
             widths = widths_of(self.prior)
             for b, (mean, pairs) in enumerate(blocks_of(widths, statistics, k)):
                 slot.vectors[b] = int(statistics.vector_n[b, k]), mean, square(pairs)
+            for s in range(len(slot.spells)):
+                rows = slice(SPELL_PARTS * s, SPELL_PARTS * (s + 1))
+                events, ended, time = (
+                    a[rows, k] for a in (statistics.spell_events, statistics.spell_ended, statistics.spell_time)
+                )
+                beyond = np.cumsum(ended[::-1])[::-1] - ended
+                slot.spells[s] = np.stack([events, time + beyond * self.prior.spell_width[rows]]).astype(float)
             self.slots.append(slot)
         while self.slots and not self.slots[-1].size:
             self.slots.pop()
@@ -110,6 +126,8 @@ class Instantiated:
         vector_location=None,
         vector_factor=None,
         vector_constant=None,
+        spell_start=None,
+        spell_hazard=None,
     ):
         self.n, self.free, self.base = n, n if free is None else free, (n + 15) // 16 * 16
         self.anchors = [] if anchors is None else [int(a) for a in anchors]
@@ -118,6 +136,7 @@ class Instantiated:
         self.log_rate, self.rate = log_rate, rate
         self.vector_location, self.vector_factor = vector_location, vector_factor
         self.vector_constant = vector_constant
+        self.spell_start, self.spell_hazard = spell_start, spell_hazard
 
     def log_weight_of(self, k, row, prior):
         score = float(self.log_weight[k])
@@ -138,6 +157,10 @@ class Instantiated:
                 y = factor @ (row.vectors[b] - self.vector_location[column : column + width, k])
                 score += self.vector_constant[b, k] - 0.5 * float(y @ y)
             column, pair = column + width, pair + n_pairs
+        for s, spell in enumerate(row.spells):
+            if spell is not None:
+                part, event, ticks = SPELL_PARTS * s + spell[0], spell[1], spell[2]
+                score += self.spell_start[2 * part + event, k] - self.spell_hazard[part, k] * ticks
         return score
 
 
@@ -308,4 +331,14 @@ def accumulate(rows, z, n_clusters, offsets, relabel=None):
                 vector_scatter[pair : pair + n_pairs, k] = scatter[np.tril_indices(width)]
         column, pair = column + width, pair + n_pairs
     moments = vector_n, vector_mean, vector_scatter
-    return size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum, *moments
+    spells = spells_of(rows)
+    shape = (SPELL_PARTS * spells.shape[1], n_clusters)
+    events, ended, time = (np.zeros(shape, t) for t in (np.int64, np.int64, np.float64))
+    for i, k in enumerate(z):
+        for s, spell in enumerate(map(spell_of, spells[i].tolist()) if k >= 0 else ()):
+            if spell is not None:
+                part = SPELL_PARTS * s + spell[0]
+                ended[part, k] += 1
+                events[part, k] += spell[1]
+                time[part, k] += spell[2]
+    return size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum, *moments, events, ended, time

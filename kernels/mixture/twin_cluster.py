@@ -17,9 +17,26 @@ def widths_of(blocks):
     return np.asarray(getattr(blocks, "widths", ()), dtype=np.int64)
 
 
+SPELL_PARTS, SPELL_SHIFT = 8, 27
+
+
+def spells_of(rows):
+    """Cells of the survival columns of rows, (n, S)."""
+    given = getattr(rows, "spells", None)
+    return np.zeros((len(rows.codes8), 0)) if given is None else given
+
+
+def spell_of(x):
+    """(part, whether the event came, ticks in the part) of a cell of a survival column; None if it is missing."""
+    if isnan(x):
+        return None
+    part, ticks = divmod(int(abs(x)), 1 << SPELL_SHIFT)
+    return part - 1, x > 0, float(ticks)
+
+
 class Row:
-    """One row: codes of the categorical columns in block order, real and count cells with NaN for missing, and a vector
-    for each block, None where it is missing."""
+    """One row: codes of the categorical columns in block order, real and count cells with NaN for missing, a vector for
+    each block, None where it is missing, and a spell for each survival column."""
 
     def __init__(self, rows, i):
         self.codes = [int(v) for v in (*rows.codes8[i], *rows.codes16[i])]
@@ -27,6 +44,7 @@ class Row:
         self.tallies = rows.tallies[i].tolist()
         blocks = np.split(rows.vectors[i], np.cumsum(rows.widths)[:-1]) if len(widths_of(rows)) else []
         self.vectors = [None if np.isnan(x).any() else x for x in blocks]
+        self.spells = [spell_of(x) for x in spells_of(rows)[i].tolist()]
 
 
 def log_student(x, prior, n, mean, scatter):
@@ -75,6 +93,17 @@ def log_student_vector(x, prior, b, n, mean, scatter):
     )
 
 
+def log_spell(spell, prior, s, events, exposure):
+    """Predictive of survival column s: each hazard is Gamma(shape + events, rate + exposure) (docs/math.md 1.11)."""
+    part, event, ticks = spell
+    (shape, rate), width = prior.spell_gamma[s], prior.spell_width[SPELL_PARTS * s :]
+    score = 0.0
+    for p in range(part + 1):
+        a, b = shape + events[p], rate + exposure[p]
+        score -= a * log1p((ticks if p == part else width[p]) / b)
+    return score + (log(a) - log(b + ticks) if event else 0.0)
+
+
 class Cluster:
     """Statistics of one cluster, and its predictive; `n` levels etc. as in the Statistics class."""
 
@@ -85,6 +114,7 @@ class Cluster:
         self.reals = [(0, 0.0, 0.0) for _ in prior.normal]  # n, mean, scatter
         self.tallies = [(0, 0.0) for _ in prior.gamma]  # n, sum
         self.vectors = [(0, np.zeros(d), np.zeros((d, d))) for d in widths_of(prior)]  # n, mean, scatter
+        self.spells = [np.zeros((2, SPELL_PARTS)) for _ in getattr(prior, "spell_gamma", ())]  # events, exposure
 
     def add(self, row):
         self.size += 1
@@ -104,10 +134,21 @@ class Cluster:
                 n, mean, scatter = self.vectors[b]
                 after = mean + (x - mean) / (n + 1)
                 self.vectors[b] = n + 1, after, scatter + np.outer(x - mean, x - after)
+        self._add_spells(row, 1)
+
+    def _add_spells(self, row, sign):
+        for s, spell in enumerate(row.spells):
+            if spell is not None:
+                part, event, ticks = spell
+                first = SPELL_PARTS * s
+                self.spells[s][0, part] += sign * event
+                self.spells[s][1, :part] += sign * self.prior.spell_width[first : first + part]
+                self.spells[s][1, part] += sign * ticks
 
     def remove(self, row):
         """Undoes `add`; the scatter stays at or above 0 and the last cell leaves exact zeros."""
         self.size -= 1
+        self._add_spells(row, -1)
         for c, code in enumerate(row.codes):
             self.levels[self.prior.offsets[c] + code] -= 1
         for r, x in enumerate(row.reals):
@@ -150,6 +191,9 @@ class Cluster:
         for b, x in enumerate(row.vectors):
             if x is not None:
                 score += log_student_vector(x, self.prior, b, *self.vectors[b])
+        for s, spell in enumerate(row.spells):
+            if spell is not None:
+                score += log_spell(spell, self.prior, s, *self.spells[s])
         return score
 
 

@@ -10,6 +10,8 @@ from math import exp, isnan, log1p
 
 import numpy as np
 
+from mpibayes.kernels.mixture.twin_cluster import SPELL_PARTS, spell_of, spells_of
+
 NOBODY = 2**64 - 1
 
 
@@ -63,6 +65,10 @@ def log_odds(rows, i, g, odds, offsets):
                 norms.append(float(y @ y))
             total += float(numbers[0]) - 0.5 * norms[0] + 0.5 * norms[1]
         first, at = first + width, at + len(numbers)
+    for s, spell in enumerate(map(spell_of, spells_of(rows)[i].tolist())):
+        if spell is not None:
+            part, event, ticks = spell
+            total += odds.spell[g, s, 2 * part + event] - odds.spell[g, s, 2 * SPELL_PARTS + part] * ticks
     return total
 
 

@@ -13,6 +13,7 @@ so a grid for every column costs a table (points, partitions) each and never the
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 
@@ -26,7 +27,8 @@ NAN = float("nan")
 class Case:
     """A tiny table.  `columns`: (name, kind, values, levels or None); codes with -1, floats with NaN, for missing.
 
-    priors[name] is {"dirichlet": [...]}, {"mean", "kappa", "nu", "variance"} or {"shape", "rate"}. Of kind "vector" are
+    priors[name] is {"dirichlet": [...]}, {"mean", "kappa", "nu", "variance"} or {"shape", "rate"}; of kind "survival",
+    whose values are negative where they are censored, with "cuts", too. Of kind "vector" are
     blocks of real columns: values are a tuple of cells a row, NaN throughout where the block is missing, names of the
     columns stand in place of levels, and the prior is that of a block, its mean a number a column.
     """
@@ -181,6 +183,8 @@ def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
     n = len(x)
     if n == 0:
         return 0.0
+    if kind == "survival":
+        return log_marginal_of_times(x, prior)
     if kind == "real":
         mean, kappa, nu, variance = (prior[key] for key in ("mean", "kappa", "nu", "variance"))
         centre = x.mean()
@@ -197,6 +201,17 @@ def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
     s = x.sum()
     whole = shape * np.log(rate) + gammaln(shape + s) - gammaln(shape) - (shape + s) * np.log(rate + n)
     return float(whole - gammaln(x + 1).sum())
+
+
+def log_marginal_of_times(x: np.ndarray, prior: dict) -> float:
+    """Log marginal of times to an event, negative where they are censored: a hazard a part between the cuts, each with
+    its events n and its exposure e, b^a Gamma(a + n) / (Gamma(a) (b + e)^(a + n))."""
+    a, b, ends, total = prior["shape"], prior["rate"], (0.0, *prior["cuts"], np.inf), 0.0
+    for low, high in itertools.pairwise(ends):
+        n = int(((x > 0) & (x > low) & (x <= high)).sum())
+        e = float((np.clip(np.abs(x), low, high) - low).sum())
+        total += float(a * np.log(b) + gammaln(a + n) - gammaln(a) - (a + n) * np.log(b + e))
+    return total
 
 
 def log_marginal_of_block(values: np.ndarray, prior: dict) -> float:

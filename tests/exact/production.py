@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -32,6 +33,7 @@ from tests.exact.enumerate import Grids, Posterior, column_values, draw_prior_pa
 
 VECTOR = ("kappa", "nu", "variance")
 KEYS = {"real": ("mean", "kappa", "nu", "variance"), "count": ("shape", "rate"), "vector": VECTOR}
+KEYS["survival"] = KEYS["count"]
 STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed by cycle, so replicates are independent
 
 
@@ -78,7 +80,13 @@ def table_of(case, priors):
         else:
             given.append((name, kind, values, levels))
     columns, rows = table_from_arrays(given)
+    columns = tuple(with_cuts(c, priors) for c in columns)
     return in_blocks(columns, blocks), Carve(columns, blocks)(rows), blocks
+
+
+def with_cuts(column, priors):
+    """A survival column with the cuts that a case gives, not those of its few events."""
+    return replace(column, ends=tuple(priors[column.name]["cuts"])) if column.kind == "survival" else column
 
 
 def place(mixture: Mixture, labels: np.ndarray, cycles: int, hyper=None) -> None:
@@ -188,8 +196,9 @@ class Joint:
                 grid = zip(*(g.ravel() for g in np.meshgrid(*axes)))
                 points = tuple({**dict(zip(keys, map(float, v))), "mean": given["mean"]} for v in grid)
             else:
-                keys, axes = list(given), [np.atleast_1d(v) for v in given.values()]
+                keys, axes = KEYS[kind], [np.atleast_1d(given[key]) for key in KEYS[kind]]
                 points = tuple(dict(zip(keys, map(float, v))) for v in zip(*(g.ravel() for g in np.meshgrid(*axes))))
+                points = tuple({**point, "cuts": given["cuts"]} if kind == "survival" else point for point in points)
             self.column_points[name] = points
 
     @functools.cached_property
@@ -205,7 +214,7 @@ class Joint:
         """Numbers of the grid points the chain is at: (alpha, d), then each column in the case's order."""
         h = mixture.view.hyper
         out = [nearest(self.points, (h.concentration, h.discount))]
-        at = {"categorical": 0, "real": 0, "count": 0, "vector": 0}
+        at = dict.fromkeys(("categorical", *KEYS), 0)
         for name, kind, *_ in self.case.columns:
             i, points = at[kind], self.column_points[name]
             at[kind] += 1
@@ -217,20 +226,18 @@ class Joint:
             elif kind == "vector":
                 out.append(nearest([[p[k] for k in VECTOR] for p in points], h.wishart[i]))
             else:
-                value = (h.normal if kind == "real" else h.gamma)[i]
+                value = {"real": h.normal, "count": h.gamma, "survival": h.hazard}[kind][i]
                 out.append(nearest([[p[k] for k in KEYS[kind]] for p in points], value))
         return tuple(out)
 
     def draw(self, generator, size: int, template):
         """Exact joint draws: labels (size, N) and the program's hyperparameters for each."""
-        from dataclasses import replace
-
         post = self.posterior
         which = generator.choice(len(post.p), size=size, p=post.p / post.p.sum())
         hypers = []
         for b in which:
             a = generator.choice(len(self.points), p=post.process[:, b] / post.process[:, b].sum())
-            blocks = {"categorical": [], "real": [], "count": [], "vector": []}
+            blocks = {kind: [] for kind in ("categorical", *KEYS)}
             for name, kind, *_ in self.case.columns:
                 table = post.columns[name][:, b]
                 point = self.column_points[name][generator.choice(len(table), p=table / table.sum())]
@@ -247,6 +254,7 @@ class Joint:
                     normal=np.array(blocks["real"], dtype=float).reshape(-1, 4),
                     gamma=np.array(blocks["count"], dtype=float).reshape(-1, 2),
                     wishart=np.array(blocks["vector"], dtype=float).reshape(-1, 3),
+                    hazard=np.array(blocks["survival"], dtype=float).reshape(-1, 2),
                 )
             )
         return post.partitions[which], hypers

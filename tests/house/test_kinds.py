@@ -70,7 +70,8 @@ def view():
     reals = [(name, "real", g.normal(size=30), None) for name in "zuvwxy"]
     codes = [(f"c{v}", "categorical", g.integers(v, size=30), tuple(map(str, range(v)))) for v in (2, 4, 300)]
     counts = [(name, "count", g.poisson(3.0, 30).astype(float), None) for name in "mn"]
-    columns, rows = table_from_arrays([*reals, *codes, *counts])
+    times = [("t", "survival", g.choice([-1.0, 1.0], 30) * g.exponential(size=30), None)]
+    columns, rows = table_from_arrays([*reals, *codes, *counts, *times])
     components = Components(in_blocks(columns, JOINT), {}, JOINT)
     return components, Carve(columns, JOINT)(rows), g.integers(3, size=30).astype(np.int32)
 
@@ -80,7 +81,7 @@ def test_arrays_are_as_a_kind_says():
     hyper, offsets = components.start(1.0, 0.0), components.categorical.offsets
     s = Statistics(*kernels.accumulate(rows, z, 3, offsets))
     drawn = components.draw(hyper, s, components.everything, KEY)
-    assert [len(kind) for kind in components.kinds] == [3, 1, 2, 2]
+    assert [len(kind) for kind in components.kinds] == [3, 1, 2, 2, 1]
     for kind in components.kinds:
         assert getattr(hyper, kind.hyper).shape == (len(kind), *kind.hyper_form)
         for arrays, of in ((kind.statistics, s), (kind.parameters, drawn)):
@@ -95,7 +96,7 @@ def test_moments_are_those_of_each_column_by_itself():
     components, rows, z = view()
     s = Statistics(*kernels.accumulate(rows, z, 3, components.categorical.offsets))
     for kind in components.kinds:
-        if not kind.exact:
+        if kind.measured:
             n, mean, scatter = kind.cell_moments(s.of(kind))
             for i, column in enumerate(sorted(kind.columns, key=lambda c: c.index)):
                 x = getattr(rows, column.block)[:, column.index]
@@ -109,6 +110,7 @@ def test_a_given_prior_is_taken():
     """A kind reads the keys that it says it has."""
     columns, _ = table_from_arrays([("c", "boolean", [0, 1], None), ("r", "real", [0.0, 2.0], None)])
     columns += table_from_arrays([("n", "count", [1.0, 4.0], None)])[0]
+    columns += in_blocks(table_from_arrays([("t", "survival", [1.0, -4.0], None)])[0], {})
     for kind, form in ((k, form) for k in KINDS for form in k.prior_forms if not form[0].grid):
         part = next(column for column in columns if column.block in kind.stored)
         text = {key.name: [3.0, 5.0] if key.by_level else 2.0 + i for i, key in enumerate(form)}
@@ -155,8 +157,8 @@ def test_hyperparameters_travel_with_their_columns():
     """Taken apart into two views and joined again, in another order, every column has its own."""
     components, *_ = view()
     hyper = components.start(2.0, 0.5)
-    rest = {"categorical": [0, 2], "normal": [], "poisson": [0], "multinormal": [1]}
-    gone = {"categorical": [1], "normal": [0], "poisson": [1], "multinormal": [0]}
+    rest = {"categorical": [0, 2], "normal": [], "poisson": [0], "multinormal": [1], "survival": [0]}
+    gone = {"categorical": [1], "normal": [0], "poisson": [1], "multinormal": [0], "survival": []}
     one, other = hyper.take(rest), hyper.take(gone)
     assert (one.concentration, one.discount) == (2.0, 0.5) and one.normal.shape == (0, 4)
     both = join([one, other])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.kernels.mixture import twin
+from mpibayes.kernels.mixture import twin, twin_cluster
 
 
 @dataclass
@@ -16,13 +16,15 @@ class Rows:
     tallies: np.ndarray
     vectors: np.ndarray = None
     widths: np.ndarray = ()
+    spells: np.ndarray = None
 
     def __len__(self):
         return len(self.reals)
 
     def take(self, index):
-        arrays = (self.codes8, self.codes16, self.reals, self.tallies, self.vectors)
-        return Rows(*(None if a is None else np.ascontiguousarray(a[index]) for a in arrays), self.widths)
+        arrays = (self.codes8, self.codes16, self.reals, self.tallies, self.vectors, self.spells)
+        *most, spells = (None if a is None else np.ascontiguousarray(a[index]) for a in arrays)
+        return Rows(*most, self.widths, spells)
 
 
 @dataclass
@@ -36,6 +38,8 @@ class Prior:
     wishart: np.ndarray = None
     vector_mean: np.ndarray = None
     vector_spread: np.ndarray = None
+    spell_gamma: np.ndarray = ()
+    spell_width: np.ndarray = ()
 
     def __post_init__(self):
         self.contexts = np.ones(len(self.offsets) - 1, np.int64) if self.contexts is None else self.contexts
@@ -53,6 +57,9 @@ class Statistics:
     vector_n: np.ndarray = None
     vector_mean: np.ndarray = None
     vector_scatter: np.ndarray = None
+    spell_events: np.ndarray = None
+    spell_ended: np.ndarray = None
+    spell_time: np.ndarray = None
 
 
 FIELDS = tuple(Statistics.__dataclass_fields__)
@@ -73,6 +80,7 @@ def random_table(
     even=False,
     large=False,
     contexts=(),
+    n_spells=0,
 ):
     """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
     Dirichlets, or with `even` one pseudo-count for all levels of a column; nu of normal columns is any number, or 2 in
@@ -101,6 +109,8 @@ def random_table(
     link(rng, rows, prior, contexts)
     if blocks:
         add_blocks(rng, rows, prior, group, blocks, missing, scale)
+    if n_spells:
+        add_spells(rng, rows, prior, group, n_spells, missing)
     if even:
         for first, missing_row in zip(prior.offsets, prior.offsets[1:] - 1):
             prior.dirichlet[first:missing_row] = prior.dirichlet[first]
@@ -140,6 +150,18 @@ def add_blocks(rng, rows, prior, group, widths, missing, scale):
     )
     prior.vector_mean = rng.normal(size=widths.sum())
     prior.vector_spread = rng.gamma(2.0, 1.0, widths.sum()) + 0.3
+
+
+def add_spells(rng, rows, prior, group, n, missing):
+    """Survival columns, with events early and late by group, and a prior for them."""
+    part = np.minimum(rng.integers(4, size=(len(group), n)) + 2 * group[:, None], twin_cluster.SPELL_PARTS - 1)
+    rows.spells = (part + 1.0) * 2.0**twin_cluster.SPELL_SHIFT + rng.integers(1000, size=part.shape)
+    rows.spells[rng.random(part.shape) < 0.4] *= -1.0
+    rows.spells[rng.random(part.shape) < missing] = np.nan
+    prior.spell_gamma = np.column_stack([rng.gamma(2.0, 1.0, n) + 0.1, rng.gamma(2.0, 900.0, n) + 20.0])
+    width = rng.integers(1000, 2000, size=(n, twin_cluster.SPELL_PARTS)).astype(float)
+    width[:, -1] = 0.0
+    prior.spell_width = width.ravel()
 
 
 def random_prior(rng, levels, n_reals, n_tallies):
@@ -190,7 +212,16 @@ def random_parameters(rng, prior, n, free, anchors):
         "vector_location": rng.normal(0, 4, size=(widths.sum(), base)),
         "vector_factor": np.concatenate([np.zeros((0, base)), *factor]),
         "vector_constant": rng.normal(size=(len(widths), base)),
+        **spell_parameters(rng, len(prior.spell_gamma), base),
     }
+
+
+def spell_parameters(rng, n, base):
+    """Drawn hazards of n survival columns, of clusters; none where there is no column, so that no number is drawn."""
+    if not n:
+        return {}
+    parts = n * twin_cluster.SPELL_PARTS
+    return {"spell_start": rng.normal(-2, 1, (2 * parts, base)), "spell_hazard": rng.gamma(2.0, 5e-4, (parts, base))}
 
 
 def with_reluctant_first(rows, prior, parameters):

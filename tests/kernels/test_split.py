@@ -9,6 +9,7 @@ from scipy.special import log_expit
 from scipy.stats import chisquare
 
 from mpibayes.kernels.mixture import split, twin_split
+from mpibayes.kernels.mixture.twin_cluster import SPELL_PARTS
 
 from .tables import random_table
 from .test_twin import TABLES
@@ -25,7 +26,11 @@ def random_odds(rng, prior, n_groups, size=1.0):
     count = rng.normal(0, 0.2 * size, (n_groups, len(prior.gamma), 2))
     widths = np.array(prior.widths, int)
     vector = rng.normal(0, 0.4 * size, (n_groups, (1 + 2 * widths + widths * (widths + 1)).sum()))
-    return SimpleNamespace(prior=rng.normal(0, size, n_groups), table=table, real=real, count=count, vector=vector)
+    result = SimpleNamespace(prior=rng.normal(0, size, n_groups), table=table, real=real, count=count, vector=vector)
+    spell = rng.normal(0, 0.3 * size, (n_groups, len(prior.spell_gamma), 3 * SPELL_PARTS))
+    spell[..., 2 * SPELL_PARTS :] *= 1e-3  # a tick
+    result.spell = spell
+    return result
 
 
 def bare(n):

@@ -25,6 +25,8 @@ TABLES = {
     "vectors": {"levels8": (3,), "n_reals": 1, "blocks": (1, 2, 6, 9), "missing": 0.15},
     "vectors, complete": {"blocks": (5, 12), "missing": 0.0, "scale": 0.7},
     "real, more than a vector": {"n_reals": 11},
+    "survival": {"n_spells": 1, "levels8": (3,)},
+    "survivals": {"n_spells": 2, "n_reals": 1, "n_tallies": 1, "missing": 0.05},
     "linked": {"levels8": (2, 3, 7, 4), "levels16": (300,), "contexts": (3, 5, 1, 8)},
     "linked, complete": {"levels8": (2, 3) * 9, "missing": 0.0, "contexts": (4, 2) * 8},
 }
@@ -47,6 +49,11 @@ def assert_same_tail(compiled, plain, prior):
             assert compiled.vector_n[b, t] == n
             np.testing.assert_allclose(our_mean, mean, 1e-9, 1e-9)
             np.testing.assert_allclose(our_pairs, scatter[np.tril_indices(len(mean))], 1e-8, 1e-8)
+        for s, (events, exposure) in enumerate(slot.spells):
+            part = slice(twin.SPELL_PARTS * s, twin.SPELL_PARTS * (s + 1))
+            beyond = np.cumsum(compiled.spell_ended[part, t][::-1])[::-1] - compiled.spell_ended[part, t]
+            assert np.array_equal(compiled.spell_events[part, t], events)
+            assert np.array_equal(compiled.spell_time[part, t] + beyond * prior.spell_width[part], exposure)
     assert not compiled.size[plain.n_slots :].any()
 
 

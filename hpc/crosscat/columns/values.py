@@ -22,7 +22,7 @@ def compact(names: np.ndarray) -> np.ndarray:
 
 def by_value(rows: Rows, stream: np.random.Generator) -> np.ndarray:
     """Labels (n,) int32 below MOST by the values of TOLD columns, drawn at random; missing is a value."""
-    numbers = np.concatenate([rows.reals, rows.tallies, rows.vectors], axis=1)
+    numbers = np.concatenate([rows.reals, rows.tallies, rows.vectors, rows.spells], axis=1)
     codes = [rows.codes8, rows.codes16]
     n_codes, n_numbers = sum(of.shape[1] for of in codes), numbers.shape[1]
     chosen = stream.permutation(n_codes + n_numbers)[:TOLD]

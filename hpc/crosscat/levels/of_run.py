@@ -72,7 +72,7 @@ def levels_of_views(
     columns = [views[i][0] for i in chosen]
     chain, labels = _draws(run, columns, kept)
     cells, of_each = run.sample(SAMPLED), []
-    at = {c.name: cuts(getattr(cells, c.block)[:, c.index]) for c in run.columns if not c.levels}
+    at = {c.name: cuts(c, getattr(cells, c.block)[:, c.index]) for c in run.columns if not c.levels}
     for of in labels:
         few = _few(chain, of)
         of_each.append(([chain[d] for d in few], [of[d] for d in few]))

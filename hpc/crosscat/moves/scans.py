@@ -24,10 +24,9 @@ EVEN = 0.5  # pseudo-counts of a group's own distribution, in units of the colum
 
 
 def as_single(components: Components, rows: Rows, at: np.ndarray) -> tuple[Rows, np.ndarray]:
-    """Rows in which all cells that are measured, of the kinds that are not `exact`, lie in `reals`, kind by kind, and
-    the places `at` in them. A launch takes no notice of covariances and lines, which come in with the odds of its last
-    sides."""
-    measured = [stored for kind in components.kinds if not kind.exact and kind.columns for stored in kind.stored]
+    """Rows in which all cells that are measured lie in `reals`, kind by kind, and the places `at` in them. A launch
+    takes no notice of covariances, lines and times to an event, which come in with the odds of its last sides."""
+    measured = [stored for kind in components.kinds if kind.measured and kind.columns for stored in kind.stored]
     if measured in ([], ["reals"]):
         return rows, at
     rows, own = rows.take(at), components.multinormal.own
@@ -48,7 +47,7 @@ class Subset:
         self, comm: Communicator, components: Components, parts: Sequence[tuple], whole: Statistics | None, shrink, key
     ):
         self.comm, self.components, self.shrink, self.key = comm, components, shrink, key
-        n_real = sum(len(kind.columns) for kind in components.kinds if not kind.exact)
+        n_real = sum(len(kind.columns) for kind in components.kinds if kind.measured)
         counted = Counts.zeros(components, 1)
         n_cells, n_sums = (sum(array.size for array in counted.of_wire(wire)) for wire in (np.int32, np.int64))
         self.shape = (len(shrink), n_cells + n_real), (len(shrink), n_sums + 2 * n_real)
@@ -64,7 +63,7 @@ class Subset:
         """Centre of each group's real cells, and one over their deviation, (2, G, R)."""
         unit = np.zeros((2, len(self.shrink), n_real))
         if n_real and self.comm.rank == 0:
-            moments = (kind.cell_moments(whole.of(kind)) for kind in self.components.kinds if not kind.exact)
+            moments = (kind.cell_moments(whole.of(kind)) for kind in self.components.kinds if kind.measured)
             n, mean, scatter = map(np.concatenate, zip(*moments))
             unit[0] = mean.T
             precision = np.divide(n, scatter, where=scatter > 0, out=np.zeros_like(mean))

@@ -10,6 +10,7 @@ from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
 from mpibayes.io.recording import unshaped
 from mpibayes.io.rows import Column
+from mpibayes.io.spells import PARTS, boundaries, life_table
 from mpibayes.text import factor, number, percent, spread
 
 BARS = "\N{LOWER ONE EIGHTH BLOCK}▂▃▄▅▆▇█"
@@ -20,7 +21,20 @@ ON_A_SCALE = 24  # of levels in order all are named, up to so many
 
 def in_words(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> str:
     """cells: of each column of which the table's one is made (its atoms, and the rest), as samplers have them."""
-    return "; ".join(_levels(c, cells[c.name]) if c.levels else _numbers(c, cells[c.name]) for c in columns)
+    return "; ".join(_one(c, cells[c.name]) for c in columns)
+
+
+def _one(c: Column, x: np.ndarray) -> str:
+    return _levels(c, x) if c.levels else _times(c, x) if c.kind == "survival" else _numbers(c, x)
+
+
+def _times(c: Column, x: np.ndarray) -> str:
+    """Share of the rows in which the event came, and of those in which it had not come by some times."""
+    x = x[~np.isnan(x)]
+    counts = np.bincount(np.searchsorted(boundaries(), x), minlength=2 * PARTS)[:, None]
+    left = 1.0 - np.cumsum(life_table(counts)[:, 0])
+    words = ", ".join(f"{percent(left[i])} beyond {c.ends[i]:,.6g}" for i in range(0, len(c.ends), 2))
+    return f"the event came in {percent(float((x > 0).mean()) if len(x) else 0.0)}" + (f"; {words}" if words else "")
 
 
 def _levels(c: Column, codes: np.ndarray) -> str:

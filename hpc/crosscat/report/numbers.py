@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, population
+from mpibayes.hpc.crosscat.report import agreement, population, survival
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.dependence import Dependence
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
@@ -101,6 +101,7 @@ def _view(p: RunSummary, view: ViewSummary) -> dict[str, Any]:
             for c in sorted(view.profiles, key=lambda c: -c.information)
         ],
         "blocks": [_block(block, view.clusters) for block in view.blocks],
+        **({"survival": [survival.numbers(c, view.clusters) for c in view.curves]} if view.curves else {}),
         "ordered_sizes": {"mean": ordered.mean(axis=0).tolist(), "low": low.tolist(), "high": high.tolist()},
     }
 

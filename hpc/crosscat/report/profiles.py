@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from mpibayes.hpc.report.drawing import cut, shortened
 from mpibayes.io.clock import around
 from mpibayes.io.order import order_of
 from mpibayes.io.recording import ANOTHER
+from mpibayes.io.rows import Column
+from mpibayes.io.spells import life_table
 from mpibayes.text import factor, percent, spread
 
 TELLING = 0.1  # nats: a column that differs less is not said to characterise a cluster
@@ -76,6 +79,7 @@ class ColumnProfile:
     log: bool = False  # mean and sd are of logarithms
     unit: str = ""  # of dates
     order: tuple[int, ...] = ()  # of levels that are on a scale, from the least on (`io.order`)
+    ends: tuple[float, ...] = ()  # of a survival column: of the parts of its time axis, which are its levels
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Trait:
     column: str
     title: str
     nats: float
-    what: str  # "level", "ordered", "mean" or "missing"
+    what: str  # "level", "ordered", "mean", "survival" or "missing"
     value: str
     overall: str
     numbers: dict
@@ -99,7 +103,7 @@ class Trait:
     @property
     def label(self) -> str:
         """Short name of the trait: `education = Children`, `occupation not None`, `income missing`."""
-        if self.what == "mean":
+        if self.what in ("mean", "survival"):
             return f"{self.named} {self.value}"
         if self.what == "missing":
             share = self.numbers["missing"]
@@ -171,7 +175,7 @@ def profiles(
     as all rows are, less the bias of small samples, about (intervals - 1) / 2n; not the component's predictive, whose
     width in a cluster of equal values shows the cluster's size and nothing about its rows. The size-weighted mean of
     a column's divergences is the mutual information of column and cluster, and a divergence is at most -log(share of
-    the cluster).
+    the cluster. Survival columns: shares of the parts of the time axis, by the actuarial estimate, in order.
     """
     return list(each_profile(components, prior, s, shown, numbers))
 
@@ -191,8 +195,18 @@ def each_profile(
         inner = _divergence(p[:, shown], overall)
         words = {"levels": column.levels, "p": p[:, shown], "order": order_of(column)}
         yield _column(column, size, observed, shown, inner, overall, p, compared, **words)
+    for column in components.survival.columns:
+        given = numbers[column.name].counts
+        n = given.sum(axis=0)
+        p = life_table(given + (given.sum(axis=1) / max(n.sum(), 1))[:, None])[: len(column.ends) + 1]
+        overall = _mix(p, n)
+        bias = len(column.ends) / (2.0 * np.maximum(n, 1))
+        inner = np.maximum(_divergence(p, overall) - bias, 0.0)[shown]
+        words = {"levels": parts_in_words(column), "p": p[:, shown], "order": tuple(range(len(p))), "ends": column.ends}
+        yield _column(column, size, n, shown, inner, overall, p, compared, **words)
     kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
-    for column in (column for kind in kinds for column in kind.columns if not column.levels):
+    single = (column for kind in kinds if kind.name != "survival" for column in kind.columns)
+    for column in (column for column in single if not column.levels):
         given = numbers[column.name]
         n = given.counts.sum(axis=0)
         share = given.counts.sum(axis=1) / max(n.sum(), 1)
@@ -259,6 +273,13 @@ def correlated(block: BlockProfile, k: int, most: int = 3) -> list[tuple[str, st
     telling = np.flatnonzero(np.isfinite(apart) & (apart > 3.0 / np.sqrt(max(n - 3.0, 1e-9))) & (apart > 0.1))
     order = telling[np.argsort(-apart[telling], kind="stable")][:most]
     return [(block.columns[j[p]], block.columns[i[p]], float(here[p]), float(everywhere[p])) for p in order]
+
+
+def parts_in_words(column: Column) -> tuple[str, ...]:
+    """The parts of a survival column's time axis: up to 100, 100 to 200, after 200."""
+    ends = [f"{end:,.6g}" for end in column.ends]
+    between = [f"{a} to {b}" for a, b in pairwise(ends)]
+    return (f"up to {ends[0]}", *between, f"after {ends[-1]}") if ends else ("any time",)
 
 
 def _mix(p: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -363,6 +384,12 @@ def trait(c: ColumnProfile, k: int) -> Trait:
         return Trait(
             c.name, c.title, nats, "missing", f"missing {percent(c.missing[k])}", percent(c.missing_overall), numbers
         )
+    if c.ends:
+        left, overall = (1.0 - np.cumsum(x)[:-1] for x in (c.p[:, k], c.overall))
+        at = int(np.abs(left - overall).argmax())
+        value, everywhere = f"{percent(left[at])} beyond {c.ends[at]:,.6g}", percent(overall[at])
+        numbers = {"time": c.ends[at], "survival": float(left[at]), "overall": float(overall[at])}
+        return Trait(c.name, c.title, nats, "survival", value, everywhere, numbers)
     if c.order:
         p, q = c.p[list(c.order), k], c.overall[list(c.order)]
         first, last = ordered.telling_run(p, q)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.report import clusters, levels, links, tables, views
+from mpibayes.hpc.crosscat.report import clusters, levels, links, survival, tables, views
 from mpibayes.hpc.crosscat.report.clusters import which_draw
 from mpibayes.hpc.crosscat.report.dependence import dependence_map
 from mpibayes.hpc.crosscat.report.findings import findings
@@ -68,6 +68,10 @@ def sections(p: RunSummary, figures: Sequence[Figure]) -> list[Section]:
         made.append(
             clusters.section(p, view, drawn(figures, picture), most, FEW_TRAITS if several else TRAITS, i == 0, on)
         )
+    watched = [(v, c) for v in p.views for c in v.curves]
+    if watched:
+        of = [(_where(p, v, c.column.name), c, v.clusters) for v, c in watched]
+        made.append(survival.section(of, drawn(figures, *_names_of_curves(len(of)))))
     if len(telling) > DESCRIBED:
         words = f"the clusters of {counted(len(telling) - DESCRIBED, 'more view')} are in summary.json"
         made.append(Section("more", "More views", [on_paper(_dim(words))]))
@@ -78,6 +82,14 @@ def sections(p: RunSummary, figures: Sequence[Figure]) -> list[Section]:
     made.append(Section("sizes", "Cluster sizes", drawn(figures, "cluster_sizes.png")))
     made.append(tables.section(p, drawn(figures, "chains.png", "annealing.png", "heldout.png")))
     return [*made, about_section(p.run.chains, tables.about(p))]
+
+
+def _where(p: RunSummary, view: ViewSummary, name: str) -> str:
+    return f"View {view.number}: {name}" if p.run.several else name
+
+
+def _names_of_curves(n: int) -> list[str]:
+    return [f"survival-{i + 1}.png" if n > 1 else "survival.png" for i in range(n)]
 
 
 def _dim(line: str) -> Any:
@@ -140,4 +152,8 @@ def _figures_of_views(p: RunSummary) -> list[Figure]:
             )  # fmt: skip
             words = "The largest clusters in the columns that tell them apart"
             made.append(Figure(f"profiles{name}.png", picture, words))
+    watched = [(v, c) for v in p.views for c in v.curves]
+    for (v, c), name in zip(watched, _names_of_curves(len(watched))):
+        picture = survival.picture(_where(p, v, f"time to event, {c.column.name}"), c, v.clusters)
+        made.append(Figure(name, picture, "Share without the event, by cluster: posterior mean and 90 % band"))
     return made

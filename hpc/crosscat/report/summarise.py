@@ -18,7 +18,7 @@ from mpibayes.hpc.crosscat.draws import OfColumns, Posterior, ViewDraw
 from mpibayes.hpc.crosscat.levels.cells import in_intervals
 from mpibayes.hpc.crosscat.levels.of_run import levels_of_views
 from mpibayes.hpc.crosscat.partitions import contingency, jaccard, ordered_sizes, posterior_of_count
-from mpibayes.hpc.crosscat.report import agreement, distribution, groups, profiles, telling
+from mpibayes.hpc.crosscat.report import agreement, distribution, groups, profiles, survival, telling
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary
 from mpibayes.hpc.crosscat.report.answers import climbed
 from mpibayes.hpc.crosscat.report.beside_links import BesideLinks
@@ -84,6 +84,7 @@ class ViewSummary:
     profiles: list[ColumnProfile] = field(default_factory=list)
     columns: list[ColumnProfile] = field(default_factory=list)  # that the picture of the profiles shows, in order
     blocks: list[BlockProfile] = field(default_factory=list)
+    curves: list[survival.Curves] = field(default_factory=list)  # of its survival columns, in all clusters
     browsed: list[ClusterLine] = field(default_factory=list)  # up to BROWSED, with those of `clusters` first
     whole: list[Levels | Numbers] = field(default_factory=list)  # all columns in these, for the page
     ordered: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (D, most) sizes of the draws' clusters
@@ -358,16 +359,19 @@ def _characterise(
     if statistics is not None and sample is not None:
         step = max(1, mine.n_rows // SAMPLED)
         cells, z = _cells(mine.columns, mine.take(sample)), r.labels[::step]
-        cuts = {c.name: cuts_of(cells[c.name]) for c in mine.columns if not c.levels}
+        cuts = {c.name: cuts_of(c, cells[c.name]) for c in mine.columns if not c.levels}
         codes = {name: in_intervals(x, cuts[name]) if name in cuts else x for name, x in cells.items()}
         view.beside, listed = BesideLinks(linked, codes, step), z < len(shown)
-        shared = view.shared = telling.shared_of({name: x[listed] for name, x in codes.items()}, z[listed])
+        apart = {c.name for c in mine.components.survival.columns}  # when a row was censored says nothing of it
+        alike = {name: x[listed] for name, x in codes.items() if name not in apart}
+        shared = view.shared = telling.shared_of(alike, z[listed])
         if len(mine.names) == 1:
             view.spread = distribution.in_words(mine.columns, cells)
         counts, moments = mine.histograms(r.labels, cuts), mine.moments(r.labels)
         numbers = {name: profiles.Numbers(counts[name], *moments[name]) for name in cuts}
         view.profiles = profiles.profiles(mine.components, mine.components.prior(r.hyper), statistics, shown, numbers)
         view.blocks = profiles.block_profiles(mine.components, statistics, shown)
+        view.curves = survival.curves(mine.components, r.hyper, statistics)
     repeated = view.beside.repeated([c.name for c in view.profiles], r.labels, len(r.sizes))
     traits = [profiles.traits(view.profiles, int(k), shared, repeated=repeated) for k in shown]
     view.columns = profiles.picture(view.profiles, shared, traits) if view.profiles else []

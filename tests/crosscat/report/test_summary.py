@@ -153,7 +153,7 @@ def profiles_of(columns, rows, z):
     for c in columns:
         if not c.levels:
             x = getattr(rows, c.block)[:, c.index]
-            cuts = cuts_of(x)
+            cuts = cuts_of(c, x)
             cells = [x[(z == j) & ~np.isnan(x)] for j in range(k)]
             numbers[c.name] = summary.Numbers(
                 np.stack([np.bincount(np.searchsorted(cuts, y), minlength=len(cuts) + 1) for y in cells], axis=1),

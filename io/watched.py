@@ -1,0 +1,128 @@
+"""Two columns of a source as one: how long a row was watched, and whether the event came (`--survival TIME,EVENT`).
+
+The pair is read as the text that `spells` takes: the time, with + behind it where the event had not come. So all that
+reads a column of text reads a survival column, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mpibayes.errors import ConfigError, DataError
+from mpibayes.io.cells import Batch, Cells
+from mpibayes.io.header import MISSING
+from mpibayes.text import option
+
+CAME, NOT, UNKNOWN, UNCLEAR = range(4)
+YES, NO = {"1", "1.0", "true", "t", "yes", "y"}, {"0", "0.0", "false", "f", "no", "n"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """time, event: names of columns. value: the text of `event` that says that the event came, "" for yes or 1."""
+
+    time: str
+    event: str
+    value: str = ""
+
+    @classmethod
+    def of(cls, text: str, names: Collection[str]) -> Pair:
+        """The pair that TIME,EVENT or TIME,EVENT=VALUE names. Raises ConfigError where there are no such columns."""
+        for comma in (i for i, c in enumerate(text) if c == ","):
+            time, rest = text[:comma].strip(), text[comma + 1 :].strip()
+            for cut in (len(rest), *(i for i, c in enumerate(rest) if c == "=")):
+                event, value = rest[:cut].strip(), rest[cut + 1 :].strip()
+                if time in names and event in names and time != event:
+                    return cls(time, event, value)
+        has = ", ".join(list(names)[:12]) + (" ..." if len(names) > 12 else "")
+        raise ConfigError(f"--survival {text}: expected two columns, TIME,EVENT or TIME,EVENT=VALUE; there are {has}")
+
+    @property
+    def text(self) -> str:
+        return f"{self.time},{self.event}" + (f"={self.value}" if self.value else "")
+
+    def cells(self, batch: Batch, time: int, event: int) -> Cells:
+        """The pair's cells in a batch with its columns at these positions. Raises DataError for an event that neither
+        came nor did not."""
+        times, events = batch.columns[time], batch.columns[event]
+        state = np.array([self._state(text) for text in events.texts.to_pylist()], np.int64)
+        unclear = np.flatnonzero(state[events.codes] == UNCLEAR)
+        if len(unclear):
+            found = events.texts[int(events.codes[unclear[0]])].as_py()
+            advice = option("survival", f"{self.time},{self.event}={found}")
+            raise DataError(
+                f"{batch.path} row {batch.row(int(unclear[0])):,}, column '{self.event}': found {found!r}, expected 1 "
+                f"or 0, yes or no: whether the event came. If {found!r} is the event, and all else is not: {advice}"
+            )
+        pairs, codes = np.unique(times.codes.astype(np.int64) * 4 + state[events.codes], return_inverse=True)
+        texts = times.texts.to_pylist()
+        read = ("{}", "{}+", "")
+        merged = [read[pair % 4].format(texts[pair // 4]) if texts[pair // 4] else "" for pair in pairs.tolist()]
+        return Cells(pa.array(merged, pa.string()), codes.ravel().astype(np.int32), times.original)
+
+    def _state(self, text: str) -> int:
+        if text in MISSING:
+            return UNKNOWN
+        if self.value:
+            return CAME if text == self.value or _same_number(text, self.value) else NOT
+        return CAME if text.lower() in YES else NOT if text.lower() in NO else UNCLEAR
+
+
+def _same_number(a: str, b: str) -> bool:
+    try:
+        return float(a) == float(b)
+    except ValueError:
+        return False
+
+
+def pairs_of(texts: Sequence[str], names: Sequence[str]) -> list[Pair]:
+    """The pairs that texts name. Raises ConfigError, also for a column that is in two."""
+    pairs = [Pair.of(text, names) for text in texts]
+    each = [name for pair in pairs for name in (pair.time, pair.event)]
+    for name in each:
+        if each.count(name) > 1:
+            raise ConfigError(f"--survival: column '{name}' is in two pairs")
+    return pairs
+
+
+def pairs_there(stored: Mapping[str, Sequence[str]], names: Collection[str], path: Path) -> list[Pair]:
+    """The pairs of a table's source whose time a later file has. stored: by time, the event and its value. Raises
+    DataError where that file has the time alone, which may be of either kind."""
+    pairs = []
+    for time, (event, value) in stored.items():
+        if time in names and event not in names:
+            raise DataError(f"{path}: has '{time}', but no column '{event}', which says whether the event came")
+        if time in names:
+            pairs.append(Pair(time, event, value))
+    return pairs
+
+
+def with_pairs(batch: Batch, pairs: Mapping[tuple[int, int], Pair], kept: Collection[int]) -> Batch:
+    """A batch in which the time of each pair, by the positions of its columns, has the pair's cells; columns that are
+    not `kept` are left out."""
+    if not pairs:
+        return batch
+    columns = dict(batch.columns)
+    for (time, event), pair in pairs.items():
+        columns[time] = pair.cells(batch, time, event)
+    return replace(batch, columns={i: cells for i, cells in columns.items() if i in kept})
+
+
+# --- their texts ------------------------------------------------------------------------------------------------------
+
+
+def parse(texts: pa.StringArray) -> tuple[pa.StringArray, np.ndarray]:
+    """The numbers in texts such as `1010+`, as text, and a mask of those that are censored."""
+    censored = pc.ends_with(texts, "+").to_numpy(zero_copy_only=False)
+    return pc.utf8_trim_whitespace(pc.utf8_rtrim(texts, "+")), censored
+
+
+def times(texts: pa.StringArray, kind: str) -> pa.StringArray:
+    """The texts of the times alone in a column of this kind; of another kind than survival the texts as they are."""
+    return parse(texts)[0] if kind == "survival" else texts
