@@ -121,6 +121,7 @@ class Asked(Protocol):
     linked: bool  # whether columns may lean on each other within clusters
     joinable: Collection[str]  # numbers that could be modelled together in a block, and are in none
     link_keys: Mapping[str, str]  # keys of [model] by which they would, where they do not; none where they cannot
+    line_keys: Mapping[str, str]  # keys of [model] by which numbers would lean on each other, where they do not
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
     answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other

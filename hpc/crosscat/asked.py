@@ -49,6 +49,7 @@ class Asked(AskedRun):
         self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
         self.linked = model.links != "none"
         self.link_keys = {} if self.linked else {"links": "forest"}
+        self.line_keys = {} if self.linked else {"family": "mixture"} | self.link_keys  # views have no lines
 
     def may_lean(self, child: str, parent: str) -> bool:
         """See `hpc.law.Asked`."""

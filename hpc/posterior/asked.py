@@ -24,6 +24,7 @@ class AskedRun:
     linked = False
     joinable: Collection[str] = ()
     link_keys: Mapping[str, str] = {}
+    line_keys: Mapping[str, str] = {}
     cannot: Mapping[str, str] = {}
     answers: Collection[str] | None = None
     weights: np.ndarray | None = None

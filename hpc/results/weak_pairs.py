@@ -3,7 +3,7 @@ configuration that would link them, or put numbers in a block."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -107,15 +107,16 @@ class WeakPairs:
         for block in self.blocks[:1]:
             names = ", ".join(map(cut, block))
             sentences.append(
-                f"The numbers {names} vary together, which clusters may only imitate. A run with a block of them "
-                "describes it within each cluster, and may need fewer clusters."
+                f"The numbers {names} vary together, which clusters may only imitate. A run with a block of them"
+                f"{', or a mixture with links,' if self.asking.asked.line_keys else ''} describes it within each "
+                "cluster, and may need fewer clusters."
             )
         return sentences
 
     @property
     def keys(self) -> str:
         """Keys that let columns be linked, as a configuration has them."""
-        return " and ".join(f"{key} = {toml_string(value)}" for key, value in self.asking.asked.link_keys.items())
+        return _as_lines(self.asking.asked.link_keys)
 
     def words(self) -> str:
         f = self.found
@@ -152,6 +153,8 @@ class WeakPairs:
             names = [f"numbers{i}" if len(blocks) > 1 else "numbers" for i in range(1, 1 + len(blocks))]
             columns = [f"columns = [{', '.join(map(toml_string, block))}]" for block in blocks]
             lines = [(f"[blocks.{name}]", of) for name, of in zip(names, columns)]
+            if asked.line_keys:
+                lines.append(("or as links, under [model]", _as_lines(asked.line_keys)))
             remedy.append(Facts("To model numbers together, in a new run (docs/blocks.md)", lines))
         if not remedy and asked.linked and len(self.found.clear()):
             return [
@@ -176,6 +179,10 @@ class WeakPairs:
             for i in f.clear()[:LISTED]
         ]
         return {"looked_at": f.n_all, "rows": f.n_rows, "draws": len(f.drawn), "judged": f.judged, "weaker": weaker}
+
+
+def _as_lines(keys: Mapping[str, str]) -> str:
+    return " and ".join(f"{key} = {toml_string(value)}" for key, value in keys.items())
 
 
 def enumerated_pairs(named: Sequence[tuple[str, str]], most: int = 2) -> str:

@@ -186,7 +186,7 @@ def test_views_are_a_product():
         z = g.integers(2, size=40).astype(np.int32)
         s = Statistics(*kernels.accumulate(part, z, 2, components.categorical.offsets))
         views.append(ViewLaw(components, components.start(1.0, 0.0), s, number=number, names=sorted(names)))
-        empty = {name: np.zeros(0, np.intp) for name in ("codes8", "codes16", "tallies", "vectors")}
+        empty = {name: np.zeros(0, np.intp) for name in ("codes8", "codes16", "tallies", "vectors", "spells")}
         places.append(empty | {"reals": np.array(["abcd".index(n) for n in names]), "widths": np.zeros(0, np.int64)})
     law = Law(views, places)
     parts = (table_from_arrays([t for t in table if t[0] in names])[1] for names in ("bd", "ac"))

@@ -161,7 +161,9 @@ def test_numbers_that_vary_together_are_advised_a_block(tmp_path, monkeypatch):
     monkeypatch.setattr(weak_pairs, "MANY", 0)
     apart = asked_report(run)
     assert any(words in s for s in apart.verdict.next)
-    assert '[blocks.numbers]  columns = ["size", "same"]' in text_of(apart)
+    text = " ".join(text_of(apart).split())
+    assert '[blocks.numbers] columns = ["size", "same"]' in text
+    assert 'or as links, under [model] family = "mixture" and links = "forest"' in text
 
 
 def test_groups_of_pairs():
