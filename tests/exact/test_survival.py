@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.components.survival import Survival
+from mpibayes.hpc.components.survival import Survival, Times
 from mpibayes.hpc.crosscat.cell_draws import CellDraws
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import everyone, of_values
@@ -158,11 +158,11 @@ def test_all_of_a_long_time_is_exposure():
 
 
 def test_times_beyond_their_censoring_have_the_hazards_of_the_copy():
-    """Cells that share hazards share those of what was censored: where these are as good as infinite no time is left,
-    as early as nothing is left of a new row's."""
+    """Cells of a copy share hazards, those that were censored, too: where these are as good as infinite no time is
+    left beyond the censoring."""
     times = np.array([0.25, -3.0, 2.0, -0.5])
     columns, _ = table_from_arrays([("t", "survival", times, None)])
-    columns, (kind, rows) = tuple(production.with_cuts(c, {"t": PRIOR}) for c in columns), kind_of(times)
+    columns, (_, rows) = tuple(production.with_cuts(c, {"t": PRIOR}) for c in columns), kind_of(times)
     components = Components(in_blocks(columns, {}), {})
     s = Statistics(*kernels.accumulate(rows, np.zeros(4, np.int32), 1, np.zeros(1, np.int64)))
     view = ViewLaw(components, components.hyper(1.0, 0.0, {"t": np.array([0.8, 1.5])}), s, names=["t"])
@@ -170,9 +170,8 @@ def test_times_beyond_their_censoring_have_the_hazards_of_the_copy():
     draws, known = CellDraws(view, stream), everyone({"t": of_values(columns[0], np.array([-3.0]))}).repeat(50)
     drawn = [draws.cells(["t"], known, np.zeros(50, np.intp), stream, np.arange(50))["t"] for _ in range(2)]
     assert (drawn[0] > 3.0).all() and (drawn[0] == drawn[1]).all()
-    draws._drawn["survival"]._drawn *= 1e9
-    law = draws._drawn["survival"]
-    draws._drawn["survival"] = type(law)(components.survival, view.hyper.hazard, s.of(components.survival), law._drawn)
+    kind, hazards = components.survival, 1e9 * draws._drawn["survival"]._drawn
+    draws._drawn["survival"] = Times(kind, view.hyper.hazard, s.of(kind), hazards)
     np.testing.assert_allclose(draws.cells(["t"], known, np.zeros(50, np.intp), stream, np.arange(50))["t"], 3.0, 1e-6)
 
 
