@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PARTS, SHIFT = 8, 27  # parts of the time axis; bits of the ticks within one
 FINE = 20  # a tick is about 2^-20 of the last end
+FAR = 64.0  # times the last end; where the greatest time is beyond, ticks are longer, so that there is room for it
 AT_ONCE = -5e-324  # censored at 0
 
 
@@ -54,7 +55,8 @@ def ends_of(events: np.ndarray) -> tuple[float, ...]:
 
 def tick(column: Column) -> float:
     """A power of two, in the column's unit of time."""
-    return 2.0 ** (math.ceil(math.log2(column.ends[-1] if column.ends else 1.0)) - FINE)
+    last = max(column.ends[-1] if column.ends else 0.0, column.maximum / FAR)
+    return 2.0 ** (math.ceil(math.log2(last or 1.0)) - FINE)
 
 
 def ends_in_ticks(column: Column) -> np.ndarray:
@@ -64,7 +66,7 @@ def ends_in_ticks(column: Column) -> np.ndarray:
 
 def coded(column: Column, x: np.ndarray) -> np.ndarray:
     """Cells in memory of stored ones. Part p is from its start, which is not in it but for 0, to its end. Ticks beyond
-    what there is room for, a hundred times the last end, are as many as there is room for."""
+    what there is room for, twice the table's greatest time at least, are as many as there is room for."""
     ends = ends_in_ticks(column)
     ticks = np.round(np.abs(np.nan_to_num(x)) / tick(column))
     part = np.searchsorted(ends[1:], ticks, side="left")

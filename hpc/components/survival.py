@@ -76,8 +76,8 @@ class Times:
         return self.log_probability(column, low, high, self._every)
 
     def _log_hazard(self, column: int, time: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Log hazard at a time, both in the column's unit. Arguments broadcast."""
-        part, ticks = self._kind.split(column, time)
+        """Log hazard at a time, both in the column's unit, in the part that has the event. Arguments broadcast."""
+        part, ticks = self._kind.split(column, time, whole=True)
         h = self.shape[column][part, k] / (self.rate[column][part, k] + ticks)
         if self._drawn is not None:
             old = k < self._drawn.shape[-1]
@@ -86,7 +86,11 @@ class Times:
 
     def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Times (n,) before which the event comes with probability u in the cluster of each."""
-        aim, before = -np.log1p(-np.minimum(u, 1.0 - 2.0**-53)), self._before[column][:, clusters]
+        return self._reached(column, clusters, -np.log1p(-np.minimum(u, 1.0 - 2.0**-53)))
+
+    def _reached(self, column: int, clusters: np.ndarray, aim: np.ndarray) -> np.ndarray:
+        """Times (n,) beyond which the event comes with probability exp(-aim)."""
+        before = self._before[column][:, clusters]
         last = len(self._kind.columns[column].ends)
         part = (before[1 : last + 1] <= aim).sum(axis=0)
         rest = aim - np.take_along_axis(before, part[None], axis=0)[0]
@@ -100,9 +104,8 @@ class Times:
 
     def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Times (n,) from low to high by the distribution function given that they are there: at u of it."""
-        first, last = (np.exp(self.log_survival(column, np.maximum(x, 0.0), clusters)) for x in (low, high))
-        x = self.quantile(column, clusters, 1.0 - (first - u * (first - last)))
-        return np.clip(np.where(first > 0.0, x, low), low, high)
+        first, last = (self.log_survival(column, np.maximum(x, 0.0), clusters) for x in (low, high))
+        return np.clip(self._reached(column, clusters, -first - np.log1p(u * np.expm1(last - first))), low, high)
 
     def log_density(self, column, x, seen):
         raise NotImplementedError("a single cell is there or not")
@@ -255,12 +258,13 @@ class Survival:
         both = np.stack([-before, np.log(h) - before], axis=2)
         return both.reshape(h.shape[0], 2 * PARTS, h.shape[-1]), h
 
-    def split(self, column: int, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Part of times in the column's unit, and the ticks in it; infinity is taken for 0."""
+    def split(self, column: int, time: np.ndarray, whole: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Part of times in the column's unit, and the ticks in it; infinity is taken for 0. whole: the part is that of
+        whole ticks, which a cell has: an event at a cut that is none is before it."""
         ticks = np.where(np.isfinite(time), time, 0.0) / self.ticks[column]
         last = len(self.columns[column].ends)
-        part = np.searchsorted(self.starts[column, 1 : last + 1], ticks, side="left")
-        return part, ticks - self.starts[column][part]
+        part = np.searchsorted(self.starts[column, 1 : last + 1], np.round(ticks) if whole else ticks, side="left")
+        return part, np.maximum(ticks - self.starts[column][part], 0.0)
 
     def exposed(self, s: tuple) -> tuple[np.ndarray, np.ndarray]:
         """Events and exposures, ticks, of each part, (C, PARTS, K) each."""

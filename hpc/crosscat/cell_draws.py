@@ -71,7 +71,7 @@ class CellDraws:
         for name in sorted(set(names).difference(result)):
             result[name] = self._single(name, cluster, stream, ids, without.get(name))
             if name in known.of:
-                given = draw_within(self.view, *known.of[name], cluster, stream, ids)
+                given = draw_within(self.view, *known.of[name], cluster, stream, ids, self._law)
                 result[name] = np.where(np.isnan(given), result[name], given)
         return result
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.components.component import Component
 from mpibayes.hpc.components.single import inside
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events
@@ -16,10 +19,12 @@ PART, PLACE = 2**31 + 1, 2**31 + 2  # sub-streams: which level or atom, or none;
 
 
 def draw_within(
-    view: ViewLaw, events: Events, which: np.ndarray, cluster: np.ndarray, stream: Stream, ids: np.ndarray
-) -> np.ndarray:
+    view: ViewLaw, events: Events, which: np.ndarray, cluster: np.ndarray, stream: Stream, ids: np.ndarray,
+    law_of: Callable[[Component], Any],
+) -> np.ndarray:  # fmt: skip
     """Recorded values (n,) of a column, level codes or numbers, one of each row's event; NaN where nothing is known.
-    which, cluster, ids (n,): the row's event, its cluster, its number in the stream."""
+    which, cluster, ids (n,): the row's event, its cluster, its number in the stream. law_of: the law of the columns of
+    a kind, which times beyond their censoring are drawn from, with the parameters that other cells share."""
     column, values = events.column, np.full(len(which), np.nan)
     seen = np.flatnonzero(which < len(events))
     event, k = which[seen], cluster[seen]
@@ -30,7 +35,7 @@ def draw_within(
         low, high = (end[event] for end in (events.low, events.high))
         kind, c = view.place[column.name]
         u = _uniforms(stream, PLACE, ids[seen], view.column_number(column.name))
-        values[seen] = np.where(low == high, low, view.law(kind).within(c, k, low, high, u))
+        values[seen] = np.where(low == high, low, law_of(kind).within(c, k, low, high, u))
         return values
     single = not column.levels and events.sets is None
     if single:

@@ -12,7 +12,7 @@ from mpibayes.io.rows import Column
 def why_no_line(column: Column) -> str:
     """The reason why a column of numbers cannot lean on another in a line, nor another on it; "" where it can."""
     if column.kind != "real":
-        return f"is {column.kind}, and counts lean on nothing"
+        return f"is {column.kind}, and leans on nothing"
     if column.atoms:
         return "has values that come again and again (atoms)"
     return "lacks cells" if column.n_missing else ""

@@ -153,6 +153,8 @@ def _run(comm: Communicator, clock: Clock, config_path: Path, out, overrides, fr
     growth = on_root(comm, lambda: grown.planned(folder, config, table, fresh))
     # what "auto" meant at the first start decides how the rows are cut
     config = on_root(comm, lambda: run_directory.as_continued(folder, config, fresh, growth))
+    if growth.due:  # columns that were chosen since they had all cells may lack some of the rows that came
+        on_root(comm, lambda: check_table(config, table))
     config, about_family = with_family(config, table, data)
     if comm.alone:
         done = 0 if fresh or growth.anew else min(map(status.cycles_done, places))

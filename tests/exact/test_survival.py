@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
+from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.components.survival import Survival
+from mpibayes.hpc.components.survival import Survival, Times
+from mpibayes.hpc.crosscat.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.data.events import everyone, of_values
 from mpibayes.hpc.data.rows import Carve, in_blocks
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.hpc.parallel.streams import Purpose, Stream
@@ -134,6 +138,51 @@ def test_cells_come_back():
     part, event, ticks = spells.decoded(spells.coded(column, x)[:-1])
     assert part.tolist() == [0, 0, 0, 0, 1, 1, 2] and event.tolist() == [1, 0, 1, 0, 1, 1, 0]
     assert (ticks * spells.tick(column)).tolist() == [0.0, 0.0, 1.0, 1.0, 0.25, 1.5, 6.5]
+
+
+@pytest.mark.parametrize("cut", [1010.3, 10.1])
+def test_an_event_at_a_cut_that_is_no_whole_tick_is_before_it(cut):
+    """In laws of questions, too, whose times are not rounded; one of the cuts is rounded down, the other up."""
+    times, given = np.array([0.25 * cut, cut, cut, -2.0 * cut]), {"shape": 0.8, "rate": 1.5, "cuts": (cut,)}
+    kind, rows = kind_of(times, (cut,))
+    law = kind.predictive(np.array([[0.8, 1.5]]), statistics(kind, rows, np.zeros(4), 1))
+    ratio = log_marginal("survival", np.append(times, cut), given) - log_marginal("survival", times, given)
+    at = np.array([cut])
+    assert law.log_probability(0, at, at, np.array([0]))[0] == pytest.approx(ratio, abs=1e-4)
+
+
+def test_all_of_a_long_time_is_exposure():
+    kind, rows = kind_of([0.5, -1000.0, -5000.0], (1.0,))
+    _, exposure = kind.exposed(statistics(kind, rows, np.zeros(3), 1))
+    np.testing.assert_allclose(exposure[0, :2, 0] * kind.ticks[0], [2.5, 5998.0], rtol=1e-3)
+
+
+def test_times_beyond_their_censoring_have_the_hazards_of_the_copy():
+    """Cells of a copy share hazards, those that were censored, too: where these are as good as infinite no time is
+    left beyond the censoring."""
+    times = np.array([0.25, -3.0, 2.0, -0.5])
+    columns, _ = table_from_arrays([("t", "survival", times, None)])
+    columns, (_, rows) = tuple(production.with_cuts(c, {"t": PRIOR}) for c in columns), kind_of(times)
+    components = Components(in_blocks(columns, {}), {})
+    s = Statistics(*kernels.accumulate(rows, np.zeros(4, np.int32), 1, np.zeros(1, np.int64)))
+    view = ViewLaw(components, components.hyper(1.0, 0.0, {"t": np.array([0.8, 1.5])}), s, names=["t"])
+    stream = Stream(seed(6), Purpose.COPY_CELLS, cycle=1, chain=0)
+    draws, known = CellDraws(view, stream), everyone({"t": of_values(columns[0], np.array([-3.0]))}).repeat(50)
+    drawn = [draws.cells(["t"], known, np.zeros(50, np.intp), stream, np.arange(50))["t"] for _ in range(2)]
+    assert (drawn[0] > 3.0).all() and (drawn[0] == drawn[1]).all()
+    kind, hazards = components.survival, 1e9 * draws._drawn["survival"]._drawn
+    draws._drawn["survival"] = Times(kind, view.hyper.hazard, s.of(kind), hazards)
+    np.testing.assert_allclose(draws.cells(["t"], known, np.zeros(50, np.intp), stream, np.arange(50))["t"], 3.0, 1e-6)
+
+
+def test_times_far_in_the_tail_keep_their_law():
+    """Where next to nothing is left beyond a censoring, times beyond it are not at once."""
+    kind, rows = kind_of(np.full(400, 0.25), ())
+    law = kind.drawn(np.array([[0.8, 1.5]]), statistics(kind, rows, np.zeros(400), 1), Stream(1, Purpose.PARAMETERS, 1))
+    low, u = np.full(99, 30.0), np.arange(1.0, 100.0) / 100.0
+    beyond = law.within(0, np.zeros(99, np.intp), low, np.full(99, np.inf), u)
+    p = np.exp(law.log_survival(0, beyond, np.zeros(99, np.intp)) - law.log_survival(0, low, np.zeros(99, np.intp)))
+    np.testing.assert_allclose(p, 1.0 - u, atol=1e-6)
 
 
 # --- the program against the enumeration ------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.io.append import append_rows
+from mpibayes.io.ingest import import_table
 from mpibayes.io.table import table_from_arrays, write_table
 from tests.run.conftest import exported, mpibayes, run
 
@@ -85,3 +87,17 @@ REFUSED = [
 def test_what_cannot_be_in_lines(place, setting, words):
     done = run(place, "refused", "--set", setting)
     assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_rows_that_lack_numbers_in_lines_are_not_taken_in(tmp_path):
+    """A run chooses lines by the rows that it has; the kernels would leave out the other cells of rows with gaps."""
+    g = np.random.default_rng(7)
+    for name, gap in (("may.csv", "0.5"), ("june.csv", "")):
+        rows = [f"{x:.3f},{2.0 * x:.2f}\n" for x in g.normal(size=30)]
+        (tmp_path / name).write_text("".join(["x,y\n", *rows, f"{gap},1.0\n"]))
+    import_table(tmp_path / "may.csv", tmp_path / "table.h5")
+    (tmp_path / "run.toml").write_text(CONFIG)
+    assert run(tmp_path, "may", "--set", "run.cycles=2", "--set", "run.burn_in=1").returncode == 0
+    append_rows(tmp_path / "june.csv", tmp_path / "table.h5")
+    done = run(tmp_path, "may", "--set", "run.cycles=4", "--set", "run.burn_in=1", "--grow")
+    assert done.returncode == 2 and 'column "x" lacks cells; a number in lines' in done.stderr, done.stderr
