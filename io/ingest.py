@@ -127,6 +127,7 @@ def import_table(
         if weights is not None:
             weights.form = profiles[source.position_of("weight", weight)].form
         rows = _profile_all(source, profiles, weights, progress)
+        no_events = [text for pair in source.survival if (text := pair.require_events(source.paths[0]))]
         kept = set(keep)
         of_rows = {source.count: "says how many equal rows each row stands for", weight: REASON}
         of_rows |= {pair.event: f"says whether the event of '{pair.time}' came" for pair in source.survival}
@@ -169,6 +170,7 @@ def import_table(
             *source.notes,
             *guesses,
             *_unmet(missing, profiles, source),
+            *no_events,
             *(d.warning for d in decisions if d.warning),
             *said_twice,
         ),
@@ -290,6 +292,8 @@ def _profiles(
         profiles[-1].recorded = {key: value for key, value in recorded.items() if value is not None}
     if problems:
         raise ConfigError("the description of the columns does not fit", problems)
+    markers_of = {profile.name: tuple(profile.markers) for profile in profiles}
+    source.survival = [replace(pair, missing=markers_of[pair.event]) for pair in source.survival]
     return profiles
 
 
@@ -297,6 +301,8 @@ def _unmet(missing: Sequence[str], profiles: list[Profile], source: TextSource) 
     """Report markers of the user that no cell has."""
     for marker in map(str.strip, missing):
         labels = (source.labels.get(i, {}).get(marker, marker) for i in range(len(profiles)))
+        if marker in {text for pair in source.survival for text in pair.seen}:
+            continue
         if not any(profile.n_marked.get(label) for profile, label in zip(profiles, labels)):
             yield f"--missing {marker}: no cell has it"
 
@@ -356,7 +362,7 @@ def _write(
         "sheet": source.sheet,
         "count": source.count,
         "weight": weights and weights.name,
-        **({"survival": {p.time: [p.event, p.value] for p in source.survival}} if source.survival else {}),
+        **({"survival": {p.time: [p.event, p.value, *p.missing] for p in source.survival}} if source.survival else {}),
         "missing": {m.name: list(m.profile.markers) for m in made},
         "no": {name: list(texts) for name, texts in no.items()},
         "forms": {name: asdict(form) for name, form in forms.items() if form is not None},

@@ -233,7 +233,7 @@ class _TextFile:
                     f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
                 )
             raise _missing_columns(path, columns_of, source.names, may_lack, contents)
-        source.survival = pairs_there(about.get("survival") or {}, source.names, path)
+        source.survival = pairs_there(about.get("survival") or {}, source.names, path, missing)
         self.source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]

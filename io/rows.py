@@ -212,7 +212,7 @@ class _Watched:
         reals = rows.reals.copy()
         for c in self.columns:
             x = rows.reals[:, c.index]
-            reals[:, c.index] = np.abs(x)
+            reals[:, c.index] = np.where(x == spells.AT_ONCE, 0.0, np.abs(x))
             events = x[x >= 0.0]
             self._time[c.name] += float(np.abs(x[~np.isnan(x)]).sum())
             self._n[c.name] += len(events)

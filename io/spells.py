@@ -38,10 +38,10 @@ def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def text(x: float) -> str:
     """A stored cell as people write it.
 
-    >>> text(306.0), text(-1010.0)
-    ('306', '1010+')
+    >>> text(306.0), text(-1010.0), text(AT_ONCE)
+    ('306', '1010+', '0+')
     """
-    return f"{abs(x):.15g}" + ("+" if x < 0.0 else "")
+    return f"{0.0 if x == AT_ONCE else abs(x):.15g}" + ("+" if x < 0.0 else "")
 
 
 def ends_of(events: np.ndarray) -> tuple[float, ...]:
@@ -50,7 +50,7 @@ def ends_of(events: np.ndarray) -> tuple[float, ...]:
         return ()
     levels = np.arange(1, PARTS) / PARTS
     ends = np.unique(np.quantile(events, levels, method="inverted_cdf"))
-    return tuple(float(end) for end in ends if end > 0.0)
+    return tuple(float(end) for end in ends if end > ends[-1] * 2.0**-FINE)
 
 
 def tick(column: Column) -> float:

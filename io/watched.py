@@ -7,7 +7,7 @@ reads a column of text reads a survival column, too.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +20,21 @@ from mpibayes.io.header import MISSING
 from mpibayes.text import option
 
 CAME, NOT, UNKNOWN, UNCLEAR = range(4)
+MOST_SEEN = 8
 YES, NO = {"1", "1.0", "true", "t", "yes", "y"}, {"0", "0.0", "false", "f", "no", "n"}
 
 
 @dataclass(frozen=True)
 class Pair:
-    """time, event: names of columns. value: the text of `event` that says that the event came, "" for yes or 1."""
+    """time, event: names of columns. value: the text of `event` that says that the event came, "" for yes or 1.
+    missing: texts of its missing cells. seen: the first different texts that were read, and all of the event and of
+    missing cells."""
 
     time: str
     event: str
     value: str = ""
+    missing: tuple[str, ...] = tuple(MISSING)
+    seen: set[str] = field(default_factory=set, compare=False)
 
     @classmethod
     def of(cls, text: str, names: Collection[str]) -> Pair:
@@ -52,6 +57,9 @@ class Pair:
         came nor did not."""
         times, events = batch.columns[time], batch.columns[event]
         state = np.array([self._state(text) for text in events.texts.to_pylist()], np.int64)
+        for i in np.unique(events.codes):
+            if len(self.seen) < MOST_SEEN or state[i] in (CAME, UNKNOWN):
+                self.seen.add(events.texts[int(i)].as_py())
         unclear = np.flatnonzero(state[events.codes] == UNCLEAR)
         if len(unclear):
             found = events.texts[int(events.codes[unclear[0]])].as_py()
@@ -62,16 +70,33 @@ class Pair:
             )
         pairs, codes = np.unique(times.codes.astype(np.int64) * 4 + state[events.codes], return_inverse=True)
         texts = times.texts.to_pylist()
+        for i in (i for i, text in enumerate(texts) if text.endswith("+") and (times.codes == i).any()):
+            raise DataError(
+                f"{batch.path} row {batch.row(times.first(i)):,}, column '{self.time}': found {texts[i]!r}, expected a "
+                f"number: '{self.event}' says whether the event came"
+            )
         read = ("{}", "{}+", "")
         merged = [read[pair % 4].format(texts[pair // 4]) if texts[pair // 4] else "" for pair in pairs.tolist()]
         return Cells(pa.array(merged, pa.string()), codes.ravel().astype(np.int32), times.original)
 
     def _state(self, text: str) -> int:
-        if text in MISSING:
+        if any(text == marker or _same_number(text, marker) for marker in self.missing):
             return UNKNOWN
         if self.value:
             return CAME if text == self.value or _same_number(text, self.value) else NOT
         return CAME if text.lower() in YES else NOT if text.lower() in NO else UNCLEAR
+
+    def require_events(self, path: Path) -> str:
+        """A warning if no cell that was read has the event, else "". Raises DataError if none has the value given."""
+        if any(self._state(text) == CAME for text in self.seen):
+            return ""
+        has = ", ".join(map(repr, sorted(t for t in self.seen if t)[:MOST_SEEN])) or "none"
+        if self.value:
+            raise DataError(
+                f"{path}, column '{self.event}': no cell is {self.value!r}, the event by "
+                f"{option('survival', self.text)}; it has {has}"
+            )
+        return f"column '{self.time}': the event came in no row ('{self.event}' has {has}), so little can be learned"
 
 
 def _same_number(a: str, b: str) -> bool:
@@ -91,15 +116,18 @@ def pairs_of(texts: Sequence[str], names: Sequence[str]) -> list[Pair]:
     return pairs
 
 
-def pairs_there(stored: Mapping[str, Sequence[str]], names: Collection[str], path: Path) -> list[Pair]:
-    """The pairs of a table's source whose time a later file has. stored: by time, the event and its value. Raises
-    DataError where that file has the time alone, which may be of either kind."""
+def pairs_there(
+    stored: Mapping[str, Sequence[str]], names: Collection[str], path: Path, missing: Sequence[str] = ()
+) -> list[Pair]:
+    """The pairs of a table's source whose time a later file has. stored: by time, the event, its value and the texts of
+    its missing cells; missing: others. Raises DataError where that file has the time alone, which may be of
+    either kind."""
     pairs = []
-    for time, (event, value) in stored.items():
+    for time, (event, value, *usual) in stored.items():
         if time in names and event not in names:
             raise DataError(f"{path}: has '{time}', but no column '{event}', which says whether the event came")
         if time in names:
-            pairs.append(Pair(time, event, value))
+            pairs.append(Pair(time, event, value, (*usual, *(m.strip() for m in missing))))
     return pairs
 
 

@@ -218,6 +218,7 @@ def in_python(text: str) -> str:
     """
     text = re.sub(r"--kind (?:'([^']+)=(\w+)'|(\S+)=(\w+))", _as_kinds, text)
     text = re.sub(r"--(encoding|dates|count|weight) ([\w-]*\w)|--(decimal|thousands) (\S)(?=\s|$)", _as_text, text)
+    text = re.sub(r"--survival (?:'([^']+)'|(\S+,[^\s:;]+))", lambda m: f"survival=[{m[1] or m[2]!r}]", text)
     text = re.sub(r"mpibayes import (\S+|'[^']+') (\S+\.h5|'[^']+\.h5')(?=[ ,])", _as_import, text)
     text = text.replace("run the same command again", "make the same call again")
     text = text.replace("--fresh", "fresh=True").replace("--set ", "config: ")

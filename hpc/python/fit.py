@@ -128,6 +128,7 @@ def import_table(
     calendar: Sequence[str] = (),
     count: str | None = None,
     weight: str | None = None,
+    survival: str | Sequence[str] = (),
     overwrite: bool = False,
     verbose: bool = False,
 ) -> Path:
@@ -141,7 +142,8 @@ def import_table(
     ("day-first" or "month-first"): how a text file is written, where that is not to be found out. calendar: columns of
     dates whose weekday, month and hour become columns, too. count: the column that says how many equal rows each row
     stands for; the table has them all. weight: the column of survey weights, which are kept beside the rows.
-    Returns the path. Raises ConfigError, DataError.
+    survival: pairs of columns, "TIME,EVENT" or "TIME,EVENT=VALUE", that become one: how long each row was watched, and
+    whether the event came. Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest
     from mpibayes.io.summary import print_summary
@@ -169,6 +171,7 @@ def import_table(
             calendar=calendar,
             count=count,
             weight=weight,
+            survival=[survival] if isinstance(survival, str) else list(survival),
             overwrite=overwrite,
         )
     print_summary(summary, output(), verbose)

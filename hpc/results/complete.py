@@ -199,6 +199,7 @@ def _say(done: Completed, asking: Asking, out: Path, copies: int, console: Any) 
     each = list(done.filled)
     where = f" ({', '.join(each[:LISTED])}{', ...' * (len(each) > LISTED)})" if each else ""
     cells = f"{counted(sum(done.filled.values()), 'cell')} drawn in each{where}"
-    to.print(Text(f"{copies} copies of {counted(done.n_rows, 'row')} written to {out}: {cells}"), soft_wrap=True)
+    many = "1 copy" if copies == 1 else f"{copies:,} copies"
+    to.print(Text(f"{many} of {counted(done.n_rows, 'row')} written to {out}: {cells}"), soft_wrap=True)
     if console is None:
         warn_of_disagreement(asking.run)

@@ -5,8 +5,14 @@ import itertools
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import mpibayes as mb
+from mpibayes.errors import DataError
+from mpibayes.io import spells
+from mpibayes.io.append import append_rows
+from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.run.conftest import mpibayes, sets
 
@@ -169,3 +175,54 @@ def test_what_cannot_be(tmp_path):
     asked(tmp_path, "import", "people.csv", "people.h5", "--survival", "time,status=2")
     done = mpibayes(tmp_path, "run", "people.h5", "-o", "features", *sets("model.family=ibp"))
     assert done.returncode == 2 and "is of times to an event" in done.stderr
+
+
+HEAD = "time,dead,g\n"
+
+
+@pytest.mark.parametrize(
+    ("cells", "options", "expected"),
+    [
+        (["3,yes,a", "4,no,b"], ("time,dead=Yes",), "column 'dead': no cell is 'Yes'"),
+        (["3,1,a", "4+,0,b"], ("time,dead",), "row 2, column 'time': found '4+'"),
+        (["3,1,a", "4,-9,b"], ("time,dead",), "row 2, column 'dead': found '-9'"),
+    ],
+)
+def test_a_pair_that_cannot_be_read_is_refused(cells, options, expected, tmp_path):
+    (tmp_path / "a.csv").write_text(HEAD + "\n".join(cells * 9) + "\n")
+    with pytest.raises(DataError) as raised:
+        import_table(tmp_path / "a.csv", tmp_path / "a.h5", survival=list(options))
+    assert expected in str(raised.value)
+    assert not (tmp_path / "a.h5").exists()
+
+
+def test_markers_hold_for_the_event_too(tmp_path):
+    """Also in rows that are appended: the row is missing, and not censored."""
+    (tmp_path / "a.csv").write_text(HEAD + "3,1,a\n4,-9,b\n0,0,a\n" * 9)
+    (tmp_path / "b.csv").write_text(HEAD + "5,-9,a\n6,0,b\n")
+    import_table(tmp_path / "a.csv", tmp_path / "a.h5", survival=["time,dead=1"], missing=["-9"])
+    append_rows([tmp_path / "b.csv"], tmp_path / "a.h5")
+    table = Table.open(tmp_path / "a.h5")
+    time = next(c for c in table.columns if c.name == "time")
+    cells = table.read(0, table.n_rows).reals[:, time.index]
+    assert np.isnan(cells).sum() == 10
+    assert np.isnan(cells[1]) and np.isnan(cells[27])
+    assert spells.text(cells[2]) == "0+" and time.minimum == 0.0  # censored at once
+
+
+def test_a_column_without_events_is_imported_with_a_warning(tmp_path):
+    (tmp_path / "a.csv").write_text(HEAD + "3,0,a\n4,0,b\n" * 9)
+    summary = import_table(tmp_path / "a.csv", tmp_path / "a.h5", survival=["time,dead"])
+    assert any("the event came in no row" in text for text in summary.warnings)
+
+
+def test_python_imports_pairs(tmp_path):
+    data = pa.table({"time": [3.0, 4.0] * 9, "dead": [True, False] * 9, "g": ["a", "b"] * 9})
+    table = Table.open(mb.import_table(data, tmp_path / "a.h5", survival="time,dead"))
+    assert "survival" in [column.kind for column in table.columns]
+    with pytest.raises(DataError, match=r"survival=\['time,g=a'\]"):
+        mb.import_table(data, tmp_path / "b.h5", survival=["time,g"])
+
+
+def test_ends_that_no_tick_tells_apart_are_left_out():
+    assert spells.ends_of(np.array([1e-300] * 4 + [1.0, 2.0, 3.0, 4.0]))[0] >= 1.0
