@@ -20,7 +20,7 @@ import numpy as np
 
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
-from mpibayes.hpc.components.single import one_uniform
+from mpibayes.hpc.components.single import OneByOne, one_uniform
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.common.functions import gammaln
@@ -75,7 +75,7 @@ class Levels:
         return (cumulative[:-1] <= u * cumulative[-1]).sum(axis=0)[:, None]
 
 
-class Categorical:
+class Categorical(OneByOne):
     """All categorical columns of a view. A column's prior: {"dirichlet": [V_c]} (fixed), or {"grid": multipliers,
     "base": [V_c]}, where either may be left out.
 
@@ -118,12 +118,6 @@ class Categorical:
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = np.diff(self.offsets) + 1.0
         self.odds_form = (int(self.offsets[-1]),)
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def members(self, column: int) -> tuple[Column]:
-        return (self.columns[column],)
 
     def start(self) -> np.ndarray:
         """Initial multiplier of every column, (C,)."""

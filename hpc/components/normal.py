@@ -14,7 +14,7 @@ import numpy as np
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
 from mpibayes.hpc.components.masses import log_between
-from mpibayes.hpc.components.single import Numbers, with_new
+from mpibayes.hpc.components.single import Numbers, OneByOne, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
@@ -98,7 +98,7 @@ class Student(Numbers):
         return location + scale * np.where(right, -t, t)
 
 
-class Normal:
+class Normal(OneByOne):
     """All real columns of a view that are modelled one by one. A column's prior: None or {"mean": number or grid, ...}.
 
     Moments are those of the observed cells: their number, their mean, and the sum of squares about it, each (R, K).
@@ -130,16 +130,6 @@ class Normal:
             for i in range(4):
                 grids[i].append(part[i])
         self.grids = [Grids(g) for g in grids]
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def members(self, column: int) -> tuple[Column]:
-        return (self.columns[column],)
-
-    def start(self) -> np.ndarray:
-        """Initial hyperparameters, (R, 4)."""
-        return self._start.copy()
 
     def prior(self, normal: np.ndarray) -> dict[str, np.ndarray]:
         return {"normal": normal}

@@ -14,7 +14,7 @@ import numpy as np
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
 from mpibayes.hpc.components.masses import log_negative_binomial
-from mpibayes.hpc.components.single import Numbers, with_new
+from mpibayes.hpc.components.single import Numbers, OneByOne, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.common.functions import gammaln
@@ -99,7 +99,7 @@ def _between(law, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarra
     return np.where(np.isfinite(x), x, low)
 
 
-class Poisson:
+class Poisson(OneByOne):
     """All count columns of a view. A column's prior: None or {"shape": number or grid, "rate": ...}.
 
     Statistics are the number of observed cells and their sum, which is exact below 2^53, each (Q, K).
@@ -128,16 +128,6 @@ class Poisson:
             for i in range(2):
                 grids[i].append(part[i])
         self.grids = [Grids(g) for g in grids]
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def members(self, column: int) -> tuple[Column]:
-        return (self.columns[column],)
-
-    def start(self) -> np.ndarray:
-        """Initial hyperparameters, (Q, 2)."""
-        return self._start.copy()
 
     def prior(self, gamma: np.ndarray) -> dict[str, np.ndarray]:
         return {"gamma": gamma}

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io.rows import Column
 
 
 def one_uniform(stream: Stream, sub: int, column: int, ids: np.ndarray) -> np.ndarray:
@@ -17,6 +18,23 @@ def one_uniform(stream: Stream, sub: int, column: int, ids: np.ndarray) -> np.nd
 def inside(u: np.ndarray) -> np.ndarray:
     """Multiples of 2^-53 from 0 to below 1 as numbers inside (0, 1)."""
     return np.minimum(u + 2.0**-54, 1.0 - 2.0**-53)
+
+
+class OneByOne:
+    """A kind whose columns are modelled one by one. _start: initial hyperparameters of each, (C, n)."""
+
+    columns: tuple[Column, ...]
+    _start: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def members(self, column: int) -> tuple[Column]:
+        return (self.columns[column],)
+
+    def start(self) -> np.ndarray:
+        """Initial hyperparameters, (C, n)."""
+        return self._start.copy()
 
 
 class Numbers:

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpibayes.hpc.components.component import Array, PriorKey
 from mpibayes.hpc.components.grid import as_grid, pick_on_grid
-from mpibayes.hpc.components.single import one_uniform, with_new
+from mpibayes.hpc.components.single import OneByOne, one_uniform, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io import spells
 from mpibayes.io.rows import Column, Rows
@@ -125,7 +125,7 @@ class Times:
         return self.quantile(column, clusters, one_uniform(stream, self._kind.substreams[0], column, ids))[:, None]
 
 
-class Survival:
+class Survival(OneByOne):
     """All survival columns of a view. A column's prior: None or {"shape": number or grid, "rate": ...}.
 
     Statistics of every part of the time axis: events, rows that were last seen there, and the ticks that these spent
@@ -159,16 +159,6 @@ class Survival:
             part = [as_grid(prior[n]) if n in prior else g for n, g in zip(NAMES, (SHAPE_GRID, RATE_GRID * unit))]
             self._start[i] = [g[np.argmin(np.abs(np.log(g / a)))] for g, a in zip(part, (1.0, unit))]
             self.grids.append(part)
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-    def members(self, column: int) -> tuple[Column]:
-        return (self.columns[column],)
-
-    def start(self) -> np.ndarray:
-        """Initial hyperparameters, (C, 2)."""
-        return self._start.copy()
 
     def prior(self, hazard: np.ndarray) -> dict[str, np.ndarray]:
         return {"hazard": hazard, "spell_gamma": self._in_ticks(hazard), "spell_width": self.widths.ravel()}

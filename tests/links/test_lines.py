@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat import line_law
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
-from mpibayes.hpc.data.events import Known, everyone, known_of, of_range, of_values
+from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
@@ -23,6 +23,7 @@ from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin
 from mpibayes.kernels.mixture.twin_cluster import Row
 from tests.crosscat.report.runs import make_run
+from tests.links.known import one
 from tests.query.runs import write_csv
 
 N = 120
@@ -60,17 +61,6 @@ def asking(run):
 @pytest.fixture(scope="module")
 def views(asking):
     return [law.views[0] for law in asking.draws([c.name for c in asking.columns])]
-
-
-def one(asking, **cells) -> Known:
-    events = {}
-    for name, value in cells.items():
-        column = asking.conditions.column(name)
-        if isinstance(value, tuple):
-            events[name] = of_range(column, *value)
-        else:
-            events[name] = of_values(column, np.array([column.levels.index(value) if column.levels else value]))
-    return everyone(events)
 
 
 def log_p(asking, wanted: dict, given: dict) -> float:

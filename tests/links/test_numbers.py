@@ -11,7 +11,7 @@ from scipy.stats import chisquare, t
 from mpibayes.hpc.crosscat.left_out import LeftOut
 from mpibayes.hpc.crosscat.predict import Predictor
 from mpibayes.hpc.crosscat.representative import representatives
-from mpibayes.hpc.data.events import Known, everyone, known_of, of_range, of_values
+from mpibayes.hpc.data.events import Known, everyone, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.links import bins
 from mpibayes.hpc.parallel.streams import Purpose, Stream
@@ -21,6 +21,7 @@ from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run
+from tests.links.known import one
 from tests.query.runs import write_csv
 
 N = 120
@@ -69,17 +70,6 @@ def asking(run):
     asking = Asking(run, draws=4)
     asking.draws([c.name for c in asking.columns])
     return asking
-
-
-def one(asking, **cells) -> Known:
-    events = {}
-    for name, value in cells.items():
-        column = asking.conditions.column(name)
-        if isinstance(value, tuple):
-            events[name] = of_range(column, *value)
-        else:
-            events[name] = of_values(column, np.array([column.levels.index(value) if column.levels else value]))
-    return everyone(events)
 
 
 def log_p(asking, wanted: dict, given: dict) -> float:
