@@ -20,6 +20,7 @@ import pyarrow as pa
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.absent import Absence, Absences, notes, reasons
+from mpibayes.io.copies import copies, without_copies
 from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of, stamps, write_text, writing
@@ -147,13 +148,22 @@ def import_table(
 
         def finish() -> None:
             """While the table has no name yet."""
-            sums.extend(map(sha256_of, paths if hashed else ()))
+            sums[:] = map(sha256_of, paths if hashed else ())
             require_unchanged(before)
 
         may_count = None if source.count else count_column(profiles, decisions, kept)
-        table, said_twice = _write(
-            source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, progress, finish
-        )
+
+        def write(again: bool) -> tuple[Table, Redundancy]:
+            options = (overwrite or again, rows, profiles, decisions, made, columns, may_count, weights)
+            return _write(source, out, *options, progress, finish)
+
+        table, redundancy = write(again=False)
+        chosen = {*kept, *(p.name for p in profiles if p.kind is not None)}
+        chosen |= {m.name for m in made if m.name != m.profile.name}
+        if copied := copies(table, redundancy.groups, chosen):
+            decisions = without_copies(profiles, decisions, copied)
+            made, columns = made_columns(profiles, decisions, calendar - set(copied))
+            table, redundancy = write(again=True)
         absences = Absence.stored(table.source)
         absent = reasons(absences)
         decisions = [
@@ -172,7 +182,7 @@ def import_table(
             *_unmet(missing, profiles, source),
             *no_events,
             *(d.warning for d in decisions if d.warning),
-            *said_twice,
+            *redundancy.warnings(),
         ),
         time.perf_counter() - start,
         _reading(source),
@@ -342,8 +352,8 @@ def _profile_all(
 
 def _write(
     source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, progress, finish
-) -> tuple[Table, list[str]]:
-    """The second pass: the table, and what it says twice."""
+) -> tuple[Table, Redundancy]:
+    """The second pass: the table, and its redundancy."""
     if not made:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
         advice = "keep some (--keep) or say what they are (--schema)"
@@ -382,7 +392,7 @@ def _write(
         patterns.require_none(source.paths[0])
         writer.source = {**about, "absent": [a.store() for a in absences.found()]}
         finish()
-    return writer.table, list(redundancy.warnings())
+    return writer.table, redundancy
 
 
 def _write_schema(path: Path, source: TextSource, profiles, decisions, written: Written, calendar, weight) -> None:

@@ -1,7 +1,8 @@
 """Redundancy in a table: columns that are functions of one another, and rows that are equal.
 
 A mixture takes the columns of a row for independent in a cluster, and rows for independent given theirs. So redundant
-information is counted twice, and clusters become narrower and more than their owner expects. The import warns of it.
+information is counted twice, and clusters become narrower and more than their owner expects. The import leaves out what
+is a copy in every row (`copies`), and warns of the rest.
 
 Columns are compared on a sample of rows: numbers by their rank correlation, and categories, and numbers of few values,
 by whether each value of one goes with one value of the other. Values that are all different, or nearly, do so in any
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -54,12 +56,18 @@ class Redundancy:
         self._n_seen += len(rows)
         self._equal.add(rows)
 
+    @cached_property
+    def groups(self) -> list[list[str]]:
+        """Columns that seem to be functions of one another, once all rows were added."""
+        sample = Rows.concatenate(self._columns, self._sample)
+        return [] if len(sample) < FEWEST_ROWS else list(_groups(self._columns, sample))
+
     def warnings(self) -> Iterator[str]:
         """A line for each group of columns, and one for equal rows."""
         sample = Rows.concatenate(self._columns, self._sample)
         if len(sample) < FEWEST_ROWS:
             return
-        for group in _groups(self._columns, sample):
+        for group in self.groups:
             others = "other" if len(group) == 2 else "others"
             yield (
                 f"columns {named(group, NAMED)} say the same: each is a function of the {others} in "

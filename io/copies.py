@@ -1,0 +1,92 @@
+"""Copies in a table: columns that are functions of another one in every row, such as a number and its logarithm, or a
+name and its code. A model would count them twice, and find clusters that are slices of one number. So all but one of
+them are left out by default; the import says so.
+
+`redundant` suggests groups from a sample; here all rows decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from mpibayes.io.infer import Decision
+from mpibayes.io.profile import Profile
+from mpibayes.io.redundant import FEW_VALUES
+from mpibayes.io.rows import CODES, Column
+from mpibayes.io.table import Table
+from mpibayes.text import option
+
+
+def copies(table: Table, groups: Sequence[Sequence[str]], kept: Collection[str]) -> dict[str, str]:
+    """Columns to leave out, each with the one that says the same. groups: names of columns that seem to be functions of
+    one another; kept: columns that stay in any case. Of each group the plainest name stays (`wage`, not `logwage`), or
+    the first."""
+    columns = {c.name: c for c in table.columns}
+    cells = _cells(table, [columns[name] for group in groups for name in group])
+    result = {}
+    for group in groups:
+        stays = _plainest(group)
+        for name in group:
+            if name != stays and name not in kept and same(columns[name], cells[name], columns[stays], cells[stays]):
+                result[name] = stays
+    return result
+
+
+def without_copies(
+    profiles: Sequence[Profile], decisions: Sequence[Decision], copied: dict[str, str]
+) -> list[Decision]:
+    """The decisions, with copies left out."""
+    result = list(decisions)
+    for i, p in enumerate(profiles):
+        if p.name in copied:
+            of = copied[p.name]
+            result[i] = Decision(
+                "ignored",
+                reason=f"says the same as '{of}' in every row",
+                warning=f"column '{p.name}': is left out, as it says the same as '{of}' in every row and would count "
+                f"twice; {option('keep', p.name)} keeps both, {option('drop', of)} keeps it instead of '{of}'",
+            )
+    return result
+
+
+def same(a: Column, x: np.ndarray, b: Column, y: np.ndarray) -> bool:
+    """True if each of two columns is a function of the other in all rows. Of numbers of many values it has to be
+    monotone, up to rounding: equal values of one may differ in the other."""
+    if a.block in CODES or b.block in CODES:
+        return _one_to_one(x, y)
+    observed = ~np.isnan(x)
+    if not np.array_equal(observed, ~np.isnan(y)):
+        return False
+    x, y = x[observed], y[observed]
+    return _rises(x, y) or _rises(x, -y) or (len(np.unique(x)) <= FEW_VALUES and _one_to_one(x, y))
+
+
+def _rises(x: np.ndarray, y: np.ndarray) -> bool:
+    return bool(np.all(np.diff(y[np.lexsort((y, x))]) >= 0))
+
+
+def _one_to_one(x: np.ndarray, y: np.ndarray) -> bool:
+    (i, n), (j, m) = (_numbered(cells) for cells in (x, y))
+    return n == m == len(np.unique(i * m + j))
+
+
+def _numbered(cells: np.ndarray) -> tuple[np.ndarray, int]:
+    values, code = np.unique(cells, return_inverse=True)
+    return code.astype(np.int64), len(values)
+
+
+def _plainest(group: Sequence[str]) -> str:
+    """The name that all others contain, or the first."""
+    inside = (name for name in group if all(name.lower() in other.lower() for other in group))
+    return next(inside, group[0])
+
+
+def _cells(table: Table, columns: Sequence[Column]) -> dict[str, np.ndarray]:
+    """All cells of a few columns."""
+    parts: dict[str, list[np.ndarray]] = {c.name: [] for c in columns}
+    for rows in table.slices():
+        for c in columns:
+            parts[c.name].append(getattr(rows, c.block)[:, c.index].copy())
+    return {name: np.concatenate(of) for name, of in parts.items()}

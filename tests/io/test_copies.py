@@ -1,0 +1,70 @@
+"""Columns that say the same as another one in every row are left out by default, and only these."""
+
+import numpy as np
+import pytest
+
+from mpibayes.io.ingest import import_table
+
+N = 300
+G = np.random.default_rng(20261127)
+X = np.exp(G.standard_normal(N)).round(3)
+K = G.integers(0, 5, N)
+
+
+@pytest.fixture
+def imported(tmp_path):
+    def run(columns, **options):
+        lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+        (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+        return import_table(tmp_path / "t.csv", tmp_path / "t.h5", overwrite=True, **options)
+
+    return run
+
+
+def names(summary):
+    return [c.name for c in summary.table.columns]
+
+
+def table(**more):
+    return {"logwage": np.log(X), "k": K, "wage": X, "other": G.standard_normal(N).round(3), **more}
+
+
+def test_a_function_of_another_number(imported):
+    """The plainer name stays, and the table that is written has the others alone."""
+    summary = imported(table())
+    assert names(summary) == ["k", "wage", "other"] and summary.table.read().reals.shape == (N, 2)
+    (line,) = summary.warnings
+    assert line == (
+        "column 'logwage': is left out, as it says the same as 'wage' in every row and would count twice; "
+        "--keep logwage keeps both, --drop wage keeps it instead of 'wage'"
+    )
+    assert "says the same as 'wage'" in {c.name: c.reason for c in summary.columns}["logwage"]
+
+
+@pytest.mark.parametrize("copy", [-X, (X * 1.8 + 32).round(2), np.array(list("abcde"))[K], (3 * K + 1) % 5])
+def test_other_copies(imported, copy):
+    """Decreasing, rounded, and categories or codes with other names."""
+    assert "copy" not in names(imported({"x": X, "k": K, "copy": copy}))
+
+
+@pytest.mark.parametrize("options", [{"keep": ["logwage"]}, {"kinds": {"logwage": "real"}}])
+def test_what_the_user_keeps(imported, options):
+    summary = imported(table(), **options)
+    assert names(summary) == ["logwage", "k", "wage", "other"]
+    assert any("say the same" in line for line in summary.warnings)
+    assert names(imported(table(), drop=["wage"])) == ["logwage", "k", "other"]
+
+
+def test_one_row_that_differs_is_a_column(imported):
+    """All rows decide, not the sample that raises the suspicion: here 2,000 of 6,000."""
+    x = np.exp(G.standard_normal(6_000))
+    y = x.copy()
+    y[-2] = 100.0  # a row that the sample leaves out
+    assert names(imported({"x": x, "y": x.copy(), "z": G.integers(0, 9, 6_000)})) == ["x", "z"]
+    summary = imported({"x": x, "y": y, "z": G.integers(0, 9, 6_000)})
+    assert names(summary) == ["x", "y", "z"] and any("say the same" in line for line in summary.warnings)
+
+
+def test_missing_in_other_rows_is_a_column(imported):
+    y = [f"{2 * x}" if i else "" for i, x in enumerate(X)]
+    assert names(imported({"x": X, "y": y})) == ["x", "y"]
