@@ -34,13 +34,14 @@ from mpibayes.io.redundant import Redundancy
 from mpibayes.io.rows import LEVELLED
 from mpibayes.io.scales import NONE, asked, columns_in, with_order
 from mpibayes.io.schema import SCHEMA_KINDS, ColumnSchema, Schema, read_schema, schema_text
-from mpibayes.io.source import Progress, TextSource, near
+from mpibayes.io.source import Progress, TextSource
 from mpibayes.io.summary import ColumnSummary, ImportSummary, named
 from mpibayes.io.survey_weights import REASON, SurveyWeights
 from mpibayes.io.table import Table, TableWriter, check_table_name
 from mpibayes.io.target import SCHEMA, TABLE, check_target, same_file
+from mpibayes.io.watched import stored
 from mpibayes.io.weights import without_weights
-from mpibayes.text import is_unicode, option
+from mpibayes.text import is_unicode, near, option
 
 
 def import_table(
@@ -261,6 +262,8 @@ def _profiles(
         given = kinds.get(name, schema.columns.get(name, ColumnSchema()).kind)
         if name in drop or given not in (None, "ignored" if name in events else "survival"):
             problems.append(f"column '{name}': is of a pair of --survival, and of no other kind")
+        if name in events and name in keep:
+            problems.append(f"column '{name}': is of a pair of --survival, and cannot be kept beside its time")
     for position, name in enumerate(source.names):
         column = schema.columns.get(name, ColumnSchema())
         kind = "ignored" if name in drop or name in events or name == source.count else kinds.get(name, column.kind)
@@ -372,7 +375,7 @@ def _write(
         "sheet": source.sheet,
         "count": source.count,
         "weight": weights and weights.name,
-        **({"survival": {p.time: [p.event, p.value, *p.missing] for p in source.survival}} if source.survival else {}),
+        **stored(source.survival),
         "missing": {m.name: list(m.profile.markers) for m in made},
         "no": {name: list(texts) for name, texts in no.items()},
         "forms": {name: asdict(form) for name, form in forms.items() if form is not None},

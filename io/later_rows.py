@@ -22,10 +22,10 @@ from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.parts import with_levels
 from mpibayes.io.recode import opened_like
 from mpibayes.io.rows import Column, Rows, check_levels
-from mpibayes.io.source import Progress, near
+from mpibayes.io.source import Progress
 from mpibayes.io.survey_weights import SurveyWeights
 from mpibayes.io.table import Table
-from mpibayes.text import counted, enumerated
+from mpibayes.text import counted, enumerated, near
 
 SHOWN = 8  # new levels that are named
 ADVICE = "Mend the file, declare the text as missing (--missing), or import all files anew (--force)."

@@ -26,10 +26,10 @@ from mpibayes.io.forms import Form
 from mpibayes.io.header import MISSING
 from mpibayes.io.ingest import one_thread
 from mpibayes.io.rows import SLICE_ROWS, Column, Rows, slices_of
-from mpibayes.io.source import Progress, TextSource, near
+from mpibayes.io.source import Progress, TextSource
 from mpibayes.io.table import Table
 from mpibayes.io.watched import pairs_there
-from mpibayes.text import counted
+from mpibayes.text import counted, near
 
 
 @dataclass
@@ -233,7 +233,7 @@ class _TextFile:
                     f"it has no header and {counted(len(source.names), 'field')}, the table's source had {len(sources)}"
                 )
             raise _missing_columns(path, columns_of, source.names, may_lack, contents)
-        source.survival = pairs_there(about.get("survival") or {}, source.names, path, missing)
+        source.survival = pairs_there(about, source.names, path, missing)
         self.source = source
         self.paths, self.describe, self.names = source.paths, source.describe, source.names
         markers = [(*about.get("missing", {}).get(n, MISSING), *(m.strip() for m in missing)) for n in columns_of]

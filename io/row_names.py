@@ -19,9 +19,10 @@ from mpibayes.io.files import open_regular, reading
 from mpibayes.io.infer import ID_NAME
 from mpibayes.io.recode import stream_like
 from mpibayes.io.rows import ARRAYS, SLICE_ROWS, Column
-from mpibayes.io.source import TextSource, near
+from mpibayes.io.source import TextSource
 from mpibayes.io.table import Table
 from mpibayes.io.tables import sources_near
+from mpibayes.text import near
 
 Texts = Iterator[list[str]]  # of consecutive rows, some at a time
 

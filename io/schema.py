@@ -50,9 +50,8 @@ from mpibayes.io import documents
 from mpibayes.io.dates import ORDERS
 from mpibayes.io.files import read_regular, reason
 from mpibayes.io.rows import KINDS, LEVELLED, MAX_LEVELS, MAX_REAL
-from mpibayes.io.source import near
 from mpibayes.io.spells import PARTS, wrong_ends
-from mpibayes.text import counted, toml_string, visible
+from mpibayes.text import counted, near, toml_string, visible
 
 SCHEMA_KINDS = (*KINDS, "ignored")
 COLUMN_KEYS = {"kind": str, "levels": list, "missing": list, "resolution": object, "atoms": list, "scale": str}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import difflib
 import io
 import itertools
 import os
@@ -40,7 +39,7 @@ from mpibayes.io.formats.typed import Asked, Typed
 from mpibayes.io.packing import decompressed
 from mpibayes.io.repeated import repeated
 from mpibayes.io.watched import pairs_of, with_pairs
-from mpibayes.text import counted, option
+from mpibayes.text import counted, near, option
 
 Progress = Callable[[str, int, float], None]  # phase, rows done, share of the input read
 
@@ -200,15 +199,6 @@ class TextSource:
 def _size(path: Path) -> int:
     with reading(path):
         return path.stat().st_size
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """' (did you mean ...?)' when something near `name` is known, else nothing."""
-    known = list(known)
-    matches = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
-    if not matches:
-        return ""
-    return f" (did you mean '{next(k for k in known if k.lower() == matches[0])}'?)"
 
 
 def _read(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io.cells import Batch, Cells
 from mpibayes.io.header import MISSING
-from mpibayes.text import option
+from mpibayes.text import enumerated, near, option
 
 CAME, NOT, UNKNOWN, UNCLEAR = range(4)
 MOST_SEEN = 8
@@ -28,13 +28,15 @@ YES, NO = {"1", "1.0", "true", "t", "yes", "y"}, {"0", "0.0", "false", "f", "no"
 class Pair:
     """time, event: names of columns. value: the text of `event` that says that the event came, "" for yes or 1.
     missing: texts of its missing cells. seen: the first different texts that were read, and all of the event and of
-    missing cells."""
+    missing cells. censored: texts that say that it did not come, where a table has some beside `value`; others are
+    refused."""
 
     time: str
     event: str
     value: str = ""
     missing: tuple[str, ...] = tuple(MISSING)
     seen: set[str] = field(default_factory=set, compare=False)
+    censored: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: str, names: Collection[str]) -> Pair:
@@ -45,8 +47,14 @@ class Pair:
                 event, value = rest[:cut].strip(), rest[cut + 1 :].strip()
                 if time in names and event in names and time != event:
                     return cls(time, event, value)
+        time, _, rest = text.partition(",")
+        named = [name.strip() for name in (time, rest.partition("=")[0])]
+        wrong = [f"no column '{name}'{near(name, names)}" for name in named if name and name not in names]
         has = ", ".join(list(names)[:12]) + (" ..." if len(names) > 12 else "")
-        raise ConfigError(f"--survival {text}: expected two columns, TIME,EVENT or TIME,EVENT=VALUE; there are {has}")
+        raise ConfigError(
+            f"--survival {text}: expected two columns, TIME,EVENT or TIME,EVENT=VALUE; "
+            + ("; ".join(wrong) if all(named) and wrong else f"there are {has}")
+        )
 
     @property
     def text(self) -> str:
@@ -63,6 +71,12 @@ class Pair:
         unclear = np.flatnonzero(state[events.codes] == UNCLEAR)
         if len(unclear):
             found = events.texts[int(events.codes[unclear[0]])].as_py()
+            if self.value:
+                raise DataError(
+                    f"{batch.path} row {batch.row(int(unclear[0])):,}, column '{self.event}': found {found!r}, which "
+                    f"the table never had: it is neither the event, {self.value!r}, nor one of its other values, "
+                    f"{enumerated(list(map(repr, self.censored)))}; write one of these where the event did not come"
+                )
             advice = option("survival", f"{self.time},{self.event}={found}")
             raise DataError(
                 f"{batch.path} row {batch.row(int(unclear[0])):,}, column '{self.event}': found {found!r}, expected 1 "
@@ -83,8 +97,14 @@ class Pair:
         if any(text == marker or _same_number(text, marker) for marker in self.missing):
             return UNKNOWN
         if self.value:
-            return CAME if text == self.value or _same_number(text, self.value) else NOT
+            if text == self.value or _same_number(text, self.value):
+                return CAME
+            known = not self.censored or any(text == other or _same_number(text, other) for other in self.censored)
+            return NOT if known else UNCLEAR
         return CAME if text.lower() in YES else NOT if text.lower() in NO else UNCLEAR
+
+    def is_censored(self, text: str) -> bool:
+        return self._state(text) == NOT
 
     def require_events(self, path: Path) -> str:
         """A warning if no cell that was read has the event, else "". Raises DataError if none has the value given."""
@@ -116,18 +136,28 @@ def pairs_of(texts: Sequence[str], names: Sequence[str]) -> list[Pair]:
     return pairs
 
 
+def stored(pairs: Sequence[Pair]) -> dict[str, dict[str, list[str]]]:
+    """The pairs as a table keeps them: by time, the event, its value and the texts of its missing cells; and all texts
+    of the event that were censored, where there is one value that is not and they are few."""
+    result = {"survival": {p.time: [p.event, p.value, *p.missing] for p in pairs}}
+    few = [p for p in pairs if p.value and len(p.seen) < MOST_SEEN]
+    result["censored"] = {p.time: sorted(text for text in p.seen if p.is_censored(text)) for p in few}
+    return {key: of for key, of in result.items() if of}
+
+
 def pairs_there(
-    stored: Mapping[str, Sequence[str]], names: Collection[str], path: Path, missing: Sequence[str] = ()
+    about: Mapping[str, Mapping], names: Collection[str], path: Path, missing: Sequence[str] = ()
 ) -> list[Pair]:
-    """The pairs of a table's source whose time a later file has. stored: by time, the event, its value and the texts of
-    its missing cells; missing: others. Raises DataError where that file has the time alone, which may be of
+    """The pairs of a table's source whose time a later file has. about: see `stored`; missing: other texts of missing
+    cells. Raises DataError where that file has the time alone, which may be of
     either kind."""
     pairs = []
-    for time, (event, value, *usual) in stored.items():
+    for time, (event, value, *usual) in (about.get("survival") or {}).items():
         if time in names and event not in names:
             raise DataError(f"{path}: has '{time}', but no column '{event}', which says whether the event came")
         if time in names:
-            pairs.append(Pair(time, event, value, (*usual, *(m.strip() for m in missing))))
+            censored = tuple((about.get("censored") or {}).get(time, ()))
+            pairs.append(Pair(time, event, value, (*usual, *(m.strip() for m in missing)), censored=censored))
     return pairs
 
 

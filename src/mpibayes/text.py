@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:
@@ -94,6 +94,17 @@ def option(name: str, value: str) -> str:
     "--kind 'zip code=categorical'"
     """
     return f"--{name} {shlex.quote(value)}"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """' (did you mean ...?)' if something near `name` is known, else nothing."""
+    import difflib
+
+    known = list(known)
+    matches = difflib.get_close_matches(name.lower(), [k.lower() for k in known], 1, 0.6)
+    if not matches:
+        return ""
+    return f" (did you mean '{next(k for k in known if k.lower() == matches[0])}'?)"
 
 
 def import_again(column: str, kind: str) -> str:

@@ -165,7 +165,12 @@ def test_what_cannot_be(tmp_path):
     people(tmp_path / "people.csv", 60)
     for words, message in (
         (("--survival", "time,status"), "expected 1 or 0, yes or no: whether the event came"),
-        (("--survival", "time,nothing"), "expected two columns"),
+        (("--survival", "time,nothing"), "VALUE; no column 'nothing'"),
+        (("--survival", "tme,status=2"), "VALUE; no column 'tme' (did you mean 'time'?)"),
+        (
+            ("--survival", "time,status=2", "--keep", "status"),
+            "a pair of --survival, and cannot be kept",
+        ),
         (("--survival", "x,status=2"), "a time of 0 or more"),
         (("--survival", "time,status=2", "--kind", "time=real"), "is of a pair of --survival"),
         (("--kind", "time=survival"), "a survival column is of two of the file"),
@@ -208,6 +213,15 @@ def test_markers_hold_for_the_event_too(tmp_path):
     assert np.isnan(cells).sum() == 10
     assert np.isnan(cells[1]) and np.isnan(cells[27])
     assert spells.text(cells[2]) == "0+" and time.minimum == 0.0  # censored at once
+
+
+def test_an_event_that_the_table_never_had_is_refused(tmp_path):
+    """It may be another event, or the same by another name, and would count as censored."""
+    (tmp_path / "a.csv").write_text(HEAD + "3,2,a\n4,0,b\n5,1,b\n" * 9)
+    (tmp_path / "b.csv").write_text(HEAD + "5,1.0,a\n6,2.0,b\n7,dead,b\n")
+    import_table(tmp_path / "a.csv", tmp_path / "a.h5", survival=["time,dead=2"])
+    with pytest.raises(DataError, match=r"row 3, column 'dead': found 'dead', which the table never had.*'0' and '1'"):
+        append_rows([tmp_path / "b.csv"], tmp_path / "a.h5")
 
 
 def test_a_column_without_events_is_imported_with_a_warning(tmp_path):
