@@ -31,7 +31,7 @@ def asked_report(run: Any) -> Document:
     if weak is not None:
         groupings = made.findings.groupings if made.findings is not None else ()
         weak = replace(weak, n_clusters=max((g.n_clusters for g in groupings if not g.slight), default=0))
-        made.add(Section("pairs", "Pairs that the run weakens", weak.parts()), BEFORE)
+        made.add(Section("pairs", "Weakened pairs of columns", weak.parts()), BEFORE)
         made.verdict = replace(made.verdict, next=[*made.verdict.next, *weak.advice()])
         made.numbers["pairs"] = weak.document()
     if tables:

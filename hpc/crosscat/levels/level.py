@@ -72,14 +72,12 @@ class Level:
     def __str__(self) -> str:
         if not self.judged:
             return f"{counted(self.n, 'group')}. One chain: not judged."
-        same = f"{percent(self.certain)} of the rows are in the same one in every chain"
+        same = f"the chains agree on the group of {percent(self.certain)} of the rows"
         if self.natural:
             return f"{counted(self.n, 'natural group')}: {same}."
         if self.usable:
-            chosen = (
-                f"{counted(self.n, 'group')}: a summary, not a finding: another run would draw the lines elsewhere."
-            )
-            return f"{chosen} {same[:1].upper()}{same[1:]}."
+            chosen = f"{counted(self.n, 'group')}: a summary, not a finding: another run would draw other lines"
+            return f"{chosen}, though {same.replace('the chains', 'these chains')}."
         if self.agree < ALIKE:
             why = f"the chains do not agree on them (adjusted Rand index {self.agree:.2f})"
         else:

@@ -16,7 +16,7 @@ from mpibayes.text import counted
 VERDICTS = {  # on the rows of a view, in a table
     "same": "yes",
     "nearly": "nearly",
-    "spread": "as far as one chain agrees with itself",
+    "spread": "as well as one chain with itself",
     "apart": "the chains disagree",
     "different": "no",
     "unknown": "cannot be decided",
@@ -70,11 +70,10 @@ def _in_views(rows: Mapping[int, Agreement]) -> str:
     """Name the views in which the chains found the same clusters."""
     same = [str(v) for v, a in rows.items() if a.verdict == "same"]
     if len(same) == len(rows):
-        return f"In each view they found the same clusters: {_least(rows.values())}."
+        return f"The clusters are the same in every view: {_least(rows.values())}."
     others = {str(v): a for v, a in rows.items() if a.verdict != "same"}
-    where = f"{counted(len(same), 'view')} of {len(rows)}" if same else "no view with certainty"
-    which = f"; not, or not with certainty, in {listed(list(others), 12)}" if same else ""
-    return f"They found the same clusters in {where}{which}: {_least(others.values())}."
+    where = f", in view {listed(list(others), 12)}" if same else ", in any view" if len(rows) > 1 else ""
+    return f"On single clusters, not fully{where}: {_least(others.values())}."
 
 
 def _least(of: Collection[Agreement]) -> str:
@@ -100,8 +99,8 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
         return [f"{yes}: {measured}."]
     if verdict == "spread":
         return [
-            f"As far as one chain agrees with itself: {measured}. The posterior is spread over many partitions, or the "
-            "chains are too short to say."
+            f"As well with each other as each with itself: {measured}. Many partitions are plausible, or the chains are "
+            "still too short."
         ]
     if verdict == "apart":
         if of == "columns" and not a.climbing and np.all(np.isfinite(a.ari)) and a.between(a.ari).min() >= ALIKE:

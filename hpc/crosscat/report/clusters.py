@@ -77,8 +77,9 @@ def section(
 ) -> Section:
     """The clusters of a view. most, n_traits: on paper; first: it explains the table there; on: see `Section`."""
     words = (
-        f"Clusters of the representative partition ({which_draw(p.run, view.representative)}), the draw of a typical "
-        "number of clusters that is nearest to all others. Choose one to compare its columns with all rows."
+        f"Clusters of one draw ({which_draw(p.run, view.representative)}), the representative one: of all chains' draws "
+        "with a typical number of clusters, the one nearest to the others. Each view has its own. Choose a cluster to "
+        "compare its columns with all rows."
     )
     shown = table(p, view, most, n_traits)
     blocks = [on_paper(*block_tables(view.clusters[:most], block)) for block in view.blocks]

@@ -24,8 +24,9 @@ from mpibayes.text import counted, enumerated
 COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows
 DETAILED = 8  # groups of a level whose columns the page has
 SAID = 3  # levels in sentences, of a kind
-NOWHERE = "No natural groups of rows in any view: at every level another run would draw the lines elsewhere."
-EVERY = "No natural groups: at every level another run would draw the lines elsewhere."
+NOWHERE = "No natural groups of rows in any view: whatever their number, another run would draw other lines."
+NONE = "No natural groups"
+EVERY = f"{NONE}: whatever their number, another run would draw other lines."
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: b
         return [f"Groups from 2 to {of[-1].n}. One chain: not judged. With run.chains = 2 they would be."]
     natural = [level for level in of if level.natural]
     usable = [level for level in of if level.usable and not level.natural]
-    sentences = [str(level) for level in natural[:spelled_out]] or [EVERY]
+    sentences = [str(level) for level in natural[:spelled_out]] or [f"{NONE}." if usable else EVERY]
     if len(natural) > spelled_out:
         sentences.append(f"Also natural: {_numbers_of(natural[spelled_out:])}.")
     if natural and not summaries:

@@ -30,6 +30,7 @@ STILL = 100  # cycles after burn-in without an accepted move
 MOST_CHAINS = 8
 MOST_SEARCHES = 32  # for views, of a chain
 PREDICTIONS = "The scores have settled: predictions can be used as they are."
+AVERAGES = "Averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."
 MOST_TIMES = 8.0  # as many cycles as there are, at most, in one piece of advice
 
 
@@ -147,15 +148,16 @@ def _until_then(
     """Say what the result is good for as it is."""
     verdict = worst(on)
     if verdict == "spread":
-        return ["Averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."]
+        return [AVERAGES]
     if verdict not in ("different", "apart") or (verdict == "apart" and not any(a.gap for a in on)):
         return []
     best = ranked(summaries)[0][0].name
     folder = next((chain.folder for chain, c in zip(chains, summaries) if c.name == best), None)
     rows_alone = several and len(on[0].groups) == 1
     what = "clusters in the views" if rows_alone else "views" if several else "clusters"
-    whose = f"those of {shown}, " if shown and not rows_alone else ""
+    whose = f"those of {shown}, " if shown and not rows_alone and best != shown else ""
     where = f"; the best chain is {best}, shown by: {shlex.join(['mpibayes', 'report', str(folder)])}"
     usable = PREDICTIONS if settled.has(SCORES) else "Until the chains agree, averages over them mean little."
-    rest = ", from the best chain" if best == shown and not rows_alone else where
-    return [usable, f"The {what} below are {whose}one answer of several{rest}."]
+    if best == shown and not rows_alone:
+        return [usable, f"The {what} below are those of {best}, the best chain: one answer of several."]
+    return [usable, f"The {what} below are {whose}one answer of several{where}."]

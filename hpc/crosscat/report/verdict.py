@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report import agreement, answers, group_words, links, tables
-from mpibayes.hpc.crosscat.report.remedies import PREDICTIONS
+from mpibayes.hpc.crosscat.report.remedies import AVERAGES, PREDICTIONS
 from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Verdict
 from mpibayes.hpc.report.tables import sentence, use_it, warned
@@ -11,6 +12,7 @@ from mpibayes.hpc.settled import APART
 from mpibayes.text import counted, percent, span
 
 LARGEST = 10  # clusters whose share is said
+VIEWS_NAMED = 6
 
 
 def verdict(p: RunSummary) -> Verdict:
@@ -49,8 +51,23 @@ def _of_predictions(p: RunSummary) -> list[str]:
         return _of_best(p)
     sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
     if p.same_views:
-        sentences.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns.")
+        sentences.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns{_names(p)}.")
     return sentences
+
+
+def _rows(run: Posterior) -> str:
+    """The number of training rows, and of the others."""
+    held_out = 0 if run.data.heldout is None else len(run.data.heldout)
+    return counted(run.n_rows, "row") + (f" ({held_out:,} more are held out)" if held_out else "")
+
+
+def _names(p: RunSummary) -> str:
+    """The columns of the first views; "" of a single one."""
+    if len(p.views) == 1:
+        return ""
+    left = len(p.views) - VIEWS_NAMED
+    names = [group_words.first_columns(view) for view in p.views[:VIEWS_NAMED]]
+    return ": " + "; ".join([*names, *([f"and {left} more"] if left > 0 else [])])
 
 
 def _of_best(p: RunSummary) -> list[str]:
@@ -81,22 +98,30 @@ def _found(p: RunSummary) -> list[str]:
         others = "the other is" if alone == 1 else "the others are"
         rest = f"; {others} a single column or a single cluster" if telling and alone else ""
         lines.append(
-            f"{len(run.data.stored)} columns of {counted(run.n_rows, 'row')} in {counted(len(p.views), 'view')}: "
+            f"{len(run.data.stored)} columns of {_rows(run)} in {counted(len(p.views), 'view')}: "
             f"{how_many}{groups}{rest}."
         )
     else:
         sizes = p.views[0].representative.sizes
         n = min(LARGEST, len(sizes))
         most = f"the {n} largest hold {percent(sizes[:n].sum() / run.n_rows)} of the rows" if n < len(sizes) else ""
-        lines.append(f"{counted(len(sizes), 'cluster')} in {counted(run.n_rows, 'row')}{': ' * bool(most)}{most}.")
+        lines.append(f"{counted(len(sizes), 'cluster')} in {_rows(run)}{': ' * bool(most)}{most}.")
     lines += links.sentences(p.links)
     name = "n_views" if run.several else "n_clusters"
     k = p.scalars.get(name)
     if k is not None and not k.fixed and k.n_draws > 1:
-        what = "views" if run.several else "clusters"
-        lines.append(f"The draws have {k.low:,.0f} to {k.high:,.0f} {what} (5 to 95 %).")
+        what = "view" if run.several else "cluster"
+        low, high = round(k.low), round(k.high)
+        lines.append(
+            f"Nearly all draws have {counted(low, what)}."
+            if low == high
+            else f"The draws have {low:,} to {high:,} {what}s (5 to 95 %)."
+        )
     if p.heldout_averaged is not None:
-        lines.append(f"Held-out rows score {p.heldout_averaged:.3f} nats a row.")
+        lines.append(
+            f"Held-out rows score {p.heldout_averaged:.3f} nats a row: the higher, the better; to compare runs on this "
+            "table."
+        )
     elif "heldout_lpd" in p.scalars:  # averages begin after run.burn_in, which an early look has not reached
         lines.append(f"Held-out rows score {p.scalars['heldout_lpd'].mean:.3f} nats a row in each draw, on average.")
     return lines
@@ -117,4 +142,4 @@ def _next(p: RunSummary, sound: str) -> list[str]:
     best = None if p.predicts or sound != DOUBT else p.best
     usable = GOOD if sound != BAD and p.predicts else sound
     use = use_it(p.run, usable, best)
-    return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step == PREDICTIONS))]
+    return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step in (AVERAGES, PREDICTIONS)))]

@@ -34,7 +34,7 @@ def section(p: RunSummary) -> Section:
     table = Table("view", FIELDS, rows, caption=lambda shown: _left_out(p, shown), most=LISTED)
     parts: list[Any] = [[on_page(words), on_paper(_title(p)), table, on_paper(_remark(p))]]
     d = p.dependence
-    if d is not None and len(d.names) > 1:
+    if d is not None and len(d.names) > 1 and d.share.min() < 1.0:
         words = f"Which columns go together: share of {counted(d.n_draws, 'draw')} in which two are in one view"
         parts.append(Matrix(d.names, d.share, d.ends.tolist(), words))
     return Section("views", "Views", parts)

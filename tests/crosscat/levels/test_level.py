@@ -81,7 +81,7 @@ def test_separated_groups_are_natural(seed):
     assert level.natural and level.usable and level.certain == 1.0
     assert similarity(level.groups[by[0].of], z)[0] >= 0.95
     assert level.rows.tolist() == sorted(np.bincount(z).tolist(), reverse=True)
-    assert str(level) == "3 natural groups: 100 % of the rows are in the same one in every chain."
+    assert str(level) == "3 natural groups: the chains agree on the group of 100 % of the rows."
 
 
 def test_pieces_of_one_population_are_not():

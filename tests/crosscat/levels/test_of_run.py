@@ -265,7 +265,7 @@ def test_levels_in_words():
     assert words(*(Made(n, True, True) for n in range(2, 8))) == ["2.", "3.", "4.", "Also natural: 5 to 7 groups."]
     of = [groups.ShownLevel(level, []) for level in (Made(2, True, True), Made(3, True, True), Made(4, False, True))]
     assert groups.in_words(of, 1, summaries=False) == ["2.", "Also natural: 3 groups."]
-    assert groups.in_words(of[2:], 1, summaries=False) == [groups.EVERY, "4."]
+    assert groups.in_words(of[2:], 1, summaries=False) == [f"{groups.NONE}.", "4."]
     assert words(Made(2, agree=0.4), Made(3, agree=0.6)) == [
         groups.EVERY,
         "No level is usable: the chains agree most on 3 groups, with an adjusted Rand index of 0.60.",

@@ -225,7 +225,7 @@ def test_details_are_not_called_another_clustering():
 def test_a_posterior_that_is_spread_out_is_no_disagreement():
     g = np.random.default_rng(4)
     a = agreement_of([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
-    assert a.verdict == "spread" and "spread over many partitions" in answer(a, summaries(2))[0]
+    assert a.verdict == "spread" and "Many partitions are plausible" in answer(a, summaries(2))[0]
 
 
 def test_representatives_that_differ_by_chance_are_no_disagreement():
@@ -285,9 +285,9 @@ def test_advice_names_the_chain_whose_clusters_are_shown():
     assert "The clusters below are those of chain-1, one answer of several; the best chain is chain-2" in text
     assert text.endswith("mpibayes report runs/a/chain-2.")
     text, _ = told(APART, shown="chain-2")
-    assert text.endswith("The clusters below are those of chain-2, one answer of several, from the best chain.")
+    assert text.endswith("The clusters below are those of chain-2, the best chain: one answer of several.")
     text, _ = told(APART, shown="chain-2", several=True, view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
-    assert text.endswith("The views below are those of chain-2, one answer of several, from the best chain.")
+    assert text.endswith("The views below are those of chain-2, the best chain: one answer of several.")
 
 
 def test_advice_does_not_contradict_the_judgement():

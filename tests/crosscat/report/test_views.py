@@ -230,15 +230,15 @@ SAME, OTHER = [[0.99, 0.98], [0.98, 0.99]], [[0.99, 0.2], [0.2, 0.99]]
 @pytest.mark.parametrize(
     "columns, rows, worst, words",
     [
-        (SAME, {1: SAME, 3: SAME}, "same", "In each view they found the same clusters"),
+        (SAME, {1: SAME, 3: SAME}, "same", "The clusters are the same in every view"),
         (
             SAME,
             {1: SAME, 3: OTHER},
             "different",
-            "in 1 view of 2; not, or not with certainty, in 3: adjusted Rand index 0.200",
+            "On single clusters, not fully, in view 3: adjusted Rand index 0.200",
         ),
         (OTHER, {1: SAME}, "different", "No, there are 2 sets of views (a | b)"),
-        (SAME, {1: OTHER}, "different", "They found the same clusters in no view with certainty"),
+        (SAME, {1: OTHER}, "different", "On single clusters, not fully: adjusted"),
         (SAME, {1: OTHER}, "different", "On the views, yes: "),
         (SAME, {1: SAME}, "same", "Yes: "),
         (SAME, {}, "same", "Yes: "),
