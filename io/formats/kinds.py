@@ -45,8 +45,10 @@ SAS_TRANSPORT = Kind("labelled", "a SAS transport file", "", "xport")
 R_DATA = Kind("", "an R data file", "write it from R as CSV, Parquet or Feather: write.csv(data, 'data.csv')")
 UNKNOWN = Kind("", "neither text nor a kind of file that is known here", WRITE)
 JSON = Kind(
-    "", "a JSON document", "expected JSON lines, an object a line: df.to_json(path, orient='records', lines=True)"
-)
+    "", "a JSON document",
+    "expected JSON lines, an object a line, as pandas.read_json(FILE).to_json('lines.jsonl', orient='records', "
+    "lines=True) writes them",
+)  # fmt: skip
 
 MAGIC = {
     b"PAR1": PARQUET,
