@@ -154,7 +154,7 @@ def _far_from_others(p: Profile, suspects: Sequence[float]) -> str:
 def _decide(p: Profile, keep: bool) -> Decision:
     p._merge()
     if p.question and not keep:
-        return Decision("ignored", reason="dates, of which day and month cannot be told apart", warning=p.question)
+        return Decision("ignored", reason="dates in which day and month may be exchanged", warning=p.question)
     if p.kind is not None:
         return _as_given(p)
     n = p.n_observed

@@ -25,6 +25,7 @@ from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of, stamps, write_text, writing
 from mpibayes.io.find_forms import Written, as_found, find_forms
+from mpibayes.io.follow_up import questions
 from mpibayes.io.header import MISSING
 from mpibayes.io.index_column import has_index_name, is_unnamed
 from mpibayes.io.making import Made, made_columns
@@ -187,7 +188,12 @@ def import_table(
         ),
         time.perf_counter() - start,
         _reading(source),
-        notes=(*(weights.notes() if weights else ()), *_notes(decisions, profiles), *notes(absences)),
+        notes=(
+            *(weights.notes() if weights else ()),
+            *_notes(decisions, profiles),
+            *(() if source.survival else questions(profiles, decisions)),
+            *notes(absences),
+        ),
         sha256=tuple(sums),
     )
 

@@ -16,7 +16,7 @@ from mpibayes.hpc.report.drawing import cut
 from mpibayes.hpc.results.selective import selective
 from mpibayes.hpc.synthetic import pairs
 from mpibayes.hpc.synthetic.pairs import STRONG, PairCheck
-from mpibayes.text import counted, toml_string
+from mpibayes.text import counted, enumerated, toml_string
 
 NAMED = 8  # pairs that a line of links names, at most
 MANY, TOGETHER = 20, 0.8  # clusters, and correlation of two numbers, from which a block of them is advised
@@ -105,11 +105,10 @@ class WeakPairs:
                 f"run with {self.keys} under [model] lets columns depend on each other inside clusters."
             )
         for block in self.blocks[:1]:
-            names = ", ".join(map(cut, block))
             sentences.append(
-                f"The numbers {names} vary together, which clusters may only imitate. A run with a block of them"
-                f"{', or a mixture with links,' if self.asking.asked.line_keys else ''} describes it within each "
-                "cluster, and may need fewer clusters."
+                f"The numbers {enumerated(list(map(cut, block)))} vary together, which takes many clusters to imitate. "
+                f"A run with a block of them{', or a mixture with links,' if self.asking.asked.line_keys else ''} "
+                "describes it inside clusters, and may need fewer of them."
             )
         return sentences
 

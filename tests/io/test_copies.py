@@ -68,3 +68,17 @@ def test_one_row_that_differs_is_a_column(imported):
 def test_missing_in_other_rows_is_a_column(imported):
     y = [f"{2 * x}" if i else "" for i, x in enumerate(X)]
     assert names(imported({"x": X, "y": y})) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("event", "options", "asked"),
+    [
+        (K % 2, {}, "--survival futime,death"),
+        (K % 3, {}, "--survival futime,death=VALUE"),
+        (K % 2, {"survival": ["futime,death"]}, ""),
+        (K, {}, ""),
+    ],
+)
+def test_a_time_beside_an_event_is_asked_about(imported, event, options, asked):
+    summary = imported({"futime": 100 + G.permutation(3 * N)[:N], "death": event, "x": X}, **options)
+    assert [note.rpartition(": ")[2] for note in summary.notes if "--survival" in note] == [asked] * bool(asked)

@@ -156,7 +156,7 @@ def test_numbers_that_vary_together_are_advised_a_block(tmp_path, monkeypatch):
     written = write_table(tmp_path / "t.h5", *table_from_arrays([(name, "real", x, None) for name, x in reals]))
     more = {"cycles": 30, "starts": ["one"], "split_merge": 0}
     run = Posterior([make_run(tmp_path / "apart", written, text=ONE_CLUSTER, **more)])
-    words = "The numbers size, same vary together"
+    words = "The numbers size and same vary together"
     assert not any(words in s for s in asked_report(run).verdict.next)  # one cluster stands in for nothing
     monkeypatch.setattr(weak_pairs, "MANY", 0)
     apart = asked_report(run)

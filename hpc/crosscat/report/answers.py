@@ -11,7 +11,6 @@ from mpibayes.hpc.crosscat.representative import FEWEST
 from mpibayes.hpc.posterior.scalars import r_hat_in_words
 from mpibayes.hpc.scalar import SCORES
 from mpibayes.hpc.settled import Judgement
-from mpibayes.text import counted
 
 VERDICTS = {  # on the rows of a view, in a table
     "same": "yes",
@@ -99,8 +98,8 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
         return [f"{yes}: {measured}."]
     if verdict == "spread":
         return [
-            f"As well with each other as each with itself: {measured}. Many partitions are plausible, or the chains are "
-            "still too short."
+            f"As well with each other as each with itself: {measured}. Many partitions are plausible, or the chains "
+            "are still too short."
         ]
     if verdict == "apart":
         if of == "columns" and not a.climbing and np.all(np.isfinite(a.ari)) and a.between(a.ari).min() >= ALIKE:

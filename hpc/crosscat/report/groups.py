@@ -159,12 +159,12 @@ def judged(levels: Sequence[ShownLevel]) -> bool:
 
 
 def _numbers_of(levels: Sequence[Level]) -> str:
-    """2 to 5, 7 and 9 groups."""
+    """2 to 5, 7 and 8 groups."""
     runs: list[list[int]] = []
     for n in (level.n for level in levels):
         if runs and n == runs[-1][-1] + 1:
             runs[-1].append(n)
         else:
             runs.append([n])
-    words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    words = [text for run in runs for text in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run))]
     return f"{enumerated(words)} groups"
