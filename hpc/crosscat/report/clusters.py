@@ -78,8 +78,8 @@ def section(
     """The clusters of a view. most, n_traits: on paper; first: it explains the table there; on: see `Section`."""
     words = (
         f"Clusters of one draw ({which_draw(p.run, view.representative)}), the representative one: of all chains' "
-        "draws with a typical number of clusters, the one nearest to the others. Each view has its own. Choose a cluster to "
-        "compare its columns with all rows."
+        "draws with a typical number of clusters, the one nearest to the others. Each view has its own. Choose a "
+        "cluster to compare its columns with all rows."
     )
     shown = table(p, view, most, n_traits)
     blocks = [on_paper(*block_tables(view.clusters[:most], block)) for block in view.blocks]
