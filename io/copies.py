@@ -44,7 +44,7 @@ def without_copies(
             of = copied[p.name]
             result[i] = Decision(
                 "ignored",
-                reason=f"says the same as '{of}' in every row",
+                reason=f"copy of another column: '{of}' says the same in every row",
                 warning=f"column '{p.name}': is left out, as it says the same as '{of}' in every row and would count "
                 f"twice; {option('keep', p.name)} keeps both, {option('drop', of)} keeps it instead of '{of}'",
             )

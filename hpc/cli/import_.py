@@ -86,8 +86,8 @@ def import_(
     'formats' (pip install 'mpibayes[formats]') also Excel, SPSS, Stata and SAS. They may be compressed (gzip, xz,
     bzip2, zstd, or a zip archive of one file). They are read twice: to decide each column's kind from all its cells,
     and to write. Labels of codes become levels, in the order of the codes. A few whole numbers, such as answers from 1
-    to 5, and bands, such as 18-24, become ordered categories. Constant columns, identifiers and columns that cannot be
-    used are left out, and listed.
+    to 5, and bands, such as 18-24, become ordered categories. Constant columns, identifiers, copies of other columns
+    and columns that cannot be used are left out, and listed.
 
     \b
     Examples:

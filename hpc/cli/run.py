@@ -25,20 +25,29 @@ from mpibayes.text import visible
 @click.option("--grow", is_flag=True, help="Take in rows that were appended to the table.")
 @click.option("--ranks", type=click.IntRange(min=1), help="Number of ranks to start, by mpirun.  [default: run.ranks]")
 def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
-    """Run the sampler on this machine, or under mpirun: start, continue or extend a run.
+    """Run the sampler: start, continue or extend a run.
 
-    CONFIG is a TOML file, or data: a table, or any file that `mpibayes import` reads (CSV, Parquet, Excel, SPSS, ...).
-    For data, the table and a TOML file to edit are written beside the run directory.
-
-    The same command starts and continues a run. A finished run says so; a larger run.cycles extends it. A
-    configuration that would change the statistics is refused, with the differences. If rows were appended to the table
-    (`mpibayes import --append`), --grow takes them in; the run so far is kept in OUT/grown. SIGUSR1, SIGTERM and
-    Ctrl-C write a checkpoint and end with exit code 75. Results are the same, bit for bit, on any number of ranks.
-    On several ranks chains run side by side (run.groups). Without mpirun or srun the run starts ranks itself, one per
-    chain and shard, and no more than cores; run.ranks, --ranks and the variable MPIBAYES_RANKS override that.
+    CONFIG is a table of data (CSV, Parquet, Excel, SPSS, ...; whatever `mpibayes import` reads), or a TOML file. For
+    data, a typed table and a TOML file to edit are written beside the run directory.
 
     \b
-    How a chain starts, in CONFIG or with --set; in each case the draws that count are exact:
+    Examples:
+      mpibayes run people.csv                                   imports it; two chains, default settings
+      mpibayes run run.toml -o runs/a --max-time 3h50m          stops at a checkpoint before then
+      mpibayes run run.toml --ranks 8                           the same as mpirun -n 8 mpibayes run run.toml
+      mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
+      mpibayes run run.toml -o runs/a --grow                    takes in rows appended to the table
+      mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
+
+    The same command starts and continues a run. A finished run says so; a larger run.cycles extends it. Settings that
+    would change the statistics are refused, with the differences. Ctrl-C, SIGTERM and SIGUSR1 write a checkpoint and
+    end with exit code 75.
+
+    The run starts ranks itself, one for each chain and shard and no more than cores; --ranks, run.ranks and the
+    variable MPIBAYES_RANKS override that. Results are the same, bit for bit, on any number of ranks.
+
+    \b
+    How a chain starts, in CONFIG or with --set; the draws that count are exact in each case:
       sampler.strategy = "auto"         all rows in one cluster, taken apart by split and merge moves; the default
                          "anneal"       a few rows, then more and more, as anneal.schedule says
                          "sequential+gibbs", "prior+gibbs"    all rows, seated one by one, or drawn from the prior
@@ -54,18 +63,6 @@ def run(config, out, overrides, max_time, until_settled, fresh, grow, ranks):
       model.likelihood = "logistic"     two classes; or "softmax", "student-t" (outliers)
       regression.response = "income"    the column; regression.predictors = ["age", "job"], all others by default
       firefly.bounds = "tuned"          evaluates few rows; "none": all rows in every step
-
-    \b
-    Examples:
-      mpibayes run people.csv                                   imports it; two chains, default settings
-      mpibayes run run.toml --ranks 1                           one process
-      mpibayes run run.toml --ranks 8                           the same as mpirun -n 8 mpibayes run run.toml
-      mpirun -n 8 mpibayes run run.toml -o runs/a --max-time 3h50m
-      mpirun -n 8 mpibayes run run.toml -o runs/a --set run.chains=4 --set run.cycles=20000 --until-settled
-      mpibayes run run.toml -o runs/a --grow                    takes in rows appended to the table
-      mpirun -n 8 mpibayes run run.toml -o runs/b --set run.seed=3 --set run.cycles=5000
-      mpirun -n 8 mpibayes run run.toml -o runs/c --set sampler.strategy=anneal --set anneal.passes=20
-      mpirun -n 8 mpibayes run income.toml -o runs/d --set regression.prior_scale=heldout --set data.heldout=0.1
     """
     overrides = [*overrides, *(["run.until=settled"] if until_settled else []), *(["run.grow=true"] if grow else [])]
     if ranks is not None:
