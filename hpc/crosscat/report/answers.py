@@ -103,7 +103,7 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
         ]
     if verdict == "apart":
         if of == "columns" and not a.climbing and np.all(np.isfinite(a.ari)) and a.between(a.ari).min() >= ALIKE:
-            return [_disagree(a, summaries), f"They have the same views nonetheless: {measured}."]
+            return [f"{ON_VIEWS}: {measured}.", f"Inside the views they have not mixed: {_gap(a)}."]
         return [_disagree(a, summaries), f"The agreement of their partitions says little yet: {measured}."]
     if verdict == "nearly":
         return [f"Nearly: they agree on most {of} and differ on the rest: {measured}."]
@@ -117,11 +117,15 @@ def _disagree(a: Agreement, summaries: Sequence[ChainSummary]) -> str:
     """Say how far the log joints are from one another, and which of them still rise."""
     reasons = []
     if a.gap:
-        reasons.append(f"their mean log joints differ by {a.gap:,.0f} nats (R-hat {r_hat_in_words(a.r_hat, 2)})")
+        reasons.append(_gap(a))
     if a.climbing:
         climbing = [summaries[i] for i in a.climbing]
         reasons.append(f"still climbing: {listed([c.name for c in climbing])} ({climbed(climbing)})")
     return f"The chains {'disagree' if a.gap else 'have not converged'}: {'; '.join(reasons)}."
+
+
+def _gap(a: Agreement) -> str:
+    return f"their mean log joints differ by {a.gap:,.0f} nats (R-hat {r_hat_in_words(a.r_hat, 2)})" if a.gap else ""
 
 
 def _range(values: np.ndarray) -> str:

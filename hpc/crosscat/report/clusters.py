@@ -87,7 +87,7 @@ def section(
     if not p.run.several:
         return Section("clusters", "Clusters", parts, on)
     columns = group_words.first_columns(view, NAMED, cut)
-    return Section(f"clusters-{view.number}", f"View {view.number}: clusters of {columns}", parts, on)
+    return Section(f"clusters-{view.number}", f"Clusters of view {view.number}: {columns}", parts, on)
 
 
 def _title(p: RunSummary, view: ViewSummary, first: bool) -> Any:

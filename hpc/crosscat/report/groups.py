@@ -123,7 +123,7 @@ def first(levels: Sequence[ShownLevel]) -> ShownLevel | None:
 
 def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: bool = True) -> list[str]:
     """Say which levels can be used: natural ones, so many in sentences of their own, then usable ones; without
-    summaries only where none is natural."""
+    summaries only where none is natural, and not how far they are from it."""
     of = [shown.level for shown in levels]
     if not of:
         return []
@@ -140,7 +140,7 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: b
         sentences.append(str(usable[0]))
     if len(usable) > 1:
         sentences.append(f"Also summaries: {_numbers_of(usable[1:])}.")
-    if not natural and not usable:
+    if not natural and not usable and summaries:
         best = max(of, key=lambda level: level.agree)
         sentences.append(
             f"No level is usable: the chains agree most on {counted(best.n, 'group')}, with an adjusted Rand index of "
