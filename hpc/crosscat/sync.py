@@ -154,6 +154,8 @@ def total_statistics(
 
     labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
     """
+    if n_shards == comm.size == 1:
+        return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
     add_up(comm, [total])
@@ -165,10 +167,17 @@ def statistics(
     comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Statistics:
     """Statistics on every rank. Collective."""
+    if n_shards == comm.size == 1:
+        return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
     add_up(comm, [total])
     return moments.statistics(total, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
+
+
+def _of_one_shard(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Statistics:
+    ((rows, z),) = labelled
+    return Statistics(*kernels.accumulate(rows, z, k, components.categorical.offsets))
 
 
 class Moments:
