@@ -115,6 +115,7 @@ class Categorical(OneByOne):
             self.grids.append(np.ones(1) if "dirichlet" in prior else as_grid(prior.get("grid", GRID)))
         self._tables = [_table(tuple(grid)) if len(grid) > 1 else None for grid in self.grids]  # None: it is fixed
         self._even = np.logical_and.reduceat((self.base == 1.0) | (self.base == 0.0), self.offsets[:-1])
+        self._known: dict[tuple[int, int], list[tuple]] = {}  # what `_learned` returns
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = np.diff(self.offsets) + 1.0
         self.odds_form = (int(self.offsets[-1]),)
@@ -217,18 +218,27 @@ class Categorical(OneByOne):
     def update(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Multipliers drawn from their grids; columns of one grid are scored together."""
         (levels,), multiplier, stream = s, multiplier.copy(), self._own(stream)
-        learned = {}
-        for c in range(columns.start, columns.stop):
-            if self._tables[c] is not None:
-                learned.setdefault((id(self._tables[c]), bool(self._even[c])), []).append(c)
-        for (_, even), subset in learned.items():
-            table, subset = self._tables[subset[0]], np.array(subset)
-            groups = np.concatenate([np.arange(self.group_of[c], self.group_of[c + 1]) for c in subset])
+        for table, even, subset, groups in self._learned(columns.start, columns.stop):
             score = updates.grid_scores(levels, self.groups, groups, table, None if even else self.base)
             if len(groups) > len(subset):
                 score = np.add.reduceat(score, np.cumsum(self.contexts[subset]) - self.contexts[subset], axis=0)
             multiplier[subset] = table.points[pick_on_grid(score, stream.uniforms(subset))]
         return multiplier[columns]
+
+    def _learned(self, start: int, stop: int) -> list[tuple]:
+        """The columns start..stop-1 that learn, those of one grid together: their table, whether all levels share a
+        pseudo-count, the columns, and their groups."""
+        if (start, stop) not in self._known:
+            learned: dict[tuple, list] = {}
+            for c in range(start, stop):
+                if self._tables[c] is not None:
+                    learned.setdefault((id(self._tables[c]), bool(self._even[c])), []).append(c)
+            self._known[start, stop] = [
+                (self._tables[of[0]], even, np.array(of),
+                 np.concatenate([np.arange(self.group_of[c], self.group_of[c + 1]) for c in of]))
+                for (_, even), of in learned.items()
+            ]  # fmt: skip
+        return self._known[start, stop]
 
     def draw(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray]:
         """Log level probabilities, float32 (level rows of `columns`, K); 0 in missing rows."""

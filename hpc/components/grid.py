@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from mpibayes.errors import NumericalError
 from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.kernels.common import weights
 from mpibayes.kernels.mixture import updates
 
 NO_WEIGHT = "a hyperparameter's weight on its grid is not a number"
@@ -16,21 +16,18 @@ NO_WEIGHT = "a hyperparameter's weight on its grid is not a number"
 
 def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> int:
     """Index drawn with probability proportional to exp(log_weight), (G,); -infinity marks a point that is not there."""
-    cumulative = np.exp(log_weight - log_weight.max()).cumsum()
-    total = cumulative[-1]
-    if not math.isfinite(total):
+    chosen = weights.pick(log_weight, stream.random())
+    if chosen < 0:
         raise NumericalError(NO_WEIGHT)
-    return int(cumulative.searchsorted(stream.random() * total, "right"))
+    return chosen
 
 
 def pick_on_grid(log_weight: np.ndarray, u: np.ndarray) -> np.ndarray:
     """Draw grid points by given uniforms in [0, 1), one per leading row. -infinity marks a point that is not there."""
-    weight = np.exp(log_weight - log_weight.max(axis=-1, keepdims=True))
-    cumulative = weight.cumsum(axis=-1)
-    total = cumulative[..., -1:]
-    if not np.isfinite(total).all():
+    chosen = weights.picks(np.atleast_2d(np.ascontiguousarray(log_weight)), np.atleast_1d(u))
+    if (chosen < 0).any():
         raise NumericalError(NO_WEIGHT)
-    return (cumulative <= u[..., None] * total).sum(axis=-1)
+    return chosen.reshape(np.shape(u))
 
 
 def as_grid(value: float | list[float]) -> np.ndarray:

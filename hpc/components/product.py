@@ -77,6 +77,8 @@ class Components:
         # True if all statistics are whole numbers, so that those of a part can be subtracted from the whole
         self.exact = all(kind.exact for _, kind in self._present)
         self._none: dict[tuple, Parameters] = {}
+        absent = (kind.prior(kind.start()) for kind in self.kinds if not len(kind))
+        self._absent_prior = {name: array for of in absent for name, array in of.items()}
 
     @cached_property
     def row_bytes(self) -> int:
@@ -103,8 +105,10 @@ class Components:
         return Hyper(concentration, discount, **arrays)
 
     def prior(self, hyper: Hyper) -> Prior:
-        arrays = (kind.prior(getattr(hyper, kind.hyper)) for kind in self.kinds)
-        return Prior(**{name: array for of in arrays for name, array in of.items()})
+        arrays = self._absent_prior.copy()
+        for _, kind in self._present:
+            arrays |= kind.prior(getattr(hyper, kind.hyper))
+        return Prior(**arrays)
 
     def union(self, a: Statistics, b: Statistics) -> Statistics:
         """Statistics of clusters of `a` joined with those of `b`, pair by pair; one of them may have one cluster."""

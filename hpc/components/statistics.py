@@ -31,7 +31,10 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
     def take(self, clusters: Sequence[int]) -> Statistics:
         """The statistics of some clusters, in the order given."""
         clusters = np.asarray(clusters, np.intp)
-        return Statistics(*(array.take(clusters, axis=-1) for array in vars(self).values()))
+        return Statistics(*(
+            array.take(clusters, axis=-1) if len(array) else np.empty((0, len(clusters)), array.dtype)
+            for array in vars(self).values()
+        ))  # fmt: skip
 
 
 def empty(like: Statistics, n_clusters: int) -> Statistics:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
-from mpibayes.kernels.common.functions import gammaln
+from mpibayes.kernels.common import weights
 
 LEARNED_CONCENTRATION = np.geomspace(0.05, 500.0, 41)
 LEARNED_DISCOUNT = np.linspace(0.0, 0.9, 10)
@@ -31,18 +31,9 @@ def log_sum(terms: np.ndarray) -> float:
     return np.log1p(np.exp(np.where(greatest, -np.inf, terms) - top).sum() / n) + np.log(n) + top
 
 
-def log_eppf(size: np.ndarray, concentration, discount) -> np.ndarray:
-    """Log probability of a partition with block sizes `size` (K,), all positive; broadcasts over (alpha, d).
-
-    Evaluated with products that start at i = 1, so that -d < alpha <= 0 is allowed (docs/math.md 1.1).
-    """
-    alpha = np.asarray(concentration, np.float64)[..., None]
-    d = np.asarray(discount, np.float64)[..., None]
-    n_rows, n_clusters = size.sum(), len(size)
-    opened = np.log(alpha + np.arange(1, n_clusters) * d).sum(axis=-1)
-    seated = gammaln(alpha + n_rows) - gammaln(alpha + 1.0)
-    blocks = (gammaln(size - d) - gammaln(1.0 - d)).sum(axis=-1)
-    return opened - seated[..., 0] + blocks
+def log_eppf(size: np.ndarray, concentration: float, discount: float) -> float:
+    """Log probability of a partition with block sizes `size` (K,) int64, all positive."""
+    return float(weights.log_eppf(size, np.array([concentration]), np.array([discount]))[0, 0])
 
 
 @dataclass
@@ -84,7 +75,7 @@ class PitmanYor:
         """Log probability of block sizes (K,), concentration and discount integrated out. Not for a gamma prior."""
         if self.gamma is not None:
             raise ValueError("a gamma prior of the concentration is not integrated out")
-        terms = log_eppf(size, self.concentrations[:, None], self.discounts)
+        terms = weights.log_eppf(size, self.concentrations, self.discounts)
         return float(log_sum(terms) - np.log(terms.size))
 
     def draw_prior(self, stream: np.random.Generator) -> tuple[float, float]:
@@ -100,7 +91,7 @@ class PitmanYor:
             return self._escobar_west(size, current, stream), 0.0
         if self.fixed:
             return float(self.concentrations[0]), float(self.discounts[0])
-        log_weight = log_eppf(size, self.concentrations[:, None], self.discounts)
+        log_weight = weights.log_eppf(size, self.concentrations, self.discounts)
         i, j = divmod(draw_on_grid(log_weight.ravel(), stream), len(self.discounts))
         return float(self.concentrations[i]), float(self.discounts[j])
 

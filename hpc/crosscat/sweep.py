@@ -20,6 +20,8 @@ from mpibayes.kernels.mixture.counts import recount
 
 WIDTH = 16  # clusters in a tile of the kernels; arrays over clusters are padded to a multiple of it
 
+NO_ORDER = np.zeros(0, np.int64)  # of instantiated clusters where there are none
+
 
 def padded(n: int) -> int:
     return -(-n // WIDTH) * WIDTH
@@ -123,6 +125,8 @@ class Step:
         kernels want the shard's order: with clusters 0..3, of which 1 is private here, and anchors that put 3 before 0
         before 2, `to_local` is [1, 16, 2, 0], and `to_next` maps back: 0 -> 2, 1 -> 0, 2 -> 1, 16 -> 3.
         """
+        if self.statistics is not None:
+            return self._run_alone(shard, before, steps)
         n_1, has_tail = len(self.kept), shard.index in self.opened
         free = self.owner[self.kept] == shard.index
         if not n_1:  # one shard has all clusters
@@ -151,6 +155,19 @@ class Step:
         self._count(shard, before, z, tail, occupied)
         if has_tail:
             self.opened[shard.index] = len(occupied)
+        return z
+
+    def _run_alone(self, shard: Shard, before: np.ndarray, steps) -> np.ndarray:
+        """`run` where one shard has all rows: all clusters are its own, and their labels its slots."""
+        tail, z = self._tail(shard, before, self.owner), before.copy()
+        self.moved += self._sweep(shard, z, NO_ORDER, None, tail, steps)
+        occupied = np.flatnonzero(tail.size[: tail.n_slots])
+        if len(occupied) < tail.n_slots:
+            to_next = np.full(tail.n_slots, -1, np.int32)
+            to_next[occupied] = np.arange(len(occupied))
+            z = _renamed(z, to_next)
+        self._count(shard, before, z, tail, occupied)
+        self.opened[shard.index] = len(occupied)
         return z
 
     def _tail(self, shard: Shard, z: np.ndarray, mine: np.ndarray) -> kernels.Tail:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 SHORT = 2**15 - 1  # changes that sum to no more travel as 16-bit integers
 EXACT, INEXACT = ([kind for kind in KINDS if kind.exact is exact] for exact in (True, False))
+MEASURED = [stored for kind in INEXACT for stored in kind.stored]
 COUNTS = [Array("size", dtype=np.int64), *(array for kind in EXACT for array in kind.statistics)]
 
 
@@ -65,9 +68,13 @@ class Changes:
     the clusters that the tails leave behind."""
 
     def __init__(self, components: Components, n_kept: int):
-        self.kept = Counts.zeros(components, n_kept)
+        self._components, self._n_kept = components, n_kept
         self.tails: dict[int, Counts] = {}  # by shard
         self.bound = 0  # no entry's absolute value is greater
+
+    @cached_property
+    def kept(self) -> Counts:
+        return Counts.zeros(self._components, self._n_kept)
 
     def after(self, first: Mapping[int, int], n_labels: int) -> Counts:
         """Changes of all clusters after the cycle. first: by shard, the number of the first cluster of its tail."""
@@ -118,6 +125,11 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
         comm.sum_everywhere(owned)
         comm.least_everywhere(anchor)
     moments = [view.moments for view in views]
+    if views[0].n_shards == comm.size == 1:
+        for view, owner, *here in zip(views, owners, part, least):
+            statistics = view.moments.alone(view.counts, *view.labelled()[0], len(owner))
+            view.partition = Partition(view.counts.size, owner, here[0], statistics, here[1])
+        return
     each = [[kind.of(rows, z, k) for rows, z in view.labelled()] for kind, view, k in zip(moments, views, clusters)]
     merged = merge_moments_up(comm, moments, each, clusters, views[0].n_shards, everywhere=True)
     for v, view in enumerate(views):
@@ -142,6 +154,8 @@ def total_statistics(
 
     labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
     """
+    if n_shards == comm.size == 1:
+        return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
     add_up(comm, [total])
@@ -153,10 +167,17 @@ def statistics(
     comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Statistics:
     """Statistics on every rank. Collective."""
+    if n_shards == comm.size == 1:
+        return _of_one_shard(components, labelled, k)
     moments = Moments(components)
     total, each = accumulated(moments, labelled, k)
     add_up(comm, [total])
     return moments.statistics(total, merge_moments_up(comm, [moments], [each], [k], n_shards, everywhere=True)[0])
+
+
+def _of_one_shard(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Statistics:
+    ((rows, z),) = labelled
+    return Statistics(*kernels.accumulate(rows, z, k, components.categorical.offsets))
 
 
 class Moments:
@@ -173,8 +194,14 @@ class Moments:
         """Moments of the rows of one shard, flat."""
         if not self.length:
             return []
-        measured = rows.only([stored for kind in INEXACT for stored in kind.stored])
-        return self.within(Statistics(*kernels.accumulate(measured, z, k, np.zeros(1, np.int64))))
+        return self.within(Statistics(*kernels.accumulate(rows.only(MEASURED), z, k, np.zeros(1, np.int64))))
+
+    def alone(self, counts: Counts, rows, z: np.ndarray, k: int) -> Statistics:
+        """`statistics` where one shard has all rows."""
+        if not self.length:
+            return self.statistics(counts, np.zeros((0, k)))
+        part = Statistics(*kernels.accumulate(rows.only(MEASURED), z, k, np.zeros(1, np.int64)))
+        return replace(part, **counts._asdict())
 
     def within(self, part: Statistics) -> list[np.ndarray]:
         """The parts of one shard's statistics, each flat."""

@@ -19,6 +19,8 @@ def owners(opening: str, seed: int, cycle: int, chain: int, n_clusters: int, n_s
     With `opening` "one" a single shard, drawn uniformly, owns all clusters: it is the collapsed shard. With "all" every
     cluster draws its owner and every shard is collapsed for what it owns.
     """
+    if n_shards == 1:
+        return np.zeros(n_clusters, np.int64)
     stream = generator(seed, Purpose.COLLAPSED, cycle, 0, chain)
     if opening == "one":
         return np.full(n_clusters, stream.integers(n_shards))

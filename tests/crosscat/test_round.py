@@ -1,23 +1,27 @@
 """When moves are due: by the cycle's number and the size of the table alone."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import round as rounds
-from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN, SELDOM, SMALL, due, due_for_views
+from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN, SELDOM, SMALL, SPARSE, due, due_for_views
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 
+LAST = 400
+
 
 def cycles(n_cells, every=None):
-    return [cycle for cycle in range(1, 200) if due_for_views(every, cycle, n_cells)]
+    return [cycle for cycle in range(1, LAST) if due_for_views(every, cycle, n_cells)]
 
 
 def test_moves_of_views_are_rarer_on_small_tables_once_rows_have_settled():
     first = list(range(1, OFTEN + 1))
-    assert cycles(SMALL) == first + [c for c in range(OFTEN + 1, 200) if c % SELDOM == 0]
-    assert cycles(SMALL + 1) == first + [c for c in range(OFTEN + 1, 200) if c % EVERY == 0]
+    assert cycles(SMALL) == first + [c for c in range(OFTEN + 1, LAST) if c % SELDOM == 0]
+    assert cycles(SMALL + 1) == first + [c for c in range(OFTEN + 1, LAST) if c % EVERY == 0]
 
 
 def test_moves_of_rows_are_not():
@@ -25,8 +29,22 @@ def test_moves_of_rows_are_not():
 
 
 def test_what_is_given_holds_throughout():
-    assert cycles(SMALL, every=3) == list(range(3, 200, 3))
+    assert cycles(SMALL, every=3) == list(range(3, LAST, 3))
     assert not cycles(SMALL, every=0)
+
+
+@pytest.mark.parametrize("n_cells, every", [(SMALL, EVERY * SPARSE), (SMALL + 1, EVERY)])
+def test_launches_are_rarer_on_small_views_late(n_cells, every, monkeypatch):
+    launched = []
+
+    def guided(ledger):
+        launched.append(ledger.key["cycle"])
+
+    monkeypatch.setattr(rounds, "guided", guided)
+    monkeypatch.setattr(rounds, "KINDS", [guided])
+    for cycle in (c for c in range(1, LAST) if due(None, c)):
+        rounds.run(SimpleNamespace(key={"cycle": cycle}, n_cells=n_cells))
+    assert launched == [*range(1, OFTEN + 1), *(c for c in range(OFTEN + 1, LAST) if c % every == 0)]
 
 
 def chain():
@@ -41,6 +59,7 @@ def test_a_chain_keeps_to_it_from_its_start_and_once_continued(small, expected, 
     """On 60 cells; here moves are rarer from the fourth cycle on."""
     monkeypatch.setattr(rounds, "SMALL", small)
     monkeypatch.setattr(rounds, "OFTEN", 3)
+    monkeypatch.setattr(rounds, "SELDOM", 16)
     monkeypatch.setattr(rounds.due, "__defaults__", (0, 1, 3))
     whole = chain()
     whole.start("one")

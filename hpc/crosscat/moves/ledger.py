@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -75,6 +76,7 @@ class Ledger:
     def __init__(self, view: View, cycle: int):
         self.comm, self.components, self.hyper = view.comm, view.components, view.hyper
         self.shards, self.z, self.n_shards, self.key = view.shards, view.z, view.n_shards, view.key(cycle)
+        self.n_cells = view.n_rows * len(view.columns)
         self.tally = Tally()
         self.changed = False
         self._known, self._found = [], {}  # `once`: the columns of all labels, and what was found for them
@@ -105,8 +107,8 @@ class Ledger:
     def log_split(self, one: Cluster, two: Cluster, both: Cluster, n_before: int) -> float:
         """Log of the posterior with the cluster split over that with it whole; n_before: clusters before the split."""
         d = self.hyper.discount
-        prior = np.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(both.size - d)
-        prior += gammaln(one.size - d) + gammaln(two.size - d)
+        prior = math.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(float(both.size - d))
+        prior += gammaln(float(one.size - d)) + gammaln(float(two.size - d))
         return float(prior + one.log_f + two.log_f - both.log_f)
 
     def sizes(self) -> np.ndarray:

@@ -31,7 +31,12 @@ class Odds(make_dataclass("Arrays", ["prior", *(kind.odds[0] for kind in KINDS)]
 
 def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) -> Odds:
     """Log odds of clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ...: posterior means plugged in."""
-    of_kinds = (kind.side_odds(getattr(hyper, kind.hyper), sides.of(kind)) for kind in components.kinds)
+    of_kinds = (
+        kind.side_odds(getattr(hyper, kind.hyper), sides.of(kind))
+        if len(kind)
+        else np.zeros((len(sides) // 2, *kind.odds_form), kind.odds[1])
+        for kind in components.kinds
+    )
     return Odds(np.log(sides.size[1::2] / sides.size[0::2]), *of_kinds)
 
 
