@@ -68,7 +68,8 @@ class View:
 
     columns: the names of its columns. shards: this rank's, with those columns alone; `z` has the labels of each, (n,)
     int32, from 0 to n_labels - 1, every one with rows, but for the start; negative for idle rows. lane: that of its
-    random streams, its own among the views of the chain.
+    random streams, its own among the views of the chain. observed: rows of each shard without the missing cells that
+    are part of the state; None: there are none.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class View:
         settings: Settings,
         chain: int = 0,
         lane: int = 0,
+        observed: Sequence[Rows] | None = None,
     ):
         self.comm, self.columns, self.components, self.settings = comm, tuple(columns), components, settings
         self.shards, self.n_rows, self.n_shards = list(shards), n_rows, n_shards
@@ -93,7 +95,7 @@ class View:
         self.counts: sync.Counts | None = None
         self.partition: Partition | None = None
         self.update = global_update.Update(self.law, components, components.deal(comm.size), settings.opening, n_shards)
-        self._log_base = self._sum_log_base()
+        self._log_base = self._sum_log_base(observed or [shard.rows for shard in self.shards])
 
     def key(self, cycle: int) -> dict[str, int]:
         """Key of the view's random streams in a cycle, without their purpose."""
@@ -193,9 +195,9 @@ class View:
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
         return [comm.gather_to_root(array, of) for array, of in zip(mine, dealing.lengths) if sum(of)]
 
-    def _sum_log_base(self) -> float:
+    def _sum_log_base(self, observed: Sequence[Rows]) -> float:
         """The part of the log likelihood that is of the cells alone, summed in shard order; valid on root."""
-        parts = [sum(kind.log_base(shard.rows) for kind in self.components.kinds) for shard in self.shards]
+        parts = [sum(kind.log_base(rows) for kind in self.components.kinds) for rows in observed]
         gathered = self.comm.gather_to_root(np.array(parts, np.float64), [len(part) for part in self._dealt()])
         return float(sum(gathered)) if self.comm.rank == 0 else np.nan
 
