@@ -43,6 +43,7 @@ from mpibayes.hpc.crosscat.given_priors import (
     prior_words,
     table_kinds,
 )
+from mpibayes.hpc.data.lines import MOST_MISSING
 from mpibayes.io.shape import Shape
 
 Skew = Annotated[float, Field(ge=-100, le=100)]
@@ -125,7 +126,8 @@ class Model(keys.Model):
     ] = key(
         "auto",
         "mixtures with links: real columns that may depend on each other in lines, and have no bins; auto: all without "
-        "missing cells and atoms, in no block, at the first start; none: no number depends on another; or these",
+        f"atoms, in no block, with at most {100 * MOST_MISSING:.0f} % missing cells, at the first start; none: no number depends "
+        "on another; or these",
         '"auto", "none", or [COLUMN, COLUMN, ...]',
         decided_once=True,
         formerly="none",

@@ -308,7 +308,7 @@ def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Re
         if name in joint or model.has_views:
             why = "is in a block" if name in joint else "is a number, and in views none depends on another"
         if why:
-            what = "a number in lines is a real one of a mixture, without missing cells and atoms, in no block"
+            what = "a number in lines is a real one of a mixture, without atoms, in no block"
             report.add(key, f"column {shown(name)} {why}; {what}. Take it out")
         elif name in binned:
             what = f"column {shown(name)} is in a line, so that {shown(binned[name])} cannot depend on it by bins"
