@@ -88,10 +88,10 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
             return {} if labels is None else {"labels": labels, **vars(view.hyper)}
         process, of_column = (view.hyper.concentration, view.hyper.discount), view.components.by_column(view.hyper)
         hyper = mixture.components.hyper(*process, of_column)
-        numbers = {} if values is None or not values.size else {"numbers": values}
-        return {"labels": labels, **vars(hyper), "links": mixture.linking.coding.parents, "gaps": gaps, **numbers}
+        links = {"links": mixture.linking.coding.parents, "gaps": gaps}
+        return {"labels": labels, **vars(hyper), **links, **({"numbers": values} if values.size else {})}
     kind = np.min_scalar_type(max(view.n_labels - 1 for view in mixture.views))
-    room, root = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0
+    room, root, values = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0, mixture.linking.gap_numbers()
     most, process = np.zeros((room, mixture.n_rows) if root else 0, kind), np.zeros((2, room))
     for v, view in enumerate(mixture.views):
         labels = view.labels()
@@ -104,6 +104,7 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     by_column = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
     hyper = vars(mixture.components.hyper(0.0, 0.0, by_column))
     links = {} if mixture.settings.links == "none" else {"links": mixture.linking.coding.parents}
+    links |= {"numbers": values} if values.size else {}
     return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views, **links}
 
 
@@ -236,10 +237,10 @@ class Posterior(KeptChains, Tallies):
 
     def cells(self, draw: Draw) -> Cells:
         """The missing cells that are part of a draw."""
-        if draw.gaps is None or not self.likelihood:
+        if draw.parents is None or not self.likelihood:
             return NO_CELLS
         of = {}
-        if draw.gaps.size:
+        if draw.gaps is not None and draw.gaps.size:
             coding = Coding(self.columns, draw.parents, self.contexts)
             of |= Cells.of_draw(Gaps(coding, [self._masks]), draw.gaps).of
         if draw.numbers is not None:

@@ -171,11 +171,11 @@ class Model(keys.Model):
 
     @property
     def lined(self) -> tuple[str, ...]:
-        return () if isinstance(self.lines, str) or self.links == "none" or self.has_views else self.lines
+        return () if isinstance(self.lines, str) or self.links == "none" else self.lines
 
     @property
     def fits_lines(self) -> bool:
-        return self.lines == "auto" and self.links != "none" and self.likelihood and not self.has_views
+        return self.lines == "auto" and self.links != "none" and self.likelihood
 
     @property
     def has_views(self) -> bool:

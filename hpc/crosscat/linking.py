@@ -37,8 +37,8 @@ class Linking:
 
     def __init__(self, chain: Mixture):
         self.chain = chain
-        lined = chain.columns if chain.settings.likelihood else ()
-        self.numbers = LineGaps(lined, [shard.rows for shard in chain.shards])
+        linked = chain.settings.links != "none" and chain.settings.likelihood
+        self.numbers = LineGaps(chain.columns if linked else (), [shard.rows for shard in chain.shards])
         self.gaps = self._first()
 
     @property

@@ -14,7 +14,7 @@ from mpibayes.hpc.links import moves
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact.compare import LOOKS, seed
 from tests.links import program_views as program
-from tests.links.enumerate_views import ViewsPosterior
+from tests.links.enumerate_views import LINE, ViewsPosterior
 
 LEVEL = 1e-4
 CYCLES = 4
@@ -27,6 +27,11 @@ LAWS = {
     "mixed": ViewsPosterior(
         [([0, 0, 1], 2), ([0, -1, 1], 2), ([1.2, -0.4, 1.1], None)], (0.2, 1.0), (0.7, 0.3), (0.8, 0.2),
         lambda child, parent: parent != 1,
+    ),
+    # 255 states: two numbers that may lean on each other in lines, of variances that are learned, beside a category
+    "lines": ViewsPosterior(
+        [([-1.1, 0.2, 1.3], LINE), ([-0.9, 0.3, 1.2], LINE), ([0, 0, 1], 2)], (0.3,), (0.7, 0.3), (0.8, 0.2),
+        variances=(0.02, 0.6),
     ),
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ class Bodies:
         self._n_columns = self._counted(chain.units)
         self._n_linkable = self._n_links = None
         if chain.settings.learns_links:
-            self._n_linkable = self._counted([column.name] for column in chain.columns if column.levels)
+            self._n_linkable = self._counted([column.name] for column in chain.columns if column.levels or column.line)
             self._n_links = self._counted([child] for child in chain.linking.coding.parent_of)
 
     def _counted(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
