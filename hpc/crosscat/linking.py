@@ -52,11 +52,15 @@ class Linking:
         none = np.full(len(chain.columns), ROOT)
         if s.links == "none" or not s.likelihood:
             return Gaps(Coding(chain.columns, none, {}), [{} for _ in chain.shards])
-        contexts = s.contexts or contexts_of(chain.columns, (shard.rows for shard in chain.shards), chain.comm)
-        masks = [masks_of(chain.columns, shard.rows) for shard in chain.shards]
+        contexts, masks = {}, [{} for _ in chain.shards]
+        if s.links != "lines":
+            contexts = s.contexts or contexts_of(chain.columns, (shard.rows for shard in chain.shards), chain.comm)
         if chain.law is not None:  # in views a column that others lean on lacks no cells
-            contexts = {c.name: contexts[c.name] for c in chain.columns if c.levels and not c.n_missing}
-            masks = [{} for _ in chain.shards]
+            contexts = {
+                c.name: of for c in chain.columns if (of := contexts.get(c.name)) is not None and not c.n_missing
+            }
+        elif s.links != "lines":
+            masks = [masks_of(chain.columns, shard.rows) for shard in chain.shards]
         given = {} if isinstance(s.links, str) else s.links
         coding = Coding(chain.columns, parents_of(chain.columns, given), contexts)
         gaps, shards = Gaps(coding, masks), list(chain.shards)
@@ -208,9 +212,9 @@ class Linking:
         place = {column.name: i for i, column in enumerate(chain.columns)}
         rows, of_lines = None, {}
         for view, coding in zip(chain.views, self.codings):
-            if coding.n_nodes > 1 and (coding.lines or any(c.levels for c in coding.plain)):
+            if coding.n_nodes > 1 and (coding.lines or coding.levelled):
                 at = np.array([place[column.name] for column in coding.plain])
-                plain = Components(coding.plain, chain.priors)
+                plain = Components([*coding.levelled, *(c for c in coding.plain if not c.levels)], chain.priors)
                 hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
                 rows = self._completed(view, coding)
                 of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)

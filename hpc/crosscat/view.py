@@ -53,14 +53,14 @@ class Settings:
     column_moves: int | None = None  # cycles between moves of columns, 0: none; None: see columns/round.py
     view_moves: int = 2  # splits and merges of views among them
     column_powers: int = 0  # cycles between draws of a column's view by powers (columns/powers.py), 0: none
-    links: str | Mapping[str, str] = "none"  # "forest": learned; or the parent of each column that has one, by name
+    links: str | Mapping[str, str] = "none"  # "forest": learned, "lines": those between numbers; or parents, by name
     link_moves: int | None = None  # cycles between draws of the links, 0: none; None: see links.moves.due
     contexts: Mapping[str, np.ndarray] | None = None  # of columns that others may lean on; None: by counts
 
     @property
     def learns_links(self) -> bool:
         """True if the links are part of the state."""
-        return self.links == "forest" and self.likelihood
+        return self.links in ("forest", "lines") and self.likelihood
 
 
 class View:

@@ -108,8 +108,8 @@ class WeakPairs:
             names = ", ".join(map(cut, block))
             sentences.append(
                 f"The numbers {names} vary together, which clusters may only imitate. A run with a block of them"
-                f"{', or a mixture with links,' if self.asking.asked.line_keys else ''} describes it within each "
-                "cluster, and may need fewer clusters."
+                f"{f', or with {_as_lines(more)},' if (more := self.asking.asked.line_keys) else ''} describes it "
+                "within each cluster, and may need fewer clusters."
             )
         return sentences
 

@@ -11,7 +11,6 @@ from scipy.special import gammaln
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.columns import subtrees
-from mpibayes.hpc.links import moves
 from mpibayes.hpc.parallel import shards
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, by_looks, judge
@@ -133,7 +132,8 @@ def weight_of_a_single_column():
 
 
 @contextlib.contextmanager
-def variances_kept_through_a_scan():
-    """Variances of lines are not drawn again after a scan that has summed them out."""
-    with mock.patch.object(subtrees._Scan, "hyper", lambda self: {}), mock.patch.object(moves, "due", lambda *of: False):
+def lines_by_the_first_partition():
+    """Numbers in lines are scored by the rows of the first view, whichever they would go by."""
+    right = subtrees._Scan._lines_under
+    with mock.patch.object(subtrees._Scan, "_lines_under", lambda self, of: right(self, self.partitions[0])):
         yield

@@ -69,6 +69,28 @@ def test_tables_are_completed_and_made_up(place):
         assert done.returncode == 0, done.stderr
 
 
+def test_lines_in_views(place):
+    """Numbers alone are linked, with the same bytes on ranks and continued; all doors open."""
+    views = "--set", "model.family=crosscat", "--set", "model.links=lines", "--set", "sampler.column_moves=2"
+    assert run(place, "views", *views).returncode == 0
+    draws = list(iterate_draws(place / "views"))
+    assert (
+        draws[-1].parents[0] == -1 and (draws[-1].parents[1:5] != -1).sum() > 1 and np.isfinite(draws[-1].numbers).all()
+    )
+    for cycles, ranks in ((5, 3), (10, 2)):
+        assert run(place, "in-views", *views, "--set", f"run.cycles={cycles}", ranks=ranks).returncode == 0
+    assert exported(place, "in-views") == exported(place, "views") and links_of(place, "in-views") == links_of(
+        place, "views"
+    )
+    for what in (
+        ("complete", "views", "-o", "filled"),
+        ("report", "views"),
+        ("predict", "views", "table.h5", "-o", "p.csv"),
+    ):
+        done = mpibayes(place, *what)
+        assert done.returncode == 0, done.stderr
+
+
 def test_a_run_without_the_key_has_no_lines(place):
     """A run of a version before lines resolves to none, and goes on as it was."""
     assert run(place, "before", "--set", "model.lines=none", "--set", "run.cycles=4").returncode == 0

@@ -84,7 +84,7 @@ class _Scan:
         self.key = first.key(chain.cycles)
         self.stream = generator(purpose=Purpose.COLUMNS, **self.key)
         self.where, self.partitions, self.present = chain.view_of_unit, of_views(chain.views), Present.of(first)
-        self.kind = Components([c for c in chain.columns if c.levels], chain.priors).categorical
+        self.kind = Components(chain.linking.coding.levelled, chain.priors).categorical
         self.lined = [c for c in chain.columns if c.line]
         names = [column.name for column in (*self.kind.columns, *self.lined)]
         self.names, self.n_levelled = names, len(self.kind.columns)
@@ -294,7 +294,6 @@ class _Scan:
         result = np.full(len(place), ROOT)
         result[at] = np.where(self.parents == ROOT, ROOT, at[self.parents])
         return result
-
 
     def hyper(self) -> dict[str, np.ndarray]:
         """Hyperparameters of the columns in `lined`, drawn given their parents and partitions where scores are without

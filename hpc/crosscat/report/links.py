@@ -126,7 +126,7 @@ def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) 
 def has_links(chains: Sequence[Chain]) -> bool:
     """True if columns may be linked."""
     model = chains[0].config.model
-    return model.likelihood and model.links != "none"
+    return model.likelihood and model.parents != "none"
 
 
 def _parents(chain: Chain) -> np.ndarray:
