@@ -223,7 +223,7 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
     lacking = sum(bool(c.levels and c.n_missing) for c in columns) if model.links_levels and not several else 0
     return memory_per_rank(
         columns, data.n_rows, examined.config.run.shards, examined.schedule(ranks).sizes[-1], clusters, joint=joint,
-        n_views=n_views, has_views=several, mpi=ranks > 1, links=isinstance(model.parents, str) and model.parents != "none", gaps=lacking,
+        n_views=n_views, has_views=several, mpi=ranks > 1, links=model.learns_links, gaps=lacking,
     )  # fmt: skip
 
 

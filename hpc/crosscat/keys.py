@@ -142,6 +142,11 @@ class Model(keys.Model):
         return self.links if isinstance(self.links, str) else dict(self.links)
 
     @property
+    def learns_links(self) -> bool:
+        """True if links are part of the state."""
+        return self.parents in ("forest", "lines")
+
+    @property
     def links_levels(self) -> bool:
         """True if columns with levels may depend on others."""
         return self.links not in ("none", "lines")

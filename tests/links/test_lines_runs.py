@@ -83,7 +83,7 @@ def test_lines_in_views(place):
         place, "views"
     )
     for what in (
-        ("complete", "views", "-o", "filled"),
+        ("complete", "views", "--copies", "2", "-o", "filled"),
         ("report", "views"),
         ("predict", "views", "table.h5", "-o", "p.csv"),
     ):
