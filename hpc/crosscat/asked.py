@@ -47,9 +47,9 @@ class Asked(AskedRun):
             }
         free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
         self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
-        self.linked = model.links != "none"
-        self.link_keys = {} if self.linked else {"links": "forest"}
-        self.line_keys = {} if self.linked else {"family": "mixture"} | self.link_keys  # views have no lines
+        self.linked = model.parents != "none"
+        self.link_keys = {} if model.links_levels else {"links": "forest"}
+        self.line_keys = {} if self.linked else {"links": "lines"}
 
     def may_lean(self, child: str, parent: str) -> bool:
         """See `hpc.law.Asked`."""

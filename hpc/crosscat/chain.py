@@ -149,7 +149,7 @@ class Mixture:
     def view_of_columns(self, names: Sequence[str], rows: Sequence, lane: int) -> View:
         part = [replace(shard, rows=cells) for shard, cells in zip(self.shards, rows)]
         of = self._components(names), part, self.n_rows, self.n_shards, self.settings, self.chain, lane
-        return View(self.comm, names, *of)
+        return View(self.comm, names, *of, self.linking.observed(of[0], rows))
 
     def _components(self, names: Collection[str]) -> Components:
         s, which = self.settings, frozenset(names)

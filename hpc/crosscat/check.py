@@ -220,10 +220,10 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
         clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
     model = examined.config.of(Model)
     columns = widest_links(data.columns, model.parents)
-    lacking = sum(bool(c.levels and c.n_missing) for c in columns) if model.links != "none" and not several else 0
+    lacking = sum(bool(c.levels and c.n_missing) for c in columns) if model.links_levels and not several else 0
     return memory_per_rank(
         columns, data.n_rows, examined.config.run.shards, examined.schedule(ranks).sizes[-1], clusters, joint=joint,
-        n_views=n_views, has_views=several, mpi=ranks > 1, links=model.links == "forest", gaps=lacking,
+        n_views=n_views, has_views=several, mpi=ranks > 1, links=model.learns_links, gaps=lacking,
     )  # fmt: skip
 
 

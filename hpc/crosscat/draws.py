@@ -5,8 +5,8 @@ A kept draw is the labels of the training rows and the hyperparameters they were
 it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in the order of the table.
 Of a mixture: labels (D, N), concentration and discount (D,), and where columns are linked `links` (D, C), the place of
 each modelled column's parent among them, -1 for none, and `gaps` (D, G), the levels of the missing cells that others
-lean on (`links/gaps.py`), column by column, and zeros behind them. Of several views:
-labels (D, V, N), concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the
+lean on (`links/gaps.py`), column by column, and zeros behind them, and `numbers` (D, F), the values of missing cells of
+numbers that may be in lines (`line_gaps.py`). Of several views: labels (D, V, N), concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the
 view of each used column of the table. Everything else about clusters is computed again from the table, read in slices.
 """
 
@@ -27,6 +27,7 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.law import Law
+from mpibayes.hpc.crosscat.line_gaps import lacking
 from mpibayes.hpc.crosscat.of_columns import OfColumns, ViewDraw
 from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
@@ -60,6 +61,7 @@ class Draw:
     clusters as numbered in the run. process: concentration and discount of each. view_of: the number of the view of
     each used column of the table. parents: of each modelled column its parent's place among them, -1 for none, int64
     (C,); None in a run without links. gaps (G,): levels of missing cells that others lean on, as they are stored.
+    numbers (F,): values of missing cells of numbers that may be in lines.
     """
 
     cycle: int
@@ -69,6 +71,7 @@ class Draw:
     view_of: np.ndarray
     parents: np.ndarray | None = None
     gaps: np.ndarray | None = None
+    numbers: np.ndarray | None = None
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
@@ -80,13 +83,15 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     """Arrays of a kept draw of the chain's state, on root. several: there may be several views. Collective."""
     if not several:
         labels, view, gaps = mixture.view.labels(), mixture.view, mixture.linking.gap_levels()
+        values = mixture.linking.gap_numbers()
         if mixture.settings.links == "none" or labels is None:
             return {} if labels is None else {"labels": labels, **vars(view.hyper)}
         process, of_column = (view.hyper.concentration, view.hyper.discount), view.components.by_column(view.hyper)
         hyper = mixture.components.hyper(*process, of_column)
-        return {"labels": labels, **vars(hyper), "links": mixture.linking.coding.parents, "gaps": gaps}
+        links = {"links": mixture.linking.coding.parents, "gaps": gaps}
+        return {"labels": labels, **vars(hyper), **links, **({"numbers": values} if values.size else {})}
     kind = np.min_scalar_type(max(view.n_labels - 1 for view in mixture.views))
-    room, root = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0
+    room, root, values = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0, mixture.linking.gap_numbers()
     most, process = np.zeros((room, mixture.n_rows) if root else 0, kind), np.zeros((2, room))
     for v, view in enumerate(mixture.views):
         labels = view.labels()
@@ -99,6 +104,7 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     by_column = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
     hyper = vars(mixture.components.hyper(0.0, 0.0, by_column))
     links = {} if mixture.settings.links == "none" else {"links": mixture.linking.coding.parents}
+    links |= {"numbers": values} if values.size else {}
     return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views, **links}
 
 
@@ -121,7 +127,8 @@ def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
     n_views = int(views.max(initial=0)) + 1
     alpha, d = np.atleast_1d(alpha)[:n_views].tolist(), np.atleast_1d(d)[:n_views].tolist()
     labels = list(np.atleast_2d(labels)[:n_views].astype(np.int64))
-    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views, parents, gaps)
+    numbers = given.pop("numbers", None)
+    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views, parents, gaps, numbers)
 
 
 class Posterior(KeptChains, Tallies):
@@ -220,12 +227,27 @@ class Posterior(KeptChains, Tallies):
         parts = [masks_of(self.columns, rows) for _, rows in self.slices()]
         return {c: np.concatenate([part[c] for part in parts]) for c in (parts[0] if parts else ())}
 
+    @cached_property
+    def _holes(self) -> dict[str, np.ndarray]:
+        """The training rows that lack a number that may be in a line, by the name of its column."""
+        columns, parts = lacking(self.columns), []
+        for start, rows in self.slices():
+            parts.append([start + np.flatnonzero(np.isnan(rows.reals[:, c.index])) for c in columns])
+        return {c.name: np.concatenate(of) for c, of in zip(columns, zip(*parts))}
+
     def cells(self, draw: Draw) -> Cells:
         """The missing cells that are part of a draw."""
-        if draw.gaps is None or not draw.gaps.size or not self.likelihood:
+        if draw.parents is None or not self.likelihood:
             return NO_CELLS
-        coding = Coding(self.columns, draw.parents, self.contexts)
-        return Cells.of_draw(Gaps(coding, [self._masks]), draw.gaps)
+        of = {}
+        if draw.gaps is not None and draw.gaps.size:
+            coding = Coding(self.columns, draw.parents, self.contexts)
+            of |= Cells.of_draw(Gaps(coding, [self._masks]), draw.gaps).of
+        if draw.numbers is not None:
+            at = self._holes
+            pieces = np.split(draw.numbers, np.cumsum([len(rows) for rows in at.values()]))
+            of |= {name: (rows, values) for (name, rows), values in zip(at.items(), pieces)}
+        return Cells(of) if of else NO_CELLS
 
     def ancestors(self, names: Collection[str], draw: Draw) -> set[str]:
         """The table's columns that some of them lean on in a draw, directly or not, and these."""

@@ -27,7 +27,7 @@ def require_links(run_dirs) -> None:
     """ConfigError where a run has no links."""
     for run_dir in run_dirs:
         model = config_in(run_dir).model
-        if model.links == "none" or not model.likelihood:
+        if model.parents == "none" or not model.likelihood:
             how = 'a run with model.links = "forest" learns them'
             raise ConfigError(f"{run_dir}: has no links between columns; {how}")
 

@@ -270,6 +270,8 @@ class ViewsChain:
         for i, shard in enumerate(mixture.view.shards if mixture.linking.gaps.columns else ()):
             levels = mixture.linking.gaps.levels(i, shard.rows).values()
             shards[shard.index]["gaps"] = np.concatenate([*levels, np.zeros(0, np.intp)]).astype(np.uint16)
+        for i, shard in enumerate(mixture.shards if mixture.linking.numbers.columns else ()):
+            shards[shard.index]["numbers"] = mixture.linking.numbers_of(i)
         if heldout is not None:
             for i in shards:
                 shards[i]["heldout_log_sum"] = heldout.log_sums[i]
@@ -282,6 +284,8 @@ class ViewsChain:
             mixture.linking.link(shared["links"])
         for i, shard in enumerate(mixture.view.shards if mixture.linking.gaps.columns else ()):
             mixture.linking.gaps.put(i, shard.rows, shards[shard.index]["gaps"])
+        for i, shard in enumerate(mixture.shards if mixture.linking.numbers.columns else ()):
+            mixture.linking.put_numbers(i, shards[shard.index]["numbers"])
         for view, name in zip(mixture.views, names):
             hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)

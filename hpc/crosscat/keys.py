@@ -43,6 +43,7 @@ from mpibayes.hpc.crosscat.given_priors import (
     prior_words,
     table_kinds,
 )
+from mpibayes.hpc.data.lines import MOST_MISSING
 from mpibayes.io.shape import Shape
 
 Skew = Annotated[float, Field(ge=-100, le=100)]
@@ -104,13 +105,13 @@ class Model(keys.Model):
         formerly="none",
     )
     links: Annotated[
-        Literal["none", "forest"] | Annotated[tuple[tuple[Name, Name], ...], Field(min_length=1)],
+        Literal["none", "lines", "forest"] | Annotated[tuple[tuple[Name, Name], ...], Field(min_length=1)],
         BeforeValidator(tuples),
     ] = key(
         "none",
         "columns that depend on a parent column, in the same way in all clusters: categorical and boolean ones, and "
-        "numbers on numbers; forest: learned; or these links and no others",
-        '"none", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
+        "numbers on numbers; lines: learned, between numbers alone; forest: learned; or these links and no others",
+        '"none", "lines", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
     )
     bins: Annotated[Literal["auto", "none"] | BinsByColumn, BeforeValidator(tuples)] = key(
         "auto",
@@ -124,8 +125,9 @@ class Model(keys.Model):
         Literal["auto", "none"] | Annotated[tuple[Name, ...], Field(min_length=2)], BeforeValidator(tuples)
     ] = key(
         "auto",
-        "mixtures with links: real columns that may depend on each other in lines, and have no bins; auto: all without "
-        "missing cells and atoms, in no block, at the first start; none: no number depends on another; or these",
+        "with links: real columns that may depend on each other in lines, and have no bins; auto: all without "
+        f"atoms, in no block, with at most {100 * MOST_MISSING:.0f} % missing cells, at the first start; none: no number depends "
+        "on another; or these",
         '"auto", "none", or [COLUMN, COLUMN, ...]',
         decided_once=True,
         formerly="none",
@@ -135,7 +137,19 @@ class Model(keys.Model):
     @property
     def parents(self) -> str | dict[str, str]:
         """The links as `view.Settings` has them."""
+        if self.links == "lines" and not self.lined:
+            return "none"
         return self.links if isinstance(self.links, str) else dict(self.links)
+
+    @property
+    def learns_links(self) -> bool:
+        """True if links are part of the state."""
+        return self.parents in ("forest", "lines")
+
+    @property
+    def links_levels(self) -> bool:
+        """True if columns with levels may depend on others."""
+        return self.links not in ("none", "lines")
 
     @property
     def law(self) -> Any:
@@ -161,19 +175,19 @@ class Model(keys.Model):
 
     @property
     def binned(self) -> Mapping[str, tuple[float, ...]]:
-        return {} if isinstance(self.bins, str) or self.links == "none" or self.has_views else self.bins
+        return {} if isinstance(self.bins, str) or not self.links_levels or self.has_views else self.bins
 
     @property
     def fits_bins(self) -> bool:
-        return self.bins == "auto" and self.links != "none" and self.likelihood and not self.has_views
+        return self.bins == "auto" and self.links_levels and self.likelihood and not self.has_views
 
     @property
     def lined(self) -> tuple[str, ...]:
-        return () if isinstance(self.lines, str) or self.links == "none" or self.has_views else self.lines
+        return () if isinstance(self.lines, str) or self.links == "none" else self.lines
 
     @property
     def fits_lines(self) -> bool:
-        return self.lines == "auto" and self.links != "none" and self.likelihood and not self.has_views
+        return self.lines == "auto" and self.links != "none" and self.likelihood
 
     @property
     def has_views(self) -> bool:
@@ -324,7 +338,7 @@ class Sampler(Section):
     )
     link_moves: Literal["auto"] | CyclesOrNone = key(
         "auto",
-        'links = "forest": cycles between draws of all links; auto: after 3, 10, 25, 50, 75 and 100 cycles, then '
+        "learned links: cycles between draws of all links; auto: after 3, 10, 25, 50, 75 and 100 cycles, then "
         "every 100; 0: none",
         f'"auto" or {CYCLES_OR_NONE}',
     )

@@ -8,7 +8,6 @@ given the rows, once for each kept draw: answers are averages over draws, which 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,14 +16,13 @@ import numpy as np
 
 from mpibayes.hpc.components.masses import log_real
 from mpibayes.hpc.components.multinormal import Multinormal, Predictive
-from mpibayes.hpc.components.normal import posterior
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.components.single import with_new
 from mpibayes.hpc.crosscat.blocks import LEAST, BlockLaw, patterns_of
+from mpibayes.hpc.crosscat.line_parameters import LineParameters
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
-from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
+from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io import recording
 from mpibayes.io.rows import Column, Rows
 
@@ -183,13 +181,12 @@ class LineLaw(BlockLaw):
 def line_laws(
     components: Components, hyper: Any, statistics: Any, coding: Coding, key: Mapping[str, int]
 ) -> list[LineLaw]:
-    """The trees of columns in lines, with parameters drawn given the rows of the clusters, and last of a new one. The
-    draw of a column depends on its own name, the key and the clusters alone, whichever columns are asked for."""
+    """The trees of columns in lines, with parameters drawn given the rows of the clusters, and last of a new one."""
     sizes = hashlib.sha256(np.asarray(statistics.size, np.int64).tobytes()).digest()
     seed, children = int.from_bytes(sizes[:7], "little"), {}
     for c in coding.in_lines:
         children.setdefault(int(coding.parents[c]), []).append(c)
-    draw = _Draw(components, hyper, statistics, {"seed": seed, **key})
+    draw = LineParameters(components, hyper, statistics, Purpose.LINES, {"seed": seed, **key})
     laws = []
     for root in sorted(c for c in children if coding.parents[c] == ROOT):
         plain = [root]
@@ -201,7 +198,7 @@ def line_laws(
     return laws
 
 
-def _law(columns: Sequence[Column], above: Sequence[int], draw: _Draw) -> LineLaw:
+def _law(columns: Sequence[Column], above: Sequence[int], draw: LineParameters) -> LineLaw:
     location, variance = draw.root(columns[0].name)
     d, k = len(columns), len(location)
     mean, matrix = np.zeros((k, d)), np.zeros((k, d, d))
@@ -216,38 +213,3 @@ def _law(columns: Sequence[Column], above: Sequence[int], draw: _Draw) -> LineLa
     first = draw.place(columns[1].name) - 1  # the copy of its parent's cell
     numbers = [first, *(draw.place(column.name) for column in columns[1:])]
     return LineLaw([c.name for c in columns], Normals(mean, matrix, np.full(k, np.inf)), columns, numbers)
-
-
-class _Draw:
-    """Parameters of columns, and last those of a new cluster."""
-
-    def __init__(self, components: Components, hyper: Any, statistics: Any, key: Mapping[str, int]):
-        self._components, self._hyper, self._key = components, hyper, key
-        self._single = with_new(*statistics.of(components.normal))
-        self._pairs = with_new(*statistics.of(components.multinormal))
-
-    def _generator(self, name: str) -> np.random.Generator:
-        return generator(purpose=Purpose.LINES, sub=zlib.crc32(name.encode()), **self._key)
-
-    def root(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of a column that leans on none, (K + 1,)."""
-        c = [column.name for column in self._components.normal.columns].index(name)
-        location, kappa, nu, spread = posterior(self._hyper.normal[c], *(a[c] for a in self._single))
-        stream = self._generator(name)
-        variance = spread / (2.0 * stream.standard_gamma(0.5 * nu))
-        return location + stream.standard_normal(len(variance)) * np.sqrt(variance / kappa), variance
-
-    def _line(self, name: str) -> int:
-        kind = self._components.multinormal
-        return next(b for b, block in enumerate(kind.blocks) if kind.given[b] and block.name == name)
-
-    def place(self, name: str) -> int:
-        """Place of a column's cells among the vectors."""
-        return int(self._components.multinormal.cuts["coordinate"][self._line(name)]) + 1
-
-    def line(self, name: str) -> tuple[np.ndarray, ...]:
-        """A value of the parent, the mean there, the slope, and the variance about the line, (K + 1,)."""
-        b = self._line(name)
-        block, *moments = list(self._components.multinormal.parts(self._pairs))[b]
-        location, (_, of_parent, root), _ = block.draw(self._hyper.wishart[b], *moments, self._generator(name))
-        return location[0], location[1], -of_parent / root, root**-2.0

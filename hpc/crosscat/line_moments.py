@@ -22,7 +22,8 @@ WIDEST = 64  # columns of a block
 def line_moments(
     comm: Communicator, columns: Sequence[Column], labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Moments:
-    """Moments of real columns without missing cells in clusters 0..k-1, the same on any number of ranks. Collective.
+    """Moments of real columns in clusters 0..k-1, the same on any number of ranks. Rows that lack one do not count.
+    Collective.
 
     labelled: rows without links, and labels, of each of this rank's shards; negative labels are skipped.
     """

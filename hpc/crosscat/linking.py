@@ -15,6 +15,7 @@ import numpy as np
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.cells import renumbered
+from mpibayes.hpc.crosscat.line_gaps import LineGaps
 from mpibayes.hpc.crosscat.line_moments import line_moments
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.links import moves
@@ -36,6 +37,8 @@ class Linking:
 
     def __init__(self, chain: Mixture):
         self.chain = chain
+        linked = chain.settings.links != "none" and chain.settings.likelihood
+        self.numbers = LineGaps(chain.columns if linked else (), [shard.rows for shard in chain.shards])
         self.gaps = self._first()
 
     @property
@@ -49,17 +52,22 @@ class Linking:
         none = np.full(len(chain.columns), ROOT)
         if s.links == "none" or not s.likelihood:
             return Gaps(Coding(chain.columns, none, {}), [{} for _ in chain.shards])
-        contexts = s.contexts or contexts_of(chain.columns, (shard.rows for shard in chain.shards), chain.comm)
-        masks = [masks_of(chain.columns, shard.rows) for shard in chain.shards]
+        contexts, masks = {}, [{} for _ in chain.shards]
+        if s.links != "lines":
+            contexts = s.contexts or contexts_of(chain.columns, (shard.rows for shard in chain.shards), chain.comm)
         if chain.law is not None:  # in views a column that others lean on lacks no cells
-            contexts = {c.name: contexts[c.name] for c in chain.columns if c.levels and not c.n_missing}
-            masks = [{} for _ in chain.shards]
+            contexts = {
+                c.name: of for c in chain.columns if (of := contexts.get(c.name)) is not None and not c.n_missing
+            }
+        elif s.links != "lines":
+            masks = [masks_of(chain.columns, shard.rows) for shard in chain.shards]
         given = {} if isinstance(s.links, str) else s.links
         coding = Coding(chain.columns, parents_of(chain.columns, given), contexts)
         gaps, shards = Gaps(coding, masks), list(chain.shards)
         for i, shard in enumerate(shards):
-            rows = shard.rows.take(slice(None)) if gaps.at[i] else shard.rows
+            rows = shard.rows.take(slice(None)) if gaps.at[i] or self.numbers.columns else shard.rows
             gaps.start(i, rows, shard.start, chain.key)
+            self.numbers.start(i, rows, shard.start, chain.key)
             shards[i] = replace(shard, rows=coding.coded(rows))
         chain.shards = shards
         return gaps
@@ -128,22 +136,62 @@ class Linking:
             sync.count(self.chain.comm, changed)
             self.chain.summarise()
 
+    def observed(self, components: Components, rows: Sequence[Rows]) -> list[Rows] | None:
+        """Rows of each shard, coded, without missing cells of numbers that are part of the state; None: there are none.
+        Not collective."""
+        if not self.numbers.columns:
+            return None
+        columns = [column for kind in components.kinds for column in kind.columns]
+        return [self.numbers.blanked(i, columns, part) for i, part in enumerate(rows)]
+
     def fill_gaps(self) -> None:
-        """Draw the missing cells that others lean on, given the labels and counts of this cycle."""
+        """Draw the missing cells that are part of the state, given the labels and counts of this cycle."""
         if self.gaps.columns:
             self.gaps.draw(self.chain.comm, *self._of_gaps(self.chain.view))
+        if self.numbers.columns:
+            views, codings = self.chain.views, self.codings
+            for view, coding, s in zip(views, codings, sync.statistics_of(self.chain.comm, views)):
+                first, key = [shard.start for shard in view.shards], view.key(self.chain.cycles)
+                self.numbers.draw(view.components, view.hyper, s, coding, view.labelled(), first, key)
+                view.pruning.renew()
 
     def gap_levels(self) -> np.ndarray | None:
         """Levels of the missing cells that others lean on, column by column, parents first, each in row order, uint16
         (G,) on root, None elsewhere."""
-        comm = self.chain.comm
-        if not self.gaps.columns:
-            return np.zeros(0, np.uint16) if comm.rank == 0 else None
-        shards = self.chain.view.shards
+        shards = self.chain.view.shards if self.gaps.columns else ()
         mine = [self.gaps.levels(i, shard.rows) for i, shard in enumerate(shards)]
-        order = [c for c in self.coding.order if c in self.gaps.columns]
-        parts = [[np.zeros(0, np.intp), *(levels[c] for levels in mine if c in levels)] for c in order]
-        columns = [np.concatenate(part).astype(np.uint16) for part in parts]
+        return self._gathered(mine, [c for c in self.coding.order if c in self.gaps.columns], np.uint16)
+
+    def gap_numbers(self) -> np.ndarray | None:
+        """Values of the missing cells of numbers that may be in lines, column by column, each in row order, float64
+        (F,) on root, None elsewhere."""
+        mine = [self._numbers_of(i) for i in range(len(self.chain.shards))] if self.numbers.columns else []
+        return self._gathered(mine, range(len(self.numbers.columns)), np.float64)
+
+    def _numbers_of(self, shard: int) -> dict[int, np.ndarray]:
+        views = zip(self.chain.views, self.codings)
+        each = [self.numbers.values(shard, coding, view.shards[shard].rows) for view, coding in views]
+        return {j: x for of in each for j, x in of.items()}
+
+    def numbers_of(self, shard: int) -> np.ndarray:
+        """The values of one of this rank's shards, column by column. Not collective."""
+        of = self._numbers_of(shard)
+        return np.concatenate([of[j] for j in sorted(of)])
+
+    def put_numbers(self, shard: int, values: np.ndarray) -> None:
+        """The inverse of `numbers_of`. Not collective."""
+        sizes = self.numbers.holes[shard].lacks.sum(axis=0)
+        of = dict(enumerate(np.split(values, sizes.cumsum()[:-1])))
+        for view, coding in zip(self.chain.views, self.codings):
+            self.numbers.put(shard, coding, view.shards[shard].rows, of)
+
+    def _gathered(self, mine: Sequence[Mapping[int, np.ndarray]], order: Sequence[int], dtype: type):
+        """Values of columns, one after another, on root, by those of this rank's shards; None elsewhere."""
+        comm = self.chain.comm
+        if not order:
+            return np.zeros(0, dtype) if comm.rank == 0 else None
+        parts = [[np.zeros(0, dtype), *(of[c] for of in mine if c in of)] for c in order]
+        columns = [np.concatenate(part).astype(dtype) for part in parts]
         lengths = np.array(comm.collect([len(column) for column in columns]))  # (ranks, columns)
         whole = comm.gather_to_root(np.concatenate(columns), lengths.sum(axis=1).tolist())
         if whole is None:
@@ -164,9 +212,9 @@ class Linking:
         place = {column.name: i for i, column in enumerate(chain.columns)}
         rows, of_lines = None, {}
         for view, coding in zip(chain.views, self.codings):
-            if coding.n_nodes > 1 and (coding.lines or any(c.levels for c in coding.plain)):
+            if coding.n_nodes > 1 and (coding.lines or coding.levelled):
                 at = np.array([place[column.name] for column in coding.plain])
-                plain = Components(coding.plain, chain.priors)
+                plain = Components([*coding.levelled, *(c for c in coding.plain if not c.levels)], chain.priors)
                 hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
                 rows = self._completed(view, coding)
                 of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)

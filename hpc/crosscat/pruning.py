@@ -65,6 +65,10 @@ class Pruning:
         row, tile = self._costs
         return n_rows * row / tile + BOUNDED * bounded + SCORED * scored + n_tiles * given_up > n_tiles * n_rows
 
+    def renew(self) -> None:
+        """Cut the cells into bins anew, since some are others."""
+        self.__dict__.pop("binned", None)
+
     def rows_but_for(self, shards: Sequence[int]) -> int:
         """Rows of the rank that are in none of these shards."""
         return sum(len(shard) for shard in self.shards if shard.index not in shards)

@@ -41,7 +41,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
         idle["model", "shapes"] = 'model.real = "as is"' if model.plain else "model.likelihood = false"
     if not model.likelihood:
         idle["model", "links"] = "model.likelihood = false"
-    if model.links != "forest":
+    if model.links not in ("forest", "lines"):
         idle["sampler", "link_moves"] = f"model.links = {shown(model.links)}"
     if not model.has_views:
         because = f"model.family = {shown(model.family)}"
@@ -305,10 +305,10 @@ def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Re
             report.add(key, f"the run has no column of numbers {shown(name)}; {nearest_column(name, numbers)}")
             continue
         why = why_no_line(replace(used[name], atoms=()) if model.plain else used[name])
-        if name in joint or model.has_views:
-            why = "is in a block" if name in joint else "is a number, and in views none depends on another"
+        if name in joint:
+            why = "is in a block"
         if why:
-            what = "a number in lines is a real one of a mixture, without missing cells and atoms, in no block"
+            what = "a number in lines is a real one, without atoms, in no block"
             report.add(key, f"column {shown(name)} {why}; {what}. Take it out")
         elif name in binned:
             what = f"column {shown(name)} is in a line, so that {shown(binned[name])} cannot depend on it by bins"

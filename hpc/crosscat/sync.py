@@ -124,17 +124,18 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
             _own(view, owner, cycle, *here)
         comm.sum_everywhere(owned)
         comm.least_everywhere(anchor)
-    moments = [view.moments for view in views]
+    for v, statistics in enumerate(statistics_of(comm, views)):
+        views[v].partition = Partition(views[v].counts.size, owners[v], part[v], statistics, least[v])
+
+
+def statistics_of(comm: Communicator, views: Sequence[View]) -> list[Statistics]:
+    """Statistics of the views' clusters by their counts, and moments worked out afresh, on every rank. Collective."""
     if views[0].n_shards == comm.size == 1:
-        for view, owner, *here in zip(views, owners, part, least):
-            statistics = view.moments.alone(view.counts, *view.labelled()[0], len(owner))
-            view.partition = Partition(view.counts.size, owner, here[0], statistics, here[1])
-        return
+        return [v.moments.alone(v.counts, *v.labelled()[0], len(v.counts.size)) for v in views]
+    moments, clusters = [view.moments for view in views], [len(view.counts.size) for view in views]
     each = [[kind.of(rows, z, k) for rows, z in view.labelled()] for kind, view, k in zip(moments, views, clusters)]
     merged = merge_moments_up(comm, moments, each, clusters, views[0].n_shards, everywhere=True)
-    for v, view in enumerate(views):
-        statistics = moments[v].statistics(view.counts, merged[v])
-        view.partition = Partition(view.counts.size, owners[v], part[v], statistics, least[v])
+    return [kind.statistics(view.counts, part) for kind, view, part in zip(moments, views, merged)]
 
 
 def _own(view: View, owner: np.ndarray, cycle: int, owned: np.ndarray, anchor: np.ndarray) -> None:

@@ -53,14 +53,14 @@ class Settings:
     column_moves: int | None = None  # cycles between moves of columns, 0: none; None: see columns/round.py
     view_moves: int = 2  # splits and merges of views among them
     column_powers: int = 0  # cycles between draws of a column's view by powers (columns/powers.py), 0: none
-    links: str | Mapping[str, str] = "none"  # "forest": learned; or the parent of each column that has one, by name
+    links: str | Mapping[str, str] = "none"  # "forest": learned, "lines": those between numbers; or parents, by name
     link_moves: int | None = None  # cycles between draws of the links, 0: none; None: see links.moves.due
     contexts: Mapping[str, np.ndarray] | None = None  # of columns that others may lean on; None: by counts
 
     @property
     def learns_links(self) -> bool:
         """True if the links are part of the state."""
-        return self.links == "forest" and self.likelihood
+        return self.links in ("forest", "lines") and self.likelihood
 
 
 class View:
@@ -68,7 +68,8 @@ class View:
 
     columns: the names of its columns. shards: this rank's, with those columns alone; `z` has the labels of each, (n,)
     int32, from 0 to n_labels - 1, every one with rows, but for the start; negative for idle rows. lane: that of its
-    random streams, its own among the views of the chain.
+    random streams, its own among the views of the chain. observed: rows of each shard without the missing cells that
+    are part of the state; None: there are none.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class View:
         settings: Settings,
         chain: int = 0,
         lane: int = 0,
+        observed: Sequence[Rows] | None = None,
     ):
         self.comm, self.columns, self.components, self.settings = comm, tuple(columns), components, settings
         self.shards, self.n_rows, self.n_shards = list(shards), n_rows, n_shards
@@ -93,7 +95,7 @@ class View:
         self.counts: sync.Counts | None = None
         self.partition: Partition | None = None
         self.update = global_update.Update(self.law, components, components.deal(comm.size), settings.opening, n_shards)
-        self._log_base = self._sum_log_base()
+        self._log_base = self._sum_log_base(observed or [shard.rows for shard in self.shards])
 
     def key(self, cycle: int) -> dict[str, int]:
         """Key of the view's random streams in a cycle, without their purpose."""
@@ -193,9 +195,9 @@ class View:
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
         return [comm.gather_to_root(array, of) for array, of in zip(mine, dealing.lengths) if sum(of)]
 
-    def _sum_log_base(self) -> float:
+    def _sum_log_base(self, observed: Sequence[Rows]) -> float:
         """The part of the log likelihood that is of the cells alone, summed in shard order; valid on root."""
-        parts = [sum(kind.log_base(shard.rows) for kind in self.components.kinds) for shard in self.shards]
+        parts = [sum(kind.log_base(rows) for kind in self.components.kinds) for rows in observed]
         gathered = self.comm.gather_to_root(np.array(parts, np.float64), [len(part) for part in self._dealt()])
         return float(sum(gathered)) if self.comm.rank == 0 else np.nan
 

@@ -8,22 +8,26 @@ from collections.abc import Collection, Mapping
 from mpibayes.hpc.data.rows import Data
 from mpibayes.io.rows import Column
 
+MOST_MISSING = 0.2  # share of a column's cells that may be missing: they are drawn in every cycle, and mix slowly
+
 
 def why_no_line(column: Column) -> str:
     """The reason why a column of numbers cannot lean on another in a line, nor another on it; "" where it can."""
     if column.kind != "real":
         return f"is {column.kind}, and leans on nothing"
-    if column.atoms:
-        return "has values that come again and again (atoms)"
-    return "lacks cells" if column.n_missing else ""
+    return "has values that come again and again (atoms)" if column.atoms else ""
 
 
 def line_columns(data: Data, links: str | Mapping[str, str], binned: Collection[str] = ()) -> tuple[str, ...]:
-    """Names of the real columns that may lean on each other in lines: all that can and are in no block, or those that
-    are named with a parent that is a number. links: see `view.Settings`. binned: columns that are parents by bins."""
+    """Names of the real columns that may lean on each other in lines: all that can, lack few cells and are in no block,
+    or those that are named with a parent that is a number. links: see `view.Settings`. binned: columns that are parents
+    by bins."""
     apart = {*binned, *(c.name for c in data.columns if c.block == "vectors")}
     fit = {c.name: c for c in data.stored if not c.levels and c.name not in apart and not why_no_line(c)}
-    if not isinstance(links, str):
+    if isinstance(links, str):
+        most = MOST_MISSING * data.table.n_rows
+        fit = {name: c for name, c in fit.items() if c.n_missing <= most}
+    else:
         pairs = [pair for pair in links.items() if pair[0] in fit and pair[1] in fit]
         fit = {name: c for name, c in fit.items() if any(name in pair for pair in pairs)}
     return tuple(fit) if len(fit) > 1 else ()

@@ -212,7 +212,12 @@ class Coding:
     @property
     def n_nodes(self) -> int:
         """Columns that may lean on others, or others on them."""
-        return sum(bool(column.levels) for column in self.plain) + len(self.numbers) + len(self.lines)
+        return len(self.levelled) + len(self.numbers) + len(self.lines)
+
+    @cached_property
+    def levelled(self) -> list[Column]:
+        """The columns with levels that may be linked."""
+        return [column for column in self.plain if column.levels] if self.contexts else []
 
     def _level(self, rows: Rows, place: int, code: np.ndarray) -> np.ndarray:
         return code % np.int64(len(self.columns[place].levels) + 1)

@@ -215,7 +215,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Cells:
-    """Needed cells of training rows in a draw: by the name of a column, their rows, ascending, and levels."""
+    """Needed cells of training rows in a draw: by the name of a column, their rows, ascending, and levels or numbers."""
 
     of: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
@@ -229,8 +229,9 @@ class Cells:
         ascending."""
         if not len(places) or not any(column.name in self.of for column in columns):
             return rows
-        rows = replace(rows, **{block: getattr(rows, block).copy() for block in CODES})
-        for column in (column for column in columns if column.name in self.of):
+        filled = [column for column in columns if column.name in self.of]
+        rows = replace(rows, **{block: getattr(rows, block).copy() for block in {c.block for c in filled}})
+        for column in filled:
             at, levels = self.of[column.name]
             subset = slice(*np.searchsorted(at, [places[0], places[-1] + 1]))
             where = np.searchsorted(places, at[subset])

@@ -80,6 +80,9 @@ class Purpose(IntEnum):
     COPY_PARAMETERS = 64  # parameters of clusters in a filled-in copy of a table; cycle = copy, sub = kind of column
     COPY_CELLS = 65  # clusters and missing cells of its rows; sub = kind of column
     LINES = 66  # parameters of columns in lines, for questions; seed = by a draw's clusters, sub = by the column's name
+    LINE_PARAMETERS = 67  # by which missing cells of such columns are drawn; sub = by the column's name
+    FILLED_NUMBERS = 68  # these cells; sub = column
+    FIRST_NUMBERS = 69  # what these are at first; sub = column
     BATCH = 70  # which rows an iteration of variational inference looks at
     STATISTICS_NOISE = 71  # how much each of them counts
     FIRST_MEANS = 72  # rows that the first components are found on, and which are their centers; sub = what for

@@ -104,11 +104,12 @@ class WeakPairs:
                 f"Completed and synthetic tables weaken pairs of columns such as {enumerated_pairs(self.strong)}. A "
                 f"run with {self.keys} under [model] lets columns depend on each other inside clusters."
             )
+        more = self.asking.asked.line_keys
         for block in self.blocks[:1]:
             sentences.append(
                 f"The numbers {enumerated(list(map(cut, block)))} vary together, which takes many clusters to imitate. "
-                f"A run with a block of them{', or a mixture with links,' if self.asking.asked.line_keys else ''} "
-                "describes it inside clusters, and may need fewer of them."
+                f"A run with {_as_lines(more) + ' under [model], or with ' if more else ''}a block of them describes "
+                "it inside clusters, and may need fewer of them."
             )
         return sentences
 

@@ -11,12 +11,15 @@ from scipy.special import gammaln, logsumexp
 
 from tests.exact.enumerate import log_eppf, log_marginal, partitions
 from tests.links.enumerate import forests, log_prior
+from tests.links.lines import log_regression
 
+LINE = -1
 REAL = {"mean": 0.1, "kappa": 0.3, "nu": 2.0, "variance": 0.3}
 
 
 class ViewsPosterior:
-    """columns: of each its levels (N,) and how many there are, or numbers (N,) and None. betas: Dirichlet(beta) of
+    """columns: of each its levels (N,) and how many there are, or numbers (N,) and None, or LINE where they may be in
+    lines; these have one of `variances`, each as probable. betas: Dirichlet(beta) of
     every column with levels, cluster and context, where the beta of each column is one of these, each as probable.
     views, rows: concentration and discount of the columns over views, and of every view's rows. allowed: of links
     (child, parent); None: all. named: the parent of each column that has one, where links are given: a tree is then
@@ -26,19 +29,23 @@ class ViewsPosterior:
     each goes by (S, C), and its parent (S, C), -1 for none.
     """
 
-    def __init__(self, columns, betas, views=(1.0, 0.0), rows=(1.0, 0.0), allowed=None, named=None):
+    def __init__(
+        self, columns, betas, views=(1.0, 0.0), rows=(1.0, 0.0), allowed=None, named=None, variances=(REAL["variance"],)
+    ):
+        self.variances = variances
         self.columns, self.betas, self.law_of_views, self.law_of_rows = columns, betas, views, rows
         self.n_rows = len(columns[0][0])
         self.partitions = partitions(self.n_rows)
         eppf = np.array([log_eppf(np.bincount(z), *rows) for z in self.partitions])
         c = len(columns)
-        self.evidence = np.array(  # (partitions, C, parent + 1, betas)
+        self.evidence = [  # by partition, column, parent + 1: betas or variances
             [
-                [[[self._log_evidence(z, i, p, b) for b in betas] for p in range(-1, c)] for i in range(c)]
-                for z in self.partitions
+                [[self._log_evidence(z, i, p, h) for h in self.grid(i)] for p in range(-1, c)] for i in range(c)
             ]
-        )
-        evidence = logsumexp(self.evidence, axis=-1) - np.log(len(betas))
+            for z in self.partitions
+        ]  # fmt: skip
+        each = [[[logsumexp(h) - np.log(len(h)) for h in of] for of in row] for row in self.evidence]
+        evidence = np.array(each)
         log_p, where, by, parents = [], [], [], []
         for view in partitions(c):
             if named is not None and any(view[i] != view[j] for i, j in named.items()):
@@ -71,15 +78,23 @@ class ViewsPosterior:
         self.log_evidence = float(logsumexp(log_p))
         self.p = np.exp(np.array(log_p) - self.log_evidence)
 
+    def grid(self, c: int) -> tuple[float, ...]:
+        """What a column's pseudo-count or variance may be."""
+        return self.betas if self.columns[c][1] != LINE else self.variances
+
     def _log_evidence(self, z, child: int, parent: int, beta: float) -> float:
-        """Log marginal likelihood of a column's cells under a parent, -1 for none."""
+        """Log marginal likelihood of a column's cells under a parent, -1 for none; beta: a variance in lines."""
         x, n_levels = np.array(self.columns[child][0]), self.columns[child][1]
         if n_levels is None:
             if parent != -1:
                 return -np.inf
             return sum(log_marginal("real", x[z == k], REAL) for k in range(z.max() + 1))
-        if parent == child or (parent != -1 and self.columns[parent][1] is None):
+        kind = LINE if n_levels == LINE else None
+        if parent == child or (parent != -1 and (self.columns[parent][1] in (LINE, None)) != (kind == LINE)):
             return -np.inf
+        if n_levels == LINE:
+            u = None if parent == -1 else np.array(self.columns[parent][0])
+            return sum(self._log_line(x, u, z == k, beta) for k in range(z.max() + 1))
         group, total = (z if parent == -1 else z * 100 + np.array(self.columns[parent][0])), 0.0
         for g in np.unique(group):
             n = np.bincount(x[(group == g) & (x >= 0)], minlength=n_levels)
@@ -87,13 +102,24 @@ class ViewsPosterior:
             total += float((gammaln(beta + n) - gammaln(beta)).sum())
         return float(total)
 
-    def draw_betas(self, s: int, generator) -> dict[int, float]:
-        """The beta of each column with levels given a state."""
+    @staticmethod
+    def _log_line(x, u, here, variance: float) -> float:
+        """Log evidence of numbers in a cluster, in a line on u unless that is None."""
+        design, precision = np.ones((here.sum(), 1)), np.array([REAL["kappa"]])
+        if u is not None:
+            design = np.column_stack([design, (u - u.mean())[here]])
+            precision = np.append(precision, REAL["kappa"] ** 2 * u.var())
+        center = np.append(REAL["mean"], np.zeros(len(precision) - 1))
+        return log_regression(x[here], design, precision, center, REAL["nu"], variance)
+
+    def draw_hyper(self, s: int, generator) -> dict[int, float | np.ndarray]:
+        """The beta of each column with levels given a state, and the hyperparameters of each that may be in a line."""
         result = {}
         for c, (_, n_levels) in enumerate(self.columns):
             if n_levels:
-                log_p = self.evidence[self.by[s, c], c, self.parents[s, c] + 1]
-                result[c] = float(generator.choice(self.betas, p=np.exp(log_p - logsumexp(log_p))))
+                log_p = self.evidence[self.by[s, c]][c][self.parents[s, c] + 1]
+                drawn = float(generator.choice(self.grid(c), p=np.exp(log_p - logsumexp(log_p))))
+                result[c] = drawn if n_levels != LINE else np.array([REAL["mean"], REAL["kappa"], REAL["nu"], drawn])
         return result
 
     @cached_property

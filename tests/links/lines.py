@@ -4,6 +4,8 @@ it."""
 from __future__ import annotations
 
 import contextlib
+import functools
+from collections.abc import Sequence
 from dataclasses import replace
 from unittest import mock
 
@@ -11,6 +13,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from mpibayes.hpc.components import line
+from mpibayes.hpc.crosscat import line_gaps
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.links.lines import Lines
 from mpibayes.io.table import table_from_arrays
@@ -38,18 +41,22 @@ class LinePosterior:
         self.x, self.kappa, self.nu, self.means, self.variances = np.array(x), kappa, nu, means, variances
         self.process = concentration, discount
         n, self.d = self.x.shape
+        self.center, self.square = np.nanmean(self.x, axis=0), np.nanvar(self.x, axis=0)
         self.partitions, self.forests = partitions(n), forests(self.d)
+        self.number = {
+            (tuple(z), f): i for i, (z, f) in enumerate((z, f) for z in self.partitions.tolist() for f in self.forests)
+        }
         eppf = np.array([log_eppf(np.bincount(z), concentration, discount) for z in self.partitions])
+        log_p = eppf[:, None] + np.array([log_prior(f) for f in self.forests]) + self._log_evidences()
+        self.p = np.exp(log_p - logsumexp(log_p))  # (partitions, forests)
+
+    def _log_evidences(self) -> np.ndarray:
+        """Log evidence of each partition and forest."""
         self.each = [  # by partition, column, parent + 1: (means or 1, variances)
             [[self._each(z, c, p) for p in range(-1, self.d)] for c in range(self.d)] for z in self.partitions
         ]
         mean = np.array([[[logsumexp(of) - np.log(of.size) for of in row] for row in part] for part in self.each])
-        total = np.stack([mean[:, range(self.d), np.array(f) + 1].sum(axis=1) for f in self.forests], axis=1)
-        log_p = eppf[:, None] + np.array([log_prior(f) for f in self.forests]) + total
-        self.p = np.exp(log_p - logsumexp(log_p))  # (partitions, forests)
-        self.number = {
-            (tuple(z), f): i for i, (z, f) in enumerate((z, f) for z in self.partitions.tolist() for f in self.forests)
-        }
+        return np.stack([mean[:, range(self.d), np.array(f) + 1].sum(axis=1) for f in self.forests], axis=1)
 
     def _each(self, z: np.ndarray, c: int, parent: int) -> np.ndarray:
         if c == parent:
@@ -58,19 +65,19 @@ class LinePosterior:
         return np.array([[self._log_evidence(z, c, parent, m, v) for v in self.variances] for m in means])
 
     def mean_of(self, c: int) -> float:
-        return self.means[0] if len(self.means) == 1 else float(self.x[:, c].mean())
+        return self.means[0] if len(self.means) == 1 else float(self.center[c])
 
     def _log_evidence(self, z, c: int, parent: int, mean: float, variance: float) -> float:
-        total = 0.0
-        for k in np.unique(z):
-            y, design, precision = self.x[z == k, c], np.ones(((z == k).sum(), 1)), np.array([self.kappa])
-            if parent != -1:
-                u = self.x[:, parent]
-                design = np.column_stack([design, u[z == k] - u.mean()])
-                precision = np.append(precision, self.kappa**2 * u.var())
-            center = np.append(mean, np.zeros(len(precision) - 1))
-            total += log_regression(y, design, precision, center, self.nu, variance)
-        return total
+        return sum(self._of_rows(self.x[z == k], c, parent, mean, variance) for k in np.unique(z))
+
+    def _of_rows(self, x: np.ndarray, c: int, parent: int, mean: float, variance: float) -> float:
+        """Log evidence of a column in a cluster of these rows."""
+        design, precision = np.ones((len(x), 1)), np.array([self.kappa])
+        if parent != -1:
+            design = np.column_stack([design, x[:, parent] - self.center[parent]])
+            precision = np.append(precision, self.kappa**2 * self.square[parent])
+        center = np.append(mean, np.zeros(len(precision) - 1))
+        return log_regression(x[:, c], design, precision, center, self.nu, variance)
 
     def state(self, i: int):
         b, f = divmod(i, len(self.forests))
@@ -86,6 +93,52 @@ class LinePosterior:
             mean = self.means[m] if parent == -1 else self.mean_of(c)
             result[f"x{c}"] = np.array([mean, self.kappa, self.nu, self.variances[v]])
         return result
+
+    def cell(self, i: int, generator: np.random.Generator) -> float | None:
+        """The missing cell, drawn given state number i; None where there is none."""
+        return None
+
+
+class HolePosterior(LinePosterior):
+    """The same of a table in which one cell is missing, and all hyperparameters given: it is summed over on a grid."""
+
+    def _log_evidences(self) -> np.ndarray:
+        ((self.row, self.column),) = np.argwhere(np.isnan(self.x))
+        t = np.linspace(-7.0, 7.0, 281)
+        self.points = self.center[self.column] + np.sqrt(self.square[self.column]) * np.sinh(t)
+        width, (mean,), (variance,) = np.log(np.cosh(t)), self.means, self.variances
+
+        @functools.cache
+        def of_rows(rows: tuple[int, ...], c: int, parent: int) -> np.ndarray:
+            if self.row not in rows or self.column not in (c, parent):
+                return np.full(len(t), self._of_rows(self.x[list(rows)], c, parent, mean, variance))
+            x, at, result = self.x[list(rows)], rows.index(self.row), []
+            for point in self.points:
+                x[at, self.column] = point
+                result.append(self._of_rows(x, c, parent, mean, variance))
+            return np.array(result)
+
+        def of(z, forest) -> np.ndarray:
+            clusters = [tuple(np.flatnonzero(z == k).tolist()) for k in np.unique(z)]
+            return sum(of_rows(rows, c, parent) for rows in clusters for c, parent in enumerate(forest)) + width
+
+        log = np.array([[of(z, forest) for forest in self.forests] for z in self.partitions])
+        total = logsumexp(log, axis=2)
+        self.of_points = np.exp(log - total[:, :, None])  # (partitions, forests, points)
+        self.each = [[[np.zeros((1, 1))] * (self.d + 1)] * self.d] * len(self.partitions)
+        return total
+
+    def cell(self, i: int, generator: np.random.Generator) -> float:
+        b, f = divmod(i, len(self.forests))
+        return float(np.interp(generator.random(), self._below(self.of_points[b, f]), self.points))
+
+    def quantiles(self, p: Sequence[float]) -> np.ndarray:
+        """Quantiles of the missing cell."""
+        return np.interp(p, self._below((self.p[:, :, None] * self.of_points).sum(axis=(0, 1))), self.points)
+
+    @staticmethod
+    def _below(p: np.ndarray) -> np.ndarray:
+        return p.cumsum() - 0.5 * p
 
 
 def sampler(comm, law: LinePosterior, n_shards: int, seed: int, **settings) -> Mixture:
@@ -103,37 +156,51 @@ def sampler(comm, law: LinePosterior, n_shards: int, seed: int, **settings) -> M
     )  # fmt: skip
 
 
-def history(mixture: Mixture, law: LinePosterior, n_replicates: int, cycles: int, seed: int) -> np.ndarray | None:
-    """From exact starts, numbers of states (replicates, cycles) on root; None elsewhere."""
+def history(
+    mixture: Mixture, law: LinePosterior, n_replicates: int, cycles: int, seed: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """From exact starts, numbers of states (replicates, cycles), and the missing cells, if there are any (replicates,
+    cycles, holes), on root; None elsewhere."""
     generator = np.random.Generator(np.random.Philox(seed))
-    starts, out = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel()), []
+    starts, out, cells = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel()), [], []
     for r, start in enumerate(starts.tolist()):
         _, labels, parents = law.state(start)
         mixture.linking.link(np.array(parents))
         hyper = mixture.view.components.hyper(*law.process, law.hyper(start, generator))
+        if (x := law.cell(start, generator)) is not None:
+            for i, holes in enumerate(mixture.linking.numbers.holes):
+                mixture.linking.put_numbers(i, np.full(len(holes.rows), x))
         place(mixture, np.array(labels), r * STRIDE, hyper)
-        seen = []
+        seen, filled = [], []
         for _ in range(cycles):
             mixture.cycle()
-            labels = mixture.view.labels()
+            labels, values = mixture.view.labels(), mixture.linking.gap_numbers()
             if mixture.comm.rank == 0:
                 names = {}
                 z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
                 seen.append(law.number[z, tuple(mixture.linking.coding.parents.tolist())])
+                filled.append(values)
         out.append(seen)
-    return np.array(out) if mixture.comm.rank == 0 else None
+        cells.append(filled)
+    return (np.array(out), np.array(cells)) if mixture.comm.rank == 0 else None
 
 
-def verdict(result: np.ndarray, law: LinePosterior, level: float) -> Verdict:
-    """Judge the states at the end, and time averages: pairs of rows together, each link, and each number of links."""
+def verdict(history: tuple[np.ndarray, np.ndarray], law: LinePosterior, level: float) -> Verdict:
+    """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and how
+    often a missing cell is below its quantiles."""
+    result, cells = history
     n, z, f = len(law.x), law.partitions, np.array(law.forests)
     pairs, links = [(i, j) for i in range(n) for j in range(i)], [(c, p) for c in range(law.d) for p in range(law.d)]
     events = {f"rows {p}": np.repeat(z[:, p[0]] == z[:, p[1]], len(f)) for p in pairs}
     events |= {f"link {of}": np.tile(f[:, of[0]] == of[1], len(z)) for of in links if of[0] != of[1]}
     events |= {f"{e} links": np.tile((f != -1).sum(axis=1) == e, len(z)) for e in range(law.d)}
     each = np.array(list(events.values()), float)
-    means, expected = each[:, result].mean(axis=2).T, each @ law.p.ravel()
-    return judge(result[:, -1], law.p.ravel(), list(events), means, expected, level)
+    means, expected, names = each[:, result].mean(axis=2).T, each @ law.p.ravel(), list(events)
+    if isinstance(law, HolePosterior):
+        p = 0.1, 0.25, 0.5, 0.75, 0.9
+        below = [(cells[:, :, 0] < q).mean(axis=1) for q in law.quantiles(p)]
+        means, expected, names = np.column_stack([means, *below]), np.append(expected, p), [*names, *map(str, p)]
+    return judge(result[:, -1], law.p.ravel(), names, means, expected, level)
 
 
 # ---- wrong twins -----------------------------------------------------------------------------------------------------
@@ -178,3 +245,22 @@ def sums_for_averages():
 
     with mock.patch.object(Lines, "scores", sums):
         yield
+
+
+@contextlib.contextmanager
+def cells_by_the_parent_alone():
+    """Missing cells are drawn without a look at the columns that lean on them."""
+    right = line_gaps.drawn
+
+    def alone(coding, x, lacks, of_rows, noise):
+        return {
+            c: y for one in lacks for c, y in right(coding, x, {one: lacks[one]}, _flat(of_rows, one), noise).items()
+        }
+
+    with mock.patch.object(line_gaps, "drawn", alone):
+        yield
+
+
+def _flat(of_rows, one: int):
+    """Lines without slopes, but that of a column."""
+    return {c: of if c == one else [of[0], np.zeros_like(of[1]), of[2]] for c, of in of_rows.items()}

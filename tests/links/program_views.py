@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -14,17 +15,21 @@ from mpibayes.hpc.parallel import shards
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, by_looks, judge
 from tests.exact.production import STRIDE
-from tests.links.enumerate_views import REAL, ViewsPosterior
+from tests.links.enumerate_views import LINE, REAL, ViewsPosterior
 
 
 def sampler(comm, law: ViewsPosterior, n_shards: int, seed: int, kind=Mixture, **settings) -> Mixture:
     """The program's chain of the law's table; in every cycle columns move and links are drawn."""
     given, priors = [], {}
     for c, (cells, n) in enumerate(law.columns):
-        levels = tuple(f"v{v}" for v in range(n)) if n else None
-        given.append((f"c{c}", "categorical" if n else "real", np.array(cells), levels))
-        priors[f"c{c}"] = {"grid": law.betas} if n else REAL
+        levelled = n not in (None, LINE)
+        levels = tuple(f"v{v}" for v in range(n)) if levelled else ()
+        given.append((f"c{c}", "categorical" if levelled else "real", np.array(cells), levels))
+        priors[f"c{c}"] = {"grid": law.betas} if levelled else REAL
+        if n == LINE:
+            priors[f"c{c}"] = REAL | {"variance": list(law.variances)}
     columns, rows = table_from_arrays(given)
+    columns = [replace(column, line=n == LINE) for column, (_, n) in zip(columns, law.columns)]
     settings = {"links": "forest", "link_moves": 1, "column_moves": 1, "split_merge": 0, "view_moves": 0, **settings}
     process = {
         "concentration": law.law_of_rows[0], "discount": law.law_of_rows[1],
@@ -41,11 +46,11 @@ def put(mixture: Mixture, law: ViewsPosterior, s: int, cycles: int, generator) -
         mixture.linking.link(np.full(len(parents), -1))
     mixture.arrange([[f"c{c}" for c, v in enumerate(views) if v == view] for view in range(max(views) + 1)])
     mixture.linking.link(parents)
-    cut, betas = shards.bounds(mixture.n_rows, mixture.n_shards), law.draw_betas(s, generator)
+    cut, drawn = shards.bounds(mixture.n_rows, mixture.n_shards), law.draw_hyper(s, generator)
     for view in mixture.views:
         z = law.partitions[by[int(view.columns[0][1:])]]
         of_column = view.components.by_column(view.hyper)
-        of_column |= {name: betas[int(name[1:])] for name in view.columns if int(name[1:]) in betas}
+        of_column |= {name: drawn[int(name[1:])] for name in view.columns if int(name[1:]) in drawn}
         hyper = view.components.hyper(view.hyper.concentration, view.hyper.discount, of_column)
         view.resume(lambda i, z=z: z[cut[i] : cut[i + 1]], int(z.max()) + 1, hyper)
     mixture.resume(cycles)
@@ -123,4 +128,12 @@ def weight_of_a_single_column():
         return none + more, parent + more
 
     with _weights(change):
+        yield
+
+
+@contextlib.contextmanager
+def lines_by_the_first_partition():
+    """Numbers in lines are scored by the rows of the first view, whichever they would go by."""
+    right = subtrees._Scan._lines_under
+    with mock.patch.object(subtrees._Scan, "_lines_under", lambda self, of: right(self, self.partitions[0])):
         yield

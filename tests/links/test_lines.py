@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat import line_law
+from mpibayes.hpc.crosscat import line_law, line_parameters
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
@@ -125,7 +125,7 @@ def test_parameters_that_are_not_drawn_are_rejected(asking, views, monkeypatch):
         def standard_normal(self, size):
             return np.zeros(size)
 
-    monkeypatch.setattr(line_law, "generator", lambda **key: Middle())
+    monkeypatch.setattr(line_parameters, "generator", lambda **key: Middle())
     view, (_, rows) = views[0], rows_of(asking)
     large = np.flatnonzero(view.statistics.size > 10)
     fixed, exact = averages(view, rows, 1)[0][:, large], of_kernels(view, rows)[:, large]

@@ -34,8 +34,9 @@ def place(tmp_path_factory):
     place, g, n = tmp_path_factory.mktemp("lines"), np.random.default_rng(3), 300
     z, x = g.integers(2, size=n), g.normal(size=n)
     y = x + 3.0 * z + 0.2 * g.normal(size=n)
-    gaps = np.where(g.random(n) < 0.1, np.nan, g.normal(size=n))
-    given = [("x", x), ("y", y), ("w", -y + 0.3 * g.normal(size=n)), ("gaps", gaps)]
+    gaps = np.where(g.random(n) < 0.1, np.nan, x + 0.2 * g.normal(size=n))
+    few = np.where(g.random(n) < 0.7, np.nan, x)
+    given = [("x", x), ("y", y), ("w", -y + 0.3 * g.normal(size=n)), ("gaps", gaps), ("few", few)]
     columns = [(name, "real", cells, None) for name, cells in given]
     write_table(place / "table.h5", *table_from_arrays([("c", "categorical", z, ["p", "q"]), *columns]))
     (place / "run.toml").write_text(CONFIG)
@@ -48,9 +49,9 @@ def links_of(place, name):
 
 
 def test_lines_are_found_and_recorded(place):
-    assert 'lines = ["x", "y", "w"]' in (place / "straight" / "config.resolved.toml").read_text()
+    assert 'lines = ["x", "y", "w", "gaps"]' in (place / "straight" / "config.resolved.toml").read_text()
     last = links_of(place, "straight")[-1]
-    assert sum(parent != -1 for parent in last[1:4]) == 2 and last[4] == -1
+    assert sum(parent != -1 for parent in last[1:5]) == 3 and last[5] == -1
 
 
 def test_same_bytes_on_other_ranks_and_continued(place):
@@ -68,6 +69,28 @@ def test_tables_are_completed_and_made_up(place):
         assert done.returncode == 0, done.stderr
 
 
+def test_lines_in_views(place):
+    """Numbers alone are linked, with the same bytes on ranks and continued; all doors open."""
+    views = "--set", "model.family=crosscat", "--set", "model.links=lines", "--set", "sampler.column_moves=2"
+    assert run(place, "views", *views).returncode == 0
+    draws = list(iterate_draws(place / "views"))
+    assert (
+        draws[-1].parents[0] == -1 and (draws[-1].parents[1:5] != -1).sum() > 1 and np.isfinite(draws[-1].numbers).all()
+    )
+    for cycles, ranks in ((5, 3), (10, 2)):
+        assert run(place, "in-views", *views, "--set", f"run.cycles={cycles}", ranks=ranks).returncode == 0
+    assert exported(place, "in-views") == exported(place, "views") and links_of(place, "in-views") == links_of(
+        place, "views"
+    )
+    for what in (
+        ("complete", "views", "--copies", "2", "-o", "filled"),
+        ("report", "views"),
+        ("predict", "views", "table.h5", "-o", "p.csv"),
+    ):
+        done = mpibayes(place, *what)
+        assert done.returncode == 0, done.stderr
+
+
 def test_a_run_without_the_key_has_no_lines(place):
     """A run of a version before lines resolves to none, and goes on as it was."""
     assert run(place, "before", "--set", "model.lines=none", "--set", "run.cycles=4").returncode == 0
@@ -76,7 +99,7 @@ def test_a_run_without_the_key_has_no_lines(place):
 
 
 REFUSED = [
-    ('model.links=[["x", "gaps"]]', 'column "gaps" lacks cells; a number in lines is a real one of a mixture'),
+    ('model.links=[["x", "gaps"], ["c", "gaps"]]', 'so that "c" cannot depend on it by bins'),
     ('model.links=[["x", "y"], ["c", "x"]]', 'so that "c" cannot depend on it by bins'),
     ('model.links=[["x", "c"]]', 'column "x" is real, expected categorical or boolean ones'),
     ('model.lines=["x", "nothing"]', 'the run has no column of numbers "nothing"'),
@@ -89,8 +112,8 @@ def test_what_cannot_be_in_lines(place, setting, words):
     assert done.returncode == 2 and words in done.stderr, done.stderr
 
 
-def test_rows_that_lack_numbers_in_lines_are_not_taken_in(tmp_path):
-    """A run chooses lines by the rows that it has; the kernels would leave out the other cells of rows with gaps."""
+def test_rows_that_lack_numbers_in_lines_are_taken_in(tmp_path):
+    """A run chooses lines by the rows that it has, and keeps them whatever rows come."""
     g = np.random.default_rng(7)
     for name, gap in (("may.csv", "0.5"), ("june.csv", "")):
         rows = [f"{x:.3f},{2.0 * x:.2f}\n" for x in g.normal(size=30)]
@@ -100,4 +123,7 @@ def test_rows_that_lack_numbers_in_lines_are_not_taken_in(tmp_path):
     assert run(tmp_path, "may", "--set", "run.cycles=2", "--set", "run.burn_in=1").returncode == 0
     append_rows(tmp_path / "june.csv", tmp_path / "table.h5")
     done = run(tmp_path, "may", "--set", "run.cycles=4", "--set", "run.burn_in=1", "--grow")
-    assert done.returncode == 2 and 'column "x" lacks cells; a number in lines' in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert 'lines = ["x", "y"]' in (tmp_path / "may" / "config.resolved.toml").read_text()
+    (draw,) = list(iterate_draws(tmp_path / "may"))[-1:]
+    assert len(draw.numbers) == 1 and np.isfinite(draw.numbers[0])

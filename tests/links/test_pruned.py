@@ -1,5 +1,6 @@
 """Sweeps that leave out clusters draw the labels of full ones where columns are linked, too."""
 
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -19,15 +20,36 @@ def test_pruned_sweeps_have_the_labels_of_full_ones():
     columns, rows = table_from_arrays(
         [(f"c{c}", "categorical", x[:, c], tuple(map(str, range(6)))) for c in range(x.shape[1])]
     )
-    settings = Settings(seed=3, shards=4, split_merge=0, links={"c1": "c0", "c3": "c0", "c2": "c1"})
+    links = {"c1": "c0", "c3": "c0", "c2": "c1"}
+    assert np.array_equal(labels(columns, rows, z, links, True), labels(columns, rows, z, links, False))
 
-    def labels(pruned: bool) -> np.ndarray:
-        with mock.patch.object(Pruning, "worthwhile", lambda *_: pruned):
-            mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
-            mixture.start(np.unique(z, return_inverse=True)[1])
-            for _ in range(3):
-                mixture.cycle()
-        assert mixture.view.n_labels > 96
-        return mixture.view.labels()
 
-    assert np.array_equal(labels(True), labels(False))
+def test_pruned_sweeps_know_the_missing_numbers_that_were_drawn(monkeypatch):
+    """Bins of cells that are others in every cycle; with the old ones a sweep has other labels."""
+    columns, rows, z = numbers()
+    full = labels(columns, rows, z, {"x1": "x0"}, False)
+    assert np.array_equal(labels(columns, rows, z, {"x1": "x0"}, True), full)
+    monkeypatch.setattr(Pruning, "renew", lambda self: None)
+    assert not np.array_equal(labels(columns, rows, z, {"x1": "x0"}, True), full)
+
+
+def numbers():
+    g = np.random.default_rng(1)
+    z, means = g.integers(120, size=3000), g.normal(0.0, 5.0, (120, 5))
+    x = means[z] + 0.3 * g.normal(size=(3000, 5))
+    x[:, 1] = x[:, 0] + 0.1 * g.normal(size=3000)
+    for c in (0, 2):
+        x[g.random(3000) < 0.2, c] = np.nan
+    columns, rows = table_from_arrays([(f"x{c}", "real", x[:, c], ()) for c in range(5)])
+    return [replace(column, line=column.name in ("x0", "x1", "x2")) for column in columns], rows, z
+
+
+def labels(columns, rows, z, links, pruned: bool) -> np.ndarray:
+    settings = Settings(seed=3, shards=4, split_merge=0, links=links)
+    with mock.patch.object(Pruning, "worthwhile", lambda *_: pruned):
+        mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
+        mixture.start(np.unique(z, return_inverse=True)[1])
+        for _ in range(3):
+            mixture.cycle()
+    assert mixture.view.n_labels > 96
+    return mixture.view.labels()

@@ -2,7 +2,7 @@
 any number of shards and ranks.
 
 Replicates start at exact draws (tests/exact/compare.py). Every test of a law rejects a right program with probability
-at most LEVEL; there are seven. Wrong programs are rejected at the number of replicates given.
+at most LEVEL; there are nine. Wrong programs are rejected at the number of replicates given.
 """
 
 from unittest import mock
@@ -14,7 +14,7 @@ from mpibayes.hpc.links import moves
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact.compare import LOOKS, seed
 from tests.links import program_views as program
-from tests.links.enumerate_views import ViewsPosterior
+from tests.links.enumerate_views import LINE, ViewsPosterior
 
 LEVEL = 1e-4
 CYCLES = 4
@@ -28,6 +28,11 @@ LAWS = {
         [([0, 0, 1], 2), ([0, -1, 1], 2), ([1.2, -0.4, 1.1], None)], (0.2, 1.0), (0.7, 0.3), (0.8, 0.2),
         lambda child, parent: parent != 1,
     ),
+    # 430 states: two numbers that may lean on each other in lines, of variances that are learned, beside a category
+    "lines": ViewsPosterior(
+        [([-1.1, 0.2, 1.3], LINE), ([-0.9, 0.3, 1.2], LINE), ([0, 0, 1], 2)], (0.3,), (0.7, 0.3), (0.8, 0.2),
+        variances=(0.02, 0.6),
+    ),
 }  # fmt: skip
 
 
@@ -35,21 +40,24 @@ def judged(comm, law, n_shards, n_replicates, looks=1, **settings):
     return program.verdict(comm, law, n_shards, n_replicates, seed(71), CYCLES, LEVEL, looks, **settings)
 
 
-@pytest.mark.parametrize("name, n_shards", [("mixed", 1), pytest.param("three", 3, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "name, n_shards", [("mixed", 1), ("lines", 2), pytest.param("three", 3, marks=pytest.mark.thorough)]
+)
 def test_law_of_views_rows_and_links(name, n_shards):
-    result = judged(serial(), LAWS[name], n_shards, 40 if name == "mixed" else 200)
+    result = judged(serial(), LAWS[name], n_shards, 200 if name == "three" else 40)
     assert result.passed, f"{result} (seed {seed(71)})"
 
 
 @pytest.mark.thorough
-def test_law_with_all_moves():
+@pytest.mark.parametrize("name", ["three", "lines"])
+def test_law_with_all_moves(name):
     """Rows and views split and merge, rows follow columns, and some scans do not cut."""
     with (
         mock.patch.object(proposal, "CORE", 2),
         mock.patch.object(sides, "ROWS", 2),
         mock.patch.object(moves, "cuts", lambda every, cycle: cycle % 2 == 0),
     ):
-        result = judged(serial(), LAWS["three"], 2, 60, view_moves=3, split_merge=2, column_powers=1)
+        result = judged(serial(), LAWS[name], 2, 60, view_moves=3, split_merge=2, column_powers=1)
     assert result.passed, f"{result} (seed {seed(71)})"
 
 
@@ -65,7 +73,13 @@ def test_law_with_named_links():
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    "wrong, name", [(program.a_share_for_a_parent, "three"), (program.weight_of_a_single_column, "four")]
+    "wrong, name",
+    [
+        (program.a_share_for_a_parent, "three"),
+        (program.a_share_for_a_parent, "lines"),
+        (program.lines_by_the_first_partition, "lines"),
+        (program.weight_of_a_single_column, "four"),
+    ],
 )
 def test_wrong_programs_are_rejected(wrong, name):
     """At 400 replicates; and the right program passes there."""
@@ -85,7 +99,7 @@ def bits(comm, name: str, n_shards: int):
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_same_states_on_every_number_of_ranks(n_shards):
     comm = world()
-    for name in ("three", "mixed"):
+    for name in ("three", "mixed", "lines"):
         together = bits(comm, name, n_shards)
         alone = bits(serial(), name, n_shards) if comm.rank == 0 else None
         assert comm.share(together) == comm.share(alone), (name, n_shards, seed(73))

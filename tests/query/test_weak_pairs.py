@@ -163,7 +163,7 @@ def test_numbers_that_vary_together_are_advised_a_block(tmp_path, monkeypatch):
     assert any(words in s for s in apart.verdict.next)
     text = " ".join(text_of(apart).split())
     assert '[blocks.numbers] columns = ["size", "same"]' in text
-    assert 'or as links, under [model] family = "mixture" and links = "forest"' in text
+    assert 'or as links, under [model] links = "lines"' in text
 
 
 def test_groups_of_pairs():

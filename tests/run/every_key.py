@@ -205,7 +205,7 @@ OF_A_MIXTURE = {
     "blocks.prior": [("blocks.body.prior={kappa = 0.2, nu = [3, 6], variance = 0.5, mean = [0, 1]}", *BLOCK)],
 }
 LINKS: dict[str, list[Case]] = {
-    **each("model.links", "forest", '[["smokes", "colour"]]'),
+    **each("model.links", "forest", "lines", '[["smokes", "colour"]]'),
     "sampler.link_moves": [("sampler.link_moves=1", "model.links=forest")],
 }
 ONE_VIEW = (
@@ -218,7 +218,6 @@ ONE_VIEW = (
 SEVERAL_VIEWS = LINKS | {
     # a case of keys that say how a chain starts, which is as in a mixture
     **{key: of[:1] if key.startswith(("sampler.", "anneal.")) else of for key, of in OF_A_MIXTURE.items()},
-    "model.lines": OF_A_MIXTURE["model.lines"][:1],  # views have none
     **each("model.concentration", "[3, 1]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_concentration", "0.6", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_discount", "[0, 0.5]", "learn"),

@@ -9,6 +9,7 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
 from mpibayes.hpc.links.forest import log_prior_of
+from mpibayes.io.rows import Column
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
@@ -23,8 +24,13 @@ class Bodies:
         self._n_columns = self._counted(chain.units)
         self._n_linkable = self._n_links = None
         if chain.settings.learns_links:
-            self._n_linkable = self._counted([column.name] for column in chain.columns if column.levels)
+            self._n_linkable = self._counted([column.name] for column in self._linkable(chain))
             self._n_links = self._counted([child] for child in chain.linking.coding.parent_of)
+
+    @staticmethod
+    def _linkable(chain: Mixture) -> list[Column]:
+        coding = chain.linking.coding
+        return [*coding.levelled, *(coding.plain[c] for c in coding.lines)]
 
     def _counted(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
         """How many of some groups of columns are in each body, (U,) int64."""

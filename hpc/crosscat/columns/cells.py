@@ -87,11 +87,15 @@ class Gather:
         self.held = held
         self._as_they_are = len(held) == 1 and len(chosen) == len(held[0].columns)
         place = {name: (source, i) for source, of in enumerate(held) for name, i in closed_up(of.columns).items()}
-        self._places = {
-            block: [place[c.name] for c in sorted((c for c in chosen if c.block == block), key=lambda c: c.index)]
-            for block in ARRAYS
-        }
-        self._widths = places(chosen, blocks)["widths"]
+        self._places: dict[str, list[tuple[int, int]]] = {block: [] for block in ARRAYS}
+        for c in sorted(chosen, key=lambda c: c.index):
+            source, i = place[c.name]
+            if c.leans_on is not None:
+                self._places[c.block].append((source, i - 1))
+            self._places[c.block].append((source, i))
+        lines = np.full(sum(c.leans_on is not None for c in chosen), 2)
+        self.widths = np.append(places(chosen, blocks)["widths"], lines)  # of the blocks
+        self.n_cells = {block: len(part) for block, part in self._places.items()}  # of a row
         self._last: tuple[int, Rows] | None = None
 
     def __call__(self, i: int, at: np.ndarray | None = None) -> Rows:
@@ -109,7 +113,7 @@ class Gather:
                 column = getattr(rows[source], block)[:, index]
                 array[:, to] = column if at is None else column[at]
             arrays[block] = array
-        result = Rows(**arrays, widths=self._widths)
+        result = Rows(**arrays, widths=self.widths)
         if at is None:
             self._last = i, result
         return result

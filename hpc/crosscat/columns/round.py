@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,14 +28,14 @@ def move(chain: Mixture) -> dict[str, int]:
     chain.process = tuple(process.tolist())
     before, every, moved = chain.view_of_unit, chain.settings.column_moves, 0
     if moves.due(every, chain.cycles, often=scan.OFTEN):
-        chosen, partitions, parents = _scan(chain)
+        chosen, partitions, parents, hyper = _scan(chain)
         moved = sum(a != b for a, b in zip(before, chosen))
         if parents is not None:  # between views nothing is linked: what moves, or gets another parent, is cut first
             chain.linking.link_and_count(np.where(parents == chain.linking.coding.parents, parents, ROOT))
         if moved:
             regroup(chain, chosen, partitions, chain.units)
         if parents is not None:
-            chain.linking.link_and_count(parents)
+            chain.linking.link_and_count(parents, hyper=hyper)
         del partitions  # of all rows
     if powers.due(chain):
         result = powers.draw(chain)
@@ -57,11 +57,12 @@ def move(chain: Mixture) -> dict[str, int]:
     return {"columns_moved": moved, "view_moves_tried": tried, "view_moves": accepted}
 
 
-def _scan(chain: Mixture) -> tuple[list[int], list[scan.Rowwise], np.ndarray | None]:
-    """A scan of single columns: what `scan.scan` returns, and with learned links the parents. Collective."""
+def _scan(chain: Mixture) -> tuple[list[int], list[scan.Rowwise], np.ndarray | None, Mapping[str, np.ndarray]]:
+    """A scan of single columns: what `scan.scan` returns, and with learned links the parents and hyperparameters that
+    are drawn with them. Collective."""
     s = chain.settings
     if not s.learns_links:
-        return *scan.scan(chain.comm, chain.views, chain.units, chain.process, chain.cycles), None
+        return *scan.scan(chain.comm, chain.views, chain.units, chain.process, chain.cycles), None, {}
     return subtrees.scan(chain, cut=cuts(s.link_moves, chain.cycles))
 
 

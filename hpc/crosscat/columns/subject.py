@@ -64,16 +64,12 @@ class Subject:
         """The rows at these places of each shard on one rank, in the order of shards; None elsewhere. Collective."""
         parts = [self.cells(i, at) for i, at in enumerate(chosen)]
         lengths = self.comm.collect(sum(map(len, parts)))
-        columns = [c for kind in self.components.kinds for c in kind.columns]
         arrays = {}
         for name, dtype in ARRAYS.items():
-            width = sum(c.block == name for c in columns)
-            arrays[name] = np.empty((sum(lengths), width), dtype)
-            if width:
+            arrays[name] = np.empty((sum(lengths), self.cells.n_cells[name]), dtype)
+            if self.cells.n_cells[name]:
                 mine = np.concatenate([arrays[name][:0], *(getattr(part, name) for part in parts)])
                 arrays[name] = self.comm.gather_to_root(np.ascontiguousarray(mine), lengths, root)
         if self.comm.rank != root:
             return None
-        widths = [len(kind.members(c)) for kind in self.components.kinds for c in range(len(kind))]
-        widths = [w for w in widths if w > 1] if arrays["vectors"].shape[1] else []
-        return Rows(**arrays, widths=np.array(widths, np.int64))
+        return Rows(**arrays, widths=self.cells.widths)

@@ -3,21 +3,27 @@
 
 A column goes over together with its subtree, to a view where it leans on one of the columns there or on none, or to a
 new view. Columns below it keep their parents. Auxiliary views are those of `scan`, and rows stay as they are. A scan
-that does not cut takes every tree as a whole, which needs no evidence of links that there are not.
+that does not cut takes every tree as a whole, which needs no evidence of links that there are not. One that cuts has
+the hyperparameters of columns in lines summed out (see `links.lines`), and ends with a draw of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.crosscat.columns.cells import renumbered
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY, Present, Rowwise, auxiliaries, of_views, scores
+from mpibayes.hpc.crosscat.line_moments import line_moments
 from mpibayes.hpc.links.forest import ROOT, log_prior_of
+from mpibayes.hpc.links.lines import Lines
 from mpibayes.hpc.links.scores import Evidence
 from mpibayes.hpc.parallel.streams import Purpose, generator
+from mpibayes.io.rows import Rows
 from mpibayes.kernels.common.functions import gammaln
 
 if TYPE_CHECKING:
@@ -41,24 +47,35 @@ class Option(NamedTuple):
     parent: int
 
 
-def scan(chain: Mixture, cut: bool) -> tuple[list[int], list[Rowwise], np.ndarray]:
-    """One scan over all columns, in a random order: the partition that each unit goes by, the partitions, of which the
-    views' come first, and the parent of each column, (C,) as of `links.coding.Coding`. Collective."""
+class Scanned(NamedTuple):
+    """Result of a scan: the partition that each unit goes by, the partitions, of which the views' come first, the
+    parent of each column, (C,) as of `links.coding.Coding`, and hyperparameters that columns are given, by name."""
+
+    where: list[int]
+    partitions: list[Rowwise]
+    parents: np.ndarray
+    hyper: Mapping[str, np.ndarray]
+
+
+def scan(chain: Mixture, cut: bool) -> Scanned:
+    """One scan over all columns, in a random order. Collective."""
     state = _Scan(chain, cut)
     visited: set[int] = set()
     for unit in state.stream.permutation(len(chain.units)).tolist():
         if unit not in visited:
             visited |= set() if cut else set(state.body(unit).units)
             state.draw(unit)
-    return state.where, state.partitions, state.all_parents()
+    return Scanned(state.where, state.partitions, state.all_parents(), state.hyper())
 
 
 class _Scan:
-    """Columns with levels are numbered as in `kind`, all columns as in the table, partitions views first.
+    """Columns that may be linked are numbered: those with levels as in `kind`, then those in `lined`, which may be in
+    lines. Partitions are numbered views first.
 
     where (U,): partition of each unit. parents (D,). kept: the auxiliary partitions. Scores are root's: numbers (U, P),
-    of a unit's columns without levels; own (D, P), of a column that leans on its present parent; alone (D, P), without
-    one; below (D, D), under each other column by the partition of that one. The last two only where columns are cut.
+    of a unit's columns that may not be linked; own (D, P), of a column that leans on its present parent; alone (D, P),
+    without one; below (D, D), under each other column by the partition of that one. The last two only where columns are
+    cut, and then lines[p] has the columns in `lined` under partition p.
     """
 
     def __init__(self, chain: Mixture, cut: bool):
@@ -67,8 +84,10 @@ class _Scan:
         self.key = first.key(chain.cycles)
         self.stream = generator(purpose=Purpose.COLUMNS, **self.key)
         self.where, self.partitions, self.present = chain.view_of_unit, of_views(chain.views), Present.of(first)
-        self.kind = Components([c for c in chain.columns if c.levels], chain.priors).categorical
-        names = [column.name for column in self.kind.columns]
+        self.kind = Components(chain.linking.coding.levelled, chain.priors).categorical
+        self.lined = [c for c in chain.columns if c.line]
+        names = [column.name for column in (*self.kind.columns, *self.lined)]
+        self.names, self.n_levelled = names, len(self.kind.columns)
         place, home = {name: c for c, name in enumerate(names)}, chain.linking.coding.parent_of
         self.parents = np.array([place[home[name]] if name in home else ROOT for name in names], np.int64)
         self.at_first = self.parents.copy()
@@ -78,7 +97,9 @@ class _Scan:
         self.n_fresh = 0
         numbers = [[name for name in unit if name not in place] for unit in chain.units]
         self._groups = [*zip(names), *numbers]
-        self.evidence = self._evidence() if cut else None
+        self.evidence = self._evidence() if cut and self.n_levelled else None
+        self.lines: list[Lines] = []
+        self.of_lines: list[tuple[np.ndarray, np.ndarray]] = []  # their scores
         self.below = np.full((len(names), len(names)), -np.inf)
         self.numbers, self.own, self.alone = (np.zeros((n, 0)) for n in (len(numbers), len(names), len(names)))
         self._append(self.partitions)
@@ -89,11 +110,26 @@ class _Scan:
 
     def _evidence(self) -> Evidence:
         chain = self.chain
-        subject = chain.subject([column.name for column in self.kind.columns])
+        names = self.names[: self.n_levelled]
+        subject, coding = chain.subject(names), chain.linking.coding_of(names)
         plain = Components(self.kind.columns, chain.priors)
         hyper = plain.hyper(1.0, 0.0, subject.components.by_column(subject.hyper))
-        rows = [chain.linking.coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
+        rows = [coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
         return Evidence(self.comm, chain.linking.coding.contexts, self.kind, hyper.dirichlet, rows)
+
+    @cached_property
+    def _lined_rows(self) -> list[Rows]:
+        """The cells of the columns in `lined`, without links, of each shard."""
+        names = [column.name for column in self.lined]
+        subject, coding = self.chain.subject(names), self.chain.linking.coding_of(names)
+        return [coding.decoded(subject.cells(i)) for i in range(len(self.chain.shards))]
+
+    def _lines_under(self, of: Rowwise) -> Lines:
+        chain, columns = self.chain, renumbered(self.lined)
+        of_column = {name: h for view in chain.views for name, h in view.components.by_column(view.hyper).items()}
+        labelled = list(zip(self._lined_rows, _int32(of.z)))
+        moments = line_moments(self.comm, columns, labelled, of.n_labels, chain.n_shards)
+        return Lines(columns, moments, chain.priors, np.array([of_column[column.name] for column in columns]))
 
     def _append(self, more: Sequence[Rowwise]) -> None:
         """Score all columns under more partitions."""
@@ -102,23 +138,38 @@ class _Scan:
         result = np.zeros((len(self._groups), len(more))) if result is None else result
         part, alone = result[:d], result[:d].copy()
         if self.cut:
-            linked = np.flatnonzero(self.at_first != ROOT)
+            linked = np.flatnonzero(self.at_first[: self.n_levelled] != ROOT)
             for p, of in enumerate(more):
                 if len(linked):
                     alone[linked, p] = self.evidence.alone(_int32(of.z), of.n_labels, linked)
-            for column in np.flatnonzero(self.parents != self.at_first).tolist():
-                part[column] = self._under_parent(column, more) if self.parents[column] != ROOT else alone[column]
+            if self.lined:
+                first, here = len(self.lines), slice(self.n_levelled, None)
+                self.lines += [self._lines_under(of) for of in more]
+                self.of_lines += [of.scores() for of in self.lines[first:]]
+                alone[here] = np.transpose([without for _, without in self.of_lines[first:]])
+            changed = self.parents != self.at_first
+            changed[self.n_levelled :] = True
+            live = range(len(self.partitions) - len(more), len(self.partitions))
+            for column in np.flatnonzero(changed).tolist():
+                part[column] = self._under_parent(column, live) if self.parents[column] != ROOT else alone[column]
         self.numbers = np.concatenate([self.numbers, result[d:]], axis=1)
         self.own = np.concatenate([self.own, part], axis=1)
         self.alone = np.concatenate([self.alone, alone], axis=1)
 
-    def _under_parent(self, column: int, partitions: Sequence[Rowwise]) -> list[float]:
-        parent, one = int(self.parents[column]), np.array([column])
-        return [float(self.evidence.under(parent, of.z, of.n_labels, one)[0]) for of in partitions]
+    def _under_parent(self, column: int, partitions: Sequence[int]) -> list[float]:
+        parent, one, n = int(self.parents[column]), np.array([column]), self.n_levelled
+        if column >= n:
+            return [float(self.of_lines[p][0][column - n, parent - n]) for p in partitions]
+        of = (self.partitions[p] for p in partitions)
+        return [float(self.evidence.under(parent, one_of.z, one_of.n_labels, one)[0]) for one_of in of]
 
     def _score_below(self, column: int) -> None:
         """Score other columns under this one, by its partition."""
-        children, of = self.evidence.children(column), self.partitions[self.where[self.unit_of[column]]]
+        p, n = self.where[self.unit_of[column]], self.n_levelled
+        if column >= n:
+            self.below[n:, column] = self.of_lines[p][0][:, column - n]
+            return
+        children, of = self.evidence.children(column), self.partitions[p]
         if len(children):
             self.below[children, column] = self.evidence.under(column, of.z, of.n_labels, children)
 
@@ -234,15 +285,30 @@ class _Scan:
         if self.parents[column] == ROOT:
             self.own[column] = self.alone[column]
         else:
-            self.own[column, live] = self._under_parent(column, [self.partitions[p] for p in live])
+            self.own[column, live] = self._under_parent(column, live)
 
     def all_parents(self) -> np.ndarray:
         """Parents of all columns of the table, (C,)."""
         place = {column.name: i for i, column in enumerate(self.chain.columns)}
-        at = np.array([place[column.name] for column in self.kind.columns], np.int64)
+        at = np.array([place[name] for name in self.names], np.int64)
         result = np.full(len(place), ROOT)
         result[at] = np.where(self.parents == ROOT, ROOT, at[self.parents])
         return result
+
+    def hyper(self) -> dict[str, np.ndarray]:
+        """Hyperparameters of the columns in `lined`, drawn given their parents and partitions where scores are without
+        them. Collective."""
+        n, r = self.n_levelled, len(self.lined) if self.cut else 0
+        if not r:
+            return {}
+        result, u = np.zeros((r, 4)), self.stream.random(r)
+        if self.comm.rank == 0:
+            parents = np.where(self.parents[n:] == ROOT, ROOT, self.parents[n:] - n)
+            of = [self.where[self.unit_of[c]] for c in range(n, n + r)]
+            drawn = {p: self.lines[p].draw(parents, u) for p in set(of)}
+            result = np.array([drawn[p][c] for c, p in enumerate(of)])
+        self.comm.broadcast(result)
+        return {column.name: h for column, h in zip(self.lined, result)}
 
 
 def _int32(labels: Sequence[np.ndarray]) -> list[np.ndarray]:

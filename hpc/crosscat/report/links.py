@@ -126,7 +126,7 @@ def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) 
 def has_links(chains: Sequence[Chain]) -> bool:
     """True if columns may be linked."""
     model = chains[0].config.model
-    return model.likelihood and model.links != "none"
+    return model.likelihood and model.parents != "none"
 
 
 def _parents(chain: Chain) -> np.ndarray:
@@ -170,19 +170,18 @@ def _gains(run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Col
 def _gains_of_lines(
     run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]
 ) -> list[tuple[float, str]]:
-    """The same of pairs of numbers: the correlation within clusters is the example."""
-    columns, k = [c for c in run.columns if c.line], int(labels.max()) + 1
+    """The same of pairs of numbers, by the rows that have both: the correlation within clusters is the example."""
     if not pairs:
         return []
+    k, result = int(labels.max()) + 1, []
     every = [(rows, labels[start : start + len(rows)].astype(np.int32)) for start, rows in run.slices()]
-    moments = line_moments(serial(), columns, every, k, len(every))
-    hyper = np.array([(c.center, *START[1:3], START[3] * c.scale**2) for c in columns])
-    (score, alone), place = Lines(columns, moments, {}, hyper).scores(), {c.name: i for i, c in enumerate(columns)}
-    whole, result = moments.products.sum(axis=2), []
-    for c, p in ((place[child.name], place[parent.name]) for child, parent in pairs):
-        r = whole[c, p] / max(np.sqrt(whole[c, c] * whole[p, p]), TINY)
-        words = f"correlation {r:.2f} within clusters"
-        result.append((float(score[c, p] - alone[c]) / max(run.n_rows, 1), words))
+    for pair in pairs:
+        moments = line_moments(serial(), pair, every, k, len(every))
+        hyper = np.array([(c.center, *START[1:3], START[3] * c.scale**2) for c in pair])
+        score, alone = Lines(pair, moments, {}, hyper).scores()
+        of = moments.products.sum(axis=2)
+        words = f"correlation {of[0, 1] / max(np.sqrt(of[0, 0] * of[1, 1]), TINY):.2f} within clusters"
+        result.append((float(score[0, 1] - alone[0]) / max(moments.n.sum(), 1.0), words))
     return result
 
 

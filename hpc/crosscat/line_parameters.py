@@ -1,0 +1,70 @@
+"""Parameters of real columns in lines, and of the columns that they start from, drawn given the rows of the clusters
+(docs/math.md 1.10)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.normal import posterior
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.single import with_new
+from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.parallel.streams import Purpose, generator
+
+
+class LineParameters:
+    """Parameters in every cluster, and last those of a new one. The draw of a column depends on its own name, the key
+    and the clusters alone, whichever columns are asked for."""
+
+    def __init__(
+        self, components: Components, hyper: Hyper, statistics: Statistics, purpose: Purpose, key: Mapping[str, int]
+    ):
+        self._components, self._hyper, self._purpose, self._key = components, hyper, purpose, key
+        self._single = with_new(*statistics.of(components.normal))
+        self._pairs = with_new(*statistics.of(components.multinormal))
+
+    def _generator(self, name: str) -> np.random.Generator:
+        return generator(purpose=self._purpose, sub=zlib.crc32(name.encode()), **self._key)
+
+    def root(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of a column that leans on none, (K + 1,)."""
+        c = [column.name for column in self._components.normal.columns].index(name)
+        location, kappa, nu, spread = posterior(self._hyper.normal[c], *(a[c] for a in self._single))
+        stream = self._generator(name)
+        variance = spread / (2.0 * stream.standard_gamma(0.5 * nu))
+        return location + stream.standard_normal(len(variance)) * np.sqrt(variance / kappa), variance
+
+    def _line(self, name: str) -> int:
+        kind = self._components.multinormal
+        return next(b for b, block in enumerate(kind.blocks) if kind.given[b] and block.name == name)
+
+    def place(self, name: str) -> int:
+        """Place of a column's cells among the vectors."""
+        return int(self._components.multinormal.cuts["coordinate"][self._line(name)]) + 1
+
+    def line(self, name: str) -> tuple[np.ndarray, ...]:
+        """A value of the parent, the mean there, the slope, and the variance about the line, (K + 1,)."""
+        b = self._line(name)
+        block, *moments = list(self._components.multinormal.parts(self._pairs))[b]
+        location, (_, of_parent, root), _ = block.draw(self._hyper.wishart[b], *moments, self._generator(name))
+        return location[0], location[1], -of_parent / root, root**-2.0
+
+    def lines(self, coding: Coding) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Mean at the parent's center, slope, and variance about the line, (K + 1,), of each column that may be in a
+        line, by its place, parents first; without a parent, mean, 0 and variance."""
+        result = {}
+        for c in (c for c in coding.order if coding.plain[c].line):
+            name, parent = coding.plain[c].name, int(coding.parents[c])
+            if parent == ROOT:
+                mean, variance = self.root(name)
+                result[c] = mean, np.zeros_like(mean), variance
+            else:
+                at_parent, middle, slope, variance = self.line(name)
+                result[c] = middle + slope * (coding.plain[parent].center - at_parent), slope, variance
+        return result
