@@ -96,7 +96,7 @@ def check_of(kind: str) -> Check:
 
 def _door(kind: str, name: str) -> Any:
     if not isinstance(kind, str) or kind not in ROOMS:
-        raise ConfigError(f'model.family = "{kind}": there is no such family; expected one of {", ".join(FAMILIES)}')
+        raise ConfigError(f'model.family = "{kind}": unknown family; expected one of {", ".join(FAMILIES)}')
     return importlib.import_module(f"mpibayes.hpc.{ROOMS[kind]}.{name}")
 
 

@@ -74,7 +74,7 @@ def look(path: Path, delimiter: str | None, encoding: str, names: Sequence[str] 
     """Format, delimiter, header and column names of one file, from the beginning of its text."""
     kind = kind_of(path, encoding)
     if asked.sheet is not None and kind is not EXCEL:
-        raise ConfigError(f"--sheet {asked.sheet}: {path} is no Excel workbook; leave it out")
+        raise ConfigError(f"--sheet {asked.sheet}: {path} is not an Excel workbook; leave --sheet out")
     if kind.name != "csv":
         content = typed.look(path, kind, asked)
         names = typed.require_names(path, content.names, names)

@@ -26,7 +26,7 @@ TEMPORARY = ".tmp"
 # Asked just before a run's files are changed; raises CheckpointError when someone else has taken the run's directory.
 Guard = Callable[[], None]
 NOT_REGULAR = "not a regular file"
-NO_WRITER = "a pipe to which nobody writes; start its writer first"
+NO_WRITER = "a pipe without a writer; start the writer first"
 FULL = {errno.ENOSPC, errno.EDQUOT}
 ADVICE = dict.fromkeys(FULL, "free some space, or name another place") | {errno.EFBIG: "raise that limit"}
 DISK = {*FULL, errno.EFBIG, errno.EIO}

@@ -251,15 +251,15 @@ def _profiles(
             problems.append(f"{where}: {len(unknown) - MAX_PROBLEMS:,} more of its columns are not there")
     keep, drop = set(keep), set(drop)
     if weight is not None and weight in {*keep, *calendar, *ordered, *unordered}:
-        problems.append(f"column '{weight}': weighs rows, and is no column of the table")
+        problems.append(f"column '{weight}': weighs rows, and is not a column of the table")
     for name, kind in kinds.items():
         if kind not in SCHEMA_KINDS:
             known = ", ".join(SCHEMA_KINDS)
             problems.append(f"column '{name}': unknown kind '{kind}'{near(kind, SCHEMA_KINDS)}; one of {known}")
         if name == source.count and kind != "ignored":
-            problems.append(f"column '{name}': counts rows, and is no column of the table")
+            problems.append(f"column '{name}': counts rows, and is not a column of the table")
         if name == weight and kind != "ignored":
-            problems.append(f"column '{name}': weighs rows, and is no column of the table")
+            problems.append(f"column '{name}': weighs rows, and is not a column of the table")
         if (name in drop and kind != "ignored") or (name in drop and name in keep):
             problems.append(f"column '{name}': is both dropped and kept")
     profiles = []

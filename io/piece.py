@@ -59,7 +59,7 @@ class Piece:
             Seal.of(self.path).verify(*extent(file["weights"], 0, self.n_rows))
             weights = file["weights"][:]
         if not (np.isfinite(weights).all() and weights.min() >= 0.0):
-            raise DataError(f"{self.path}: damaged table: a weight is no number from 0 on")
+            raise DataError(f"{self.path}: damaged table: a weight is not a number from 0 on")
         return weights
 
 

@@ -259,7 +259,7 @@ class _Rests:
             statistics = self._moments.of(i) or {"center": 0.0, "scale": 1.0}
             if self._n_without[i] > column.n_missing + self._n_atoms[i]:
                 raise DataError(
-                    f"column '{column.name}': has values of 0 or below that are no atoms, so that it has no "
+                    f"column '{column.name}': has values of 0 or below that are not atoms, so it has no "
                     'logarithms; give scale = "linear" in the schema'
                 )
             n_rest = int(self._moments.n[i])

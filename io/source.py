@@ -228,7 +228,7 @@ def _read_typed(
                 if "UTF8" not in str(error):
                     raise DataError(f"{path}: cannot be read: {first_line(error)}") from error
                 name = content.names[i]
-                what = f"column '{name}' has bytes that are no UTF-8 text; leave it out: {option('drop', name)}"
+                what = f"column '{name}' has bytes that are not UTF-8 text; leave it out: {option('drop', name)}"
                 raise DataError(f"{path}: {what}") from error
         yield columns, len(batch)
 

@@ -70,7 +70,7 @@ def rows_of(runs: Sequence[Any], names: Sequence[str]) -> HeldOutRows:
     paths = [run.chains[0].config.heldout_path for run in runs]
     path = next((p for p in paths if p is not None), None)
     if path is not None:
-        return HeldOutRows(None, path, f"rows of {path}, which is no part of the table")
+        return HeldOutRows(None, path, f"rows of {path}, which is not a part of the table")
     trained = [(run, name) for run, name in zip(runs, names) if run.data.heldout is None]
     commands = [
         advice.anew(run.chains, f"run {name} again with rows held out", data_heldout=_fraction(runs))

@@ -27,7 +27,8 @@ def headline(c: Comparison) -> str:
         return f"Held-out scores of {_names(c)} cannot be compared"
     best, second, d = _first_two(c)
     if not d.decided:
-        return f"Held-out rows do not tell {best} and {second} apart: {_amount(d)}, within two standard errors {_n(d)}"
+        both = f"{best} and {second}"
+        return f"Held-out rows do not decide between {both}: {_amount(d)}, within two standard errors {_n(d)}"
     return f"{best} predicts held-out rows better than {second}: by {_amount(d)} {_n(d)}"
 
 
@@ -241,7 +242,7 @@ def next_steps(c: Comparison) -> tuple[list[str], list[tuple[str, str]]]:
     if not d.decided and not bad:
         easier = "whose groups are easier to use" if any(map(_has_groups, c.findings)) else "that is simpler"
         steps.append(
-            f"For predictions either will do: take the one {easier}. More held-out rows (data.heldout) tell smaller "
+            f"For predictions either will do: take the one {easier}. More held-out rows (data.heldout) show smaller "
             "differences."
         )
     elif d.decided and not bad:

@@ -184,7 +184,7 @@ class Survival(OneByOne):
         return tuple(power * a for a in drawn)
 
     def cell_moments(self, s: tuple):
-        raise NotImplementedError("a time that is censored is no measurement")
+        raise NotImplementedError("a censored time is not a measurement")
 
     def side_odds(self, hazard: np.ndarray, s: tuple) -> np.ndarray:
         """For each column: what `draw` has, of posterior means, differences of the sides."""

@@ -80,7 +80,7 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
             raise ValueError(f"family={self.family!r}: expected 'auto', 'mixture' or 'crosscat'")
         table = self._table(X, reset=True)
         if all(len(column.drop_null().unique()) < 2 for column in table.columns):
-            raise ValueError("X has no column whose cells differ: there is nothing to tell its rows apart by")
+            raise ValueError("X has no column whose cells differ, so no row can be odd")
         settings = self._settings(
             model={"family": self.family},
             run={"burn_in": self.cycles // 2},

@@ -102,7 +102,7 @@ def compare(
     apart = {name for side in sides for name in side.of}
     names = [n for n in _names(asking, columns) if n not in apart]
     if not names:
-        raise ConfigError("no column is left to compare: those of the groups' conditions are not")
+        raise ConfigError("no column is left to compare: the columns of the groups' conditions do not count")
     cells = asking.supports(names, CELLS)
     asking.draws({*names, *apart})
     groups = [_described(asking, words(side), side, cells) for side in sides]

@@ -28,7 +28,8 @@ class Oddness:
         asking.require("surprisal of the table")
         if asking.asked.joint:
             raise ConfigError(
-                f"column '{next(iter(asking.asked.joint))}' is in a block or in lines, of which no row is left out"
+                f"column '{next(iter(asking.asked.joint))}' is in a block or in lines, from which no row can be "
+                "left out"
             )
         self._asking, self.names = asking, [c.name for c in asking.columns]
         rows, cells = _surprisals(of_table(asking, self.names, asking.asked.n_rows))

@@ -70,7 +70,7 @@ def simulated(
     draws = asking.draws({*requested, *known.of})
     log_given = np.array(dealt(asking.comm, len(draws), lambda d: draws[d].given(known).log_p))
     if not np.isfinite(log_given).any(axis=0).all():
-        raise ConfigError("what is given has probability 0 under every draw, so that there is no row to draw")
+        raise ConfigError("the conditions have probability 0 under every draw, so no row can be drawn")
     below, ids = np.cumsum(average.weights(log_given), axis=0), first + np.arange(n)
     u = Stream(seed, Purpose.SIMULATED, cycle=0).uniforms(ids)
     chosen = np.minimum((below <= u * below[-1]).sum(axis=0), len(draws) - 1)

@@ -126,12 +126,13 @@ class Surprisal(Question):
             joint = [n for n in names if n in asking.asked.joint]
             if joint and self.columns:
                 raise ConfigError(
-                    f"column '{joint[0]}' is in a block or in lines, of which no training row is left out; name --rows"
+                    f"column '{joint[0]}' is in a block or in lines, from which no training row can be left out; "
+                    "name --rows"
                 )
             names = [n for n in names if n not in joint]
             if not names:
                 raise ConfigError(
-                    "all columns are in blocks or lines, of which no training row is left out; name --rows FILE"
+                    "all columns are in blocks or lines, from which no training row can be left out; name --rows FILE"
                 )
             surprise, of = of_table(asking, names, self.most), "the table"
         else:

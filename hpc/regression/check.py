@@ -140,6 +140,6 @@ def _importance(family, chain: Firefly) -> Iterator[tuple[str, str]]:
         return
     w = importance_sample(serial(), p.rows, p.n_shards, family.choice().fit, p.prior, n_draws, chain.settings.seed)
     yield "importance", f"Laplace's approximation: {w.n_effective:.0f} of {n_draws} weighted draws effective (Kish)"
-    reliable = "below 0.7: weighted means are reliable, as far as so many draws go"
+    reliable = "below 0.7: weighted means are reliable, as far as that many draws can show"
     verdict = reliable if w.reliable else "not below 0.7: the chain is needed"
     yield "", f"Pareto k = {w.pareto_k:.2f}, {verdict}"

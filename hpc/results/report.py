@@ -78,7 +78,7 @@ def check_folder(folder: Path) -> None:
     """ConfigError where a report cannot lie in a folder, or would replace what is no report."""
     with reading(folder, ConfigError):
         if os.path.lexists(folder) and not folder.is_dir():
-            raise ConfigError(f"{folder}: is no folder; choose another place with --out")
+            raise ConfigError(f"{folder}: is not a folder; choose another place with --out")
         protect(folder / PAGE, REPORT)
         reported = all((folder / name).exists() for name in (TEXT, NUMBERS))
         there = [name for name in (PAGE, TEXT, NUMBERS) if (folder / name).exists()]

@@ -19,7 +19,7 @@ def places_before(folder: Path, data: Data) -> np.ndarray:
     home = folder if (folder / RESOLVED).exists() else folder.parent
     before = data.table.before_growth(read_provenance(home)["fingerprint"])
     if before is None:
-        raise ConfigError(f"{home}: is no run of {data.table.path} as it was before rows came")
+        raise ConfigError(f"{home}: is not a run of {data.table.path} as it was before rows came")
     numbers = np.arange(before.n_rows)
     if (folder / TRAINING_ROWS).exists():
         with reading(folder / TRAINING_ROWS, ConfigError), open_regular(folder / TRAINING_ROWS) as file:

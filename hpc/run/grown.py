@@ -124,8 +124,8 @@ def complete(folder: Path, guard: Guard) -> None:
     place = place_of(folder, len(record.get(GROWN, ())))
     if not place.is_dir():
         raise ConfigError(
-            f"{folder}: a start that took in new rows was cut off, and {place}, the run of the rows before, is not "
-            "there any more; put it back, and run the same command again"
+            f"{folder}: a start that took in new rows was cut off, and {place}, the run of the earlier rows, is "
+            "gone; put it back, and run the same command again"
         )
     with storing(folder):
         kept = {path.name for path in place.iterdir()}

@@ -33,7 +33,7 @@ MEANINGS = {
     "one-way error": "Total variation distance between the distributions of one column, the mean over columns.",
     "two-way error": "The same of two columns together, the mean over pairs.",
     "propensity ratio": "Mean squared error of the propensity score over what it is when rows are shuffled (Snoke et "
-    "al. 2018): 1 is rows that cannot be told apart.",
+    "al. 2018): 1 means indistinguishable.",
     "area": "Area under the ROC curve of a classifier that tells synthetic from real rows: 0.5 is by chance.",
     "classified": "Share of real rows whose {target} a classifier names right that was trained on synthetic rows; "
     "under real: trained on training rows.",

@@ -126,5 +126,5 @@ def _objects(path: Path, encoding: str | None) -> Iterator[dict]:
                 row = None
             if not isinstance(row, dict):
                 shown = visible(line.strip()[:60])
-                raise DataError(f"{path}: line {number:,} is no JSON object: {shown!r}; {JSON.advice}")
+                raise DataError(f"{path}: line {number:,} is not a JSON object: {shown!r}; {JSON.advice}")
             yield row

@@ -122,7 +122,7 @@ def no_cells(of: pa.DataType) -> str:
     try:
         pa.array([], of).cast(pa.string())
     except pa.ArrowException:
-        return f"of the type {of}, which is no number and no text"
+        return f"of the type {of}, which is neither a number nor text"
     return ""
 
 

@@ -76,7 +76,7 @@ def test_the_opening_is_the_paired_difference(three):
     assert of["mean"] == pytest.approx(mean, abs=1e-4) and of["standard_error"] == pytest.approx(error, abs=1e-4)
     assert printed.startswith(" ".join(summary["headline"].split()))
     assert summary["headline"].endswith("(n = 40)") and best in summary["headline"]
-    words = f"{best} predicts held-out rows better" if abs(mean) > 2 * error else "do not tell"
+    words = f"{best} predicts held-out rows better" if abs(mean) > 2 * error else "do not decide"
     assert words in summary["headline"]
     # one cluster cannot have the three that were planted
     assert summary["ranking"][2].endswith("one")
@@ -107,7 +107,7 @@ def test_chains_of_one_model_stay_one_report(runs, tmp_path):
     _, _, summary = run_report(both, out=tmp_path / "r")
     assert summary["format"] == "mpibayes-report" and len(summary["runs"]) == 2
     _, printed, summary = run_report(both, out=tmp_path / "c", compare=True)
-    assert summary["format"] == "mpibayes-comparison" and "do not tell" in printed
+    assert summary["format"] == "mpibayes-comparison" and "do not decide" in printed
     assert [run["below_best"] for run in summary["runs"]][1]["mean"] == 0.0
 
 

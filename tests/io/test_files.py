@@ -72,7 +72,7 @@ def test_a_pipe_where_one_will_do(tmp_path):
         read_schema,
         lambda path: import_table(tmp_path / "data.csv", tmp_path / "t.h5", names=path),
     ):
-        with pytest.raises(ConfigError, match=r"fifo: .*: a pipe to which nobody writes; start its writer first$"):
+        with pytest.raises(ConfigError, match=r"fifo: .*: a pipe without a writer; start the writer first$"):
             read(fifo)
     ours, theirs = os.pipe()
     os.write(theirs, b"run.seed = 3\n")

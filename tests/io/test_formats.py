@@ -334,7 +334,7 @@ def test_json_lines_are_never_csv(tmp_path, name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"a": 1}\n{"a": 2\n', "line 2 is no JSON object: '{\"a\": 2'"),
+        ('{"a": 1}\n{"a": 2\n', "line 2 is not a JSON object: '{\"a\": 2'"),
         ('{"a": 1}\n[1]\n', "line 2 is no JSON object"),
         ('{"a": {"0": 1, "1": 2}, "b": {"0": 1, "1": 3}}', "is a JSON document; expected JSON lines"),
         ('[{"a": 1}, {"a": 2}]', "is a JSON document; expected JSON lines"),

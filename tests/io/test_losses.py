@@ -174,7 +174,7 @@ def test_bytes_that_are_no_text_are_left_out(tmp_path):
     summary, columns = parquet(tmp_path, frame)
     assert columns["picture"].kind == "ignored" and "'picture': left out: it is bytes, not text" in summary.warnings[0]
     late = {"picture": pa.array([b"text"] * 2_000 + [b"\xff\xd8\xff"]), "x": G.standard_normal(2_001)}
-    with pytest.raises(DataError, match="column 'picture' has bytes that are no UTF-8 text; leave it out: --drop pict"):
+    with pytest.raises(DataError, match="column 'picture' has bytes that are not UTF-8 text; leave it out: --drop"):
         parquet(tmp_path, late)
     assert [c.name for c in parquet(tmp_path, frame, drop=["picture"])[0].table.columns] == ["x"]
 

@@ -77,7 +77,7 @@ def test_the_count_is_a_column_and_nothing_else(tmp_path):
         import_table(source, tmp_path / "a.h5", count="Frq")
     with pytest.raises(ConfigError) as caught:
         import_table(source, tmp_path / "a.h5", count="Freq", kinds={"Freq": "real"})
-    assert list(caught.value.problems) == ["column 'Freq': counts rows, and is no column of the table"]
+    assert list(caught.value.problems) == ["column 'Freq': counts rows, and is not a column of the table"]
 
 
 def test_messages_name_rows_of_the_file(tmp_path):

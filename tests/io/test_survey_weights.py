@@ -84,7 +84,7 @@ def test_columns_that_are_no_weights(tmp_path):
     for options in ({"kinds": {"w": "real"}}, {"keep": ["w"]}, {"ordered": ["w"]}):
         with pytest.raises(ConfigError) as caught:
             weighed(tmp_path, **options)
-        assert list(caught.value.problems) == ["column 'w': weighs rows, and is no column of the table"]
+        assert list(caught.value.problems) == ["column 'w': weighs rows, and is not a column of the table"]
 
 
 def test_a_count_and_a_weight_do_not_go_together(tmp_path):

@@ -90,7 +90,7 @@ def heat_map(
     alike = n_columns - len(telling)
     words = (
         f"{_of(len(sizes), n_clusters)} cluster{'s' * (n_clusters != 1)}{', the largest' * (len(sizes) < n_clusters)}; "
-        f"{_of(n_shown, n_columns)} column{'s' * (n_columns != 1)}, those that tell these clusters apart"
+        f"{_of(n_shown, n_columns)} column{'s' * (n_columns != 1)}, those that separate these clusters"
         + (f" ({alike:,} much the same in all)" if alike else "")
     )
     figure.text(0.18 / width, 1 - 0.42 / height, words, fontsize=8, va="center", color=FAINT)

@@ -243,7 +243,7 @@ def section(links: Links, figures: Sequence[Figure]) -> Section:
     rows = [[pair.child, pair.parent, pair.share, pair.sure, pair.gain, pair.example] for pair in links.pairs]
     words = (
         "These columns depend on each other inside clusters, in the same way in all clusters; clusters describe what "
-        "rows have in common beyond that. The direction of a link is no cause. "
+        "rows have in common beyond that. A link has no causal direction. "
         f"Shares are of {counted(links.n_draws, 'draw')}."
     )
     return Section("links", "Linked columns", [words, Table("pair", fields, rows), *figures], PAGE)

@@ -150,7 +150,7 @@ def _figures_of_views(p: RunSummary) -> list[Figure]:
                 v.columns, sizes, [line.name for line in v.clusters[: len(sizes)]], run.n_rows, title,
                 len(v.representative.sizes), v.profiles,
             )  # fmt: skip
-            words = "The largest clusters in the columns that tell them apart"
+            words = "The largest clusters, in the columns that separate them"
             made.append(Figure(f"profiles{name}.png", picture, words))
     watched = [(v, c) for v in p.views for c in v.curves]
     for (v, c), name in zip(watched, _names_of_curves(len(watched))):

@@ -80,7 +80,7 @@ def summarise_run(run: Posterior) -> RunSummary:
     if adapting:
         posterior.warnings.append(
             f"--burn-in leaves draws in that were made while step sizes were adapted, up to cycle "
-            f"{max(c.config.burn_in for c in adapting):,}: they are no draws of the posterior, exactly"
+            f"{max(c.config.burn_in for c in adapting):,}: they are not exact draws of the posterior"
         )
     _score(posterior)
     return posterior
@@ -119,7 +119,7 @@ def _score(p: RunSummary) -> None:
     run = p.run
     config = run.chains[0].config
     if config.heldout_path is not None and not os.path.exists(config.heldout_path):
-        p.warnings.append(f"{config.heldout_path}: the held-out rows are not there any more, so nothing is scored")
+        p.warnings.append(f"{config.heldout_path}: the held-out rows are gone, so nothing is scored")
         return
     average = Average.of(run.draws(SCORED))
     mean = p.theta.mean.reshape(run.design.n_classes, -1)

@@ -49,8 +49,7 @@ def test_profiles_fit_a_screen_and_say_what_they_leave_out(monkeypatch):
     assert figure.get_figwidth() * 150 <= 2010
     words = [text.get_text() for text in figure.texts]
     assert (
-        "20 of 35 clusters, the largest; 11 of 41 columns, those that tell these clusters apart (1 much the same in "
-        "all)"
+        "20 of 35 clusters, the largest; 11 of 41 columns, those that separate these clusters (1 much the same in all)"
     ) in words
 
 
@@ -93,7 +92,7 @@ def test_both_parts_of_a_column_with_atoms_are_one_column(monkeypatch):
     for shown, words in ((columns[:3], "all 2 columns"), (columns[:2], "1 of 2 columns")):
         given = (shown, np.full(2, 10), [["x"], ["y"]], 20, "Profiles", 2, columns)
         texts = [text.get_text() for text in axes_of(monkeypatch, heat_map.heat_map, *given).texts]
-        assert f"all 2 clusters; {words}, those that tell these clusters apart" in texts
+        assert f"all 2 clusters; {words}, those that separate these clusters" in texts
 
 
 def test_a_number_like_all_rows_has_no_text():

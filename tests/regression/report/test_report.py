@@ -183,7 +183,7 @@ def test_held_out_rows_of_a_file(table, tmp_path):
     assert summary["heldout"]["rows"] == 400 and str(path) in "".join(printed.split())
     path.unlink()
     _, _, summary = run_report(run)
-    assert summary["heldout"] is None and any("not there any more" in w for w in summary["warnings"])
+    assert summary["heldout"] is None and any("held-out rows are gone" in w for w in summary["warnings"])
 
 
 def test_scales_that_data_chose_are_told(table, tmp_path):
