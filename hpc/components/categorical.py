@@ -12,7 +12,6 @@ the last of them all counts missing cells.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -247,4 +246,4 @@ class Categorical(OneByOne):
         return (updates.draw_levels(levels, beta, self.groups, first, last, **vars(stream)),)
 
     def _own(self, stream: Stream) -> Stream:
-        return replace(stream, sub=self.substreams[0])
+        return stream.at(self.substreams[0])

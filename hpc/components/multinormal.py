@@ -13,7 +13,7 @@ blocks are the rows of one array (pairs, K).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -294,7 +294,7 @@ class Students:
 
     def draw(self, column: int, x, seen, lacking, clusters, stream: Stream, ids) -> np.ndarray:
         p, out = self.blocks[column], np.empty((len(ids), len(lacking)))
-        normals, gammas = (replace(stream, sub=Multinormal.substreams[i]) for i in (0, 1))
+        normals, gammas = (stream.at(Multinormal.substreams[i]) for i in (0, 1))
         first = self._kind.cuts["coordinate"][column]
         z = np.column_stack([normals.normals((first + member) << 32 | ids) for member in lacking])
         for k in np.unique(clusters):
@@ -444,4 +444,4 @@ class Multinormal:
         return np.concatenate([none, *location]), np.concatenate([none, *factor]), constant
 
     def _own(self, stream: Stream, block: int) -> np.random.Generator:
-        return generator(**vars(replace(stream, sub=self.substreams[block])))
+        return generator(**vars(stream.at(self.substreams[block])))

@@ -7,7 +7,6 @@ another given the others. The default grids follow the column's own mean and sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -180,14 +179,14 @@ class Normal(OneByOne):
 
     def update(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""
-        return draw_numbers(s, normal, columns, self.grids, replace(stream, sub=self.substreams[0]))
+        return draw_numbers(s, normal, columns, self.grids, stream.at(self.substreams[0]))
 
     def draw(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """location, half_precision, constant: log density = constant - half_precision (x - location)^2.
 
         The id of a draw is the number of its column among all and that of its cluster.
         """
-        precisions, means = (replace(stream, sub=sub) for sub in self.substreams)
+        precisions, means = (stream.at(sub) for sub in self.substreams)
         location, kappa, nu, spread = posterior(normal[columns], *(a[columns] for a in s))
         ids = cells(columns.start, *location.shape)
         precision = 2.0 * np.exp(precisions.log_gammas(0.5 * nu, ids)) / spread

@@ -7,7 +7,6 @@ cell does not depend on the partition; it enters `log_joint` once, as a constant
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -176,14 +175,14 @@ class Poisson(OneByOne):
 
     def update(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""
-        return draw_numbers(s, gamma, columns, self.grids, replace(stream, sub=self.substreams[0]))
+        return draw_numbers(s, gamma, columns, self.grids, stream.at(self.substreams[0]))
 
     def draw(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """(log_rate, rate): log probability = x log_rate - rate - log x!.
 
         The id of a draw is the number of its column among all and that of its cluster.
         """
-        (n, total), gamma, stream = (a[columns] for a in s), gamma[columns], replace(stream, sub=self.substreams[0])
+        (n, total), gamma, stream = (a[columns] for a in s), gamma[columns], stream.at(self.substreams[0])
         shape = gamma[:, 0, None] + total
         log_rate = stream.log_gammas(shape, cells(columns.start, *shape.shape)) - np.log(gamma[:, 1, None] + n)
         return log_rate, np.exp(log_rate)

@@ -73,6 +73,8 @@ class Components:
             self.kinds.append(kind(members, priors or {}, joint or {}))
         vars(self).update({kind.name: kind for kind in self.kinds})
         self._present = [(place, kind) for place, kind in enumerate(self.kinds) if len(kind)]
+        self._first = [[kind.members(c)[0].name for c in range(len(kind))] for _, kind in self._present]
+        self.names = frozenset(name for names in self._first for name in names)
         self.everything: Part = [slice(0, len(kind)) for kind in self.kinds]
         # True if all statistics are whole numbers, so that those of a part can be subtracted from the whole
         self.exact = all(kind.exact for _, kind in self._present)
@@ -91,16 +93,16 @@ class Components:
     def by_column(self, hyper: Hyper) -> dict[str, np.ndarray]:
         """The hyperparameters of each column by its name; those of a block by the name of its first column, those of a
         column in a line in the form of a normal one's."""
-        arrays = [(kind, getattr(hyper, kind.hyper)) for kind in self.kinds]
-        of = {kind.members(c)[0].name: array[c] for kind, array in arrays for c in range(len(kind))}
+        arrays = [(names, getattr(hyper, kind.hyper)) for (_, kind), names in zip(self._present, self._first)]
+        of = {name: row for names, array in arrays for name, row in zip(names, array)}
         return of | {line.name: line.as_normal(of[line.name]) for line in self.multinormal.lines}
 
     def hyper(self, concentration: float, discount: float, of_column: Mapping[str, np.ndarray]) -> Hyper:
         """Assemble the hyperparameters from the columns' own; the inverse of `by_column`."""
         lines = {line.name: line.of_normal(of_column[line.name]) for line in self.multinormal.lines}
         arrays, of_column = {}, {**of_column, **lines}
-        for kind in self.kinds:
-            rows = [of_column[kind.members(c)[0].name] for c in range(len(kind))]
+        for (_, kind), names in zip(self._present, self._first):
+            rows = [of_column[name] for name in names]
             arrays[kind.hyper] = np.array(rows, np.float64).reshape(len(kind), *kind.hyper_form)
         return Hyper(concentration, discount, **arrays)
 

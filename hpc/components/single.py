@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from mpibayes.hpc.parallel.streams import Stream
@@ -12,7 +10,7 @@ from mpibayes.io.rows import Column
 
 def one_uniform(stream: Stream, sub: int, column: int, ids: np.ndarray) -> np.ndarray:
     """A number inside (0, 1) for each row, named by its id and the column."""
-    return inside(replace(stream, sub=sub).uniforms(column << 32 | ids))
+    return inside(stream.at(sub).uniforms(column << 32 | ids))
 
 
 def inside(u: np.ndarray) -> np.ndarray:

@@ -31,10 +31,9 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
     def take(self, clusters: Sequence[int]) -> Statistics:
         """The statistics of some clusters, in the order given."""
         clusters = np.asarray(clusters, np.intp)
-        return Statistics(*(
-            array.take(clusters, axis=-1) if len(array) else np.empty((0, len(clusters)), array.dtype)
-            for array in vars(self).values()
-        ))  # fmt: skip
+        k = len(clusters)
+        arrays = vars(self).values()
+        return Statistics(*[a.take(clusters, -1) if a.size else np.empty((*a.shape[:-1], k), a.dtype) for a in arrays])
 
 
 def empty(like: Statistics, n_clusters: int) -> Statistics:

@@ -9,7 +9,6 @@ tick, and `log_base` makes them densities of the unit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -214,7 +213,7 @@ class Survival(OneByOne):
         """Hyperparameters coordinate by coordinate, by what `grid.draw_numbers` names them."""
         hazard, exposed = hazard.copy(), self.exposed(s)
         ids = np.arange(2 * columns.start, 2 * columns.stop)
-        u = replace(stream, sub=self.substreams[0]).uniforms(ids).reshape(-1, 2)
+        u = stream.at(self.substreams[0]).uniforms(ids).reshape(-1, 2)
         for column, both in zip(range(columns.start, columns.stop), u):
             events, exposure = (a[column] for a in exposed)
             for i, grid in enumerate(self.grids[column]):
@@ -238,7 +237,7 @@ class Survival(OneByOne):
         shape, rate = (a[columns] for a in self.posterior(hazard, s))
         flat = shape.reshape(-1, shape.shape[-1])
         ids = cells(PARTS * columns.start, *flat.shape)
-        log_gamma = replace(stream, sub=self.substreams[0]).log_gammas(flat, ids).reshape(shape.shape)
+        log_gamma = stream.at(self.substreams[0]).log_gammas(flat, ids).reshape(shape.shape)
         return np.exp(np.maximum(log_gamma - np.log(rate), -690.0))
 
     def _scores(self, h: np.ndarray, columns: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:

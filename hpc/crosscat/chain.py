@@ -162,7 +162,7 @@ class Mixture:
             blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
             columns = renumbered(self._modelled(which))  # none where cells are not looked at
             if len(self._known) == MOST_KNOWN:
-                self._known.clear()
+                del self._known[next(iter(self._known))]
             self._known[key] = Components(columns, self.priors, blocks if s.likelihood else {})
         return self._known[key]
 
@@ -172,7 +172,8 @@ class Mixture:
     def of_columns(self, names: Collection[str], held: Sequence[Held]) -> tuple[Components, Hyper, Gather]:
         """Some columns with their hyperparameters, and their cells of what is held."""
         components = self._components(names)
-        of_column = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
+        with_some = (view for view in self.views if not components.names.isdisjoint(view.columns))
+        of_column = {name: of for view in with_some for name, of in view.components.by_column(view.hyper).items()}
         return components, components.hyper(1.0, 0.0, of_column), self._cells(names, held)
 
     def subject(self, names: Collection[str]) -> Subject:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING
@@ -202,7 +201,7 @@ class Moments:
         if not self.length:
             return self.statistics(counts, np.zeros((0, k)))
         part = Statistics(*kernels.accumulate(rows.only(MEASURED), z, k, np.zeros(1, np.int64)))
-        return replace(part, **counts._asdict())
+        return Statistics(**(vars(part) | counts._asdict()))
 
     def within(self, part: Statistics) -> list[np.ndarray]:
         """The parts of one shard's statistics, each flat."""

@@ -175,9 +175,13 @@ cdef class Tail:
     def _hold_blocks(self, prior):
         """Take the prior of the blocks; ValueError where it is none."""
         widths = self.widths_array = widths_of(prior)
+        if not len(widths):
+            self.given_array, self.wishart_array = np.zeros(0, np.int64), np.zeros((0, 2))
+            self.vector_mean_array = self.vector_spread_array = np.zeros(0)
+            self.items[6] = self.items[7] = self.items[8] = 0
+            return
         n = int(widths.sum())
-        blank = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
-        arrays = (prior.wishart[:, :2], prior.vector_mean, prior.vector_spread) if n else blank
+        arrays = prior.wishart[:, :2], prior.vector_mean, prior.vector_spread
         arrays = [np.ascontiguousarray(a, dtype=np.float64) for a in arrays]
         if [a.shape for a in arrays] != [(len(widths), 2), (n,), (n,)]:
             raise ValueError("prior.wishart, vector_mean and vector_spread do not fit prior.widths")
@@ -186,7 +190,7 @@ cdef class Tail:
         if given.shape != (len(widths),) or (given < 0).any() or (given > (widths > 1)).any():
             raise ValueError("prior.given: one column of a block is given at most, and never its only one")
         least = widths - given - 1
-        if n and not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > least).all()
+        if not (np.isfinite(wishart).all() and (wishart[:, 0] > 0).all() and (wishart[:, 1] > least).all()
                 and np.isfinite(mean).all() and np.isfinite(spread).all() and (spread > 0).all()):
             raise ValueError("prior of a block: kappa and vector_spread must be positive, nu above its columns less one")
         self.wishart_array, self.vector_mean_array, self.vector_spread_array = arrays

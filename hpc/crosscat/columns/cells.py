@@ -56,7 +56,7 @@ def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
 def renumbered(chosen: Sequence[Column]) -> list[Column]:
     """Copies of columns with these places."""
     index = closed_up(chosen)
-    return [replace(column, index=index[column.name]) for column in chosen]
+    return [c if c.index == index[c.name] else replace(c, index=index[c.name]) for c in chosen]
 
 
 def places(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> dict[str, np.ndarray]:

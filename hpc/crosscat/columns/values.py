@@ -30,4 +30,8 @@ def by_value(rows: Rows, stream: np.random.Generator) -> np.ndarray:
     rank = numbers.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
     bins = np.where(np.isnan(numbers), BINS, rank * BINS // max(len(rows), 1))
     values = np.concatenate([np.concatenate(codes, axis=1)[:, chosen[chosen < n_codes]], bins], axis=1)
-    return (np.unique(values, axis=0, return_inverse=True)[1].ravel() % MOST).astype(np.int32)
+    names = np.zeros(len(rows), np.int64)
+    for column in values.T:  # `np.unique` of whole rows takes ten times as long
+        found, place = np.unique(column, return_inverse=True)
+        names = names * len(found) + place
+    return (np.unique(names, return_inverse=True)[1] % MOST).astype(np.int32)

@@ -135,7 +135,7 @@ def _recall(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> 
     (bias given), sides by a coin of this bias. Collective."""
     member = [np.flatnonzero((z == pair[0]) | (z == pair[1])) for z in ledger.z]
     first, cluster = _first_row(ledger, pair, member)
-    n_rows = int(ledger.sizes()[np.unique(pair)].sum())
+    n_rows = sum(int(ledger.statistics.size[ledger.column[label]]) for label in set(pair.tolist()))
     share = max(RECALLED, min(1.0, RECALLED_ROWS / n_rows))
     sides, recalled, counts = [], [], np.zeros(2, np.int64)
     for shard, z, at in zip(ledger.shards, ledger.z, member):
