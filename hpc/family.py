@@ -346,6 +346,7 @@ class Exports(Protocol):
     # the forms among them that it writes itself: the head of the file, its lines block by block and column by column,
     # and what they are
     LINES: Mapping[str, Callable[[Any], tuple[list[str], Iterator[list[list[str]]], str]]]
+    TEXTS: Mapping[str, Callable[[Any], Iterator[tuple[int, str]]]]  # others: of each draw its chain, and a line
     NEEDS: Mapping[str, Callable[[Sequence[str | Path]], None]]  # by form: ConfigError where runs do not have it
 
     def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:

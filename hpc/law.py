@@ -123,6 +123,7 @@ class Asked(Protocol):
     link_keys: Mapping[str, str]  # keys of [model] by which they would, where they do not; none where they cannot
     line_keys: Mapping[str, str]  # keys of [model] by which numbers would lean on each other, where they do not
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
+    apart: Mapping[str, str]  # the table's columns that cannot be asked about, each with the reason
     answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
     n_kept: int  # draws there are

@@ -144,7 +144,7 @@ def _line_of_labels(draw: Mapping[str, np.ndarray]) -> str:
         parts = [draw["views"], *draw["labels"][: int(draw["views"].max()) + 1]]
         order = np.unique(parts[0], return_index=True)[1].argsort()
         parts[1:] = [parts[1 + v] for v in order.tolist()]
-    return " | ".join(map(_labels_as_text, parts))
+    return " | ".join(map(labels_as_text, parts))
 
 
 def _line_of_features(draw: Mapping[str, np.ndarray]) -> str:
@@ -161,7 +161,8 @@ def _line_of_links(draw: Mapping[str, np.ndarray]) -> str:
 TEXTS = {"labels": _line_of_labels, "features": _line_of_features, "links": _line_of_links}
 
 
-def _labels_as_text(labels: np.ndarray) -> str:
+def labels_as_text(labels: np.ndarray) -> str:
+    """Labels separated by blanks, clusters numbered by first appearance."""
     labels = canonical_labels(labels)
     words = [str(k) for k in range(int(labels.max(initial=-1)) + 1)]
     return " ".join([words[k] for k in labels.tolist()])
@@ -268,6 +269,19 @@ def write_csv_lines(out: str | Path | None, head: Sequence[str], blocks: Iterabl
             file.write("".join(map(csv_line, zip(*columns, strict=True))).encode())
 
     return _write(out, fill)
+
+
+def write_lines(out: str | Path | None, lines: Iterable[tuple[int, str]], n_chains: int, what: str) -> Exported:
+    """Write lines of text, each with the number of its chain, from 0, chains one after another: one file, or one each.
+    Raises ConfigError."""
+    if n_chains > 1 and (out is None or str(out) == STDOUT):
+        raise ConfigError(f"{what} of {n_chains} chains cannot share standard output; name a file with -o")
+    files = [out] if n_chains == 1 else a_file_each(Path(out or STDOUT), n_chains)
+    done, by_chain = Exported(), {chain: list(of) for chain, of in itertools.groupby(lines, key=lambda line: line[0])}
+    for chain, path in enumerate(files):
+        text = "".join(f"{line}\n" for _, line in by_chain.get(chain, ()))
+        done.paths.extend(_write(path, lambda file, text=text: file.write(text.encode())).paths)
+    return done
 
 
 def _require_run(chain: Path) -> None:

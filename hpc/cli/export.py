@@ -12,7 +12,9 @@ from mpibayes.text import visible
 @click.argument("run_dirs", nargs=-1, required=True, type=PATH)
 @click.option(
     "--to",
-    type=click.Choice(["clusters", "features", "factors", "topics", "arviz", "labels", "links", "csv", "crate"]),
+    type=click.Choice(
+        ["clusters", "features", "factors", "topics", "arviz", "labels", "links", "outcome", "csv", "crate"]
+    ),
     required=True,
     help="Form of the export: see above.",
 )
@@ -56,6 +58,8 @@ def export(**options):
                 crosscat first the view of each column, then after " | " each the clusters in view 0, 1, ...
       links     text, one kept draw a line: for each column, in table order, the number of its parent from 0, -1 for
                 none; runs with model.links only
+      outcome   text, one kept draw a line: labels, global coefficients, and the linear predictor of each training row
+                (a number's mean), apart by " | "; runs with outcome.column only
       features  text, one kept draw a line: a string of 0 and 1 a feature, of the rows that have it; ibp only
       topics    CSV, one line a topic and word: the topic's share, the word's probability in it; topics only
       factors   CSV, one line a user and an item: its bias and its factors; ratings only

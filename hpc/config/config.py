@@ -95,7 +95,8 @@ class Config:
     @property
     def unused(self) -> frozenset[str]:
         """Columns that the configuration leaves out of the model."""
-        return frozenset(name for name, c in self.columns.items() if not c.use)
+        taken = {name for section in self.sections.values() for name in section.taken}
+        return frozenset(name for name, c in self.columns.items() if not c.use) | taken
 
     def resolve(self, path: str) -> Path:
         """An absolute path; relative ones start at the folder of the configuration file."""

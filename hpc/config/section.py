@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
@@ -23,6 +23,11 @@ class Section(BaseModel):
 
     of_the_model: ClassVar[bool] = False  # its keys say what the model is: chains of one model agree in them
     retired: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions that are accepted and ignored, and why
+
+    @property
+    def taken(self) -> Collection[str]:
+        """Columns of the table that are no columns of the model, since the section has another use for them."""
+        return ()
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -45,6 +45,11 @@ class Asked(AskedRun):
                 "synthesize": f"column '{watched[0]}' is of times to an event, which are censored in the table and "
                 "would not be in a synthetic one; simulate draws such rows, or leave the column out (use = false)"
             }
+        if run.outcomes is not None:
+            name = run.outcomes.name
+            what = f"column '{name}' is the run's outcome, which is no column of its mixture"
+            self.apart = {name: f"{what}: `mpibayes predict` has its probabilities, the report its effects"}
+            self.cannot = dict.fromkeys(("synthesize", "complete"), f"{what}, so that its cells are not drawn")
         free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
         self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
         self.linked = model.parents != "none"

@@ -6,7 +6,9 @@ it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of
 Of a mixture: labels (D, N), concentration and discount (D,), and where columns are linked `links` (D, C), the place of
 each modelled column's parent among them, -1 for none, and `gaps` (D, G), the levels of the missing cells that others
 lean on (`links/gaps.py`), column by column, and zeros behind them, and `numbers` (D, F), the values of missing cells of
-numbers that may be in lines (`line_gaps.py`). Of several views: labels (D, V, N), concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the
+numbers that may be in lines (`line_gaps.py`). With an outcome: outcome_theta (D, K, p) of the clusters, with zeros
+behind the draw's last, outcome_beta (D, B), and outcome_law (D, 2 p + 1). Of several views: labels (D, V, N),
+concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the
 view of each used column of the table. Everything else about clusters is computed again from the table, read in slices.
 """
 
@@ -37,6 +39,8 @@ from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.gaps import NO_CELLS, Cells, Gaps, Masks, masks_of
+from mpibayes.hpc.outcome import kept as outcomes
+from mpibayes.hpc.outcome.keys import Outcome
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.posterior.chains import KeptChains, evenly
 from mpibayes.io import draws as stored
@@ -46,6 +50,7 @@ from mpibayes.io.rows import Rows
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
+    from mpibayes.hpc.crosscat.outcomes import Outcomes
 
 SLICE_ROWS = 65_536
 LABEL_BYTES = 256 << 20  # labels of draws whose clusters are added up in one pass over the table
@@ -62,6 +67,7 @@ class Draw:
     each used column of the table. parents: of each modelled column its parent's place among them, -1 for none, int64
     (C,); None in a run without links. gaps (G,): levels of missing cells that others lean on, as they are stored.
     numbers (F,): values of missing cells of numbers that may be in lines.
+    outcome: coefficients, as `outcome.state.State` reads them; None in a run without one.
     """
 
     cycle: int
@@ -72,6 +78,7 @@ class Draw:
     parents: np.ndarray | None = None
     gaps: np.ndarray | None = None
     numbers: np.ndarray | None = None
+    outcome: Mapping[str, np.ndarray] | None = None
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
@@ -85,7 +92,8 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
         labels, view, gaps = mixture.view.labels(), mixture.view, mixture.linking.gap_levels()
         values = mixture.linking.gap_numbers()
         if mixture.settings.links == "none" or labels is None:
-            return {} if labels is None else {"labels": labels, **vars(view.hyper)}
+            more = outcomes.arrays_of(mixture.outcome)
+            return {} if labels is None else {"labels": labels, **vars(view.hyper), **more}
         process, of_column = (view.hyper.concentration, view.hyper.discount), view.components.by_column(view.hyper)
         hyper = mixture.components.hyper(*process, of_column)
         links = {"links": mixture.linking.coding.parents, "gaps": gaps}
@@ -121,14 +129,16 @@ def last_draw(run_dir: str | Path) -> Draw | None:
 
 def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
     given = dict(arrays)
+    outcome = outcomes.taken(given)
     labels, alpha, d = (given.pop(name) for name in ("labels", "concentration", "discount"))
     views, parents = given.pop("views", np.zeros(0)).astype(np.int64), given.pop("links", None)
     parents, gaps = None if parents is None else parents.astype(np.int64), given.pop("gaps", None)
     n_views = int(views.max(initial=0)) + 1
     alpha, d = np.atleast_1d(alpha)[:n_views].tolist(), np.atleast_1d(d)[:n_views].tolist()
     labels = list(np.atleast_2d(labels)[:n_views].astype(np.int64))
-    numbers = given.pop("numbers", None)
-    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views, parents, gaps, numbers)
+    numbers, process = given.pop("numbers", None), list(zip(alpha, d))
+    hyper = Hyper(alpha[0], d[0], **given)
+    return Draw(cycle, hyper, labels, process, views, parents, gaps, numbers, outcome)
 
 
 class Posterior(KeptChains, Tallies):
@@ -162,6 +172,15 @@ class Posterior(KeptChains, Tallies):
             if not self.likelihood:
                 rows = rows.only(())
             yield start, rows
+
+    @cached_property
+    def outcomes(self) -> Outcomes | None:
+        """The outcome in kept draws; None without one."""
+        if self.chains[0].config.of(Outcome).column is None:
+            return None
+        from mpibayes.hpc.crosscat.outcomes import Outcomes
+
+        return Outcomes(self)
 
     @property
     def modelled(self) -> tuple[str, ...]:

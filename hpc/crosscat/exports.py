@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from mpibayes.errors import ConfigError
@@ -11,14 +13,16 @@ from mpibayes.hpc.crosscat.representative import COMPARED, Representatives
 from mpibayes.hpc.crosscat.row_clusters import clusters_of, row_clusters
 from mpibayes.hpc.crosscat.shares import PopulationShares
 from mpibayes.hpc.family import Clusters
+from mpibayes.hpc.outcome.keys import Outcome
 from mpibayes.hpc.posterior.chains import config_in, evenly
 from mpibayes.hpc.report.drawing import cut
+from mpibayes.io import export as forms
 from mpibayes.io.trace import Axes
 from mpibayes.text import counted, percent
 
 __all__ = ["FORMS", "clusters", "clusters_of", "parameters"]
 
-FORMS = ("labels", "clusters", "links")
+FORMS = ("labels", "clusters", "links", "outcome")
 WEIGHTS = 100  # clusters whose weights are exported, at most
 VIEWS, SHARES = 4, 12  # views, and clusters of each, whose shares of the population are said
 
@@ -30,6 +34,25 @@ def require_links(run_dirs) -> None:
         if model.parents == "none" or not model.likelihood:
             how = 'a run with model.links = "forest" learns them'
             raise ConfigError(f"{run_dir}: has no links between columns; {how}")
+
+
+def require_outcome(run_dirs) -> None:
+    """ConfigError where a run has no outcome."""
+    for run_dir in run_dirs:
+        if config_in(run_dir).of(Outcome).column is None:
+            raise ConfigError(f"{run_dir}: has no outcome; a run with outcome.column has one")
+
+
+def outcome(run: Posterior) -> Iterator[tuple[int, str]]:
+    """For --to outcome: of each draw its chain and a line: labels of the training rows | beta | eta of each, or where
+    the outcome is a number, its mean."""
+    of = run.outcomes
+    v = np.column_stack([np.ones(run.n_rows), of.answers.u])
+    for chain, draw in run.states():
+        state = of.state(draw)
+        eta = (v * state.theta[draw.labels[0]]).sum(axis=1) + of.answers.w @ state.beta
+        numbers = (" ".join(map(repr, part.tolist())) for part in (state.beta, of.recorded(eta)))
+        yield chain, " | ".join([forms.labels_as_text(draw.labels[0]), *numbers])
 
 
 def clusters(run: Posterior, groups: int | None = None) -> Clusters:
@@ -133,4 +156,5 @@ def _axis(name: str) -> str:
     return "cluster" if name == "weight" else f"{name}_column"
 
 
-LINES, NEEDS = {}, {"links": require_links}
+LINES, TEXTS = {}, {"outcome": outcome}
+NEEDS = {"links": require_links, "outcome": require_outcome}

@@ -23,6 +23,8 @@ from mpibayes.hpc.crosscat.start import newcomers, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
+from mpibayes.hpc.outcome import kept as outcomes
+from mpibayes.hpc.outcome import keys as outcome_keys
 from mpibayes.hpc.parallel.comm import Communicator, on_root
 from mpibayes.hpc.parallel.shards import count, default_count
 from mpibayes.hpc.run import directory as run_directory
@@ -148,9 +150,18 @@ class ViewsChain:
         self.scalars, self._several = BY_FAMILY[config.model.family], config.of(Model).has_views
         settings = settings_of(config, data.n_rows)
         self.mixture = Mixture(comm, data.columns, data.rows_of, data.n_rows, settings, number)
+        columns, self._about = None, []
+        if config.of(outcome_keys.Outcome).column is not None:
+            from mpibayes.hpc.crosscat import with_outcome
+
+            columns = with_outcome.columns_of(config, data)
+            with_outcome.add_outcome(self.mixture, columns, config)
+            self._about = with_outcome.in_words(columns, config)
         self.heldout = None
         if (data.heldout is not None or config.heldout_path is not None) and config.of(Model).likelihood:
-            self.heldout = HeldOut(comm, data.heldout_blocks(comm, self.mixture.n_shards, heldout_file))
+            blocks = data.heldout_blocks(comm, self.mixture.n_shards, heldout_file)
+            answers = None if columns is None else columns.of_blocks(comm, self.mixture.n_shards, config)
+            self.heldout = HeldOut(comm, blocks, answers)
 
     @property
     def n_rows(self) -> int:
@@ -237,7 +248,8 @@ class ViewsChain:
         whole = not mixture.growing
         if self.heldout is not None and info.cycle % output.thin == 0:
             counts = whole and info.cycle > self.config.burn_in
-            lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, mixture.linking.codings)
+            of = mixture.linking.codings, mixture.outcome
+            lpd, averaged = self.heldout.score(mixture.views, mixture.places, counts, *of)
         keep = whole and info.cycle % output.labels == 0
         draw = draws.of_chain(mixture, self._several) if keep else None
         result = Info(range(info.cycle, info.cycle + 1), info.word)
@@ -272,6 +284,7 @@ class ViewsChain:
             shards[shard.index]["gaps"] = np.concatenate([*levels, np.zeros(0, np.intp)]).astype(np.uint16)
         for i, shard in enumerate(mixture.shards if mixture.linking.numbers.columns else ()):
             shards[shard.index]["numbers"] = mixture.linking.numbers_of(i)
+        shared |= outcomes.arrays_of(mixture.outcome)
         if heldout is not None:
             for i in shards:
                 shards[i]["heldout_log_sum"] = heldout.log_sums[i]
@@ -290,6 +303,7 @@ class ViewsChain:
             hyper = Hyper(**{f.name: shared[f"{name}/{f.name}"] for f in fields(Hyper)})
             view.resume(lambda i, z=f"{name}/z": shards[i][z], int(shared[f"{name}/n_labels"]), hyper)
         mixture.resume(int(shared["cycles"]), shared["plan"], tuple(shared["process"].tolist()))
+        outcomes.restore(mixture.outcome, shared)
         if self.heldout is not None:
             self.heldout.n_draws = int(shared["heldout_draws"])
             self.heldout.log_sums = {i: arrays["heldout_log_sum"] for i, arrays in shards.items()}
@@ -305,6 +319,7 @@ class ViewsChain:
             started = [f"starts: as the last draw of {self._from}; {rows}"]
             if searches.left_present(self.start_record):
                 started = [f"starts: anew, and not as the last draw of {self._from}"]
+        started += [] if cycle else self._about
         started += [searches.in_words(**self.start_record)] if self.start_record else []
         words = [f"continues from cycle {cycle}"] if cycle else []
         words += [strategy.growth_in_words(config, n_rows)] if self.growing else []

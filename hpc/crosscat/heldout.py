@@ -8,6 +8,7 @@ All clusters, private or instantiated, are collapsed here: weights and parameter
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,15 +17,20 @@ from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.crosscat.view_density import densities
 from mpibayes.hpc.data.rows import HeldOutRows
 from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.outcome.outcome import Outcome
 
 
 class HeldOut:
     """Scores of the held-out rows. `log_sums[i]` (rows of block i,): log of the sum over averaged draws of p(x)."""
 
-    def __init__(self, comm: Communicator, rows: HeldOutRows):
-        self.comm, self.rows = comm, rows
+    def __init__(self, comm: Communicator, rows: HeldOutRows, answers: Mapping[int, Answers] | None = None):
+        """answers: the rows' outcomes by block, where there is one; scores are then of both."""
+        self.comm, self.rows, self.answers = comm, rows, answers
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
@@ -34,11 +40,12 @@ class HeldOut:
         places: Sequence[Mapping] | None,
         average: bool,
         codings: Sequence[Coding] | None = None,
+        outcome: Outcome | None = None,
     ) -> tuple[float, float]:
         """Mean log density a held-out row under the present draw, and under the average of the draws so far.
 
         Collective; valid on root. places: see `Density`. `average`: whether this draw joins the average.
-        codings: the links of each view.
+        codings: the links of each view. outcome: of the chain, of one view.
         """
         parts = densities(views, codings or [None] * len(views), self.n_draws)
         draw = Density(parts, places)
@@ -46,6 +53,8 @@ class HeldOut:
         sums = np.zeros((len(self.rows.blocks), 2))
         for row, (i, block) in enumerate(sorted(self.rows.blocks.items())):
             log_density = draw.log_density(block)
+            if outcome is not None and self.answers is not None:
+                log_density = outcome.now.log_density(parts[0].log_terms(block), self.answers[i])
             if average:
                 self.log_sums[i] = np.logaddexp(self.log_sums[i], log_density)
             sums[row] = log_density.sum(), self.log_sums[i].sum()

@@ -44,6 +44,7 @@ from mpibayes.hpc.crosscat.given_priors import (
     table_kinds,
 )
 from mpibayes.hpc.data.lines import MOST_MISSING
+from mpibayes.hpc.outcome.keys import Outcome
 from mpibayes.io.shape import Shape
 
 Skew = Annotated[float, Field(ge=-100, le=100)]
@@ -399,7 +400,8 @@ class Output(keys.Output):
 
 
 SECTIONS: Mapping[str, type[Section]] = {
-    "data": keys.Data, "model": Model, "sampler": Sampler, "anneal": Anneal, "run": keys.Run, "output": Output,
+    "data": keys.Data, "model": Model, "sampler": Sampler, "anneal": Anneal, "outcome": Outcome, "run": keys.Run,
+    "output": Output,
 }  # fmt: skip
 NAMED: Mapping[str, type[Section]] = {"columns": Column, "blocks": Block}
 

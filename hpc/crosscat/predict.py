@@ -37,6 +37,7 @@ from mpibayes.hpc.crosscat.representative import Representative, representatives
 from mpibayes.hpc.crosscat.view_density import Pattern, ViewDensity, is_missing, patterns
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.family import Predictions, Request
+from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.posterior.asked import require_likelihood
 from mpibayes.hpc.posterior.chains import evenly
 from mpibayes.hpc.posterior.forecast import RowForecast
@@ -58,6 +59,10 @@ class Forecast(RowForecast):
         run.read_traces()  # which also tell what belongs to the burn-in
         self.kept = run.require_kept()
         super().__init__(run, request)
+        self._outcomes = run.outcomes
+        if self._outcomes is not None:
+            self.like = run.table.having(self._outcomes.all_columns)
+            self.may_lack = {c.name for c in self.like.columns} - set(self._outcomes.columns.keys.predictors)
 
     def prepare(self) -> str:
         kept, reference = self.kept, representatives(self._run, self.kept)
@@ -82,8 +87,11 @@ class Forecast(RowForecast):
     def __call__(self, rows: Rows, first_row: int) -> Predictions:
         import pyarrow as pa
 
+        answers = None
+        if self._outcomes is not None:
+            rows, answers = self._outcomes.apart(rows, first_row)
         rows = self._run.data.as_modelled(rows, first_row + np.arange(len(rows)), OF_NEW_ROWS)
-        result = self._predictor(rows)
+        result = self._predictor(rows, answers)
         n_views = len(result.views) - len(self._grouped)
         in_groups, result.views = result.views[n_views:], result.views[:n_views]
         p, cells = self._predictor, result.imputed if self._request.complete else {}
@@ -96,6 +104,8 @@ class Forecast(RowForecast):
             best = view.p.argmax(axis=1)
             columns[f"group{ends[v]}"] = pa.array(best + 1)
             columns[f"p_group{ends[v]}"] = pa.array(_short(view.p[np.arange(len(best)), best]))
+        if self._outcomes is not None:
+            columns |= {name: pa.array(x) for name, x in self._outcomes.predictions(*result.outcome).items()}
         return Predictions(
             columns,
             result.log_density,
@@ -136,12 +146,14 @@ class InView:
 
 @dataclass
 class Result:
-    """Predictions for n rows: log_density, log_density_sd (n,); see the module."""
+    """Predictions for n rows: log_density, log_density_sd (n,); see the module. outcome: expectations of it in each
+    draw, and the draws' weights, (D, n) each."""
 
     log_density: np.ndarray
     log_density_sd: np.ndarray
     views: list[InView]
     imputed: dict[str, Imputed]
+    outcome: tuple[np.ndarray, np.ndarray]
 
 
 @dataclass
@@ -182,6 +194,7 @@ class Predictor:
                 view.prepare(impute)
             self.draws.append(law)
             self._membership.append([_membership(r, draw) for r in views])
+        self._states = [] if run.outcomes is None else [run.outcomes.state(draw) for draw in drawn]
         self.n_draws = len(self.draws)
         most = max(view.tail.n_slots for draw in self.draws for view in draw.views)
         most += max(len(r.sizes) for r in views)
@@ -195,8 +208,10 @@ class Predictor:
         shares = sum(share.nbytes for of in self._membership for _, share in of)
         return shares + sum(view.n_bytes for draw in self.draws for view in draw.views)
 
-    def __call__(self, rows: Rows) -> Result:
+    def __call__(self, rows: Rows, answers: Answers | None = None) -> Result:
+        """answers: the predictors of the rows' outcomes, where there is one."""
         n = len(rows)
+        expected = np.zeros((self.n_draws, n))
         holes = self._holes(rows) if self.impute else {}
         known: dict[int, Cells] = {}  # by the components of a view
         sums = [(np.zeros((n, len(r.sizes))), np.zeros(n)) for r in self.representatives]
@@ -216,6 +231,8 @@ class Predictor:
                 total = weight.sum(axis=1)
                 log_density[d] += top + np.log(total)
                 weights.append(weight / total[:, None])
+            if answers is not None:
+                expected[d] = (weights[0] * self._states[d].expectations(answers)).sum(axis=1)
             above = np.maximum(largest, log_density[d])
             fade, gain = np.exp(largest - above), np.exp(log_density[d] - above)
             largest = above
@@ -242,7 +259,8 @@ class Predictor:
         spread = log_density.std(axis=0, ddof=1) if self.n_draws > 1 else np.full(n, np.nan)
         imputed = {name: self._imputed(name, at, cells[name] / overall[at, None]) for name, at in holes.items()}
         views = [InView(new / overall, p / overall[:, None]) for p, new in sums]
-        return Result(largest + np.log(overall / self.n_draws), spread, views, imputed)
+        outcome = expected, np.exp(log_density - largest)
+        return Result(largest + np.log(overall / self.n_draws), spread, views, imputed, outcome)
 
     def _cells(self, view: ViewDensity, rows: Rows, holes: dict[str, np.ndarray]) -> Cells:
         """rows: of the view's columns."""

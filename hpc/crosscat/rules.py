@@ -15,6 +15,7 @@ from mpibayes.hpc.crosscat.keys import OF_VIEWS, Anneal, Block, Column, Model, S
 from mpibayes.hpc.data.lines import why_no_line
 from mpibayes.hpc.links.coding import MOST_CODES
 from mpibayes.hpc.links.contexts import MOST_CONTEXTS
+from mpibayes.hpc.outcome import rules as outcomes
 from mpibayes.io import table
 from mpibayes.text import counted, import_again
 
@@ -27,6 +28,9 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
     if {"model", "sampler"} <= sections.keys():
         _joint_rules(sections["model"], sections["sampler"], report)
         _view_rules(sections["model"], sections["sampler"], report)
+    if "outcome" in sections:
+        outcomes.between_keys(sections["outcome"], report)
+        _outcome_rules(sections, report)
     if "model" in sections:
         _link_rules(sections["model"], report)
     if {"model", "sampler", "anneal"} <= sections.keys():
@@ -46,7 +50,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
     if not model.has_views:
         because = f"model.family = {shown(model.family)}"
         idle |= {(section, key): because for section, keys in OF_VIEWS.items() for key in keys}
-    return idle
+    return idle | outcomes.without_effect(sections["outcome"])
 
 
 def against_table(config: Config, columns: Mapping[str, table.Column], report: Report) -> None:
@@ -57,6 +61,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
     _check_links(config, columns, report)
     _check_bins(config, columns, report)
     _check_lines(config, columns, report)
+    outcomes.against_table(config, columns, report)
 
 
 # --- between keys -----------------------------------------------------------------------------------------------------
@@ -130,6 +135,23 @@ def _link_rules(model: Model, report: Report) -> None:
     for circle in _circles(parents):
         around = " on ".join(map(shown, [*circle, circle[0]]))
         report.add(("model", "links"), f"{around}: links go in a circle; take one of them out")
+
+
+def _outcome_rules(sections: Mapping[str, Section], report: Report) -> None:
+    """Report settings that there are none of beside an outcome."""
+    if sections["outcome"].column is None:
+        return
+    model, sampler = sections.get("model"), sections.get("sampler")
+    if model is not None and model.family != "mixture":
+        what = f"an outcome is of a mixture, and model.family = {shown(model.family)}"
+        report.add(("outcome", "column"), f'{what}; set family = "mixture"')
+    elif model is not None and (model.links != "none" or not model.likelihood):
+        key = "links" if model.links != "none" else "likelihood"
+        report.add(("model", key), f"{shown(getattr(model, key))} is not for a mixture with an outcome; take it out")
+    if sampler is not None and sampler.opening == "all":
+        report.add(("sampler", "opening"), '"all" is not for a mixture with an outcome; take it out')
+    if sampler is not None and sampler.strategy == "anneal":
+        report.add(("sampler", "strategy"), '"anneal" is not for a mixture with an outcome; take it out')
 
 
 def _circles(parents: Mapping[str, str]) -> list[list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import pruning as pruned
 from mpibayes.kernels.mixture.counts import recount
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.outcome.outcome import Outcome
 
 WIDTH = 16  # clusters in a tile of the kernels; arrays over clusters are padded to a multiple of it
 
@@ -53,7 +57,7 @@ class Step:
 
     private (K,) bool and owner (K,) are of the clusters that the shards' labels name on entry, `statistics` theirs, of
     all rows, where one shard has all; else None. collapsed: the shards that have a tail. pruning: of the view's cells
-    on this rank.
+    on this rank. outcome: of the rows, with a regression in each cluster, if labels follow one.
     """
 
     shared: Shared
@@ -66,6 +70,7 @@ class Step:
     sweeps: int
     key: Mapping[str, int]
     pruning: Pruning
+    outcome: Outcome | None = None
 
     def __post_init__(self):
         self.changes = Changes(self.components, len(self.kept))
@@ -145,9 +150,12 @@ class Step:
             to_local[mine] = base + np.arange(len(mine))
             tail = self._tail(shard, before, mine)
         z = _renamed(before, to_local)
-        self.moved += self._sweep(shard, z, order, draw, tail, steps)
+        response = None if self.outcome is None else self.outcome.response(shard.index, self.kept[order], mine)
+        self.moved += self._sweep(shard, z, order, draw, tail, steps, response)
 
         occupied = np.flatnonzero(tail.size[: tail.n_slots]) if tail is not None else np.zeros(0, np.int64)
+        if response is not None and has_tail:
+            self.outcome.take(response, occupied)
         to_next = np.full(base + (tail.n_slots if tail is not None else 0), -1, np.int32)
         to_next[:n_1] = order
         to_next[base + occupied] = n_1 + np.arange(len(occupied))
@@ -183,9 +191,11 @@ class Step:
         tail.load(statistics)
         return tail
 
-    def _sweep(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw, tail, steps) -> int:
+    def _sweep(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw, tail, steps, response) -> int:
         seed, cycle, chain = self.key["seed"], self.key["cycle"], self.key["chain"]
         rows = shard.rows, z, shard.start, seed, cycle
+        if response is not None:
+            return self._sweep_with(response, rows, (chain, draw, tail, self.prior), steps)
         if steps is not None:
             return kernels.sweep(*rows, 0, chain, draw, tail, self.prior, False, *steps)
         if tail is None and draw is not None and draw is self.free_of_owners[1] and self.bounds is not None:
@@ -194,6 +204,15 @@ class Step:
         known = self.survivors(shard, z, order, draw) if draw is not None and tail is not None else None
         more = chain, draw, tail, self.prior
         return sum(kernels.sweep(*rows, sweep, *more, survivors=known) for sweep in range(self.sweeps))
+
+    def _sweep_with(self, response, rows, more, steps) -> int:
+        """The sweeps beside an outcome: every row is scored under every cluster."""
+        moved, (_, _, tail, _) = 0, more
+        for sweep in range(self.sweeps if steps is None else 1):
+            if tail is not None:
+                self.outcome.renew(response, rows[2], self.key, sweep)
+            moved += kernels.sweep(*rows, sweep, *more, False, *(steps or ()), response=response)
+        return moved
 
     def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, tail, occupied: np.ndarray) -> None:
         """Apply the changed rows to the counts of instantiated clusters; the tail has those of its own clusters."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import in_lane
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.outcome.outcome import Outcome
 
 
 @dataclass(frozen=True)
@@ -144,9 +148,9 @@ class View:
         self.n_labels = int(after[-1])
         return first
 
-    def split_and_merge(self, cycle: int) -> tuple[Tally, bool]:
-        """A round of moves, and whether they changed the partition. Collective."""
-        ledger = Ledger(self, cycle)
+    def split_and_merge(self, cycle: int, outcome: Outcome | None = None) -> tuple[Tally, bool]:
+        """A round of moves, and whether they changed the partition. outcome: see `Ledger`. Collective."""
+        ledger = Ledger(self, cycle, outcome)
         moves.run(ledger)
         self.n_labels = ledger.n_labels
         return ledger.tally, ledger.changed

@@ -8,7 +8,7 @@ from mpibayes.hpc.ibp.draws import Posterior, iterate_draws
 from mpibayes.io.trace import Axes
 
 FORMS = ("features",)
-LINES = NEEDS = {}
+LINES = NEEDS = TEXTS = {}
 SHARES = 100  # features whose shares are exported, at most
 
 

@@ -101,6 +101,10 @@ class Purpose(IntEnum):
     COMPLETED = 85  # these cells; sub = column
     FIRST_FILLED = 86  # levels that needed cells have at first; sub = column
     POWERS = 90  # which column is drawn a view by powers of its likelihood, and which view
+    OUTCOME = 101  # coefficients of an outcome's regression, their law and scale
+    OUTCOME_FRESH = 102  # coefficients that new clusters may have; sub = sweep
+    OUTCOME_PICK = 103  # which of them a new cluster has; sub = sweep
+    OUTCOME_MOVES = 104  # coefficients of clusters that are split or joined, and whether; sub = judgement of the cycle
     GROWN = 87  # the seed of the chains of a run to which rows came; cycle = how often
 
 

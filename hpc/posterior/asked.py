@@ -26,6 +26,7 @@ class AskedRun:
     link_keys: Mapping[str, str] = {}
     line_keys: Mapping[str, str] = {}
     cannot: Mapping[str, str] = {}
+    apart: Mapping[str, str] = {}
     answers: Collection[str] | None = None
     weights: np.ndarray | None = None
 

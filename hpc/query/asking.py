@@ -90,7 +90,7 @@ class Asking:
 
     def _begin(self, run: Posterior, asked: Asked) -> None:
         self.run, self.asked = run, asked
-        self.conditions = Conditions(self.asked.like, self.asked.columns)
+        self.conditions = Conditions(self.asked.like, self.asked.columns, self.asked.apart)
         self.averages = Averages(self.asked.chain_of)
         self._supports: dict[tuple[str, int], Support] = {}
         self._draws: tuple[frozenset[str], Sequence[Law]] = frozenset(), ()

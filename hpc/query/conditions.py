@@ -7,7 +7,7 @@ either of which may be left out. A level that has `|` or `..` in it is found bef
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,15 +37,20 @@ Item = str | Said  # a condition, or names of columns
 
 
 class Conditions:
-    """Reads conditions on the columns of a table. columns: the same as a model has them."""
+    """Reads conditions on the columns of a table. columns: the same as a model has them. apart: why others cannot be
+    asked about, by name."""
 
-    def __init__(self, like: Table, columns: Sequence[Column] | None = None):
-        self._like = like
+    def __init__(
+        self, like: Table, columns: Sequence[Column] | None = None, apart: Mapping[str, str] | None = None
+    ):  # fmt: skip
+        self._like, self._apart = like, apart or {}
         self._columns = {c.name: c for c in (like.columns if columns is None else columns)}
 
     def column(self, name: str) -> Column:
         """A column by its name. Raises ConfigError where there is none, or where it cannot be asked about."""
         if name not in self._columns:
+            if name in self._apart:
+                raise ConfigError(self._apart[name])
             raise ConfigError(f"no column '{name}'{_near(name, self._columns)}")
         return self._columns[name]
 

@@ -8,7 +8,7 @@ from mpibayes.hpc.regression.draws import Posterior
 from mpibayes.io.trace import Axes
 
 FORMS = ()
-LINES = NEEDS = {}
+LINES = NEEDS = TEXTS = {}
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:

@@ -24,11 +24,11 @@ from mpibayes.text import counted
 
 SLICE_ROWS = 65_536
 PURPOSES = {
-    "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "links": DRAWS, "clusters": CLUSTERS,
-    "topics": TOPICS, "factors": FACTORS, "crate": CRATE,
+    "csv": CYCLES, "arviz": TRACE, "labels": DRAWS, "features": DRAWS, "links": DRAWS, "outcome": DRAWS,
+    "clusters": CLUSTERS,    "topics": TOPICS, "factors": FACTORS, "crate": CRATE,
 }  # fmt: skip
 OF_DRAWS = {form: form for form in ("clusters", "features", "factors", "topics")}
-OF_DRAWS |= {"labels": "labels of rows", "links": "links between columns"}
+OF_DRAWS |= {"labels": "labels of rows", "links": "links between columns", "outcome": "an outcome"}
 
 
 def export(
@@ -78,6 +78,10 @@ def export(
         done = write_csv_lines(out, head, blocks)
         done.notes.append(note)
         return done
+    if to in door.TEXTS:
+        run = posterior_of(family)(given, burn_in, table)
+        run.read_traces()
+        return forms.write_lines(out, door.TEXTS[to](run), len(run.chains), to)
     burn_ins = [burn_in_of(run_dir) if burn_in is None else burn_in for run_dir in given]
     kept, notes = None, []
     if to == "arviz" and door.FORMS:

@@ -13,7 +13,7 @@ from mpibayes.io.rows import Rows
 from mpibayes.io.trace import Axes
 
 FORMS = ("clusters",)
-LINES = NEEDS = {}
+LINES = NEEDS = TEXTS = {}
 BATCH = 8192
 
 

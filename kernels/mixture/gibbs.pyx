@@ -19,6 +19,7 @@ from mpibayes.kernels.mixture.layout cimport (
     STATUS_BAD_LABEL, STATUS_DONE, STATUS_GROW, STATUS_NO_CANDIDATE, STATUS_NOT_A_NUMBER, instantiated_t, outcome_t,
     rows_t, tail_t, work_t,
 )
+from mpibayes.kernels.mixture.response cimport Response
 from mpibayes.kernels.mixture.rows cimport HeldRows
 from mpibayes.kernels.mixture.survivors cimport Survivors
 from mpibayes.kernels.mixture.tail cimport Tail, Work
@@ -76,7 +77,7 @@ cdef int _check_steps(const int32_t[::1] steps, int64_t n_steps, int64_t n, name
 
 
 def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Tail tail, prior,
-          priority_free=False, remove=None, assign=None, Survivors survivors=None):
+          priority_free=False, remove=None, assign=None, Survivors survivors=None, Response response=None):
     """One Gibbs step for every row of a shard in order; the number of rows that changed cluster.
 
     z: int32 (n,), labels as in the module's docstring, changed in place; row0: global id of the first row. instantiated
@@ -87,6 +88,9 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
 
     survivors: of the same rows, draw and priorities (pruning.survivors); rows that they have are scored under no other
     instantiated clusters, and every label is what it is without.
+
+    response: an outcome of the rows, with coefficients of these clusters and of the tail's slots; it gets those of the
+    clusters that are opened.
 
     With remove and assign, int32 (steps,) local row numbers or -1 for nobody, the steps of these lists are made
     instead: row remove[s] is taken out, label -2, and row assign[s] seated by the conditional of a Gibbs step; the same
@@ -109,6 +113,9 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         raise ValueError(f"{z.shape[0]} labels for {r.c.n} rows")
     if survivors is not None and (priority_free or len(survivors.start) != r.c.n):
         raise ValueError("survivors are of rows with priorities, as many as there are")
+    if response is not None and (len(response) != r.c.n or response.c.base != held.base or survivors is not None
+                                 or (tail is not None and response.c.fresh == NULL)):
+        raise ValueError("the outcome is not of these rows and clusters")
     if listed != (assign is not None):
         raise ValueError("remove and assign go together")
     if listed:
@@ -130,6 +137,9 @@ def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated in
         work = Work(held.base, tail.c.capacity if tail is not None else 0, r.c.offsets[r.c.n_codes], r.c.n_codes,
                      r.c.n_reals, r.c.n_tallies, r.c.n_blocks)
         work.c.survivors = &survivors.c if survivors is not None else NULL
+        if response is not None:
+            response.make_room(tail.c.capacity if tail is not None else 0)
+            work.c.response = &response.c
         with nogil:
             if listed:
                 done = kernel_visit(&r.c, &z[0], &leaving[0], &coming[0], done.row, n_steps, &held.c, t, &work.c,

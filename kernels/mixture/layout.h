@@ -130,8 +130,25 @@ typedef struct { /* scores of rows under the few instantiated clusters that matt
     double margin; /* what the others can add to sums of weights, relative to all of them */
 } survivors_t;
 
+typedef struct { /* an outcome of rows, with a regression in each cluster (response.h) */
+    int64_t kind, p, n_fresh, base, stride; /* p: coefficients of a cluster, the intercept first */
+    const double *y;      /* (n,): -1 or 1 of a logistic regression; NaN where it is missing */
+    const float *u;       /* (n, p - 1): predictors of the other coefficients */
+    const double *offset; /* (n,): what eta has in every cluster */
+    const double *odds;   /* (n,): exp(-y offset) of a logistic regression */
+    const double *fresh;  /* (n, n_fresh, p): coefficients that a new cluster may have; NULL where none is opened */
+    const double *pick;   /* (n,): uniforms, by which one of them is taken */
+    double precision, half; /* 1 / s, or 1 / (s sqrt nu) and (nu + 1) / 2 of Student's t */
+    double *theta;        /* (p, stride): of instantiated clusters, and from `base` on of the tail's slots */
+    double *up, *down;    /* (stride,): exp(theta_0), exp(-theta_0) */
+} response_t;
+
+enum { RESPONSE_LOGISTIC = 0, RESPONSE_STUDENT_T = 1, RESPONSE_NORMAL = 2, RESPONSE_POISSON = 3, MOST_FRESH = 16 };
+#define MOST_ETA 690.0 /* of which the exponential is taken */
+
 typedef struct { /* scratch of one call */
     block_t block;
+    const response_t *response; /* NULL: there is no outcome */
     const survivors_t *survivors; /* NULL: every row is scored under all instantiated clusters */
     double *scores, *part, *sums; /* [row][cluster]; see draw.h */
     double *first;                /* [row]: weight of the candidate before all others, in a draw of a block */

@@ -125,8 +125,26 @@ cdef extern from "layout.h" nogil:
         int64_t used, room
         double margin
 
+    ctypedef struct response_t:
+        int64_t kind, p, n_fresh, base, stride
+        const double *y
+        const float *u
+        const double *offset
+        const double *odds
+        const double *fresh
+        const double *pick
+        double precision, half
+        double *theta
+        double *up
+        double *down
+
+    enum:
+        RESPONSE_LOGISTIC, RESPONSE_STUDENT_T, RESPONSE_NORMAL, RESPONSE_POISSON, MOST_FRESH
+    double MOST_ETA
+
     ctypedef struct work_t:
         block_t block
+        const response_t *response
         const survivors_t *survivors
         double *scores
         double *part

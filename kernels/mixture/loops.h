@@ -14,6 +14,7 @@
 #include "tail.h"
 #include "anchors.h"
 #include "known.h"
+#include "response.h"
 #include "sweep.h"
 #include "moments.h"
 #include "lanes_end.h"

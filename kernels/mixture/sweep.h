@@ -137,10 +137,13 @@ static int FN(step_label)(const rows_t *rows, int32_t *z, int64_t i, const insta
             n += (FN(slots_in_use)(t) + 15) & ~(int64_t)15;
             FN(score_tail)(t, rows, w, &i, &own, w->scores + n_prefix, n, &fresh);
         }
+        if (w->response) FN(add_responses)(w->response, t, w, &i, &own, n_prefix, n, before, fresh);
         int status = FN(draw_row)(w->scores, n, before[0], w, philox_uniform(philox_word(words, at)), &chosen);
         if (status != STATUS_DONE) return status;
         if (chosen < 0) chosen = n_prefix;
     }
+    if (w->response && chosen >= n_prefix && (t->size[chosen - n_prefix] == 0 || (alone && chosen - n_prefix == own)))
+        FN(open_slot)(w->response, i, alone ? own : -1, chosen - n_prefix);
     FN(settle)(z, i, g, t, w, own, fresh, n_prefix, chosen, moved);
     return STATUS_DONE;
 }
@@ -170,6 +173,8 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
         if (n_prefix) FN(score_prefix)(g, t, rows, w, waiting->allowed, w->scores, n, n_prefix, known);
         FN(score_new)(t, rows, w, waiting->at, (double *)before);
         if (n > n_prefix) FN(score_tail)(t, rows, w, waiting->at, waiting->own, w->scores + n_prefix, n, &fresh);
+        if (w->response)
+            FN(add_responses)(w->response, t, w, waiting->at, waiting->own, n_prefix, n, (double *)before, fresh);
         undrawn = FN(draw_block)(w, n, before, waiting->u, chosen);
         if (known) undrawn |= FN(undecided)(w, n, waiting->u, chosen);
     }
@@ -185,6 +190,8 @@ static outcome_t FN(step_block)(const rows_t *rows, int32_t *z, const FN(waiting
             if (chosen[j] < 0) chosen[j] = n_prefix;
             if (waiting->own[j] >= 0 && chosen[j] == n_prefix + waiting->own[j]) continue;
             if (chosen[j] >= n_prefix || waiting->own[j] >= 0) FN(take_up)(rows, w, j, i);
+            if (w->response && chosen[j] >= n_prefix && t->size[chosen[j] - n_prefix] == 0)
+                FN(open_slot)(w->response, i, -1, chosen[j] - n_prefix);
             changed = FN(settle)(z, i, g, t, w, waiting->own[j], fresh, n_prefix, chosen[j], moved);
         } else {
             *moved += z[i] != chosen[j];

@@ -192,8 +192,9 @@ def sweep(
     remove=None,
     assign=None,
     survivors=None,
+    response=None,
 ):
-    """See mixture.sweep. survivors: not looked at, since they change no label."""
+    """See mixture.sweep. survivors: not looked at, since they change no label. response: of twin_response."""
     g = Instantiated() if instantiated is None else instantiated
     n = len(z)
     pi_n = priorities(row0, n, seed, cycle, chain)
@@ -220,10 +221,18 @@ def sweep(
                 allowed = g.n
         empty = tail is not None and all(slot.size == 0 for slot in tail.slots)
         alone = take_out(i)
+        own = old - g.base if alone else None
         scores = [g.log_weight_of(k, row, prior) for k in range(allowed)]
+        if response is not None:
+            scores = [score + response.score(i, response.theta[k]) for k, score in enumerate(scores)]
         labels = list(range(allowed))
         if tail is not None:
             known, new = tail.log_weights(row)
+            if response is not None:
+                new += response.score_of_new(i, own)
+                occupied = (t for t, slot in enumerate(tail.slots) if slot.size)
+                for t in occupied:
+                    known[t] += response.score(i, response.slot[t])
             vacant = tail.vacant()
             if vacant == len(known):
                 known.append(-inf)
@@ -239,6 +248,8 @@ def sweep(
         if chosen - g.base == len(tail.slots):
             tail.slots.append(Cluster(prior))
         opened = tail.slots[chosen - g.base].size == 0
+        if opened and response is not None:
+            response.open(i, own, chosen - g.base)
         tail.slots[chosen - g.base].add(row)
         return chosen != old and not (alone and opened)
 

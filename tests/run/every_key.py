@@ -137,10 +137,19 @@ def each(key: str, *values: str) -> dict[str, list[Case]]:
     return {key: [(f"{key}={value}",) for value in values]}
 
 
+OF_CLASSES = (
+    "outcome.column=smokes", 'outcome.covariates=["y"]', 'outcome.slopes=["w"]', "outcome.mean=[0.5, 0]",
+    "outcome.sd=1.5", "outcome.covariate_sd=2", "outcome.standardise=false", "outcome.auxiliary=1",
+)  # fmt: skip
+OF_NUMBERS = (
+    "outcome.column=y", 'outcome.covariates=["w", "colour"]', "outcome.likelihood=student-t", "outcome.degrees=6",
+    "outcome.scale=0.7",
+)  # fmt: skip
 ALONE = {
     ("model.likelihood=false",), ("model.family=crosscat",),  # under them other keys have no effect
     ("report.image=[1, 3]",),  # it has all columns
     ("sampler.opening=all",),  # of discount 0 alone
+    OF_CLASSES, OF_NUMBERS,  # beside which there are no links and no views
 }  # fmt: skip
 TOGETHER = (
     "run.seed=7", "run.shards=4", "run.cycles=6", "run.burn_in=2", "run.checkpoint_minutes=0.0001",
@@ -208,9 +217,11 @@ LINKS: dict[str, list[Case]] = {
     **each("model.links", "forest", "lines", '[["smokes", "colour"]]'),
     "sampler.link_moves": [("sampler.link_moves=1", "model.links=forest")],
 }
+OUTCOME = {change.partition("=")[0]: [of] for of in (OF_NUMBERS, OF_CLASSES) for change in of}
 ONE_VIEW = (
     OF_A_MIXTURE
     | LINKS
+    | OUTCOME
     | {
         "run.until": [("run.until=cycles",), SETTLED, ("run.until=scores", "run.chains=2")],
     }
@@ -364,4 +375,6 @@ VALUES: dict[str, dict[str, list[Case]]] = {
     "svi lda": TOPICS,
 }
 REFUSED = {"crosscat": {GammaPrior}}  # views that split and merge have no gamma prior
-NO_VALUE = {"svi factorization": {"columns.use"}, "svi lda": {"columns.use"}}  # a sparse table has no such columns
+ONE_KERNEL = "outcome.kernel"
+NO_VALUE = {"mixture": {ONE_KERNEL}, "crosscat": {ONE_KERNEL, *OUTCOME}}  # views have no outcome
+NO_VALUE |= {"svi factorization": {"columns.use"}, "svi lda": {"columns.use"}}  # a sparse table has no such columns

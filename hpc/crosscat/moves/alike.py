@@ -67,7 +67,7 @@ def _merge(ledger: Ledger, step: int, a: float, b: float, log_u: float, bound: f
     accepted = ledger.agreed(log_u < bound + recalled.log_urn)  # or would be if the rest were sure to find its sides
     if accepted:
         _, log_q = _all_sides(ledger, pair, recalled, step)
-        accepted = ledger.agreed(log_u < bound + log_q)
+        accepted = ledger.agreed(log_u < bound + log_q) and ledger.joined(*pair.tolist())
     ledger.count(False, accepted)
     if accepted:
         ledger.join(*pair.tolist())
@@ -91,7 +91,7 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         ratio -= log_q + _log_proposals(k, np.logaddexp(*choices))
         accepted = bool(log_u < ratio)
-    accepted = ledger.agreed(accepted)
+    accepted = ledger.agreed(accepted) and ledger.parted(cluster, sides_of_rows)
     ledger.count(True, accepted)
     if accepted:
         ledger.part(cluster, sides_of_rows, one)

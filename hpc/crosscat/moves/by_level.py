@@ -63,8 +63,10 @@ def _judged(ledger: Ledger, log_u: float, a: int, gains: Gains, stream: np.rando
 
 
 def _merge(ledger: Ledger, a: float, b: float, *_: float) -> None:
-    ledger.count(False, True)
-    ledger.join(int(a), int(b))
+    accepted = ledger.joined(int(a), int(b))
+    ledger.count(False, accepted)
+    if accepted:
+        ledger.join(int(a), int(b))
 
 
 def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
@@ -86,7 +88,7 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
             ledger.column.pop()
             ledger.column[cluster] = whole
             accepted = bool(log_u < ratio + _log_proposals(k, choice, log_sides, _splits(ledger)))
-    accepted = ledger.agreed(accepted)
+    accepted = ledger.agreed(accepted) and ledger.parted(cluster, sides)
     ledger.count(True, accepted)
     if accepted:
         ledger.part(cluster, sides, one)

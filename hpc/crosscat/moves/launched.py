@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import fields
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.mixture import split as kernels
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.outcome.branching import Branches
 
 SCANS = 20  # of the launch
 SUBSET = 1000  # rows of a group that shape its launch, on average
@@ -237,14 +241,17 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
     statistics = ledger.total_sides(sides, group, np.where(groups[:, 0] == groups[:, 1], groups[:, 0], -1))
     columns = ledger.enter(statistics) + np.arange(2 * n).reshape(n, 2), _joined(ledger, groups)
     decided = np.full((2, k_before + 2 * n), -1, np.int32)  # new labels, by old label, then by 2 g + side of a split;
+    of, allowed = _judged(ledger, groups, group, sides)
     if ledger.comm.rank == 0:  # and of each new label its column
-        _accept(ledger, groups, n_pairs, log_q, *columns, *decided)
+        _accept(ledger, groups, n_pairs, log_q, *columns, *decided, allowed)
     ledger.comm.broadcast(decided)
     new, column = decided
     if (new < 0).all():  # nothing was accepted
         return
     ledger.changed = True
     old, split = new[:k_before], new[k_before:]
+    if of is not None:
+        ledger.outcome.theta = _coefficients(ledger.outcome.theta, groups, of, old, split)
     ledger.n_labels = int(new.max()) + 1
     ledger.column = column[: ledger.n_labels].tolist()
     for z, side in zip(ledger.z, sides):
@@ -252,6 +259,30 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
         label = split[2 * group[z[asked]] + side[asked]]
         z[seated] = old[z[seated]]
         z[asked[label >= 0]] = label[label >= 0]
+
+
+def _judged(ledger: Ledger, groups, group, sides) -> tuple[Branches | None, np.ndarray]:
+    """What an outcome says of the move of each group, and whether it accepts it (G,)."""
+    single = groups[:, 0] == groups[:, 1]
+    if ledger.outcome is None:
+        return None, np.ones(len(groups), bool)
+    labels = []
+    for z, side in zip(ledger.z, sides):
+        g = np.where(z >= 0, group[np.maximum(z, 0)], -1)
+        second = np.where(single[g], side == 1, z == groups[g, 1])
+        labels.append(np.where(g >= 0, 2 * g + second, -1).astype(np.int32))
+    return ledger.judge(labels, ledger.outcome.theta[groups], single)
+
+
+def _coefficients(theta: np.ndarray, groups, of: Branches, old: np.ndarray, split: np.ndarray) -> np.ndarray:
+    """Coefficients of the new labels: old (k,) and split (2 G,) say which label each cluster or half has, or -1."""
+    new = np.empty((int(max(old.max(), split.max(initial=-1))) + 1, theta.shape[1]))
+    new[old[old >= 0]] = theta[old >= 0]
+    new[split[split >= 0]] = of.halves.reshape(len(split), -1)[split >= 0]
+    for g, (a, b) in enumerate(groups):
+        if a != b and old[a] == old[b]:
+            new[old[a]] = of.whole[g]
+    return new
 
 
 def _joined(ledger: Ledger, groups) -> np.ndarray:
@@ -264,10 +295,11 @@ def _joined(ledger: Ledger, groups) -> np.ndarray:
 
 
 def _accept(
-    ledger: Ledger, groups, n_pairs: int, log_q, sides: np.ndarray, joined: np.ndarray, new: np.ndarray, column
-) -> None:
+    ledger: Ledger, groups, n_pairs: int, log_q, sides: np.ndarray, joined: np.ndarray, new: np.ndarray, column,
+    allowed: np.ndarray,
+) -> None:  # fmt: skip
     """Root's decisions; `new` and `column` are filled where one is accepted. n_pairs: of the whole grouping. sides
-    (G, 2) and joined (G,): the columns of what is proposed."""
+    (G, 2) and joined (G,): the columns of what is proposed. allowed (G,): whether an outcome accepts it, too."""
     stream = generator(**ledger.stream(Purpose.GUIDED, ACCEPT))
     k, k_before = ledger.n_labels, ledger.n_labels
     others = sorted(set(range(k)).difference(groups.ravel().tolist()))
@@ -285,7 +317,7 @@ def _accept(
         m_one, m_two, m = (float(cluster.size) for cluster in three)
         ratio = ledger.log_split(*three, k) - log_q[g] + np.log(m * (m - 1.0) / (2.0 * m_one * m_two))
         ratio += grouping.log_probability(k + 1, n_pairs + 1) - grouping.log_probability(k, n_pairs)
-        accepted = bool(log_u < (ratio if split else -ratio))
+        accepted = bool(log_u < (ratio if split else -ratio)) and bool(allowed[g])
         ledger.count(split, accepted)
         if split == accepted:
             k, n_pairs = k + 1, n_pairs + 1

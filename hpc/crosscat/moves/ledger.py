@@ -13,12 +13,14 @@ from mpibayes.hpc.components.statistics import Statistics, join
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.moves.odds import Odds, both_sides
 from mpibayes.hpc.parallel.shards import Shard
-from mpibayes.hpc.parallel.streams import Purpose
+from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.view import View
+    from mpibayes.hpc.outcome.branching import Branches
+    from mpibayes.hpc.outcome.outcome import Outcome
 
 T = TypeVar("T")
 FOUND = 4  # numbers that are sent of a step, at most
@@ -73,7 +75,10 @@ class Ledger:
     are 0..n_labels-1, every one with rows; idle rows have negative ones. `tally` is root's.
     """
 
-    def __init__(self, view: View, cycle: int):
+    def __init__(self, view: View, cycle: int, outcome: Outcome | None = None):
+        """outcome: of the rows, if labels follow one; it judges what the columns accept, and has the clusters'
+        coefficients."""
+        self.outcome, self._judged = outcome, 0
         self.comm, self.components, self.hyper = view.comm, view.components, view.hyper
         self.shards, self.z, self.n_shards, self.key = view.shards, view.z, view.n_shards, view.key(cycle)
         self.n_cells = view.n_rows * len(view.columns)
@@ -209,6 +214,47 @@ class Ledger:
         kind = "splits" if split else "merges"
         setattr(self.tally, f"{kind}_tried", getattr(self.tally, f"{kind}_tried") + 1)
         setattr(self.tally, kind, getattr(self.tally, kind) + int(accepted))
+
+    # --- an outcome ---------------------------------------------------------------------------------------------------
+
+    def judge(self, z: Sequence[np.ndarray], present: np.ndarray, is_split: np.ndarray) -> tuple[Branches, np.ndarray]:
+        """Propose coefficients to groups of rows, see `branches`, and whether the outcome accepts the move of each, on
+        every rank. Collective."""
+        from mpibayes.hpc.outcome.branching import branches
+
+        stream = generator(**self.stream(Purpose.OUTCOME_MOVES, self._judged))
+        self._judged += 1
+        log_u = np.log(stream.random(len(is_split)))
+        of = branches(self.outcome, z, present, is_split, stream)
+        accepted = (log_u < np.where(is_split, of.log_factor, -of.log_factor)).astype(np.int64)
+        self.comm.broadcast(accepted)  # the last bit of a logarithm may differ between processors
+        return of, accepted > 0
+
+    def joined(self, one: int, two: int) -> bool:
+        """Judge the join of two clusters that the columns accept; True without an outcome."""
+        if self.outcome is None:
+            return True
+        a, b = sorted((one, two))
+        z = [np.where(z == a, 0, np.where(z == b, 1, -1)).astype(np.int32) for z in self.z]
+        theta = self.outcome.theta
+        of, (accepted,) = self.judge(z, theta[[a, b]][None], np.array([False]))
+        if accepted:
+            self.outcome.theta = np.delete(theta, b, axis=0)
+            self.outcome.theta[a] = of.whole[0]
+        return bool(accepted)
+
+    def parted(self, cluster: int, sides: Sequence[np.ndarray]) -> bool:
+        """Judge the split of a cluster that the columns accept; True without an outcome."""
+        if self.outcome is None:
+            return True
+        theta = self.outcome.theta
+        of, (accepted,) = self.judge(
+            [s.astype(np.int32) for s in sides], theta[[cluster, cluster]][None], np.array([True])
+        )
+        if accepted:
+            self.outcome.theta = np.concatenate([theta, of.halves[0, 1:]])
+            self.outcome.theta[cluster] = of.halves[0, 0]
+        return bool(accepted)
 
     # --- rows --------------------------------------------------------------------------------------------------------
 

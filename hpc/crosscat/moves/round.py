@@ -13,6 +13,7 @@ from mpibayes.hpc.crosscat.moves.launched import guided
 from mpibayes.hpc.crosscat.moves.ledger import Ledger
 
 KINDS = [guided, informed, by_level, by_pattern]
+BESIDE_OUTCOME = [guided, informed, by_level]  # rows of one pattern have different outcomes
 OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
 SMALL, SELDOM = 500_000, 64  # cells of a table where moves of views take as long as many sweeps; cycles between them
 SPARSE = 4  # rounds on such a view late of which one has launches: half the time of a round, a tenth of what it accepts
@@ -39,6 +40,6 @@ def run(ledger: Ledger) -> None:
     """One round of moves. Collective. Which, depends on the cycle and on what no move changes: the view's cells."""
     cycle = ledger.key["cycle"]
     sparse = cycle > OFTEN and ledger.n_cells <= SMALL and cycle // EVERY % SPARSE > 0
-    for moves in KINDS:
+    for moves in KINDS if ledger.outcome is None else BESIDE_OUTCOME:
         if not (sparse and moves is guided):
             moves(ledger)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.report import agreement, population, survival
+from mpibayes.hpc.crosscat.report import agreement, outcome, population, survival
 from mpibayes.hpc.crosscat.report.agreement import Agreement
 from mpibayes.hpc.crosscat.report.dependence import Dependence
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
@@ -42,6 +42,8 @@ def numbers(p: RunSummary) -> dict[str, Any]:
     )
     if p.links is not None:
         document["links"] = _links(p.links)
+    if p.outcome is not None:
+        document["outcome"] = outcome.numbers(p.outcome)
     if p.agreement is None:
         return document
     document["agreement"] = _agreement(p, p.agreement)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.report import clusters, levels, links, survival, tables, views
+from mpibayes.hpc.crosscat.report import clusters, levels, links, outcome, survival, tables, views
 from mpibayes.hpc.crosscat.report.clusters import which_draw
 from mpibayes.hpc.crosscat.report.dependence import dependence_map
 from mpibayes.hpc.crosscat.report.findings import findings
@@ -68,6 +68,8 @@ def sections(p: RunSummary, figures: Sequence[Figure]) -> list[Section]:
         made.append(
             clusters.section(p, view, drawn(figures, picture), most, FEW_TRAITS if several else TRAITS, i == 0, on)
         )
+    if p.outcome is not None:
+        made.append(outcome.section(p.outcome, p.views[0].clusters))
     watched = [(v, c) for v in p.views for c in v.curves]
     if watched:
         of = [(_where(p, v, c.column.name), c, v.clusters) for v, c in watched]

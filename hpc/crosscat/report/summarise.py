@@ -26,6 +26,7 @@ from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.links import Links, links_of
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
+from mpibayes.hpc.crosscat.report.outcome import Effects, effects_of
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.crosscat.report.remedies import Advice, advise
 from mpibayes.hpc.crosscat.representative import (
@@ -127,6 +128,7 @@ class RunSummary:
     warnings: list[str] = field(default_factory=list)
     weights: np.ndarray | None = None  # survey weights of the training rows
     links: Links | None = None  # None where columns cannot be linked
+    outcome: Effects | None = None  # None where rows have none
 
     @property
     def agreement(self) -> Agreement | None:
@@ -219,6 +221,8 @@ def summarise(run: Posterior) -> RunSummary:
             view.together = d.together(i) if len(view.representative.of.names) > 1 else float(d.alone[d.of(i)][0])
     posterior.links = links_of(run, [(view.of.names, view.labels) for view in reference.views])
     _describe(posterior, kept)
+    if run.outcomes is not None:
+        posterior.outcome = effects_of(run, reference.views[0])
     return posterior
 
 

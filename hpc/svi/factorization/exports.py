@@ -42,4 +42,4 @@ def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
     return [], {}
 
 
-LINES, NEEDS = {"factors": factors}, {}
+LINES, NEEDS, TEXTS = {"factors": factors}, {}, {}

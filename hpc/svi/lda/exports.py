@@ -37,4 +37,4 @@ def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
     return [], {}
 
 
-LINES, NEEDS = {"topics": topics}, {}
+LINES, NEEDS, TEXTS = {"topics": topics}, {}, {}

@@ -1,0 +1,78 @@
+"""The outcome of a run in its kept draws: coefficients, and what they say of rows and clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.with_outcome import columns_of
+from mpibayes.hpc.data.rows import take_columns, used_columns
+from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.state import State
+from mpibayes.io.rows import Column, Rows
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.draws import Draw, Posterior
+
+SLICE = 65_536  # rows of a pass over the table
+
+
+class Outcomes:
+    """run: opened for reading, with an outcome."""
+
+    def __init__(self, run: Posterior):
+        self.run = run
+        self.columns = columns_of(run.chains[0].config, run.data)
+        self.law = self.columns.law_of(0.0, 0.0, 0.0)
+
+    @property
+    def name(self) -> str:
+        """The outcome's column."""
+        return self.columns.column.name
+
+    def state(self, draw: Draw) -> State:
+        """Coefficients of a draw."""
+        return State.of(self.law, draw.outcome or {}, int(draw.labels[0].max()) + 1)
+
+    @cached_property
+    def answers(self) -> Answers:
+        """Outcome and predictors of all training rows."""
+        starts, n = range(0, self.run.n_rows, SLICE), self.run.n_rows
+        parts = [self.columns.answers(self.columns.data.rows_of(i, min(i + SLICE, n)), i) for i in starts]
+        return Answers(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("y", "u", "w")))
+
+    @cached_property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns of a new row: of the mixture, and the outcome's."""
+        mine = {c.name for c in (*self.run.data.stored, *self.columns.data.stored)}
+        return used_columns(self.run.table.columns, {c.name for c in self.run.table.columns} - mine)[0]
+
+    def apart(self, rows: Rows, first_row: int) -> tuple[Rows, Answers]:
+        """The mixture's columns of rows of `all_columns`, and the predictors of their outcomes."""
+
+        def of(columns: Sequence[Column]) -> Rows:
+            names = {c.name for c in columns}
+            return take_columns(rows, used_columns(self.all_columns, {c.name for c in self.all_columns} - names)[1])
+
+        return of(self.run.data.stored), self.columns.answers(of(self.columns.data.stored), first_row, known=False)
+
+    def recorded(self, values: np.ndarray) -> np.ndarray:
+        """Expectations in units of the table."""
+        centre, unit = self.columns.centre_and_unit
+        return centre + unit * values
+
+    @property
+    def expected(self) -> str:
+        """Name of expectations, as a column of a file."""
+        if self.columns.likelihood.of_classes:
+            return f"{self.name}_p_{self.columns.column.levels[1]}"
+        return f"{self.name}_mean"
+
+    def predictions(self, by_draw: np.ndarray, weight: np.ndarray) -> dict[str, Any]:
+        """Columns of predictions: the mean over draws, by their weights (D, n), and 5 and 95 % points."""
+        mean = self.recorded((by_draw * weight).sum(axis=0) / weight.sum(axis=0))
+        low, high = self.recorded(np.quantile(by_draw, (0.05, 0.95), axis=0))
+        return {self.expected: mean, f"{self.expected}_q05": low, f"{self.expected}_q95": high}

@@ -1,0 +1,127 @@
+"""The outcome in the report: what sets each cluster of the representative partition apart from all rows, and the global
+coefficients, each with the interval of its draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.outcomes import Outcomes
+from mpibayes.hpc.crosscat.partitions import contingency
+from mpibayes.hpc.crosscat.representative import Representative
+from mpibayes.hpc.posterior.chains import evenly
+from mpibayes.hpc.report.document import Field, Section, Table, on_page, on_paper
+
+DRAWS, LISTED = 1_000, 30
+POINTS = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True)
+class Effects:
+    """of_clusters (R, 3): eta of a cluster less that of all rows, at the mean of the slopes' predictors; of_covariates
+    (D, 3): coefficients; each at POINTS of its draws. names, against: of the covariates' predictors.
+    observed (R + 1,): mean outcome of the rows that have one, of all rows last; known (R + 1,): how many these are.
+    scale: of a number, its median, or NaN."""
+
+    of: Outcomes
+    of_clusters: np.ndarray
+    of_covariates: np.ndarray
+    names: Sequence[str]
+    against: Sequence[str]
+    observed: np.ndarray
+    known: np.ndarray
+    scale: float
+
+    @property
+    def ratio(self) -> bool:
+        """True if effects are shown as ratios."""
+        return self.of.columns.likelihood.ratio
+
+    def shown(self, effects: np.ndarray) -> np.ndarray:
+        """Effects as ratios, or in units of the table."""
+        return np.exp(effects) if self.ratio else effects * self.of.columns.centre_and_unit[1]
+
+
+def effects_of(run: Posterior, r: Representative) -> Effects | None:
+    """Effects in the clusters of a partition, averaged over the clusters of each draw that its rows are in; None where
+    there is no outcome, or no draw after burn-in."""
+    of, kept = run.outcomes, evenly(run.kept(), DRAWS)
+    if of is None or not kept:
+        return None
+    answers, clusters, covariates, scale = of.answers, [], [], []
+    v = np.concatenate([[1.0], answers.u.mean(axis=0, dtype=np.float64)])
+    for _, draw in run.states(kept):
+        state, together = of.state(draw), contingency(r.labels, draw.labels[0])
+        eta = state.theta @ v
+        clusters.append(together @ eta / together.sum(axis=1) - together.sum(axis=0) @ eta / together.sum())
+        covariates.append(state.beta)
+        scale.append(state.law.scale if of.columns.likelihood.has_scale else np.nan)
+    known = ~np.isnan(answers.y)
+    n = np.bincount(r.labels[known], minlength=len(r.sizes))
+    y = (answers.y[known] + 1.0) / 2.0 if of.columns.likelihood.of_classes else of.recorded(answers.y[known])
+    total = np.bincount(r.labels[known], y, len(r.sizes))
+    count = np.append(n, n.sum())
+    design = of.columns.covariates
+    return Effects(
+        of, _points(clusters), _points(covariates), design.names, design.references,
+        np.append(total, total.sum()) / np.maximum(count, 1), count, float(np.median(scale)),
+    )  # fmt: skip
+
+
+def _points(draws: Sequence[np.ndarray]) -> np.ndarray:
+    return np.quantile(np.array(draws), POINTS, axis=0).T.reshape(-1, len(POINTS))
+
+
+def section(e: Effects, lines: Sequence[Any]) -> Section:
+    """lines: of the representative partition's clusters."""
+    likelihood, name = e.of.columns.likelihood, e.of.name
+    what = f"probability of {e.of.columns.column.levels[1]}" if likelihood.of_classes else "mean"
+    words = (
+        f"{name}: the {likelihood.effect} of each cluster against all rows, with the same covariates: median and 90 % "
+        "interval over draws, whose clusters are matched by the rows of the representative partition."
+    )
+    number = Field("#", "whole", "number, the largest first")
+    of_rows = Field("rows", "whole", "with an outcome"), Field("observed", "number", f"{what} in these rows")
+    effect = [
+        Field(likelihood.effect, "number", "50 % point of its draws"), Field("5 %", "number"), Field("95 %", "number"),
+    ]  # fmt: skip
+    rows = []
+    for line in lines[:LISTED]:
+        k = line.number - 1
+        low, middle, high = e.shown(e.of_clusters[k]).tolist()
+        rows.append([line.number, line.name, int(e.known[k]), float(e.observed[k]), middle, low, high])
+    rows.append([None, "all rows", int(e.known[-1]), float(e.observed[-1]), None, None, None])
+    clusters = Table("cluster", [number, Field("cluster"), *of_rows, *effect], rows, most=LISTED + 1)
+    parts = [[on_page(words), on_paper(words), clusters]]
+    if len(e.names):
+        unit = ", of numbers by a standard deviation" if e.of.columns.keys.standardise else ""
+        global_words = f"Global coefficients: the {likelihood.effect} of each covariate within clusters{unit}."
+        each = e.shown(e.of_covariates)
+        lines_of = [
+            [covariate, against, *(float(x) for x in each[j, [1, 0, 2]])]
+            for j, (covariate, against) in enumerate(zip(e.names, e.against))
+        ]
+        fields = [Field("covariate"), Field("against", "text", "the level that it is compared with"), *effect]
+        table = Table("covariate", fields, lines_of)
+        parts.append([on_page(global_words), on_paper(global_words), table])
+    return Section("outcome", f"Outcome: {name}", parts)
+
+
+def numbers(e: Effects) -> dict[str, Any]:
+    """The same for programs."""
+
+    def three(x: np.ndarray) -> dict[str, float]:
+        return dict(zip(("q05", "q50", "q95"), e.shown(x).tolist()))
+
+    return {
+        "column": e.of.name,
+        "likelihood": e.of.columns.likelihood.name,
+        "effect": e.of.columns.likelihood.effect,
+        "clusters": [three(x) | {"observed": float(o)} for x, o in zip(e.of_clusters, e.observed)],
+        "covariates": {name: three(x) for name, x in zip(e.names, e.of_covariates)},
+        "scale": None if np.isnan(e.scale) else e.scale,
+    }

@@ -1,0 +1,86 @@
+"""What splits and merges of clusters mean to an outcome (docs/math.md 2.16): coefficients of the clusters that are
+proposed, and the factor by which the outcome changes the odds of the move.
+
+A move that the columns accept is judged again, by the outcome alone. Coefficients of a cluster C are proposed from a
+normal g_C near its posterior given beta, a function of the rows of C and never of present coefficients. With
+W_C(theta) = prod_C L(theta) N(theta) / g_C(theta) a split has the factor W_A W_B / W_C, a merge the inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from mpibayes.hpc.outcome.metric import gram_of, smoothed
+from mpibayes.hpc.outcome.outcome import Outcome
+
+ROUNDS, LONGEST = 4, 2.0  # Newton steps towards the posterior's mode, and how far one may go
+
+
+class Branches(NamedTuple):
+    """Of G groups on every rank: log of the factor of a split (G,), coefficients of the halves (G, 2, p) and of the
+    whole (G, p): proposed ones of what is not there, present ones of what is."""
+
+    log_factor: np.ndarray
+    halves: np.ndarray
+    whole: np.ndarray
+
+
+def branches(
+    outcome: Outcome, z: Sequence[np.ndarray], present: np.ndarray, is_split: np.ndarray, stream: np.random.Generator
+) -> Branches:
+    """Propose coefficients of some groups of rows, each of two halves. Collective.
+
+    z: of each of this rank's shards int32 (n,), 2 g + side, or -1. present (G, 2, p): coefficients of the halves that
+    are there, or of the whole twice. is_split (G,): whether the group is one cluster, which is to be split.
+    """
+    n, p = len(is_split), outcome.law.p
+    wholes = [np.where(labels >= 0, labels >> 1, -1).astype(np.int32) for labels in z]
+    halves = _scored(outcome, z, present.reshape(2 * n, p), np.repeat(is_split, 2), stream)
+    whole = _scored(outcome, wholes, present[:, 0], ~is_split, stream)
+    factor = halves[1].reshape(n, 2).sum(axis=1) - whole[1]
+    return Branches(factor, halves[0].reshape(n, 2, p), whole[0])
+
+
+def _scored(
+    outcome: Outcome, z: Sequence[np.ndarray], present: np.ndarray, drawn: np.ndarray, stream: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (K, p) of the clusters z, drawn from their normals where `drawn` says so, else the present ones, and
+    the log of W (K,), on every rank."""
+    law, root, (k, p) = outcome.law, outcome.comm.rank == 0, present.shape
+    sums = outcome.squares(z, k)
+    theta, message = np.array(present), np.zeros((k, p + 1))
+    if root:
+        gram = gram_of(sums, p + len(outcome.beta))
+        known = np.maximum(gram[:, 0, 0], 1.0)
+        overall = float(law.likelihood.expectation(np.array([law.centre[0]]))[0])
+        overall = 2.0 * overall - 1.0 if law.likelihood.of_classes else overall
+        mean = smoothed(sums, gram, overall)
+        weight = law.likelihood.curvature(mean, law.nu, law.scale)
+        precision = gram[:, :p, :p] * weight[:, None, None] + np.diag(law.sd**-2.0)
+        middle = np.tile(law.mean, (k, 1))
+        middle[:, 0] = [law.likelihood.centre(float(m)) for m in mean] - gram[:, 0, p:] @ outcome.beta / known
+        message[:, :p] = middle
+    for _ in range(ROUNDS):
+        outcome.comm.broadcast(message)
+        middle = np.ascontiguousarray(message[:, :p])
+        _, slope, _ = outcome.slopes(z, middle)
+        if root:
+            step = np.linalg.solve(precision, (slope - (middle - law.mean) / law.sd**2)[:, :, None])[:, :, 0]
+            message[:, :p] = middle + np.clip(step, -LONGEST, LONGEST)
+    if root:
+        middle, factor = message[:, :p].copy(), np.linalg.cholesky(precision)
+        away = np.linalg.solve(factor.transpose(0, 2, 1), stream.standard_normal((k, p))[:, :, None])[:, :, 0]
+        message[:, :p] = np.where(drawn[:, None], middle + away, present)
+    outcome.comm.broadcast(message)
+    theta = np.ascontiguousarray(message[:, :p])
+    values, _, _ = outcome.slopes(z, theta)
+    if root:
+        off = (factor.transpose(0, 2, 1) @ (theta - middle)[:, :, None])[:, :, 0]
+        log_g = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1) - 0.5 * (off * off).sum(axis=1)
+        log_prior = (-0.5 * ((theta - law.mean) / law.sd) ** 2 - np.log(law.sd)).sum(axis=1)
+        message[:, p] = values + log_prior - log_g
+    outcome.comm.broadcast(message)
+    return theta, message[:, p].copy()

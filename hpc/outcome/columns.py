@@ -1,0 +1,156 @@
+"""From a table to the outcome of its rows and the predictors beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mpibayes.errors import ConfigError
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.keys import Outcome as Keys
+from mpibayes.hpc.outcome.law import Law
+from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS, Likelihood
+from mpibayes.hpc.outcome.rules import likelihood_of
+from mpibayes.hpc.parallel.comm import Communicator, agree
+from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
+from mpibayes.hpc.regression.design import Design, Term, blank_cells
+from mpibayes.hpc.regression.likelihoods.student_t import StudentT
+from mpibayes.io.rows import Column, Rows
+
+
+class Predictors(Design):
+    """The predictors of one kind of coefficients."""
+
+    def _advice(self, missing: list[str]) -> list[str]:
+        return ["a predictor of the outcome has to have all cells; fill them, or leave the rows out"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of [outcome] in a table: as they are recorded, for training rows and others.
+
+    data: of these columns alone, with the same training rows as the run.
+    """
+
+    keys: Keys
+    data: Data
+
+    @classmethod
+    def of(cls, keys: Keys, data: Data, heldout_fraction: float | None) -> Columns:
+        """Select the columns from the table of a run."""
+        mine = {keys.column, *keys.predictors}
+        unused = {c.name for c in data.table.columns} - mine
+        return cls(keys, Data(data.table, unused, heldout_fraction))
+
+    @cached_property
+    def column(self) -> Column:
+        """The outcome's column."""
+        return next(c for c in self.data.stored if c.name == self.keys.column)
+
+    @cached_property
+    def likelihood(self) -> type[Likelihood]:
+        return LIKELIHOODS[likelihood_of(self.keys, self.column)]
+
+    @cached_property
+    def slopes(self) -> Predictors:
+        """Predictors with coefficients in each cluster, beside the intercept."""
+        return self._predictors(self.keys.slopes)
+
+    @cached_property
+    def covariates(self) -> Predictors:
+        """Predictors with global coefficients."""
+        return self._predictors(self.keys.covariates)
+
+    def _predictors(self, names: Sequence[str]) -> Predictors:
+        by_name, terms, first = {c.name: c for c in self.data.stored}, [], 0
+        for name in names:
+            terms.append(Term(by_name[name], first, False))
+            first += terms[-1].width
+        return Predictors(StudentT, self.column, tuple(terms), False, self.keys.standardise, "error")
+
+    @property
+    def centre_and_unit(self) -> tuple[float, float]:
+        """A number is centre + unit y."""
+        if self.likelihood.has_scale and self.keys.standardise:
+            return self.column.center, self.column.scale
+        return 0.0, 1.0
+
+    def answers(self, rows: Rows, first_row: int | np.ndarray = 0, known: bool = True) -> Answers:
+        """Outcome and predictors of rows, whose numbers in their table start at `first_row` or are given. known: False
+        where the outcome is not asked for."""
+        y = np.full(len(rows), np.nan)
+        if known:
+            centre, unit = self.centre_and_unit
+            cells = getattr(rows, self.column.block)[:, self.column.index]
+            y = (self.likelihood.encode(cells) - centre) / unit
+            y[blank_cells(rows, self.column)] = np.nan
+        x = [of.build(rows, first_row, response=False).x[:, : of.n_predictors] for of in (self.slopes, self.covariates)]
+        return Answers(y, *map(np.ascontiguousarray, x))
+
+    def of_shards(self, comm: Communicator, bounds: Sequence[tuple[int, int]]) -> list[Answers]:
+        """The training rows from start to stop - 1 of each of this rank's shards. Collective."""
+
+        def load() -> list[Answers]:
+            numbers = [self.data.numbers_of(*of) for of in bounds]
+            return [self.answers(self.data.rows_of(*of), n) for of, n in zip(bounds, numbers)]
+
+        return agree(comm, load, "read the outcome of its rows of the table")
+
+    def of_blocks(self, comm: Communicator, n_blocks: int, config: Config) -> dict[int, Answers]:
+        """The held-out rows of this rank's blocks. Collective."""
+        rows = None
+        if config.heldout_path is not None:
+            rows, _ = self.data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
+        blocks = self.data.heldout_blocks(comm, n_blocks, rows).blocks
+        return agree(comm, lambda: {i: self.answers(of) for i, of in blocks.items()}, "read its held-out outcomes")
+
+    def law(self, comm: Communicator, answers: Sequence[Answers], n_shards: int) -> Law:
+        """Law of the coefficients, as the keys and the outcome's mean have it. Collective."""
+        seen = [a.y[~np.isnan(a.y)] for a in answers]
+        sums = [np.array([len(y), y.sum(), (y * y).sum()]) for y in seen]
+        return self.law_of(*shard_sum_everywhere(comm, sums, (3,), n_shards).tolist())
+
+    def law_of(self, n: float, total: float, square: float) -> Law:
+        """The law where n rows have an outcome, with this sum, and sum of squares."""
+        keys, likelihood = self.keys, self.likelihood
+        p, d = 1 + self.slopes.n_predictors, self.covariates.n_predictors
+        mean = total / max(n, 1.0)
+        unit = max(square / max(n, 1.0) - mean * mean, 1e-12) ** 0.5 if likelihood.has_scale else 1.0
+        middle = likelihood.centre(mean * n / (n + 2.0) if likelihood.of_classes else mean)  # never all of one class
+        centre = np.concatenate([[middle], np.zeros(p - 1)])
+        learns = keys.mean == "learn", keys.sd == "learn", keys.scale == "learn" and likelihood.has_scale
+        return Law(
+            likelihood,
+            mean=centre.copy() if learns[0] else _numbers(keys.mean, p, "mean", "coefficient of a cluster"),
+            sd=np.full(p, unit) if learns[1] else _numbers(keys.sd, p, "sd", "coefficient of a cluster"),
+            covariate_sd=_numbers(keys.covariate_sd, d, "covariate_sd", "predictor of the covariates"),
+            centre=centre,
+            nu=keys.degrees,
+            scale=unit if keys.scale == "learn" else keys.scale,
+            unit=unit,
+            learns_mean=learns[0],
+            learns_sd=learns[1],
+            learns_scale=learns[2],
+            n_fresh=keys.auxiliary,
+        )
+
+    def in_words(self) -> str:
+        """What is explained by what."""
+        by = [f"slopes of {', '.join(self.keys.slopes)}"] if self.keys.slopes else []
+        by += [f"covariates {', '.join(self.keys.covariates)}"] if self.keys.covariates else []
+        return f"{self.keys.column} ({self.likelihood.name}) by clusters{''.join(f', {of}' for of in by)}"
+
+
+def _numbers(given: Any, n: int, name: str, what: str) -> np.ndarray:
+    """One number for each of n coefficients."""
+    numbers = np.array([given] * n if isinstance(given, int | float) else given, np.float64)
+    if len(numbers) != n:
+        text = f"outcome.{name} has {len(numbers)} numbers, expected {n}: one for each {what}"
+        raise ConfigError(f"{text} (a column of levels has one predictor for every level but the first)")
+    return numbers

@@ -1,0 +1,67 @@
+"""Keys of [outcome]: an outcome of the rows of a mixture, with a regression in each cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from mpibayes.hpc.config.section import POSITIVE, Name, Positive, Section, key, tuples
+
+Names = Annotated[tuple[Name, ...], BeforeValidator(tuples)]
+Number = Annotated[float, Field(ge=-1e100, le=1e100)]
+Numbers = Annotated[tuple[Number, ...], Field(min_length=1)]
+Scales = Annotated[tuple[Positive, ...], Field(min_length=1)]
+MOST = 16  # coefficients that are tried for a new cluster
+
+
+class Outcome(Section):
+    of_the_model: ClassVar[bool] = True
+
+    column: Name | None = key(
+        None,
+        "mixtures: the column that a regression in each cluster explains; it is no column of the mixture then",
+        "the name of a column",
+    )
+    covariates: Names = key((), "columns with the same coefficients in all clusters", "a list of names of columns")
+    slopes: Names = key(
+        (), "columns with coefficients of their own in each cluster, beside its intercept", "a list of names of columns"
+    )
+    likelihood: Literal["auto", "logistic", "student-t", "normal", "poisson"] = key(
+        "auto",
+        "law of the outcome; auto: logistic of two levels, poisson of counts, student-t of other numbers",
+        '"auto", "logistic", "student-t", "normal" or "poisson"',
+    )
+    kernel: Literal["hmc"] = key("hmc", "update of all coefficients: Hamiltonian Monte Carlo on all rows", '"hmc"')
+    mean: Annotated[Literal["learn"] | Number | Numbers, BeforeValidator(tuples)] = key(
+        "learn",
+        "mean of the clusters' coefficients, the intercept first, then slopes; learn: about that of all rows",
+        '"learn", a number, or a list of one number each',
+    )
+    sd: Annotated[Literal["learn"] | Positive | Scales, BeforeValidator(tuples)] = key(
+        "learn", "standard deviation of the clusters' coefficients", f'"learn", {POSITIVE}, or a list of such numbers'
+    )
+    covariate_sd: Annotated[Positive | Scales, BeforeValidator(tuples)] = key(
+        2.5, "standard deviation of the prior of the covariates' coefficients", f"{POSITIVE}, or a list of such numbers"
+    )
+    standardise: bool = key(
+        True,
+        "numeric covariates and slopes, and the outcome of a normal or t, in standard deviations about their mean",
+        "true or false",
+    )
+    degrees: Positive = key(4.0, "degrees of freedom of student-t", POSITIVE)
+    scale: Literal["learn"] | Positive = key(
+        "learn", "scale of normal and student-t, in units of the (standardised) outcome", f'"learn" or {POSITIVE}'
+    )
+    auxiliary: int = key(
+        2, "coefficients that are tried for a new cluster", f"a whole number from 1 to {MOST}", ge=1, le=MOST
+    )
+
+    @property
+    def taken(self) -> Collection[str]:
+        return () if self.column is None else (self.column,)
+
+    @property
+    def predictors(self) -> tuple[str, ...]:
+        return (*self.slopes, *self.covariates)

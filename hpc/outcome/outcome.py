@@ -1,0 +1,246 @@
+"""The outcome of a mixture as a part of its chain: coefficients of the clusters and global ones (docs/math.md 2.16).
+
+State between cycles: theta of every cluster, beta, and what of the law is learned. In a sweep the likelihood of a row's
+outcome is a factor of its scores; a new cluster takes one of a few coefficients drawn from their law. Between sweeps
+all coefficients are drawn together by Hamiltonian Monte Carlo on all rows, in a metric that looks at the labels alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.law import Law, of_numbers
+from mpibayes.hpc.outcome.metric import Metric
+from mpibayes.hpc.outcome.state import State
+from mpibayes.hpc.parallel.comm import Communicator
+from mpibayes.hpc.parallel.reduce import shard_sum
+from mpibayes.hpc.parallel.shards import Shard
+from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
+from mpibayes.kernels.mixture import response as kernels
+
+LEAPFROGS = 4
+STEPS = ((0.8, 0.4), (0.2, 0.05))  # probabilities of step sizes in spherical coordinates; the short one escapes
+JITTER = 0.2
+SCALE_STEPS = 2  # of a random walk of log s in a cycle
+ASCENT, ENOUGH = 40, 1e-3  # steps to the first coefficients, at most, and the gain in nats at which they end
+
+
+class Outcome:
+    """Coefficients of one chain. Every public method but `response` and `take` is collective.
+
+    answers: of this rank's shards, in order. entry: the cycle from which on labels follow the outcome.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        shards: Sequence[Shard],
+        answers: Sequence[Answers],
+        n_shards: int,
+        law: Law,
+        seed: int,
+        chain: int,
+        entry: int = 0,
+    ):
+        self.comm, self.shards, self.answers, self.n_shards = comm, shards, answers, n_shards
+        self.law, self.seed, self.chain, self.entry = law, seed, chain, entry
+        self.theta, self.beta = law.mean[None].copy(), np.zeros(len(law.covariate_sd))
+        self.accepted = np.nan  # probability of the last trajectory, on root
+        self.log_likelihood = np.nan  # on root
+        self._offsets: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._new = np.zeros((law.p, 0))
+        base = [law.likelihood.log_base(a.y[~np.isnan(a.y)], law.nu, 1.0) for a in answers]
+        n = [float(np.count_nonzero(~np.isnan(a.y))) for a in answers]
+        sums = shard_sum(comm, [np.array(each) for each in zip(base, n)], (2,), n_shards)
+        comm.broadcast(sums)
+        self._log_base, self.n = sums.tolist()
+
+    # --- in the sweeps ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Prepare the sweeps of a cycle. Not collective."""
+        self._new = np.zeros((self.law.p, 0))
+        self._offsets = {s.index: kernels.offsets(a.w, self.beta, a.y) for s, a in zip(self.shards, self.answers)}
+
+    def response(self, shard: int, clusters: np.ndarray, slots: np.ndarray) -> kernels.Response:
+        """The outcome of a shard's rows for its sweeps, under coefficients of these clusters, and of others in the
+        first slots of its tail."""
+        a = next(a for s, a in zip(self.shards, self.answers) if s.index == shard)
+        law, theta = self.law, self.theta
+        of = a.y, a.u, *self._offsets[shard], theta[clusters].T, theta[slots].T, law.nu, law.scale
+        return kernels.Response(law.likelihood.code, *of)
+
+    def renew(self, response: kernels.Response, first: int, key: Mapping[str, int], sweep: int) -> None:
+        """Draw coefficients that new clusters of a sweep may have, for each row of a shard whose first is `first`."""
+        law, n = self.law, len(response)
+        rows = first + np.arange(n, dtype=np.int64)
+        ids = (rows[:, None] * law.n_fresh + np.arange(law.n_fresh))[:, :, None] * law.p + np.arange(law.p)
+        normals = Stream(purpose=Purpose.OUTCOME_FRESH, sub=sweep, **key).normals(ids.ravel()).reshape(ids.shape)
+        pick = Stream(purpose=Purpose.OUTCOME_PICK, sub=sweep, **key).uniforms(rows)
+        response.renew(law.mean + law.sd * normals, pick)
+
+    def take(self, response: kernels.Response, occupied: np.ndarray) -> None:
+        """Keep the coefficients of the clusters that a tail leaves behind."""
+        self._new = response.slots(occupied)
+
+    # --- between the sweeps -------------------------------------------------------------------------------------------
+
+    def follow(self, kept: np.ndarray, n_opened: int, root: int) -> None:
+        """Give the clusters after a cycle their coefficients: the kept ones, then those of the tail, which rank `root`
+        has."""
+        new = np.ascontiguousarray(self._new.T) if self.comm.rank == root else np.zeros((n_opened, self.law.p))
+        self.comm.broadcast(new, root)
+        self.theta = np.concatenate([self.theta[kept], new])
+
+    def forget(self, n_clusters: int) -> None:
+        """Coefficients without an outcome: the clusters' are at their mean. Not collective."""
+        self.theta = np.tile(self.law.mean, (n_clusters, 1))
+
+    def start(self, z: Sequence[np.ndarray], n_clusters: int) -> None:
+        """Set all coefficients near their mode given the labels z of this rank's shards."""
+        self.forget(n_clusters)
+        metric, size, best, step = self._metric(z), -np.inf, None, 1.0
+        for _ in range(ASCENT):
+            value, slopes = self._value_and_slopes(z)
+            go = None
+            if self.comm.rank == 0:
+                if value > size:
+                    gain, size = value - size, value
+                    best = self.theta, self.beta, metric.colour(*metric.whiten(*slopes))
+                    go = None if gain < ENOUGH and step == 1.0 else min(1.0, 2.0 * step)
+                else:
+                    go = 0.5 * step if step > 1e-6 else None
+                theta, beta, (a, b) = best
+                self.theta, self.beta = (theta + (go or 0.0) * a, beta + (go or 0.0) * b)
+            go = self.comm.share(go)
+            self._share()
+            if go is None:
+                break
+            step = go
+
+    def draw(self, z: Sequence[np.ndarray], cycle: int) -> None:
+        """Draw the law's mean and sd, all coefficients, and the scale, given the labels z of this rank's shards."""
+        stream = generator(self.seed, Purpose.OUTCOME, cycle, 0, self.chain)
+        if self.comm.rank == 0:
+            self.law = self.law.drawn(self.theta, stream)
+        metric = self._metric(z)
+        value = self._trajectory(z, metric, stream)
+        if self.law.learns_scale:
+            value = self._walk_scale(z, stream, value)
+        self._share()
+        if self.comm.rank == 0:
+            rest = self.n * math.log(self.law.scale) if self.law.likelihood.has_scale else 0.0
+            self.log_likelihood = value - self.law.log_prior(self.theta, self.beta) + self._log_base - rest
+
+    def log_joint(self) -> float:
+        """Log density of outcome and coefficients given the labels, on root. Not collective."""
+        learned = self.law.log_prior_of_scale() if self.law.learns_scale else 0.0
+        return self.log_likelihood + self.law.log_prior(self.theta, self.beta) + learned
+
+    @property
+    def now(self) -> State:
+        """The present coefficients."""
+        return State(self.law, self.theta, self.beta)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What a checkpoint and a kept draw have of it."""
+        numbers = np.concatenate([self.law.mean, self.law.sd, [self.law.scale]])
+        return {"theta": self.theta.copy(), "beta": self.beta.copy(), "law": numbers}
+
+    def restore(self, theta: np.ndarray, beta: np.ndarray, law: np.ndarray) -> None:
+        """Take on a state. Not collective."""
+        self.theta, self.beta = np.array(theta, np.float64), np.array(beta, np.float64)
+        self.law = of_numbers(self.law, law)
+
+    # --- Hamiltonian Monte Carlo --------------------------------------------------------------------------------------
+
+    def _metric(self, z: Sequence[np.ndarray]) -> Metric | None:
+        """The metric of these labels, on root."""
+        sums = self.squares(z, len(self.theta))
+        return Metric(self.law, sums) if self.comm.rank == 0 else None
+
+    def _value_and_slopes(self, z: Sequence[np.ndarray]) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
+        """Log density of the coefficients given the labels, up to terms of the scale, and its slopes; on root, whose
+        coefficients all ranks take."""
+        law = self.law
+        self._share()
+        values, of_theta, of_beta = self.slopes(z, self.theta)
+        of_theta -= (self.theta - law.mean) / law.sd**2
+        of_beta -= self.beta / law.covariate_sd**2
+        return float(values.sum()) + law.log_prior(self.theta, self.beta), (of_theta, of_beta)
+
+    def slopes(self, z: Sequence[np.ndarray], theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """On root, of clusters z that have the coefficients theta (K, p), the same on all ranks: log likelihood of each
+        (K,), and its slopes in theta and beta."""
+        law, (k, p), d = self.law, theta.shape, len(self.beta)
+        of = theta, self.beta, law.nu, law.scale
+        code = law.likelihood.code
+        parts = [kernels.slopes(code, labels, a.y, a.u, a.w, *of) for labels, a in zip(z, self.answers)]
+        sums = shard_sum(self.comm, parts, (k + 1 + k * p + d,), self.n_shards)
+        return sums[:k], sums[k + 1 : k + 1 + k * p].reshape(k, p), sums[k + 1 + k * p :]
+
+    def squares(self, z: Sequence[np.ndarray], k: int) -> np.ndarray:
+        """On root, the sums of `kernels.response.squares` over all rows of clusters 0..k-1."""
+        q = self.law.p + len(self.beta)
+        parts = [kernels.squares(labels, a.y, a.u, a.w, k) for labels, a in zip(z, self.answers)]
+        return shard_sum(self.comm, parts, (k, 1 + q * (q + 1) // 2), self.n_shards)
+
+    def _share(self) -> None:
+        """Root's coefficients and law on every rank."""
+        if self.comm.size == 1:
+            return
+        (k, p), law = self.theta.shape, self.law
+        message = np.concatenate([self.theta.ravel(), self.beta, law.mean, law.sd, [law.scale]])
+        self.comm.broadcast(message)
+        d = len(self.beta)
+        self.theta, self.beta = message[: k * p].reshape(k, p), message[k * p : k * p + d]
+        self.law = of_numbers(law, message[k * p + d :])
+
+    def _trajectory(self, z: Sequence[np.ndarray], metric: Metric | None, stream: np.random.Generator) -> float:
+        """One trajectory of coefficients, accepted or not; their log density as in `_value_and_slopes`, on root."""
+        root = self.comm.rank == 0
+        start = self.theta, self.beta
+        value, slopes = self._value_and_slopes(z)
+        if root:
+            size = STEPS[0][1] if stream.random() < STEPS[0][0] else STEPS[1][1]
+            size *= 1.0 + JITTER * (2.0 * stream.random() - 1.0)
+            a, b = stream.standard_normal(self.theta.shape), stream.standard_normal(len(self.beta))
+            before = value - 0.5 * (np.sum(a * a) + np.sum(b * b))
+        for _ in range(LEAPFROGS):
+            if root:
+                up, over = metric.whiten(*slopes)
+                a, b = a + 0.5 * size * up, b + 0.5 * size * over
+                move = metric.colour(size * a, size * b)
+                self.theta, self.beta = self.theta + move[0], self.beta + move[1]
+            now, slopes = self._value_and_slopes(z)
+            if root:
+                up, over = metric.whiten(*slopes)
+                a, b = a + 0.5 * size * up, b + 0.5 * size * over
+        if not root:
+            return np.nan
+        gain = now - 0.5 * (np.sum(a * a) + np.sum(b * b)) - before
+        self.accepted = math.exp(min(0.0, gain)) if np.isfinite(gain) else 0.0
+        if stream.random() < self.accepted:
+            return now
+        self.theta, self.beta = start
+        return value
+
+    def _walk_scale(self, z: Sequence[np.ndarray], stream: np.random.Generator, value: float) -> float:
+        """Steps of the scale given all coefficients; the log density under it, on root."""
+        for _ in range(SCALE_STEPS):
+            old, size = self.law, 2.4 / math.sqrt(2.0 * self.n + 1.0)
+            self.law = replace(old, scale=old.scale * math.exp(size * stream.standard_normal()))
+            now, _ = self._value_and_slopes(z)
+            if self.comm.rank == 0:
+                gain = now - value - self.n * (math.log(self.law.scale) - math.log(old.scale))
+                gain += self.law.log_prior_of_scale() - old.log_prior_of_scale()
+                if stream.random() < math.exp(min(0.0, gain)):
+                    value = now
+                else:
+                    self.law = old
+        return value

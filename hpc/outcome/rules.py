@@ -1,0 +1,83 @@
+"""Rules between the keys of [outcome] and others, and between them and the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mpibayes.hpc.config.against_table import nearest_column
+from mpibayes.hpc.config.config import Config
+from mpibayes.hpc.config.places import Report, shown
+from mpibayes.hpc.outcome.keys import Outcome
+from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
+from mpibayes.io.rows import Column
+from mpibayes.text import counted
+
+
+def likelihood_of(outcome: Outcome, column: Column) -> str:
+    """Name of the likelihood, with "auto" decided by the outcome's column."""
+    if outcome.likelihood != "auto":
+        return outcome.likelihood
+    if column.kind not in NUMERIC:
+        return "logistic"
+    return "poisson" if column.kind == "count" else "student-t"
+
+
+def between_keys(outcome: Outcome, report: Report) -> None:
+    """Report contradictions inside [outcome]."""
+    if outcome.column is None:
+        for name in outcome.model_fields_set - {"column"}:
+            report.add(("outcome", name), "given, but there is no outcome.column; set it, or take this out")
+        return
+    for key, names in (("covariates", outcome.covariates), ("slopes", outcome.slopes)):
+        if outcome.column in names:
+            report.add(("outcome", key), f"{shown(outcome.column)} is the outcome itself; take it out")
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            report.add(("outcome", key), f"{shown(name)} is listed twice")
+    for name in sorted(set(outcome.covariates) & set(outcome.slopes)):
+        report.add(("outcome", "slopes"), f"{shown(name)} is among the covariates, too; take it out of one of them")
+
+
+def without_effect(outcome: Outcome) -> dict[tuple[str, str], str]:
+    """Keys of [outcome] that nothing looks at, each with the setting that makes it so."""
+    if outcome.column is None:
+        return {("outcome", key): "outcome.column is not set" for key in Outcome.model_fields if key != "column"}
+    idle = {}
+    if outcome.likelihood in ("logistic", "poisson"):
+        idle = {("outcome", "scale"): f"outcome.likelihood = {shown(outcome.likelihood)}"}
+    if outcome.likelihood in ("logistic", "poisson", "normal"):
+        idle["outcome", "degrees"] = f"outcome.likelihood = {shown(outcome.likelihood)}"
+    return idle
+
+
+def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
+    """Report an outcome and predictors that the table does not have, or not as they are needed."""
+    from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
+
+    outcome = config.of(Outcome)
+    if outcome.column is None:
+        return
+    column = columns.get(outcome.column)
+    if column is None:
+        hint = nearest_column(outcome.column, list(columns))
+        report.add(("outcome", "column"), f"the table has no column {shown(outcome.column)}; {hint}")
+    else:
+        for problem in LIKELIHOODS[likelihood_of(outcome, column)].problems(column):
+            report.add(("outcome", "column"), problem.replace("response ", "outcome "))
+    for key, names in (("covariates", outcome.covariates), ("slopes", outcome.slopes)):
+        for name in names:
+            problem = _problem(columns.get(name), name, list(columns))
+            if problem:
+                report.add(("outcome", key), problem)
+
+
+def _problem(column: Column | None, name: str, names: list[str]) -> str:
+    """Reason why a column cannot be a predictor; "" if it can."""
+    if column is None:
+        return f"the table has no column {shown(name)}; {nearest_column(name, names)}"
+    if column.kind == "survival":
+        return f"{shown(name)} is of times to an event, which cannot be a predictor"
+    if column.n_missing:
+        lacks = f"column {shown(name)} lacks {counted(column.n_missing, 'cell')}"
+        return f"{lacks}; a predictor of the outcome has to have all. Impute them, or take it out"
+    constant = column.minimum == column.maximum if column.kind in NUMERIC else len(column.levels) < 2
+    return f"column {shown(name)} is constant; take it out" if constant else ""

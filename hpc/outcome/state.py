@@ -1,0 +1,69 @@
+"""Coefficients of one draw: likelihoods and expectations of outcomes in its clusters, and in a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.law import Law, of_numbers
+
+POINTS, FINE, REACH = 65, 513, 8.0  # of the trapezoid rule over eta of a new cluster: of classes, of numbers; in sd
+
+
+@dataclass(frozen=True)
+class State:
+    """theta (K, p) of the clusters, beta (D,), and the law with what was learned."""
+
+    law: Law
+    theta: np.ndarray
+    beta: np.ndarray
+
+    @classmethod
+    def of(cls, law: Law, arrays: Mapping[str, np.ndarray], n_clusters: int) -> State:
+        """Read the arrays of a kept draw, with zeros behind the coefficients of its clusters."""
+        theta = np.asarray(arrays["theta"], np.float64).reshape(-1, law.p)[:n_clusters]
+        return cls(
+            of_numbers(law, arrays["law"]), theta, np.asarray(arrays["beta"], np.float64)[: len(law.covariate_sd)]
+        )
+
+    def eta(self, answers: Answers) -> np.ndarray:
+        """Linear predictor of each row in each cluster, (n, K)."""
+        own = self.theta[:, 0] + answers.u.astype(np.float64) @ self.theta[:, 1:].T
+        return own + (answers.w.astype(np.float64) @ self.beta)[:, None]
+
+    def log_likelihoods(self, answers: Answers) -> np.ndarray:
+        """log L of each row in each cluster, and last in a new one, (n, K + 1); 0 where the outcome is missing."""
+        out = np.zeros((len(answers.y), len(self.theta) + 1))
+        known = np.flatnonzero(~np.isnan(answers.y))
+        of = answers.take(known)
+        out[known, :-1] = self._log_density(self.eta(of), of.y[:, None])
+        eta, log_weight = self._of_new(of)
+        out[known, -1] = np.logaddexp.reduce(self._log_density(eta, of.y[:, None]) + log_weight, axis=1)
+        return out
+
+    def log_density(self, terms: np.ndarray, answers: Answers) -> np.ndarray:
+        """Log density of cells and outcome of each row, (n,). terms (n, K + 1): log p(x, k) of the cells, which are
+        overwritten."""
+        terms += self.log_likelihoods(answers)
+        return np.logaddexp.reduce(terms, axis=1)
+
+    def expectations(self, answers: Answers) -> np.ndarray:
+        """Mean of the outcome, or probability of its second class, in each cluster and a new one, (n, K + 1)."""
+        eta, log_weight = self._of_new(answers)
+        new = self.law.likelihood.expectation(eta) @ np.exp(log_weight)
+        return np.column_stack([self.law.likelihood.expectation(self.eta(answers)), new])
+
+    def _log_density(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return self.law.likelihood.log_density(eta, y, self.law.nu, self.law.scale)
+
+    def _of_new(self, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
+        """Points of eta in a new cluster, (n, P), and the log of their weights (P,)."""
+        x = np.linspace(-REACH, REACH, POINTS if self.law.likelihood.of_classes else FINE)
+        log_weight = -0.5 * x * x
+        log_weight -= np.logaddexp.reduce(log_weight)
+        v = np.column_stack([np.ones(len(answers.y)), answers.u.astype(np.float64)])
+        at, spread = v @ self.law.mean, np.sqrt(v**2 @ self.law.sd**2)
+        return (at + answers.w.astype(np.float64) @ self.beta)[:, None] + spread[:, None] * x, log_weight

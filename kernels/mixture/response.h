@@ -1,0 +1,120 @@
+/* Likelihood of an outcome with a regression in each cluster (docs/math.md 2.16). Included once for every instruction
+ * set.
+ *
+ * eta = theta_0k + u'theta_k + offset of a row in cluster k; terms that are the same in all clusters are left out. A
+ * row's new cluster has one of `n_fresh` coefficients that are drawn from their law (Neal 2000, Algorithm 8), or its own
+ * where the row is alone: its score has their mean likelihood, and the one that it takes is drawn once it is opened.
+ */
+
+/* exp(x), x <= 0: exp_negative, lane by lane */
+ALWAYS_INLINE vd FN(vexp_negative)(vd x) {
+    vd t = x * 1.4426950408889634074 + 0x1.8p52, n = t - 0x1.8p52;
+    vd r = (x - n * 6.93145751953125e-1) - n * 1.42860682030941723212e-6, p = SPREAD(1.0 / 6227020800);
+    static const double inverse_factorial[13] = {1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720,
+        1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600};
+    UNROLL for (int i = 12; i >= 0; i--) p = p * r + inverse_factorial[i];
+    p *= (vd)(((vul)t + 1023) << 52);
+    return (vd)((vl)p & (vl)(x > -708.0));
+}
+
+/* exp(x), x between -MOST_ETA and MOST_ETA */
+ALWAYS_INLINE vd FN(vexp)(vd x) {
+    vl above = x > 0.0;
+    vd e = FN(vexp_negative)(SELECT(above, -x, x));
+    return SELECT(above, 1.0 / e, e);
+}
+
+/* log L of lanes with these eta */
+ALWAYS_INLINE vd FN(log_response)(const response_t *o, double y, vd eta) {
+    if (o->kind == RESPONSE_LOGISTIC) {
+        vd x = -y * eta;
+        vl above = x > 0.0;
+        vd e = FN(vexp_negative)(SELECT(above, -x, x));
+        return -((vd)((vl)x & above) + vlog(1.0 + e));
+    }
+    if (o->kind == RESPONSE_POISSON) {
+        vd x = LESS(SPREAD(MOST_ETA), MORE(SPREAD(-MOST_ETA), eta));
+        return y * eta - FN(vexp)(x);
+    }
+    vd r = (y - eta) * o->precision, square = LESS(SPREAD(1e300), r * r);
+    if (o->kind == RESPONSE_NORMAL) return -0.5 * square;
+    return -o->half * vlog(1.0 + square);
+}
+
+/* out[k] += log L of row i under the coefficients from `first` on */
+static void FN(add_log_response)(const response_t *o, int64_t i, int64_t first, double *out, int64_t n) {
+    double y = o->y[i];
+    if (y != y) return;
+    if (o->kind == RESPONSE_LOGISTIC && o->p == 1) { /* one exponential a row, and one a cluster */
+        const double *odds = (y > 0 ? o->down : o->up) + first;
+        vd row = SPREAD(o->odds[i]);
+        for (int64_t k = 0; k < n; k += N_DOUBLE)
+            *(vd *)(out + k) -= vlog(LESS(SPREAD(1e300), *(const vd *)(odds + k) * row) + 1.0);
+        return;
+    }
+    const double *theta = o->theta + first;
+    const float *u = o->u + i * (o->p - 1);
+    for (int64_t k = 0; k < n; k += N_DOUBLE) {
+        vd eta = *(const vd *)(theta + k) + o->offset[i];
+        for (int64_t a = 1; a < o->p; a++) eta += *(const vd *)(theta + a * o->stride + k) * (double)u[a - 1];
+        *(vd *)(out + k) += FN(log_response)(o, y, eta);
+    }
+}
+
+/* where the j-th of the fresh coefficients of row i stand, *step apart. alone: its slot, if it is alone there; else -1 */
+ALWAYS_INLINE const double *FN(fresh_theta)(const response_t *o, int64_t i, int64_t alone, int64_t j, int64_t *step) {
+    int64_t own = alone >= 0 && j == 0;
+    *step = own ? o->stride : 1;
+    return own ? o->theta + o->base + alone : o->fresh + (i * o->n_fresh + j) * o->p;
+}
+
+/* weight[j]: likelihoods under the fresh coefficients, in any scale, and *total of them. Returns log of their mean. */
+static double FN(weigh_fresh)(const response_t *o, int64_t i, int64_t alone, double weight[MOST_FRESH], double *total) {
+    double y = o->y[i], most = -INFINITY;
+    for (int64_t j = 0; j < o->n_fresh; j++) {
+        int64_t step;
+        const double *theta = FN(fresh_theta)(o, i, alone, j, &step);
+        double eta = theta[0] + o->offset[i];
+        for (int64_t a = 1; a < o->p; a++) eta += theta[a * step] * (double)o->u[i * (o->p - 1) + a - 1];
+        weight[j] = y != y ? 0.0 : FN(log_response)(o, y, SPREAD(eta))[0];
+        if (weight[j] > most) most = weight[j];
+    }
+    *total = 0;
+    for (int64_t j = 0; j < o->n_fresh; j++) *total += weight[j] = exp_negative(weight[j] - most);
+    return most + log_positive(*total / o->n_fresh);
+}
+
+/* The outcome's part of the scores of a block: lanes 0..n_prefix-1 are instantiated clusters, the others slots; fresh:
+ * the lane of the new cluster, which stands in `before` where the tail is empty. */
+static void FN(add_responses)(const response_t *o, const tail_t *t, work_t *w, const int64_t *at, const int64_t *own,
+                              int64_t n_prefix, int64_t n, double *before, int64_t fresh) {
+    double weight[MOST_FRESH], total;
+    for (int64_t j = 0; j < w->block.n; j++) {
+        double *out = w->scores + j * n, *slots = out + n_prefix;
+        FN(add_log_response)(o, at[j], 0, out, n_prefix);
+        if (!t) continue;
+        int64_t alone = own[j] >= 0 && t->size[own[j]] == 1 ? own[j] : -1;
+        double opened = FN(weigh_fresh)(o, at[j], alone, weight, &total);
+        if (n == n_prefix) {
+            before[j] += opened;
+            continue;
+        }
+        opened += slots[fresh];
+        FN(add_log_response)(o, at[j], o->base, slots, n - n_prefix);
+        slots[fresh] = opened;
+    }
+}
+
+/* Gives a slot that row i opens, or stays alone in, one of the row's fresh coefficients. */
+static void FN(open_slot)(const response_t *o, int64_t i, int64_t alone, int64_t slot) {
+    double weight[MOST_FRESH], total, below = 0;
+    int64_t j = 0, step;
+    FN(weigh_fresh)(o, i, alone, weight, &total);
+    for (below = weight[0]; j + 1 < o->n_fresh && below <= o->pick[i] * total;) below += weight[++j];
+    const double *theta = FN(fresh_theta)(o, i, alone, j, &step);
+    for (int64_t a = 0; a < o->p; a++) o->theta[a * o->stride + o->base + slot] = theta[a * step];
+    double x = o->theta[o->base + slot];
+    x = x > MOST_ETA ? MOST_ETA : x < -MOST_ETA ? -MOST_ETA : x;
+    o->up[o->base + slot] = FN(vexp)(SPREAD(x))[0];
+    o->down[o->base + slot] = FN(vexp)(SPREAD(-x))[0];
+}

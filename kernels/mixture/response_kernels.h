@@ -1,0 +1,14 @@
+/* Passes over the rows of an outcome: their loops for every instruction set, and the call of the one in use. */
+#ifndef MPIBAYES_RESPONSE_H
+#define MPIBAYES_RESPONSE_H
+#include "layout.h"
+#include "special.h"
+
+#define LOOPS "response_loops.h"
+#include "every_isa.h"
+
+static inline void kernel_respond(const response_t *o, const double *y, const double *eta, int64_t n, double *value,
+                                  double *slope, double *spread) {
+    DISPATCH(respond, o, y, eta, n, value, slope, spread);
+}
+#endif

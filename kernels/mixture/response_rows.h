@@ -1,0 +1,39 @@
+/* Passes over the rows of an outcome with regressions in clusters: log likelihood, its slopes, and sums of squares.
+ * Included once for every instruction set. Sums are in row order, so no bit depends on who has the rows.
+ */
+
+/* value[i], slope[i] = log L and d log L / d eta at eta[i], and `spread` d log L / d log s, of n rows, padded to 8. Terms
+ * of y alone are left out. */
+static void FN(respond)(const response_t *o, const double *y, const double *eta, int64_t n, double *value, double *slope,
+                        double *spread) {
+    vd one = SPREAD(1.0), zero = SPREAD(0.0);
+    for (int64_t i = 0; i < n; i += N_DOUBLE) {
+        vd target = *(const vd *)(y + i), x = *(const vd *)(eta + i), e, v, g, s = zero;
+        x = LESS(SPREAD(MOST_ETA), MORE(SPREAD(-MOST_ETA), x));
+        if (o->kind == RESPONSE_LOGISTIC) {
+            vd against = -target * x;
+            vl above = against > 0.0;
+            e = FN(vexp_negative)(SELECT(above, -against, against));
+            v = -((vd)((vl)against & above) + vlog(one + e));
+            g = target * SELECT(above, one, e) / (one + e);
+        } else if (o->kind == RESPONSE_POISSON) {
+            e = FN(vexp)(x);
+            v = target * x - e;
+            g = target - e;
+        } else {
+            vd r = target - *(const vd *)(eta + i), scaled = r * o->precision;
+            vd square = LESS(SPREAD(1e300), scaled * scaled);
+            if (o->kind == RESPONSE_NORMAL) {
+                v = -0.5 * square;
+                g = r * (o->precision * o->precision);
+                s = square - one;
+            } else {
+                vd weight = 2.0 * o->half / (one + square);
+                v = -o->half * vlog(one + square);
+                g = weight * (r * (o->precision * o->precision));
+                s = weight * square - one;
+            }
+        }
+        *(vd *)(value + i) = v, *(vd *)(slope + i) = g, *(vd *)(spread + i) = s;
+    }
+}

@@ -1,0 +1,112 @@
+"""The kernels of response.pyx in plain Python: slow, and their specification."""
+
+from __future__ import annotations
+
+from math import exp, isnan, log, log1p
+
+import numpy as np
+
+LOGISTIC, STUDENT_T, NORMAL, POISSON = 0, 1, 2, 3
+
+
+def log_likelihood(kind, y, eta, nu, scale):
+    """log L without terms of y alone and -log scale."""
+    if kind == LOGISTIC:
+        x = -y * eta
+        return -(max(x, 0.0) + log1p(exp(-abs(x))))
+    if kind == POISSON:
+        return y * eta - exp(eta)
+    square = ((y - eta) / scale) ** 2
+    return -0.5 * square if kind == NORMAL else -0.5 * (nu + 1.0) * log1p(square / nu)
+
+
+class Response:
+    """See response.Response."""
+
+    def __init__(self, kind, y, u, offset, odds, theta, slots, nu=4.0, scale=1.0):
+        self.kind, self.y, self.u, self.offset, self.nu, self.scale = kind, y, u, offset, nu, scale
+        self.theta = [np.array(column, np.float64) for column in np.asarray(theta).T]
+        self.slot = {t: np.array(column, np.float64) for t, column in enumerate(np.asarray(slots).T)}
+
+    def __len__(self):
+        return len(self.y)
+
+    def renew(self, fresh, pick):
+        self.fresh, self.pick = fresh, pick
+
+    def slots(self, which):
+        return np.stack([self.slot[int(t)] for t in which], axis=1)
+
+    def score(self, i, theta):
+        """log L of row i under some coefficients."""
+        if isnan(self.y[i]):
+            return 0.0
+        eta = theta[0] + self.offset[i] + float(np.dot(theta[1:], self.u[i]))
+        return log_likelihood(self.kind, self.y[i], eta, self.nu, self.scale)
+
+    def candidates(self, i, alone):
+        """Coefficients that a new cluster of row i may have; alone: its slot if it is alone there, else None."""
+        candidates = [np.array(theta) for theta in self.fresh[i]]
+        if alone is not None:
+            candidates[0] = self.slot[alone]
+        return candidates
+
+    def score_of_new(self, i, alone):
+        """log of the mean likelihood of row i in a new cluster."""
+        scores = [self.score(i, theta) for theta in self.candidates(i, alone)]
+        return max(scores) + log(sum(exp(s - max(scores)) for s in scores) / len(scores))
+
+    def open(self, i, alone, slot):
+        """Give a slot that row i opens one of its candidates."""
+        candidates = self.candidates(i, alone)
+        scores = np.array([self.score(i, theta) for theta in candidates])
+        below = np.cumsum(np.exp(scores - scores.max()))
+        self.slot[slot] = candidates[min(int(np.sum(below <= self.pick[i] * below[-1])), len(candidates) - 1)]
+
+
+def offsets(w, beta, y):
+    """See response.offsets."""
+    offset = np.array([sum(float(a) * float(b) for a, b in zip(row, beta)) for row in w])
+    return offset, np.array([1.0 if isnan(t) else exp(-t * x) for t, x in zip(y, offset)])
+
+
+def slopes(kind, z, y, u, w, theta, beta, nu=4.0, scale=1.0):
+    """See response.slopes; slopes by differences of the exact log likelihood."""
+    theta, beta = np.array(theta, np.float64), np.array(beta, np.float64)
+
+    def values(theta, beta, scale):
+        total = np.zeros(len(theta))
+        for i, k in enumerate(z):
+            if k >= 0 and not isnan(y[i]):
+                eta = theta[k, 0] + float(np.dot(theta[k, 1:], u[i])) + float(np.dot(w[i], beta))
+                total[k] += log_likelihood(kind, y[i], eta, nu, scale)
+                total[k] -= log(scale) if kind in (STUDENT_T, NORMAL) else 0.0
+        return total
+
+    def slope(at):
+        h = 1e-5
+        whole = np.concatenate([theta.ravel(), beta, [0.0]])
+        ends = []
+        for sign in (1.0, -1.0):
+            moved = whole.copy()
+            moved[at] += sign * h
+            parts = moved[: theta.size].reshape(theta.shape), moved[theta.size : -1]
+            ends.append(values(*parts, scale * exp(moved[-1])).sum())
+        return (ends[0] - ends[1]) / (2.0 * h)
+
+    seen = [k for i, k in enumerate(z) if k >= 0 and not isnan(y[i])]
+    rest = np.bincount(seen, minlength=len(theta)) * (log(scale) if kind in (STUDENT_T, NORMAL) else 0.0)
+    each = [slope(at) for at in range(theta.size + len(beta) + 1)]
+    return np.array([*(values(theta, beta, scale) + rest), each[-1], *each[:-1]])
+
+
+def squares(z, y, u, w, n_clusters):
+    """See response.squares."""
+    q = 1 + u.shape[1] + w.shape[1]
+    out = np.zeros((n_clusters, 1 + q * (q + 1) // 2))
+    for i, k in enumerate(z):
+        if k >= 0 and not isnan(y[i]):
+            v = np.concatenate([[1.0], u[i], w[i]]).astype(np.float64)
+            out[k, 0] += y[i]
+            out[k, 1:] += np.outer(v, v)[np.tril_indices(q)]
+    return out

@@ -1,0 +1,85 @@
+"""Tiny tables with an outcome: exact posteriors by quadrature over coefficients and enumeration of partitions.
+
+`CASES` have their exact targets in `outcome_targets.json` beside this file: the probability of every partition in
+restricted-growth form, and moments of beta and of the linear predictor eta of each row.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.law import Law
+from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
+from mpibayes.hpc.outcome.outcome import Outcome
+from tests.exact import production
+from tests.exact.enumerate import Case
+
+TARGETS = json.loads((Path(__file__).parent / "outcome_targets.json").read_text(encoding="utf-8"))
+NAMES = {"logistic": "logistic", "t": "student-t", "normal": "normal", "poisson": "poisson"}
+
+
+def case_of(name: str) -> Case:
+    """The columns of a target's table, with their priors."""
+    of = TARGETS[name]["case"]
+    levels = [f"l{i}" for i in range(len(of["dir"]))]
+    columns, priors = [("x", "categorical", tuple(of["x"]), levels)], {"x": {"dirichlet": tuple(of["dir"])}}
+    if "surv" in of:
+        columns.append(("t", "survival", tuple(t if event else -t for t, event in of["surv"]), None))
+        priors["t"] = {"shape": of["gam"][0], "rate": of["gam"][1], "cuts": tuple(of["cuts"])}
+    return Case(name, tuple(columns), priors, of["alpha"], of["d"])
+
+
+def law_of(of: dict, n_fresh: int = 2) -> Law:
+    """The law of a target's coefficients, all of it given."""
+    mean, sd, wide = (np.array(of[key], np.float64) for key in ("mean", "sd", "sd_b"))
+    nu, scale = of.get("nu", 4.0), of.get("s", 1.0)
+    return Law(LIKELIHOODS[NAMES[of["family"]]], mean, sd, wide, mean, nu, scale, n_fresh=n_fresh)
+
+
+def answers_of(of: dict) -> Answers:
+    """The outcome of a target's rows."""
+    y = np.array([np.nan if v is None else v for v in of["y"]], np.float64)
+    if of["family"] == "logistic":
+        y = 2.0 * y - 1.0
+    u = np.array(of["u"], np.float64)[:, 1:].astype(np.float32)
+    return Answers(y, np.ascontiguousarray(u), np.array(of["w"], np.float32))
+
+
+def sampler(comm, name: str, n_shards: int, seed: int, chain: int = 0, n_fresh: int = 2, **settings) -> Mixture:
+    """The program's mixture of a target, with its outcome, started; sweeps alone, unless `split_merge` says so."""
+    of, whole = TARGETS[name]["case"], answers_of(TARGETS[name]["case"])
+    mixture = production.sampler(comm, case_of(name), n_shards, seed, **settings)
+    mixture.chain = chain
+    mixture.view.lane = chain
+    parts = [whole.take(np.arange(s.start, s.start + len(s))) for s in mixture.shards]
+    law = law_of(of, n_fresh)
+    mixture.outcome = Outcome(comm, mixture.shards, parts, mixture.n_shards, law, seed, chain)
+    mixture.start("prior")
+    return mixture
+
+
+def summaries(name: str) -> tuple[list[str], np.ndarray, list[str], np.ndarray]:
+    """Names and exact values of partitions, and of moments."""
+    target = TARGETS[name]
+    moments = {key: value for key, value in target.items() if key.startswith("E ") and "~" not in key}
+    return list(target["p"]), np.array(list(target["p"].values())), list(moments), np.array(list(moments.values()))
+
+
+def growth_form(z: np.ndarray) -> str:
+    """A partition in restricted-growth form."""
+    seen: dict[int, int] = {}
+    return "".join(str(seen.setdefault(k, len(seen))) for k in z.tolist())
+
+
+def recorded(mixture: Mixture, z: np.ndarray, whole: Answers) -> np.ndarray:
+    """b and b^2 of every global coefficient, eta and eta^2 of every row, in the order of `summaries`."""
+    outcome = mixture.outcome
+    v = np.column_stack([np.ones(len(z)), whole.u])
+    eta = (v * outcome.theta[z]).sum(axis=1) + whole.w @ outcome.beta
+    pairs = [(x, x * x) for x in (*outcome.beta, *eta)]
+    return np.array([x for pair in pairs for x in pair])

@@ -1,0 +1,82 @@
+"""Sweeps beside an outcome, and passes over its rows, agree with their twin in plain Python."""
+
+import numpy as np
+import pytest
+
+from mpibayes.kernels import mixture
+from mpibayes.kernels.mixture import response, twin, twin_response
+
+from .tables import random_parameters, random_table
+
+KINDS = {"logistic": 0, "student-t": 1, "normal": 2, "poisson": 3}
+N = 70
+
+
+def outcome(rng, kind, p, d):
+    """y with gaps, u, w, beta of random rows."""
+    y = {0: 2.0 * rng.integers(2, size=N) - 1.0, 3: rng.poisson(2.0, N).astype(float)}.get(kind, rng.normal(size=N))
+    y[rng.random(N) < 0.1] = np.nan
+    return y, *(rng.normal(size=(N, m)).astype(np.float32) for m in (p - 1, d)), rng.normal(size=d)
+
+
+@pytest.mark.quick("1-logistic")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("p", [1, 3])
+def test_sweeps(kind, p):
+    """Instantiated clusters with anchors, and a tail that opens and closes: labels and coefficients of slots."""
+    row0, seed, cycle, chain, n_clusters, free = 7, 3, 4, 1, 9, 3
+    rng = np.random.default_rng([p, KINDS[kind]])
+    rows, prior = random_table(rng, N, levels8=(2, 3), n_reals=1, n_tallies=1)
+    y, u, w, beta = outcome(rng, KINDS[kind], p, 2)
+    priority = mixture.priorities(row0, N, seed, cycle, chain)
+    anchored = np.argsort(priority)[: n_clusters - free]
+    start = (rng.integers(0, free, size=N)).astype(np.int32)
+    start[anchored] = free + np.arange(len(anchored))
+    parameters = random_parameters(rng, prior, n_clusters, free, priority[anchored])
+    theta = rng.normal(size=(p, n_clusters))
+    modules = (mixture, response), (twin, twin_response)
+    held = [of.Instantiated(**parameters) for of, _ in modules]
+    tails = [of.Tail(prior, 2.5, 0.2, 0.0) for of, _ in modules]
+    offsets = [of.offsets(w, beta, y) for _, of in modules]
+    for ours, theirs in zip(*offsets):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    answers = [of.Response(KINDS[kind], y, u, *offsets[0], theta, np.zeros((p, 0)), 4.0, 0.7) for _, of in modules]
+    z, opened = [start.copy() for _ in modules], 0
+    for step in range(3):
+        fresh, pick = rng.normal(size=(N, 2, p)), rng.random(N)
+        for (of, _), labels, g, tail, answer in zip(modules, z, held, tails, answers, strict=True):
+            answer.renew(fresh, pick)
+            of.sweep(rows, labels, row0, seed, cycle, step, chain, g, tail, prior, response=answer)
+        assert np.array_equal(*z)
+        slots = np.unique(z[0][z[0] >= 16]) - 16
+        opened += len(slots)
+        np.testing.assert_array_equal(answers[0].slots(slots), answers[1].slots(slots))
+    assert opened > 5
+    alone = [None, None], [of.Tail(prior, 4.0, 0.2, 0.0) for of, _ in modules]
+    z = [np.full(N, -1, np.int32) for _ in modules]
+    answers = [of.Response(KINDS[kind], y, u, *offsets[0], theta[:, :0], np.zeros((p, 0))) for _, of in modules]
+    for step in range(2):
+        for (of, _), labels, g, tail, answer in zip(modules, z, *alone, answers, strict=True):
+            answer.renew(fresh, pick)
+            of.sweep(rows, labels, row0, seed, cycle, step, chain, g, tail, prior, response=answer)
+        assert np.array_equal(*z)
+    np.testing.assert_array_equal(*(answer.slots(np.unique(z[0])) for answer in answers))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_passes(kind):
+    """Values, slopes, and sums of squares, of labelled rows whose outcome is known."""
+    rng = np.random.default_rng([9, KINDS[kind]])
+    y, u, w, beta = outcome(rng, KINDS[kind], 3, 2)
+    z, theta = rng.integers(-1, 4, size=N).astype(np.int32), rng.normal(size=(4, 3))
+    both = [of.slopes(KINDS[kind], z, y, u, w, theta, beta, 4.0, 0.7) for of in (response, twin_response)]
+    np.testing.assert_allclose(*both, rtol=1e-7, atol=1e-6)
+    np.testing.assert_allclose(*(of.squares(z, y, u, w, 4) for of in (response, twin_response)), rtol=1e-12)
+
+
+def test_extremes_stay_finite():
+    """Linear predictors beyond all exponentials have finite likelihoods and slopes."""
+    y, none, z = np.array([1.0, -1.0, 3.0]), np.zeros((3, 0), np.float32), np.zeros(3, np.int32)
+    for kind in KINDS.values():
+        for theta in (-1e4, 1e4):
+            assert np.isfinite(response.slopes(kind, z, y, none, none, np.array([[theta]]), np.zeros(0))).all()

@@ -1,0 +1,146 @@
+"""An outcome from a file of text to the report, predictions and exports."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.draws import Posterior
+from tests.run.conftest import mpibayes, sets
+
+N, TRUTH = 360, 0.8
+RUN = (
+    '[data]\ntable = "people.h5"\nheldout = 0.1\n[model]\nfamily = "mixture"\n[columns.visits]\nuse = false\n'
+    '[columns.amount]\nuse = false\n[outcome]\ncolumn = "sick"\ncovariates = ["age", "sex"]\n'
+    "[run]\nseed = 4\nshards = 3\ncycles = 60\nburn_in = 12\n[output]\nlabels = 2\n"
+)
+
+
+def people(path, n=N):
+    """Two groups that six columns tell apart; log odds -1.5 and 1.5, and TRUTH by a standard deviation of age."""
+    g = np.random.default_rng(1)
+    z = g.integers(2, size=n)
+    age, sex = g.normal(size=n), g.integers(2, size=n)
+    eta = np.array([-1.5, 1.5])[z] + TRUTH * age
+    sick, visits = g.random(n) < 1.0 / (1.0 + np.exp(-eta)), g.poisson(np.exp(0.5 * eta))
+    with open(path, "w", newline="") as file:
+        out = csv.writer(file)
+        out.writerow(["age", "sex", *(f"x{j}" for j in range(6)), "sick", "amount", "visits"])
+        for i in range(n):
+            x = (g.random(6) < np.array([0.15, 0.85])[z[i]]).astype(int)
+            gap = "" if i % 31 == 0 else ["no", "yes"][int(sick[i])]
+            out.writerow([f"{age[i]:.3f}", "fm"[sex[i]], *x, gap, f"{eta[i] + 0.5 * g.normal():.3f}", visits[i]])
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    place = tmp_path_factory.mktemp("outcome")
+    people(place / "people.csv")
+    (place / "run.toml").write_text(RUN)
+    done = mpibayes(place, "import", "people.csv", "people.h5", "--kind", "visits=count")
+    assert done.returncode == 0, done.stderr
+    done = mpibayes(place, "run", "run.toml", "-o", "one")
+    assert done.returncode == 0, done.stderr
+    assert "outcome: sick (logistic) by clusters, covariates age, sex" in done.stderr + done.stdout
+    return place
+
+
+def draws_of(place, name):
+    """The lines of `export --to outcome`."""
+    text_of(place, "export", name, "--to", "outcome", "-o", f"{name}.txt", "--force")
+    return (place / f"{name}.txt").read_text().splitlines()
+
+
+def text_of(place, *words):
+    done = mpibayes(place, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_report_has_effects(ran, undrawn):
+    text = text_of(ran, "report", "one", "--full")
+    assert "Global coefficients: the odds ratio of each covariate" in text
+    of = json.loads((ran / "one" / "report" / "summary.json").read_text())["outcome"]
+    assert of["covariates"]["age"]["q05"] < np.exp(TRUTH) < of["covariates"]["age"]["q95"]
+    assert abs(np.log(of["covariates"]["sex[m]"]["q50"])) < 0.9  # three standard errors
+    apart = sorted(c["q50"] for c in of["clusters"][:2])
+    assert apart[0] < 0.5 and apart[1] > 2.0
+
+
+def test_predictions_and_draws(ran):
+    """A new row's probability is that of its cluster and age; the export has eta of the training rows."""
+    (ran / "new.csv").write_text("age,sex,x0,x1,x2,x3,x4,x5\n1,f,1,1,1,1,1,1\n-1,m,0,0,0,0,0,0\n")
+    text_of(ran, "predict", "one", "new.csv", "-o", "p.csv")
+    rows = list(csv.DictReader((ran / "p.csv").read_text().splitlines()))
+    assert float(rows[0]["sick_p_yes"]) > 0.8 > 0.2 > float(rows[1]["sick_p_yes"])
+    assert all(float(r["sick_p_yes_q05"]) <= float(r["sick_p_yes"]) <= float(r["sick_p_yes_q95"]) for r in rows)
+    lines = draws_of(ran, "one")
+    run = Posterior([ran / "one"])
+    draws = [draw for _, draw in run.states()]
+    assert len(lines) == len(draws) == 24
+    labels, beta, eta = (part.split() for part in lines[-1].split(" | "))
+    assert len(labels) == len(eta) == run.n_rows and len(beta) == 2
+    theta = draws[-1].outcome["theta"][: draws[-1].labels[0].max() + 1, 0]
+    w = run.outcomes.answers.w[0] @ draws[-1].outcome["beta"]
+    assert float(eta[0]) == pytest.approx(theta[draws[-1].labels[0][0]] + w)
+    done = mpibayes(ran, "predict", "one", "people.csv", "-o", "all.csv")
+    assert done.returncode == 0, done.stderr
+    (ran / "short.csv").write_text("sex,x0\nf,1\n")
+    assert "age" in mpibayes(ran, "predict", "one", "short.csv", "-o", "q.csv").stderr
+
+
+def test_a_run_that_goes_on_has_the_same_bits(ran):
+    words = ("run", "run.toml", "-o", "two", *sets("run.cycles=40"))
+    text_of(ran, *words)
+    text_of(ran, "run", "run.toml", "-o", "two")
+    assert draws_of(ran, "one") == draws_of(ran, "two")
+
+
+@pytest.mark.parametrize(
+    "column, likelihood",
+    [
+        ("amount", "normal"),
+        pytest.param("amount", "student-t", marks=pytest.mark.thorough),
+        pytest.param("visits", "poisson", marks=pytest.mark.thorough),
+    ],
+)
+def test_other_outcomes(ran, column, likelihood, undrawn):
+    """The slope of age is where it was made, in units of the table."""
+    of = sets(f"outcome.column={column}", f"outcome.likelihood={likelihood}", "columns.sick.use=false")
+    text_of(ran, "run", "run.toml", "-o", column + likelihood, *of)
+    text_of(ran, "report", column + likelihood)
+    made = json.loads((ran / (column + likelihood) / "report" / "summary.json").read_text())["outcome"]
+    truth = np.exp(0.5 * TRUTH) if likelihood == "poisson" else TRUTH
+    assert made["covariates"]["age"]["q50"] == pytest.approx(truth, abs=0.15)
+    if likelihood == "normal":
+        assert made["scale"] < 0.5
+
+
+def test_what_an_outcome_refuses(ran):
+    """Questions about it, completed and synthetic tables, predictors with gaps, and settings that it has no law for."""
+    for words in (
+        ("query", "one", "predictors", "sick"),
+        ("complete", "one", "-o", "c"),
+        ("synthesize", "one", "-o", "s"),
+    ):
+        done = mpibayes(ran, *words)
+        assert done.returncode == 2 and "is the run's outcome" in done.stderr, words
+    for change, words in {
+        'outcome.covariates=["sick"]': "is the outcome itself",
+        'outcome.slopes=["age"]': "is among the covariates, too",
+        'outcome.covariates=["nobody"]': "the table has no column",
+        "outcome.column=x": "the table has no column",
+        "outcome.likelihood=poisson": "poisson needs a count column",
+        "model.links=forest": "is not for a mixture with an outcome",
+        "sampler.opening=all": "is not for a mixture with an outcome",
+        "sampler.strategy=anneal": "is not for a mixture with an outcome",
+        "model.family=crosscat": "an outcome is of a mixture",
+        "outcome.mean=[1, 2]": "outcome.mean has 2 numbers, expected 1",
+    }.items():
+        done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets(change))
+        assert done.returncode == 2 and words in done.stderr, (change, done.stderr)
+    done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets("outcome.column=amount", 'outcome.covariates=["sick"]'))
+    assert "lacks 12 cells; a predictor" in done.stderr
+    done = mpibayes(ran, "export", "bare", "--to", "outcome")
+    assert done.returncode != 0
