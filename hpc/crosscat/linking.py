@@ -21,7 +21,7 @@ from mpibayes.hpc.crosscat.line_gaps import LineGaps
 from mpibayes.hpc.crosscat.line_moments import line_moments
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.links import moves
-from mpibayes.hpc.links.base import Integrated, apart, bases_given, flat, learns_base, tables_given, with_learned
+from mpibayes.hpc.links.base import Bases, Integrated, apart, bases_given, flat, learns_base, tables_given, with_learned
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT, log_prior
@@ -93,13 +93,14 @@ class Linking:
         return [self.coding_of(view.columns) for view in self.chain.views]
 
     def link(
-        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None
-    ) -> None:
+        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None,
+        bases: Bases | None = None,
+    ) -> None:  # fmt: skip
         """Give the columns other parents of their own views, (C,) as of `Coding`; the rest of the state stays, but for
         the counts of the clusters of views that change.
 
         rows: of one view alone, of each shard of this rank, without links, with levels for cells that are missing;
-        None: as they are. hyper: hyperparameters that columns are given with them, by name.
+        None: as they are. hyper, bases: hyperparameters and bases that columns are given with them, by name.
         """
         chain = self.chain
         for view in chain.views if hyper else ():
@@ -111,6 +112,7 @@ class Linking:
         before, views = self.codings, chain.views
         changed = [v for v, view in enumerate(views) if other & set(view.columns)]
         self.gaps = Gaps(self.coding.with_parents(parents), self.gaps.masks)
+        self.bases = {name: base for name, base in self.bases.items() if name not in other} | dict(bases or {})
         chain.views = [view for v, view in enumerate(views) if v not in changed]  # others have components of old links
         new = {v: self._linked(views[v], before[v], v, rows, hyper or {}) for v in changed}
         chain.views = [new.get(v, view) for v, view in enumerate(views)]
@@ -133,11 +135,12 @@ class Linking:
         return made
 
     def link_and_count(
-        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None
-    ) -> None:
+        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None,
+        bases: Bases | None = None,
+    ) -> None:  # fmt: skip
         """`link`, and count the clusters of the views that change."""
         before = self.chain.views
-        self.link(parents, rows, hyper)
+        self.link(parents, rows, hyper, bases)
         changed = [view for view in self.chain.views if view not in before]
         if changed:
             sync.count(self.chain.comm, changed)
@@ -268,15 +271,14 @@ class Linking:
                 rows = self._completed(view, coding)
                 of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)
                 lines = self._lines(coding, list(zip(rows, view.z)), view.n_labels, plain.by_column(hyper))
-                bases = self._integrated(coding, *of[:2])
-                drawn, of_numbers = moves.draw_links(chain.comm, coding, *of, lines, bases)
+                weights = self._integrated(coding, *of[:2])
+                drawn, of_numbers = moves.draw_links(chain.comm, coding, *of, lines, weights)
                 parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
                 of_lines |= {column.name: h for column, h in zip(lines.columns, of_numbers)}
-                if bases is not None:
-                    tables |= self._tables_of(coding.with_parents(drawn), *of[:-1], bases)
-        kept = {name: base for name, base in self.bases.items() if name not in tables}
-        self.bases = kept | bases_given(tables, chain.columns, chain.priors, chain.key)
-        self.link_and_count(parents, rows if chain.law is None else None, of_lines)
+                if weights is not None:
+                    tables |= self._tables_of(coding.with_parents(drawn), *of[:-1], weights)
+        bases = bases_given(tables, chain.columns, chain.priors, chain.key)
+        self.link_and_count(parents, rows if chain.law is None else None, of_lines, bases)
 
     def _integrated(self, coding: Coding, kind: Categorical, multiplier: np.ndarray) -> Integrated | None:
         """Weights of links with bases integrated out; None where bases are not learned."""

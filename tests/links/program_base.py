@@ -14,6 +14,7 @@ from scipy.special import gammaln, logsumexp
 from mpibayes.hpc.components.categorical import GRID
 from mpibayes.hpc.crosscat import linking
 from mpibayes.hpc.links import base
+from mpibayes.kernels.mixture import updates
 from tests.exact.compare import Verdict, judge
 from tests.links import program
 from tests.links.enumerate import LinkedPosterior, _normalised
@@ -78,7 +79,7 @@ class BasedPosterior(LinkedPosterior):
             result += p * float(_normalised(score) @ mean)
         return result
 
-    def tables(self, i: int, child: int, beta: float, generator) -> np.ndarray:
+    def drawn_tables(self, i: int, child: int, beta: float, generator) -> np.ndarray:
         """Tables (U, V) of a child in state i, drawn."""
         z, forest = self.state(i)
         z, parent, v = np.array(z), forest[child], self.n_levels[child]
@@ -102,7 +103,7 @@ def put(mixture, law: BasedPosterior, state: int, cycles: int, generator) -> Non
     program.put(mixture, law, state, cycles, generator)
     view, (_, forest) = mixture.view, law.state(state)
     beta = {c.name: b for c, b in zip(view.components.categorical.columns, view.hyper.dirichlet.tolist())}
-    parts = [law.tables(state, c, beta[f"c{c}"], generator).ravel() for c, p in enumerate(forest) if p != -1]
+    parts = [law.drawn_tables(state, c, beta[f"c{c}"], generator).ravel() for c, p in enumerate(forest) if p != -1]
     mixture.linking.resume_bases(np.concatenate([*parts, np.zeros(0, np.int64)]), cycles)
 
 
@@ -159,29 +160,20 @@ def counts_for_tables():
 
 @contextlib.contextmanager
 def without_the_second_factor():
-    """Weights of links are the evidence at the proposed base."""
-    right = base.Integrated.log_weight
+    """Weights of links are the evidence at the proposed base, as if that were known."""
 
-    def first(self, child, parent, counts):
-        with mock.patch.object(base, "log_by_concentration", lambda tables, phi: np.zeros(1)):
-            tables, of = self._drawn(child, parent, counts)
-        width = counts.shape[1]
-        proposed = (tables[:, :-1] * np.log(of[:, :-1] / (width - 1))).sum()
-        return right(self, child, parent, counts) - 0.0 if False else _marginal(self, child, counts, of) + 0.0 * proposed
+    def at_proposed(self, child, parent, counts):
+        levels, offsets = counts.reshape(-1, counts.shape[2]), np.arange(len(counts) + 1) * counts.shape[1]
+        beta = self.multiplier[child] * self._drawn(child, parent, counts)[1].ravel()
+        return float(updates.log_marginals(levels, beta, offsets, 0, len(counts))[0].sum())
 
-    def _marginal(self, child, counts, of):
-        levels, width = counts.reshape(-1, counts.shape[2]), counts.shape[1]
-        offsets = np.arange(len(counts) + 1, dtype=np.int64) * width
-        beta = self.multiplier[child] * of.ravel()
-        return float(base.updates.log_marginals(levels, beta, offsets, 0, len(counts))[0].sum())
-
-    with mock.patch.object(base.Integrated, "log_weight", first):
+    with mock.patch.object(base.Integrated, "log_weight", at_proposed):
         yield
 
 
 @contextlib.contextmanager
 def present_tables_as_of_others():
-    """Tables of the links that there are come from the proposal, too, as if their base were not part of the state."""
+    """Tables of present links are proposed, too, as if their bases were not part of the state."""
     right = base.Integrated._drawn
 
     def afresh(self, child, parent, counts):
@@ -196,19 +188,13 @@ def present_tables_as_of_others():
 
 @contextlib.contextmanager
 def bases_of_the_parent_before():
-    """A column that finds another parent keeps the base that it had under the one before."""
-    right = linking.bases_given
+    """A column that finds another parent, with as many contexts, keeps the base that it had under the one before."""
+    right = linking.Linking.link
 
-    def stale(tables, columns, priors, key):
-        return {}
+    def stale(self, parents, rows=None, hyper=None, bases=None):
+        before = {name: self.bases.get(name, base) for name, base in (bases or {}).items()}
+        kept = {name: before[name] if before[name].shape == base.shape else base for name, base in (bases or {}).items()}
+        right(self, parents, rows, hyper, kept)
 
-    def draw(self):
-        with mock.patch.object(linking, "bases_given", stale):
-            before, self_bases = dict(self.bases), None
-            right_draw(self)
-        return before, self_bases
-
-    right_draw = linking.Linking.draw
-    assert right is not None
-    with mock.patch.object(linking.Linking, "draw", draw):
+    with mock.patch.object(linking.Linking, "link", stale):
         yield
