@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from dataclasses import replace
 from functools import lru_cache
 from unittest import mock
 
@@ -14,10 +15,12 @@ from scipy.special import gammaln, logsumexp
 from mpibayes.hpc.components.categorical import GRID
 from mpibayes.hpc.crosscat import linking
 from mpibayes.hpc.links import base
+from mpibayes.hpc.parallel.comm import serial
 from mpibayes.kernels.mixture import updates
 from tests.exact.compare import Verdict, judge
+from tests.exact.production import place
 from tests.links import program
-from tests.links.enumerate import LinkedPosterior, _normalised
+from tests.links.enumerate import LinkedPosterior, _normalised, forests, log_prior
 
 
 @lru_cache(maxsize=None)
@@ -69,6 +72,10 @@ class BasedPosterior(LinkedPosterior):
                 mean = (np.exp(log_p - logsumexp(log_p, axis=0)) * np.array(means)).sum(axis=0)
         return total, mean
 
+    def draw(self, i: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        self.filled, betas = super().draw(i, generator)
+        return self.filled, betas
+
     def mean_of_base(self, child: int, parent: int) -> float:
         """E of p0 of level 0 in context 0, times whether the link is there."""
         result = 0.0
@@ -80,13 +87,14 @@ class BasedPosterior(LinkedPosterior):
         return result
 
     def drawn_tables(self, i: int, child: int, beta: float, generator) -> np.ndarray:
-        """Tables (U, V) of a child in state i, drawn."""
+        """Tables (U, V) of a child in state i, drawn given the cells that were drawn last."""
         z, forest = self.state(i)
         z, parent, v = np.array(z), forest[child], self.n_levels[child]
-        score, _ = self.by_concentration(self.cells, z, child, parent, beta)
+        cells = self.filled
+        score, _ = self.by_concentration(cells, z, child, parent, beta)
         c, result = generator.choice(GRID, p=_normalised(score)), []
         for u in range(self.n_levels[parent]):
-            x, k = self.cells[self.cells[:, parent] == u, child], z[self.cells[:, parent] == u]
+            x, k = cells[cells[:, parent] == u, child], z[cells[:, parent] == u]
             counts = np.array([np.bincount(x[k == j], minlength=v) for j in np.unique(k)]).reshape(-1, v)
             every = [np.array(t).reshape(counts.shape) for t in tables_of(counts)]
             log_p = [
@@ -134,14 +142,87 @@ def verdict(history, law: BasedPosterior, level: float) -> Verdict:
     n, d = law.cells.shape
     pairs = [(i, j) for i in range(n) for j in range(i)]
     links = [(c, p) for c in range(d) for p in range(d) if p != c]
+    based = [] if law.holes else links
     z, f = law.partitions, np.array(law.forests)
     rows = [np.repeat(z[:, i] == z[:, j], len(f)) for i, j in pairs]
     events = np.array(rows + [np.tile(f[:, c] == p, len(z)) for c, p in links], float)
-    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"base {p}" for p in links]
-    of_bases = np.stack([bases[:, :, c, p].mean(axis=1) for c, p in links], axis=1)
+    names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"base {p}" for p in based]
+    of_bases = np.stack([bases[:, :, c, p].mean(axis=1) for c, p in based], axis=1) if based else np.zeros((len(states), 0))
     means = np.concatenate([events[:, states].mean(axis=2).T, of_bases], axis=1)
-    expected = np.append(events @ law.p.ravel(), [law.mean_of_base(c, p) for c, p in links])
+    expected = np.append(events @ law.p.ravel(), [law.mean_of_base(c, p) for c, p in based])
     return judge(states[:, -1], law.p.ravel(), names, means, expected, level)
+
+
+# ---- rows that stay in their clusters --------------------------------------------------------------------------------
+
+
+def log_rising(log_a: np.ndarray, n: int) -> np.ndarray:
+    """log of Gamma(a + n) / Gamma(a), however small a is."""
+    return log_a + gammaln(np.exp(log_a) + n) - gammaln(np.exp(log_a) + 1.0) if n else np.zeros_like(log_a)
+
+
+def by_quadrature(counts: np.ndarray, beta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Log evidence (G,) of counts (K, 2) of two levels in a context, at each concentration of the base, and the base's
+    first two moments there, (2, G); integrals over its log odds, on a grid of hyperbolic sines."""
+    s = np.linspace(-9.0, 9.0, 6001)
+    odds, log_step = np.sinh(s), np.log(np.cosh(s) * (s[1] - s[0]))
+    log_p = np.array([-np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)])
+    fit = sum(
+        gammaln(2 * beta) - gammaln(2 * beta + n.sum())
+        + sum(log_rising(np.log(2 * beta) + of, int(m)) for of, m in zip(log_p, n))
+        for n in counts
+    )  # fmt: skip
+    c = GRID[:, None]
+    each = fit + c * log_p.sum(axis=0) + gammaln(2 * c) - 2 * gammaln(c) + log_step
+    total = logsumexp(each, axis=1)
+    return total, np.array([np.exp(logsumexp(each + power * log_p[0], axis=1) - total) for power in (1, 2)])
+
+
+class GivenRows:
+    """The law of the links of columns of two levels, and of bases, given the labels of the rows: of each pair of child
+    and parent the probability of the link, and times that the moments of the child's base in the first context."""
+
+    of = None
+
+    def __init__(self, cells: np.ndarray, z: np.ndarray, beta: float):
+        self.cells, self.z, self.n_levels, self.betas = cells, z, [2] * cells.shape[1], (beta,)
+        d = cells.shape[1]
+        score, moments = np.zeros((d, d + 1)), np.zeros((2, d, d))
+        for c in range(d):
+            score[c, -1] = sum(log_dirichlet_multinomial(n, beta) for n in self._counts(c, np.zeros(len(z), int))[0])
+            for j in (j for j in range(d) if j != c):
+                each = [by_quadrature(n, beta) for n in self._counts(c, cells[:, j])]
+                of_c = sum(total for total, _ in each)
+                score[c, j] = logsumexp(of_c) - np.log(len(GRID))
+                moments[:, c, j] = each[0][1] @ _normalised(of_c)
+        every = forests(d)
+        p = _normalised(np.array([log_prior(f) + score[range(d), f].sum() for f in every]))
+        link = np.array([[sum(p[[f[c] == j for f in every]]) for j in range(d)] for c in range(d)])
+        self.expected = np.array([link, *(moments * link)])
+
+    def _counts(self, child: int, context: np.ndarray) -> list[np.ndarray]:
+        """Of the levels of a column by cluster, in each context."""
+        x, k = self.cells[:, child], self.z
+        return [
+            np.array([np.bincount(x[(context == u) & (k == i)], minlength=2) for i in np.unique(k)])
+            for u in np.unique(context)
+        ]
+
+    def seen(self, seed: int, n: int, refresh: bool) -> np.ndarray:
+        """What a chain has of `expected` in each of n draws of links, (n, 3, D, D). refresh: bases are drawn after each
+        of these once more, as in a cycle."""
+        mixture = program.sampler(serial(), self, 2, seed, link_base="learned")
+        place(mixture, self.z, 0, replace(mixture.view.hyper, dirichlet=np.full(len(self.n_levels), *self.betas)))
+        out = np.zeros((n, *self.expected.shape))
+        for i in range(n):
+            mixture.cycles += 1
+            mixture.linking.draw()
+            if refresh:
+                mixture.linking.draw_bases()
+            for c, j in enumerate(mixture.linking.coding.parents.tolist()):
+                if j != -1:
+                    out[i, :, c, j] = (0.5 * mixture.linking.bases[f"c{c}"][0, 0]) ** np.arange(3)
+        return out
 
 
 # ---- wrong twins -----------------------------------------------------------------------------------------------------
@@ -168,21 +249,6 @@ def without_the_second_factor():
         return float(updates.log_marginals(levels, beta, offsets, 0, len(counts))[0].sum())
 
     with mock.patch.object(base.Integrated, "log_weight", at_proposed):
-        yield
-
-
-@contextlib.contextmanager
-def present_tables_as_of_others():
-    """Tables of present links are proposed, too, as if their bases were not part of the state."""
-    right = base.Integrated._drawn
-
-    def afresh(self, child, parent, counts):
-        present, self._present = self._present, {}
-        result = right(self, child, parent, counts)
-        self._present = present
-        return result
-
-    with mock.patch.object(base.Integrated, "_drawn", afresh):
         yield
 
 

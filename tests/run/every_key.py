@@ -206,6 +206,7 @@ OF_A_MIXTURE = {
 }
 LINKS: dict[str, list[Case]] = {
     **each("model.links", "forest", "lines", '[["smokes", "colour"]]'),
+    "model.link_base": [("model.links=forest", "model.link_base=learned")],
     "sampler.link_moves": [("sampler.link_moves=1", "model.links=forest")],
 }
 ONE_VIEW = (
