@@ -19,8 +19,9 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.kernels.mixture import updates
 from tests.exact.compare import Verdict, judge
 from tests.exact.production import place
-from tests.links import program
+from tests.links import program, program_views
 from tests.links.enumerate import LinkedPosterior, _normalised, forests, log_prior
+from tests.links.enumerate_views import ViewsPosterior
 
 
 @lru_cache(maxsize=None)
@@ -43,6 +44,46 @@ def log_dirichlet_multinomial(n: np.ndarray, a: float) -> float:
     return float(gammaln(v * a) - gammaln(v * a + n.sum()) + (gammaln(a + n) - gammaln(a)).sum())
 
 
+def counts_in(x: np.ndarray, contexts: np.ndarray, z: np.ndarray, n_levels: int, n_contexts: int) -> list[np.ndarray]:
+    """Counts (K, V) of a column's cells by cluster, in each context."""
+    return [
+        np.array([np.bincount(x[(contexts == u) & (z == k)], minlength=n_levels) for k in np.unique(z[contexts == u])])
+        .reshape(-1, n_levels).astype(int)
+        for u in range(n_contexts)
+    ]  # fmt: skip
+
+
+def over_tables(counts: np.ndarray, beta: float) -> tuple[np.ndarray, np.ndarray]:
+    """All numbers of tables, summed over clusters, of counts (K, V) in a context: (T, V), and the log probability of
+    cells and tables at each concentration of the base, (T, G)."""
+    v, tables, log_p = counts.shape[1], [], []
+    m = v * beta
+    fixed = (gammaln(m) - gammaln(m + counts.sum(axis=1))).sum()
+    for each in tables_of(counts):
+        t = np.array(each, int).reshape(counts.shape).sum(axis=0)
+        of = fixed + sum(log_stirling(n, s) + s * np.log(m) for n, s in zip(counts.ravel().tolist(), each))
+        tables.append(t)
+        log_p.append([of + log_dirichlet_multinomial(t, c) for c in GRID])
+    return np.array(tables), np.array(log_p)
+
+
+def by_concentration(contexts: list[np.ndarray], beta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Log evidence of counts in some contexts at each concentration of the base (G,), and there the mean of the base of
+    level 0 in the first context."""
+    each = [over_tables(counts, beta) for counts in contexts]
+    tables, log_p = each[0]
+    mean = (tables[:, :1] + GRID) / (tables.sum(axis=1, keepdims=True) + tables.shape[1] * GRID)
+    share = np.exp(log_p - logsumexp(log_p, axis=0))
+    return sum(logsumexp(of, axis=0) for _, of in each), (share * mean).sum(axis=0)
+
+
+def drawn_tables(contexts: list[np.ndarray], beta: float, generator) -> np.ndarray:
+    """Tables (U, V) given counts in some contexts."""
+    at = generator.choice(len(GRID), p=_normalised(by_concentration(contexts, beta)[0]))
+    each = [over_tables(counts, beta) for counts in contexts]
+    return np.array([t[generator.choice(len(t), p=_normalised(log_p[:, at]))] for t, log_p in each])
+
+
 class BasedPosterior(LinkedPosterior):
     """Children of a parent have, in each context, p0 ~ Dirichlet(c), c on the program's grid for all contexts
     together, and theta of a cluster ~ Dirichlet(beta V p0). With p0 summed over tables (Antoniak 1974)."""
@@ -50,27 +91,10 @@ class BasedPosterior(LinkedPosterior):
     def _log_evidence(self, cells, z, child, parent, beta) -> float:
         if parent in (-1, child):
             return super()._log_evidence(cells, z, child, parent, beta)
-        return float(logsumexp(self.by_concentration(cells, z, child, parent, beta)[0]) - np.log(len(GRID)))
+        return float(logsumexp(by_concentration(self.counts(cells, z, child, parent), beta)[0]) - np.log(len(GRID)))
 
-    def by_concentration(self, cells, z, child, parent, beta) -> tuple[np.ndarray, np.ndarray]:
-        """Log evidence at each concentration (G,), and there the mean of p0 of level 0 in context 0."""
-        v, total, mean = self.n_levels[child], np.zeros(len(GRID)), np.zeros(len(GRID))
-        for u in range(self.n_levels[parent]):
-            x, k = cells[cells[:, parent] == u, child], z[cells[:, parent] == u]
-            counts = np.array([np.bincount(x[k == i], minlength=v) for i in np.unique(k)]).reshape(-1, v)
-            m, each, means = v * beta, [], []
-            fixed = (gammaln(m) - gammaln(m + counts.sum(axis=1))).sum()
-            for tables in tables_of(counts):
-                pairs = zip(counts.ravel().tolist(), tables)
-                t = np.array(tables).reshape(counts.shape).sum(axis=0)
-                of = fixed + sum(log_stirling(n, s) + s * np.log(m) for n, s in pairs)
-                each.append([of + log_dirichlet_multinomial(t, c) for c in GRID])
-                means.append((t[0] + GRID) / (t.sum() + v * GRID))
-            log_p = np.array(each)
-            total += logsumexp(log_p, axis=0)
-            if u == 0:
-                mean = (np.exp(log_p - logsumexp(log_p, axis=0)) * np.array(means)).sum(axis=0)
-        return total, mean
+    def counts(self, cells, z, child: int, parent: int) -> list[np.ndarray]:
+        return counts_in(cells[:, child], cells[:, parent], np.array(z), self.n_levels[child], self.n_levels[parent])
 
     def draw(self, i: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         self.filled, betas = super().draw(i, generator)
@@ -80,30 +104,11 @@ class BasedPosterior(LinkedPosterior):
         """E of p0 of level 0 in context 0, times whether the link is there."""
         result = 0.0
         for b, z in enumerate(self.partitions):
-            of = [self.by_concentration(self.cells, z, child, parent, beta) for beta in self.betas]
+            of = [by_concentration(self.counts(self.cells, z, child, parent), beta) for beta in self.betas]
             score, mean = (np.concatenate(part) for part in zip(*of))
             p = sum(self.p[b, f] for f, forest in enumerate(self.forests) if forest[child] == parent)
             result += p * float(_normalised(score) @ mean)
         return result
-
-    def drawn_tables(self, i: int, child: int, beta: float, generator) -> np.ndarray:
-        """Tables (U, V) of a child in state i, drawn given the cells that were drawn last."""
-        z, forest = self.state(i)
-        z, parent, v = np.array(z), forest[child], self.n_levels[child]
-        cells = self.filled
-        score, _ = self.by_concentration(cells, z, child, parent, beta)
-        c, result = generator.choice(GRID, p=_normalised(score)), []
-        for u in range(self.n_levels[parent]):
-            x, k = cells[cells[:, parent] == u, child], z[cells[:, parent] == u]
-            counts = np.array([np.bincount(x[k == j], minlength=v) for j in np.unique(k)]).reshape(-1, v)
-            every = [np.array(t).reshape(counts.shape) for t in tables_of(counts)]
-            log_p = [
-                sum(log_stirling(n, s) + s * np.log(v * beta) for n, s in zip(counts.ravel().tolist(), t.ravel()))
-                + log_dirichlet_multinomial(t.sum(axis=0), c)
-                for t in every
-            ]
-            result.append(every[generator.choice(len(every), p=_normalised(np.array(log_p)))].sum(axis=0))
-        return np.array(result)
 
 
 def put(mixture, law: BasedPosterior, state: int, cycles: int, generator) -> None:
@@ -111,7 +116,8 @@ def put(mixture, law: BasedPosterior, state: int, cycles: int, generator) -> Non
     program.put(mixture, law, state, cycles, generator)
     view, (_, forest) = mixture.view, law.state(state)
     beta = {c.name: b for c, b in zip(view.components.categorical.columns, view.hyper.dirichlet.tolist())}
-    parts = [law.drawn_tables(state, c, beta[f"c{c}"], generator).ravel() for c, p in enumerate(forest) if p != -1]
+    counts = {c: law.counts(law.filled, law.state(state)[0], c, p) for c, p in enumerate(forest) if p != -1}
+    parts = [drawn_tables(of, beta[f"c{c}"], generator).ravel() for c, of in counts.items()]
     mixture.linking.resume_bases(np.concatenate([*parts, np.zeros(0, np.int64)]), cycles)
 
 
@@ -151,6 +157,29 @@ def verdict(history, law: BasedPosterior, level: float) -> Verdict:
     means = np.concatenate([events[:, states].mean(axis=2).T, of_bases], axis=1)
     expected = np.append(events @ law.p.ravel(), [law.mean_of_base(c, p) for c, p in based])
     return judge(states[:, -1], law.p.ravel(), names, means, expected, level)
+
+
+class BasedViews(ViewsPosterior):
+    """The same in views; see `BasedPosterior`."""
+
+    def _log_evidence(self, z, child: int, parent: int, beta: float) -> float:
+        if parent in (-1, child):
+            return super()._log_evidence(z, child, parent, beta)
+        return float(logsumexp(by_concentration(self.counts(z, child, parent), beta)[0]) - np.log(len(GRID)))
+
+    def counts(self, z, child: int, parent: int) -> list[np.ndarray]:
+        (x, v), (contexts, u) = self.columns[child], self.columns[parent]
+        return counts_in(np.array(x), np.array(contexts), np.array(z), v, u)
+
+
+def put_in_views(mixture, law: BasedViews, s: int, cycles: int, generator, right=program_views.put) -> None:
+    """Put the chain at a state of the law in views, with pseudo-counts and tables drawn given it."""
+    betas = law.draw_betas(s, generator)
+    with mock.patch.object(law, "draw_betas", lambda s, generator: betas):
+        right(mixture, law, s, cycles, generator)
+    contexts = {c: law.counts(law.partitions[law.by[s, c]], c, p) for c, p in enumerate(law.parents[s]) if p != -1}
+    parts = [drawn_tables(of, betas[c], generator).ravel() for c, of in contexts.items()]
+    mixture.linking.resume_bases(np.concatenate([*parts, np.zeros(0, np.int64)]), cycles)
 
 
 # ---- rows that stay in their clusters --------------------------------------------------------------------------------
@@ -201,12 +230,7 @@ class GivenRows:
         self.expected = np.array([link, *(moments * link)])
 
     def _counts(self, child: int, context: np.ndarray) -> list[np.ndarray]:
-        """Of the levels of a column by cluster, in each context."""
-        x, k = self.cells[:, child], self.z
-        return [
-            np.array([np.bincount(x[(context == u) & (k == i)], minlength=2) for i in np.unique(k)])
-            for u in np.unique(context)
-        ]
+        return counts_in(self.cells[:, child], context, self.z, 2, int(context.max()) + 1)
 
     def seen(self, seed: int, n: int, refresh: bool) -> np.ndarray:
         """What a chain has of `expected` in each of n draws of links, (n, 3, D, D). refresh: bases are drawn after each

@@ -2,17 +2,19 @@
 
 Replicates start at exact draws (tests/exact/compare.py); chains whose rows stay are judged by batch means, against
 integrals over bases by quadrature. Every test of a law rejects a right program with probability at most LEVEL; there are
-six.
+seven.
 """
 
 import hashlib
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from mpibayes.hpc.crosscat.columns import proposal, sides
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact.compare import seed
-from tests.links import program, program_base
+from tests.links import program, program_base, program_views
 
 LEVEL = 1e-4
 FAR = 5.5  # standard errors of 20 batches, of 18 means: beyond it with a probability below LEVEL * 10
@@ -44,10 +46,9 @@ def far(beta: float, n: int, refresh: bool) -> float:
 
 
 def test_sums_over_tables_are_integrals_over_bases():
-    law, cells = program_base.BasedPosterior(*LAWS["rows4"][0]), np.array([[0, 0], [0, 1], [0, 0], [0, 0]])
-    law.n_levels = [1, 2]
-    by_tables, mean = law.by_concentration(cells, np.array([0, 0, 0, 1]), 1, 0, 0.7)
-    by_quadrature, moments = program_base.by_quadrature(np.array([[2, 1], [1, 0]]), 0.7)
+    counts = np.array([[2, 1], [1, 0]])
+    by_tables, mean = program_base.by_concentration([counts], 0.7)
+    by_quadrature, moments = program_base.by_quadrature(counts, 0.7)
     np.testing.assert_allclose(by_tables, by_quadrature, atol=1e-7)
     np.testing.assert_allclose(mean, moments[0], atol=1e-7)
 
@@ -56,6 +57,19 @@ def test_sums_over_tables_are_integrals_over_bases():
 def test_joint_law_of_rows_links_and_bases(name, n_shards):
     result = judged(serial(), name, n_shards, 80)
     assert result.passed, f"{result} (seed {seed(71)})"
+
+
+@pytest.mark.thorough
+def test_joint_law_in_views():
+    """Trees go over to other views with their bases; views, and rows within them, split and merge."""
+    law = program_base.BasedViews([([0, 0, 1], 2), ([0, 0, 1], 2), ([1, 0, 1], 2)], (0.3,), (1.0, 0.3))
+    with (
+        mock.patch.object(proposal, "CORE", 2), mock.patch.object(sides, "ROWS", 2),
+        mock.patch.object(program_views, "put", program_base.put_in_views),
+    ):  # fmt: skip
+        more = {"link_base": "learned", "view_moves": 2, "split_merge": 2, "column_powers": 1}
+        result = program_views.verdict(serial(), law, 2, 80, seed(76), 4, LEVEL, **more)
+    assert result.passed, f"{result} (seed {seed(76)})"
 
 
 def test_weights_without_their_second_factor_are_rejected():

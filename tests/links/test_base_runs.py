@@ -55,7 +55,7 @@ def test_answers_use_the_bases_of_the_draw(place):
     np.testing.assert_allclose([at.levels(u)[:, -1] for u in range(32)], base[:, :-1] / 5, rtol=1e-9)
     for words in (
         ["query", "named", "logp", "--of", "b=p", "--given", "a=a3"],
-        ["simulate", "named", "--rows", "5", "-o", "rows.csv"],
+        ["synthesize", "named", "--rows", "50", "--copies", "1", "-o", "made"],
         ["complete", "named", "--copies", "1", "-o", "copies"],
         ["report", "named"],
     ):
