@@ -33,7 +33,7 @@ Bases = Mapping[str, np.ndarray]  # by the name of a column
 
 def learns_base(column: Column, priors: Mapping[str, Mapping[str, Any]]) -> bool:
     """True if a column, under its links, has a base in each context."""
-    return column.contexts > 1 and "dirichlet" not in priors.get(column.name, {})
+    return bool(column.levels) and column.contexts > 1 and "dirichlet" not in priors.get(column.name, {})
 
 
 # --- tables of a column -----------------------------------------------------------------------------------------------
