@@ -66,7 +66,7 @@ class Settings:
     @property
     def learns_bases(self) -> bool:
         """True if columns that lean on others have bases of their own, which are part of the state."""
-        return self.link_base == "learned" and self.links != "none" and self.likelihood
+        return self.link_base == "learned" and self.links not in ("none", "lines") and self.likelihood
 
 
 class View:
