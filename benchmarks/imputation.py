@@ -11,7 +11,7 @@ errors of the complete sample.
 
 Methods "links", "named" and "explained" are mixtures with learned links, with six that are named, and with two more, of
 industry with sex and of tenure with the density, since sex and density say which cells are missing; "gaps" links each
-column with gaps to one of these. The folder has
+column with gaps to one of these; "links-learned" and so on have learned bases. The folder has
 acs_pums_nist/national2018.90pct.csv.xz and the same of 2019. mice is R's, with its package rpart. --rule none takes
 cells out completely at random; --population mixture has rows of a mixture in place of the records. --keep FILE keeps
 what was made of each sample, and goes on from there.
@@ -49,6 +49,7 @@ table = "t.h5"
 [model]
 family = "{family}"
 links = {links}
+link_base = "{base}"
 [run]
 cycles = {cycles}
 burn_in = {burn_in}
@@ -145,8 +146,9 @@ def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]
     from mpibayes.hpc.results.complete import complete
     from mpibayes.terminal import Console
 
+    method, _, base = method.partition("-")
     family, links = ("mixture", LINKS[method]) if method in LINKS else (method, "none")
-    text = RUN.format(family=family, links=json.dumps(links), cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
+    text = RUN.format(family=family, links=json.dumps(links), base=base or "uniform", cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
     (place / "run.toml").write_text(text)
     command = [sys.executable, "-m", "mpibayes"]
     for words in (["import", "t.csv", "t.h5"], ["run", "run.toml", "-o", "run"]):

@@ -8,7 +8,7 @@ core.
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together,
 scored on all test rows. tables: imported tables; a tenth of the rows is held out; forests with numbers in lines
-and as parents by bins (forest), by bins alone (forest of bins), and with neither (forest of levels).
+and as parents by bins (forest; "forest with bases": link_base = "learned"), by bins alone (forest of bins), and with neither (forest of levels).
 views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
 the first hundred of which are scored.
@@ -80,7 +80,8 @@ def independent(seed: int):
 
 
 def measured(
-    columns, rows, held, links: str, seconds: float, seed: int, several: bool = False, cycles: int | None = None
+    columns, rows, held, links: str, seconds: float, seed: int, several: bool = False, cycles: int | None = None,
+    base: str = "uniform",
 ) -> dict:
     """One chain: its score, clusters, links, cycles and the time of a cycle in the second half. cycles: where they are
     counted, instead of seconds."""
@@ -90,7 +91,7 @@ def measured(
         columns,
         lambda start, stop: rows.take(slice(start, stop)),
         len(rows),
-        Settings(seed=seed, links=links, view_concentration="learn" if several else None),
+        Settings(seed=seed, links=links, link_base=base, view_concentration="learn" if several else None),
     )
     if several:
         subset = np.sort(np.random.default_rng(seed).permutation(len(rows))[:SEARCHED])
@@ -145,10 +146,14 @@ def main() -> None:
         several = given.what == "views"
         for links in given.links or ("none", "forest", *(MORE if given.what == "tables" else ())):
             columns, rows, held = table
-            if several or links != "forest":
+            kind, _, base = links.partition(" with ")
+            if several or kind != "forest":
                 columns = [replace(column, line=False) for column in columns]
-            columns = [replace(c, cuts=() if c.line or several or links == MORE[1] else c.cuts) for c in columns]
-            result = measured(columns, rows, held, links.split()[0], given.seconds, given.seed, several)
+            columns = [replace(c, cuts=() if c.line or several or kind == MORE[1] else c.cuts) for c in columns]
+            result = measured(
+                columns, rows, held, links.split()[0], given.seconds, given.seed, several,
+                base="learned" if base else "uniform",
+            )  # fmt: skip
             write(given.out, name, {"rows": len(rows), **result, "links": links})
 
 

@@ -3,7 +3,7 @@
 The table is the 2018 and 2019 national extract of the American Community Survey that SDNist hands out: the age, the
 density, and 14 columns of at most 7 levels, the rest lumped (see imputation.py). Some rows are held out; each method
 makes as many rows as it is trained on, and `mpibayes synthesize --judge` has the measures. The methods: mixture and
-crosscat, and with learned links mixture-links and crosscat-links; margins, each column shuffled by itself; mice, R's
+crosscat, and with learned links mixture-links and crosscat-links, with learned bases mixture-links-learned; margins, each column shuffled by itself; mice, R's
 mice with its package rpart as a synthesizer, columns one after another, each by a tree given those before it (as
 synthpop does); real, training rows themselves.
 
@@ -39,6 +39,7 @@ heldout = {heldout}
 [model]
 family = "{family}"
 links = "{links}"
+link_base = "{base}"
 [run]
 cycles = {cycles}
 until = "cycles"
@@ -63,9 +64,10 @@ KEY, TARGET = ["AGEP", "SEX", "RAC1P", "HOUSING_TYPE"], "INC"
 
 
 def by_mpibayes(place: Path, method: str, args) -> Path:
-    family, links = method.split("-")[0], "forest" if method.endswith("-links") else "none"
+    family, links = method.split("-")[0], "forest" if "-links" in method else "none"
+    base = "learned" if method.endswith("-learned") else "uniform"
     (place / f"{method}.toml").write_text(
-        RUN.format(family=family, links=links, cycles=args.cycles, heldout=args.heldout, seed=args.seed)
+        RUN.format(family=family, links=links, base=base, cycles=args.cycles, heldout=args.heldout, seed=args.seed)
     )
     command = [sys.executable, "-m", "mpibayes"]
     subprocess.run([*command, "run", f"{method}.toml", "-o", method], cwd=place, check=True, stdout=subprocess.DEVNULL)

@@ -76,7 +76,7 @@ class Levels:
 
 class Categorical(OneByOne):
     """All categorical columns of a view. A column's prior: {"dirichlet": [V_c]} (fixed), or {"grid": multipliers,
-    "base": [V_c]}, where either may be left out.
+    "base": [V_c]}, where either may be left out. A base may be of each context, [U_c, V_c + 1], 0 behind the levels.
 
     `n_levels` (C,): levels of each column; `contexts` (C,): of its parent, 1 where it has none; `offsets` (C + 1,):
     first level row of each; `groups` (contexts of all columns + 1,): first level row of each context, `group_of` (C +
@@ -109,15 +109,28 @@ class Categorical(OneByOne):
         self.grids = []
         for c, column in enumerate(columns):
             prior = priors.get(column.name) or {}
-            base = np.append(np.ones(self.n_levels[c]) * prior.get("dirichlet", prior.get("base", 1.0)), 0.0)
-            self.base[self.offsets[c] : self.offsets[c + 1]] = np.tile(base, self.contexts[c])
+            base = np.asarray(prior.get("dirichlet", prior.get("base", 1.0)))
+            if base.ndim < 2:
+                base = np.tile(np.append(np.ones(self.n_levels[c]) * base, 0.0), self.contexts[c])
+            self.base[self.offsets[c] : self.offsets[c + 1]] = base.ravel()
             self.grids.append(np.ones(1) if "dirichlet" in prior else as_grid(prior.get("grid", GRID)))
         self._tables = [_table(tuple(grid)) if len(grid) > 1 else None for grid in self.grids]  # None: it is fixed
-        self._even = np.logical_and.reduceat((self.base == 1.0) | (self.base == 0.0), self.offsets[:-1])
+        self._even = self._evenly()
         self._known: dict[tuple[int, int], list[tuple]] = {}  # what `_learned` returns
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = np.diff(self.offsets) + 1.0
         self.odds_form = (int(self.offsets[-1]),)
+
+    def _evenly(self) -> np.ndarray:
+        """Whether all levels of a column have the same pseudo-counts, (C,)."""
+        return np.logical_and.reduceat((self.base == 1.0) | (self.base == 0.0), self.offsets[:-1])
+
+    def rebase(self, bases: Mapping[str, np.ndarray]) -> None:
+        """Give columns other bases, of each context, by name."""
+        for c, column in enumerate(self.columns):
+            if column.name in bases:
+                self.base[self.offsets[c] : self.offsets[c + 1]] = bases[column.name].ravel()
+        self._even, self._known = self._evenly(), {}
 
     def start(self) -> np.ndarray:
         """Initial multiplier of every column, (C,)."""

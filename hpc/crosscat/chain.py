@@ -164,8 +164,14 @@ class Mixture:
             columns = renumbered(self._modelled(which))  # none where cells are not looked at
             if len(self._known) == MOST_KNOWN:
                 del self._known[next(iter(self._known))]
-            self._known[key] = Components(columns, self.priors, blocks if s.likelihood else {})
+            self._known[key] = Components(columns, self.linking.priors, blocks if s.likelihood else {})
         return self._known[key]
+
+    def rebase(self, bases: Mapping[str, np.ndarray]) -> None:
+        """Give linked columns other bases (`links.base`). Not collective."""
+        self._known.clear()
+        for view in self.views:
+            view.components.categorical.rebase(bases)
 
     def _cells(self, names: Collection[str], held: Sequence[Held]) -> Gather:
         return Gather(self._modelled(names), held, self.settings.blocks)
@@ -253,6 +259,7 @@ class Mixture:
         moved = sum(int(part[-2]) for part in news) / len(self.views)
         of_views = of_columns.move(self) if self.law is not None else {}
         self.linking.draw()
+        self.linking.draw_bases()
         info = self._info(moved / (self.n_active * (s.sweeps_per_cycle if target is None else 1)), tally, of_views)
         info.word = [int(w) for w in word]
         return info

@@ -14,6 +14,7 @@ view of each used column of the table. Everything else about clusters is compute
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +36,7 @@ from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.tallies import Tallies, Total
 from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.links.base import apart, bases_given, with_learned
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 SLICE_ROWS = 65_536
 LABEL_BYTES = 256 << 20  # labels of draws whose clusters are added up in one pass over the table
 MOST_SELECTED = 1_000  # sets of columns, under their links, that are kept for the next question
+MOST_WITH_BASES = 32  # the same where each draw has bases of its own
 ROOM = 4  # a draw is stored with room for a multiple of so many views, so that few draws need more than those before
 
 
@@ -68,6 +71,7 @@ class Draw:
     (C,); None in a run without links. gaps (G,): levels of missing cells that others lean on, as they are stored.
     numbers (F,): values of missing cells of numbers that may be in lines.
     outcome: coefficients, as `outcome.state.State` reads them; None in a run without one.
+    tables (T,): those of the bases of linked columns, see `links.base.flat`; None where bases are not learned.
     """
 
     cycle: int
@@ -79,11 +83,12 @@ class Draw:
     gaps: np.ndarray | None = None
     numbers: np.ndarray | None = None
     outcome: Mapping[str, np.ndarray] | None = None
+    tables: np.ndarray | None = None
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
     """Keeps draws: `append(cycle, labels=, concentration=, ...)`. run, guard: see `io.segments.Segments`."""
-    return DrawWriter(folder, run, guard, whole=("labels", "views", "gaps"))
+    return DrawWriter(folder, run, guard, whole=("labels", "views", "gaps", "tables"))
 
 
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
@@ -96,8 +101,8 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
             return {} if labels is None else {"labels": labels, **vars(view.hyper), **more}
         process, of_column = (view.hyper.concentration, view.hyper.discount), view.components.by_column(view.hyper)
         hyper = mixture.components.hyper(*process, of_column)
-        links = {"links": mixture.linking.coding.parents, "gaps": gaps}
-        return {"labels": labels, **vars(hyper), **links, **({"numbers": values} if values.size else {})}
+        more = {"gaps": gaps, **({"numbers": values} if values.size else {})}
+        return {"labels": labels, **vars(hyper), **_links_of(mixture), **more}
     kind = np.min_scalar_type(max(view.n_labels - 1 for view in mixture.views))
     room, root, values = -(-len(mixture.views) // ROOM) * ROOM, mixture.comm.rank == 0, mixture.linking.gap_numbers()
     most, process = np.zeros((room, mixture.n_rows) if root else 0, kind), np.zeros((2, room))
@@ -111,9 +116,14 @@ def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
     views = np.array([home[c.name] for c in mixture.columns if not c.part_of], np.int64)
     by_column = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
     hyper = vars(mixture.components.hyper(0.0, 0.0, by_column))
-    links = {} if mixture.settings.links == "none" else {"links": mixture.linking.coding.parents}
+    links = {} if mixture.settings.links == "none" else _links_of(mixture)
     links |= {"numbers": values} if values.size else {}
     return {**hyper, "labels": most, "concentration": process[0], "discount": process[1], "views": views, **links}
+
+
+def _links_of(mixture: Mixture) -> dict[str, np.ndarray]:
+    tables = {"tables": mixture.linking.flat_tables()} if mixture.settings.learns_bases else {}
+    return {"links": mixture.linking.coding.parents, **tables}
 
 
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
@@ -136,9 +146,8 @@ def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
     n_views = int(views.max(initial=0)) + 1
     alpha, d = np.atleast_1d(alpha)[:n_views].tolist(), np.atleast_1d(d)[:n_views].tolist()
     labels = list(np.atleast_2d(labels)[:n_views].astype(np.int64))
-    numbers, process = given.pop("numbers", None), list(zip(alpha, d))
-    hyper = Hyper(alpha[0], d[0], **given)
-    return Draw(cycle, hyper, labels, process, views, parents, gaps, numbers, outcome)
+    more = {name: given.pop(name, None) for name in ("numbers", "tables")} | {"outcome": outcome}
+    return Draw(cycle, Hyper(alpha[0], d[0], **given), labels, list(zip(alpha, d)), views, parents, gaps, **more)
 
 
 class Posterior(KeptChains, Tallies):
@@ -228,12 +237,20 @@ class Posterior(KeptChains, Tallies):
         """Select some of the table's used columns: under the links of a draw, with all their `ancestors`, or without
         links."""
         parents = None if draw is None or draw.parents is None or not self.likelihood else draw.parents
-        key = tuple(names), None if parents is None else parents.tobytes()
+        bases = {} if parents is None or draw.tables is None else self._bases(draw)
+        key = tuple(names), None if parents is None else parents.tobytes(), draw.tables.tobytes() if bases else b""
         if key not in self._of_columns:
-            if len(self._of_columns) >= MOST_SELECTED:
+            if len(self._of_columns) >= (MOST_WITH_BASES if bases else MOST_SELECTED):
                 self._of_columns.clear()
-            self._of_columns[key] = OfColumns(self, names, self._priors, self._joint, parents)
+            self._of_columns[key] = OfColumns(self, names, with_learned(self._priors, bases), self._joint, parents)
         return self._of_columns[key]
+
+    def _bases(self, draw: Draw) -> dict[str, np.ndarray]:
+        """Bases of the linked columns, drawn given the tables of a draw."""
+        columns = Coding(self.columns, draw.parents, self.contexts).columns
+        tables = apart(draw.tables, columns, self._priors)
+        seed = int.from_bytes(hashlib.sha256(draw.tables.astype(np.int64).tobytes()).digest()[:7], "little")
+        return bases_given(tables, columns, self._priors, {"seed": seed, "cycle": draw.cycle})
 
     @cached_property
     def contexts(self) -> dict[str, np.ndarray]:

@@ -56,6 +56,7 @@ def settings_of(config: Config, n_rows: int) -> Settings:
         view_moves=sampler.view_moves,
         column_powers=sampler.column_powers,
         links=model.parents if model.likelihood else "none",
+        link_base=model.link_base,
         link_moves=None if sampler.link_moves == "auto" else sampler.link_moves,
     )
 
@@ -274,6 +275,8 @@ class ViewsChain:
         }
         if mixture.settings.links != "none":
             shared["links"] = mixture.linking.coding.parents
+        if mixture.settings.learns_bases:
+            shared["tables"] = mixture.linking.flat_tables()
         for v, view in enumerate(mixture.views):
             labels, state = view.state()
             shared |= {f"view-{v}/{name}": value for name, value in state.items()}
@@ -295,6 +298,8 @@ class ViewsChain:
         mixture.arrange([shared[f"{name}/columns"] for name in names])
         if "links" in shared:
             mixture.linking.link(shared["links"])
+        if "tables" in shared:
+            mixture.linking.resume_bases(shared["tables"], int(shared["cycles"]))
         for i, shard in enumerate(mixture.view.shards if mixture.linking.gaps.columns else ()):
             mixture.linking.gaps.put(i, shard.rows, shards[shard.index]["gaps"])
         for i, shard in enumerate(mixture.shards if mixture.linking.numbers.columns else ()):

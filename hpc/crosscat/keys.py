@@ -114,6 +114,12 @@ class Model(keys.Model):
         "numbers on numbers; lines: learned, between numbers alone; forest: learned; or these links and no others",
         '"none", "lines", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
     )
+    link_base: Literal["uniform", "learned"] = key(
+        "uniform",
+        "level probabilities about which those of the clusters vary in each context of a parent; learned: of the whole "
+        "table",
+        '"uniform" or "learned"',
+    )
     bins: Annotated[Literal["auto", "none"] | BinsByColumn, BeforeValidator(tuples)] = key(
         "auto",
         "mixtures with links: cuts of numeric parents into bins; auto: at the eighths of the training rows at the "

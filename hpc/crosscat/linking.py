@@ -6,12 +6,14 @@ views' cells and counts, stay the chain's.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns.cells import renumbered
@@ -19,11 +21,14 @@ from mpibayes.hpc.crosscat.line_gaps import LineGaps
 from mpibayes.hpc.crosscat.line_moments import line_moments
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.links import moves
+from mpibayes.hpc.links.base import Bases, Integrated, apart, bases_given, flat, learns_base, tables_given, with_learned
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT, log_prior
 from mpibayes.hpc.links.gaps import Gaps, masks_of
 from mpibayes.hpc.links.lines import Lines
+from mpibayes.hpc.links.scores import link_tables
+from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Rows
 
 if TYPE_CHECKING:
@@ -40,6 +45,8 @@ class Linking:
         linked = chain.settings.links != "none" and chain.settings.likelihood
         self.numbers = LineGaps(chain.columns if linked else (), [shard.rows for shard in chain.shards])
         self.gaps = self._first()
+        self.tables: dict[str, np.ndarray] = {}  # by which the bases were drawn last; none before the first cycle
+        self.bases: dict[str, np.ndarray] = {}  # of columns that learn them, see links/base.py
 
     @property
     def coding(self) -> Coding:
@@ -86,13 +93,14 @@ class Linking:
         return [self.coding_of(view.columns) for view in self.chain.views]
 
     def link(
-        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None
-    ) -> None:
+        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None,
+        bases: Bases | None = None,
+    ) -> None:  # fmt: skip
         """Give the columns other parents of their own views, (C,) as of `Coding`; the rest of the state stays, but for
         the counts of the clusters of views that change.
 
         rows: of one view alone, of each shard of this rank, without links, with levels for cells that are missing;
-        None: as they are. hyper: hyperparameters that columns are given with them, by name.
+        None: as they are. hyper, bases: hyperparameters and bases that columns are given with them, by name.
         """
         chain = self.chain
         for view in chain.views if hyper else ():
@@ -104,6 +112,7 @@ class Linking:
         before, views = self.codings, chain.views
         changed = [v for v, view in enumerate(views) if other & set(view.columns)]
         self.gaps = Gaps(self.coding.with_parents(parents), self.gaps.masks)
+        self.bases = {name: base for name, base in self.bases.items() if name not in other} | dict(bases or {})
         chain.views = [view for v, view in enumerate(views) if v not in changed]  # others have components of old links
         new = {v: self._linked(views[v], before[v], v, rows, hyper or {}) for v in changed}
         chain.views = [new.get(v, view) for v, view in enumerate(views)]
@@ -126,11 +135,12 @@ class Linking:
         return made
 
     def link_and_count(
-        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None
-    ) -> None:
+        self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None,
+        bases: Bases | None = None,
+    ) -> None:  # fmt: skip
         """`link`, and count the clusters of the views that change."""
         before = self.chain.views
-        self.link(parents, rows, hyper)
+        self.link(parents, rows, hyper, bases)
         changed = [view for view in self.chain.views if view not in before]
         if changed:
             sync.count(self.chain.comm, changed)
@@ -204,13 +214,55 @@ class Linking:
         counts = view.components.categorical, view.hyper.dirichlet, view.counts.levels
         return *counts, view.labelled(), first, view.key(self.chain.cycles)
 
+    # --- bases -------------------------------------------------------------------------------------------------------
+
+    @property
+    def priors(self) -> Mapping[str, Mapping]:
+        """The priors of the columns under the links. Not collective."""
+        return with_learned(self.chain.priors, self.bases)
+
+    def draw_bases(self) -> None:
+        """Draw the bases of linked columns given labels, cells and hyperparameters. Not collective, the same on every
+        rank."""
+        chain = self.chain
+        if not chain.settings.learns_bases:
+            return
+        self.tables = {}
+        for view in chain.views:
+            kind, levels = view.components.categorical, view.counts.levels
+            beta = kind.pseudo_counts(view.hyper.dirichlet)
+            for column, first, end in zip(kind.columns, kind.offsets[:-1].tolist(), kind.offsets[1:].tolist()):
+                if learns_base(column, chain.priors):
+                    shape = column.contexts, len(column.levels) + 1
+                    stream = Stream(purpose=Purpose.TABLES, sub=zlib.crc32(column.name.encode()), **chain.key)
+                    of = levels[first:end].reshape(*shape, -1), beta[first:end].reshape(shape)
+                    self.tables[column.name] = tables_given(*of, stream)
+        self._rebase()
+
+    def resume_bases(self, tables: np.ndarray, cycles: int) -> None:
+        """Take on the bases that were drawn after so many cycles, by their tables. Not collective."""
+        self.tables = apart(tables, self.coding.columns, self.chain.priors)
+        self._rebase(cycles)
+
+    def flat_tables(self) -> np.ndarray:
+        """All tables, of one column after another, int64. Not collective."""
+        return flat(self.tables, self.coding.columns)
+
+    def _rebase(self, cycles: int | None = None) -> None:
+        chain = self.chain
+        key = chain.key if cycles is None else {**chain.key, "cycle": cycles}
+        self.bases = bases_given(self.tables, self.coding.columns, chain.priors, key)
+        chain.rebase(self.bases)
+
+    # --- draws of the links ------------------------------------------------------------------------------------------
+
     def draw(self) -> None:
         """Draw the links of each view anew where that is due."""
         chain, s, parents = self.chain, self.chain.settings, self.coding.parents.copy()
         if not s.learns_links or not moves.due(s.link_moves, chain.cycles):
             return
         place = {column.name: i for i, column in enumerate(chain.columns)}
-        rows, of_lines = None, {}
+        rows, of_lines, tables = None, {}, {}
         for view, coding in zip(chain.views, self.codings):
             if coding.n_nodes > 1 and (coding.lines or coding.levelled):
                 at = np.array([place[column.name] for column in coding.plain])
@@ -219,10 +271,33 @@ class Linking:
                 rows = self._completed(view, coding)
                 of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)
                 lines = self._lines(coding, list(zip(rows, view.z)), view.n_labels, plain.by_column(hyper))
-                drawn, of_numbers = moves.draw_links(chain.comm, coding, *of, lines)
+                weights = self._integrated(coding, *of[:2])
+                drawn, of_numbers = moves.draw_links(chain.comm, coding, *of, lines, weights)
                 parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
                 of_lines |= {column.name: h for column, h in zip(lines.columns, of_numbers)}
-        self.link_and_count(parents, rows if chain.law is None else None, of_lines)
+                if weights is not None:
+                    tables |= self._tables_of(coding.with_parents(drawn), *of[:-1], weights)
+        bases = bases_given(tables, chain.columns, chain.priors, chain.key)
+        self.link_and_count(parents, rows if chain.law is None else None, of_lines, bases)
+
+    def _integrated(self, coding: Coding, kind: Categorical, multiplier: np.ndarray) -> Integrated | None:
+        """Weights of links with bases integrated out; None where bases are not learned."""
+        if not self.chain.settings.learns_bases:
+            return None
+        numbers = [coding.plain[c].name for c in coding.numbers]
+        present = {child: (parent, self.bases[child]) for child, parent in coding.parent_of.items() if child in self.bases}
+        fixed = ["dirichlet" in self.chain.priors.get(column.name, {}) for column in kind.columns]
+        names = [*(column.name for column in kind.columns), *numbers]
+        return Integrated(kind, multiplier, fixed, names, present, self.chain.key)
+
+    def _tables_of(self, after: Coding, kind: Categorical, multiplier, labelled, k: int, bases: Integrated) -> dict:
+        """Tables of the columns with other parents than before, by name. Collective."""
+        place = {name: j for j, name in enumerate(bases.parents)}
+        before, now = self.coding.parent_of, after.parent_of
+        new = {child: now[child] for child in now if now[child] != before.get(child) and child in place}
+        links = {place[c]: place[p] for c, p in new.items() if not bases.fixed[place[c]]}
+        tables = link_tables(self.chain.comm, after, kind, multiplier, labelled, k, bases, links)
+        return {kind.columns[child].name: of for child, of in tables.items()}
 
     def _lines(self, coding: Coding, labelled: Sequence, k: int, of_column: Mapping[str, np.ndarray]) -> Lines:
         """The columns that may lean on each other in a line, with their moments in clusters 0..k-1."""

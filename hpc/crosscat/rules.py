@@ -45,6 +45,8 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
         idle["model", "shapes"] = 'model.real = "as is"' if model.plain else "model.likelihood = false"
     if not model.likelihood:
         idle["model", "links"] = "model.likelihood = false"
+    if model.links in ("none", "lines"):
+        idle["model", "link_base"] = f"model.links = {shown(model.links)}"
     if model.links not in ("forest", "lines"):
         idle["sampler", "link_moves"] = f"model.links = {shown(model.links)}"
     if not model.has_views:

@@ -59,12 +59,18 @@ class Settings:
     column_powers: int = 0  # cycles between draws of a column's view by powers (columns/powers.py), 0: none
     links: str | Mapping[str, str] = "none"  # "forest": learned, "lines": those between numbers; or parents, by name
     link_moves: int | None = None  # cycles between draws of the links, 0: none; None: see links.moves.due
+    link_base: str = "uniform"  # "learned": a base in each context of a parent, see links/base.py
     contexts: Mapping[str, np.ndarray] | None = None  # of columns that others may lean on; None: by counts
 
     @property
     def learns_links(self) -> bool:
         """True if the links are part of the state."""
         return self.links in ("forest", "lines") and self.likelihood
+
+    @property
+    def learns_bases(self) -> bool:
+        """True if columns that lean on others have bases of their own, which are part of the state."""
+        return self.link_base == "learned" and self.links not in ("none", "lines") and self.likelihood
 
 
 class View:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.links.base import Integrated
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT, draw_forest, draw_with_others, log_weight_of_links
 from mpibayes.hpc.links.lines import Lines
@@ -41,13 +42,14 @@ def cuts(every: int | None, cycle: int) -> bool:
 def draw_links(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int], lines: Lines,
+    bases: Integrated | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Draw the parents of all columns, (C,) as of `Coding`, given labels, cells and hyperparameters, and with them the
     hyperparameters of `lines`, the columns of `coding.lines`, (R, 4). Collective.
 
     Other arguments as of `link_scores`; key: of the streams.
     """
-    score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels)
+    score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels, bases)
     r, parents = len(lines.columns), np.full(len(coding.plain), ROOT)
     score, alone, hyper = *_with_lines(score, alone, lines), np.zeros((r, 4))
     d, place = len(alone), {column.name: i for i, column in enumerate(coding.plain)}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
+from mpibayes.hpc.links.base import Integrated
 from mpibayes.hpc.links.bins import n_contexts
 from mpibayes.hpc.links.coding import MOST_CODES, Coding
 from mpibayes.hpc.links.counts import count_levels
@@ -24,7 +25,7 @@ AT_ONCE = 1 << 23  # counts that are added up together
 
 def link_scores(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
-    labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int,
+    labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, bases: Integrated | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Log evidence of each column under each parent, (D, D + E), -inf where there must be no link, and without one,
     (D,); in the order of `kind`'s columns, of which there are D, and `coding.numbers`. Collective, the same on every
@@ -32,10 +33,10 @@ def link_scores(
 
     coding: of the columns. kind, multiplier (D,): those with levels, without links, and their hyperparameters.
     labelled: this rank's rows without links, and their labels, negative for idle rows; no cell of another row is
-    missing, of a column that may be a parent.
+    missing, of a column that may be a parent. bases: where they are learned.
     """
     d, labels = len(kind), [z for _, z in labelled]
-    evidence = Evidence(comm, coding.contexts, kind, multiplier, [rows for rows, _ in labelled])
+    evidence = Evidence(comm, coding.contexts, kind, multiplier, [rows for rows, _ in labelled], bases)
     score = np.full((d, d + len(coding.numbers)), -np.inf)
     for j in range(d):
         children = evidence.children(j)
@@ -44,10 +45,28 @@ def link_scores(
     for j, number in enumerate(coding.numbers, d):
         children = evidence.children_of_number(coding.plain[number])
         if len(children):
-            contexts = [coding.context(number, rows) for rows, _ in labelled]
-            n = len(coding.contexts[coding.plain[number].name])
-            score[children, j] = evidence.in_contexts(contexts, n, labels, n_labels, children)
+            score[children, j] = evidence.in_contexts(*_of_number(coding, number, labelled), labels, n_labels, children, j)
     return score, evidence.alone(labels, n_labels, np.arange(d))
+
+
+def link_tables(
+    comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
+    labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, bases: Integrated, links: Mapping[int, int],
+) -> dict[int, np.ndarray]:  # fmt: skip
+    """The tables that the scores of some links, parents by child, are of. Collective; else as of `link_scores`."""
+    d, labels, result = len(kind), [z for _, z in labelled], {}
+    evidence = Evidence(comm, coding.contexts, kind, multiplier, [rows for rows, _ in labelled], bases)
+    for child, j in links.items():
+        of = evidence.contexts(j) if j < d else _of_number(coding, coding.numbers[j - d], labelled)
+        ((_, counts),) = evidence.by_context(*of, labels, n_labels, np.array([child]))
+        result[child] = bases.tables(child, j, counts)
+    return result
+
+
+def _of_number(coding: Coding, number: int, labelled) -> tuple[list[np.ndarray], int]:
+    """Contexts of a number, by its place, in the rows of each shard, and how many there are."""
+    contexts = [coding.context(number, rows) for rows, _ in labelled]
+    return contexts, len(coding.contexts[coding.plain[number].name])
 
 
 class Evidence:
@@ -57,8 +76,9 @@ class Evidence:
 
     def __init__(
         self, comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
-        rows: Sequence[Rows],
+        rows: Sequence[Rows], bases: Integrated | None = None,
     ):  # fmt: skip
+        self.bases = bases
         self.comm, self.kind, self.rows, self._contexts = comm, kind, rows, contexts
         self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
 
@@ -73,21 +93,37 @@ class Evidence:
     def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
         """Log evidence of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or
         negative. Collective."""
+        return self.in_contexts(*self.contexts(j), labels, k, children, j)
+
+    def contexts(self, j: int) -> tuple[list[np.ndarray], int]:
+        """Contexts of column j in the rows of each shard, and how many there are."""
         column = self.kind.columns[j]
         of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
-        n = int(of_level.max()) + 1
-        contexts = [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows]
-        return self.in_contexts(contexts, n, labels, k, children)
+        return [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows], int(of_level.max()) + 1
 
     def children_of_number(self, number: Column) -> np.ndarray:
         """Columns that may lean on a number: not the one that says which atom it is."""
         fits = n_contexts(number) * self._width <= MOST_CODES
         return np.flatnonzero(fits & [column.part_of != number.name for column in self.kind.columns])
 
-    def in_contexts(self, contexts: Sequence[np.ndarray], n: int, labels, k: int, children: np.ndarray) -> np.ndarray:
-        """Log marginal likelihood of each of `children` in n contexts, those of the rows of each shard. Collective."""
-        split = [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1) for z, u in zip(labels, contexts)]
-        return self.alone([z.astype(np.int32, copy=False) for z in split], k * n, children)
+    def in_contexts(
+        self, contexts: Sequence[np.ndarray], n: int, labels, k: int, children: np.ndarray, parent: int
+    ) -> np.ndarray:
+        """Log marginal likelihood of each of `children` in n contexts, those of the rows of each shard, of a parent, by
+        its number. Collective."""
+        if self.bases is None:
+            return self.alone(_split(contexts, n, labels), k * n, children)
+        each = self.by_context(contexts, n, labels, k, children)
+        return np.array([self.bases.log_weight(c, parent, counts) for c, counts in each])
+
+    def by_context(self, contexts, n: int, labels, k: int, children: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield each of `children` and its counts by context, level and cluster, int32 (n, V + 1, k). Collective."""
+        groups = _split(contexts, n, labels)
+        for subset in self._pieces(children, k * n):
+            levels, offsets = count_levels(self.comm, self.kind, zip(self.rows, groups), k * n, subset)
+            for i, child in enumerate(subset.tolist()):
+                part = levels[offsets[i] : offsets[i + 1]].reshape(-1, k, n)
+                yield child, np.ascontiguousarray(part.transpose(2, 0, 1))
 
     def alone(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
         """Log evidence of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative.
@@ -107,3 +143,9 @@ class Evidence:
         levels, offsets = count_levels(self.comm, self.kind, zip(self.rows, groups), k, columns)
         beta = np.concatenate([self._beta[c] for c in columns.tolist()])
         return updates.log_marginals(levels, beta, offsets, 0, len(columns))[0]
+
+
+def _split(contexts: Sequence[np.ndarray], n: int, labels: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Number of the cluster and context of each row, negative for idle rows."""
+    both = zip(labels, contexts)
+    return [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1).astype(np.int32, copy=False) for z, u in both]

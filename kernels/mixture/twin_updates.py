@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import cos, exp, lgamma, log, pi, sqrt
+from itertools import count
+from math import cos, exp, lgamma, log, log1p, pi, sqrt
 
 import numpy as np
 
@@ -54,6 +55,27 @@ def draw_levels(levels, beta, offsets, first, last, **key):
             for row, g in zip(rows, drawn, strict=True):
                 out[row - offsets[first], k] = g - total
     return out
+
+
+def draw_tables(levels, beta, **key):
+    """See updates.draw_tables."""
+    return np.array([tables_of_row(row, a, level, key) for level, (row, a) in enumerate(zip(levels.tolist(), beta))])
+
+
+def tables_of_row(counts, a, level, key):
+    """Tables of the restaurants of one level, in all clusters."""
+    units = (u for attempt in count() for u in block(level, attempt, **key))
+    opened = 0
+    for n in counts if a > 0 else ():
+        opened, i = opened + (n > 0), 1
+        while i < n and i < 8.0 + 4.0 * a:
+            opened, i = opened + (next(units) * (a + i) <= a), i + 1
+        while i < n:
+            gap = log(next(units)) / -log1p(a / i)
+            if not gap < n - i:
+                break
+            opened, i = opened + (next(units) * (a + i + int(gap)) <= a + i), i + int(gap) + 1
+    return opened
 
 
 def log_marginal(counts, beta):

@@ -18,6 +18,7 @@ typedef struct { int64_t width; const int64_t *length; const double *points; } g
 
 #define LOOPS "updates_loops.h"
 #include "every_isa.h"
+#include "restaurants.h"
 
 static inline void kernel_log_gammas(const stream_key *key, const double *shape, const uint64_t *id, int64_t n, double *out) {
     DISPATCH(log_gammas, key, shape, id, n, out);

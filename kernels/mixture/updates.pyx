@@ -43,6 +43,7 @@ cdef extern from "updates.h" nogil:
     int kernel_draw_numbers(const numbers_t *, double *, int64_t, int64_t, int64_t, const grid_t *, const double *,
                             double *)
     void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, double *)
+    void draw_tables_of_rows "draw_tables"(const stream_key *, const int32_t *, const double *, int64_t, int64_t, int64_t *)
 
 
 kernel_isa = ISA_NUMBER
@@ -157,6 +158,23 @@ def log_shares(const int32_t[:, ::1] levels, const int64_t[::1] offsets, int64_t
         with nogil:
             kernel_shares(&levels[0, 0], &offsets[0], n_columns, n_clusters, label, spread, &score[0, 0])
     return out[:, :n_clusters]
+
+
+def draw_tables(const int32_t[:, ::1] levels, const double[::1] beta, *, seed, purpose, sub, cycle, chain):
+    """Numbers of tables of Chinese restaurants, one a level row and cluster, summed over clusters: (L,) int64.
+
+    levels (L, K) int32: customers; beta (L,): concentrations, 0 in rows that are left out. The id of a draw is the row.
+    """
+    cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
+    cdef int64_t n_rows = levels.shape[0], n_clusters = levels.shape[1]
+    if beta.shape[0] != n_rows:
+        raise ValueError("levels and pseudo-counts do not fit together")
+    out = np.zeros(n_rows, np.int64)
+    cdef int64_t[::1] view = out
+    if n_rows and n_clusters:
+        with nogil:
+            draw_tables_of_rows(&key, &levels[0, 0], &beta[0], n_rows, n_clusters, &view[0])
+    return out
 
 
 class Grid:

@@ -33,6 +33,20 @@ def test_draws_are_those_of_the_twin():
     np.testing.assert_allclose(drawn, twin.draw_levels(levels, beta, offsets, 1, 4, **KEY), rtol=1e-5, atol=1e-6)
 
 
+def test_tables_are_those_of_the_twin_and_have_their_law():
+    rng = np.random.default_rng(2)
+    levels = rng.poisson(rng.choice([0, 0.5, 5, 300, 3000], size=(40, 1)), size=(40, 7)).astype(np.int32)
+    beta = rng.choice([0.0, 1e-12, 0.01, 0.3, 2.0, 30.0, 500.0], size=40)
+    assert np.array_equal(updates.draw_tables(levels, beta, **KEY), twin.draw_tables(levels, beta, **KEY))
+    for n, a in ((3, 0.7), (60, 0.4), (300, 2.0), (2000, 0.05)):
+        p = np.ones(1)
+        for i in range(n):
+            p = np.convolve(p, [i / (a + i), a / (a + i)])[:40]
+        drawn = updates.draw_tables(np.full((20_000, 1), n, np.int32), np.full(20_000, a), **KEY)
+        seen, often = np.bincount(drawn, minlength=len(p))[: len(p)], p > 1e-3
+        assert stats.chisquare(seen[often], p[often] / p[often].sum() * seen[often].sum()).pvalue > 1e-5, (n, a)
+
+
 @pytest.mark.parametrize("top", [3, 50, 10**6])
 def test_sums_are_those_of_the_twin(top):
     levels, beta, offsets = columns(np.random.default_rng(top), 21, top)

@@ -215,6 +215,7 @@ OF_A_MIXTURE = {
 }
 LINKS: dict[str, list[Case]] = {
     **each("model.links", "forest", "lines", '[["smokes", "colour"]]'),
+    "model.link_base": [("model.links=forest", "model.link_base=learned")],
     "sampler.link_moves": [("sampler.link_moves=1", "model.links=forest")],
 }
 OUTCOME = {change.partition("=")[0]: [of] for of in (OF_NUMBERS, OF_CLASSES) for change in of}

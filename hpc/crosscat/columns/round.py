@@ -63,7 +63,7 @@ def _scan(chain: Mixture) -> tuple[list[int], list[scan.Rowwise], np.ndarray | N
     s = chain.settings
     if not s.learns_links:
         return *scan.scan(chain.comm, chain.views, chain.units, chain.process, chain.cycles), None, {}
-    return subtrees.scan(chain, cut=cuts(s.link_moves, chain.cycles))
+    return subtrees.scan(chain, cut=not s.learns_bases and cuts(s.link_moves, chain.cycles))
 
 
 def regroup(

@@ -1,0 +1,115 @@
+"""Partitions, forests and bases of linked columns have their exact joint law, on any number of shards and ranks.
+
+Replicates start at exact draws (tests/exact/compare.py); chains whose rows stay are judged by batch means, against
+integrals over bases by quadrature. Every test of a law rejects a right program with probability at most LEVEL; there are
+seven.
+"""
+
+import hashlib
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.columns import proposal, sides
+from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact.compare import seed
+from tests.links import program, program_base, program_views
+
+LEVEL = 1e-4
+FAR = 5.5  # standard errors of 20 batches, of 18 means: beyond it with a probability below LEVEL * 10
+LAWS = {
+    "rows4": (([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 2]], [2, 2, 3], (0.5,), 1.0, 0.0), (1.0, 0.0)),
+    # cells of parents are missing, and pseudo-counts are learned
+    "gaps4": (([[0, 0, 1], [0, -1, 0], [1, 1, -1], [1, 1, 0]], [2, 2, 2], (0.2, 1.0), 0.7, 0.25), (0.7, 0.25)),
+}
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int):
+    of, process = LAWS[name]
+    law = program_base.BasedPosterior(*of)
+    mixture = program.sampler(comm, law, n_shards, seed(71), *process, link_base="learned")
+    result = program_base.history(mixture, law, n_replicates, 6, seed(72))
+    return None if result is None else program_base.verdict(result, law, LEVEL)
+
+
+def far(beta: float, n: int, refresh: bool) -> float:
+    """The largest distance of a chain's means from those of the law, in standard errors."""
+    row = np.arange(30)
+    a = row % 2
+    b, c = np.where(row % 5 == 0, a, 1 - a), np.where((row % 7 == 3) ^ (row == 4), 1 - a, a)
+    law = program_base.GivenRows(np.column_stack([a, b, c]), row // 10, beta)
+    batches = law.seen(seed(73), n, refresh).reshape(20, -1, *law.expected.shape).mean(axis=1)
+    error = batches.std(axis=0, ddof=1) / np.sqrt(20)
+    other = np.broadcast_to(~np.eye(3, dtype=bool), law.expected.shape)
+    return float(np.abs((batches.mean(axis=0) - law.expected)[other] / np.maximum(error[other], 0.003)).max())
+
+
+def test_sums_over_tables_are_integrals_over_bases():
+    counts = np.array([[2, 1], [1, 0]])
+    by_tables, mean = program_base.by_concentration([counts], 0.7)
+    by_quadrature, moments = program_base.by_quadrature(counts, 0.7)
+    np.testing.assert_allclose(by_tables, by_quadrature, atol=1e-7)
+    np.testing.assert_allclose(mean, moments[0], atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "n_shards"), [("rows4", 1), ("rows4", 3), ("gaps4", 2)])
+def test_joint_law_of_rows_links_and_bases(name, n_shards):
+    result = judged(serial(), name, n_shards, 80)
+    assert result.passed, f"{result} (seed {seed(71)})"
+
+
+@pytest.mark.thorough
+def test_joint_law_in_views():
+    """Trees go over to other views with their bases; views, and rows within them, split and merge."""
+    law = program_base.BasedViews([([0, 0, 1], 2), ([0, 0, 1], 2), ([1, 0, 1], 2)], (0.3,), (1.0, 0.3))
+    with (
+        mock.patch.object(proposal, "CORE", 2), mock.patch.object(sides, "ROWS", 2),
+        mock.patch.object(program_views, "put", program_base.put_in_views),
+    ):  # fmt: skip
+        more = {"link_base": "learned", "view_moves": 2, "split_merge": 2, "column_powers": 1}
+        result = program_views.verdict(serial(), law, 2, 80, seed(76), 4, LEVEL, **more)
+    assert result.passed, f"{result} (seed {seed(76)})"
+
+
+def test_weights_without_their_second_factor_are_rejected():
+    with program_base.without_the_second_factor():
+        result = judged(serial(), "rows4", 1, 80)
+    assert not result.passed, str(result)
+
+
+@pytest.mark.parametrize(
+    ("beta", "n", "refresh", "wrong"),
+    [
+        (0.15, 400, True, program_base.counts_for_tables),
+        pytest.param(3.0, 1600, False, program_base.bases_of_the_parent_before, marks=pytest.mark.thorough),
+    ],
+)
+def test_law_of_links_and_bases_given_the_rows(beta, n, refresh, wrong):
+    assert far(beta, n, refresh) < FAR, seed(73)
+    with wrong():
+        assert far(beta, n, refresh) > FAR, seed(73)
+
+
+def digest(comm, name: str, n_shards: int) -> str | None:
+    of, process = LAWS[name]
+    law = program_base.BasedPosterior(*of)
+    mixture = program.sampler(comm, law, n_shards, seed(74), *process, link_base="learned", split_merge=1)
+    result = program_base.history(mixture, law, 4, 6, seed(75))
+    return None if result is None else hashlib.sha256(b"".join(x.tobytes() for x in result)).hexdigest()
+
+
+@pytest.mark.mpi
+def test_same_bases_on_every_number_of_ranks():
+    comm = world()
+    for name in LAWS:
+        together = digest(comm, name, 3)
+        alone = digest(serial(), name, 3) if comm.rank == 0 else None
+        assert comm.share(together) == comm.share(alone), (name, seed(74))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_joint_law_on_ranks():
+    comm = world()
+    result = judged(comm, "rows4", 4, 80)
+    assert comm.share(result is None or result.passed), f"{result} (seed {seed(71)})"
