@@ -6,8 +6,9 @@ it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of
 Of a mixture: labels (D, N), concentration and discount (D,), and where columns are linked `links` (D, C), the place of
 each modelled column's parent among them, -1 for none, and `gaps` (D, G), the levels of the missing cells that others
 lean on (`links/gaps.py`), column by column, and zeros behind them, and `numbers` (D, F), the values of missing cells of
-numbers that may be in lines (`line_gaps.py`). Of several views: labels (D, V, N), concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the
-view of each used column of the table. Everything else about clusters is computed again from the table, read in slices.
+numbers that may be in lines (`line_gaps.py`). Of several views: labels (D, V, N), concentration and discount (D, V),
+with zeros beyond the draw's last view, and `views` (D, C), the view of each used column of the table. Everything else
+about clusters is computed again from the table, read in slices.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import in_lane
+from mpibayes.io.rows import Rows
 
 
 @dataclass(frozen=True)

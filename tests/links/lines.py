@@ -253,7 +253,8 @@ def cells_by_the_parent_alone():
     right = line_gaps.drawn
 
     def alone(coding, x, lacks, of_rows, noise):
-        return {c: y for one in lacks for c, y in right(coding, x, {one: lacks[one]}, _flat(of_rows, one), noise).items()}
+        each = [right(coding, x, {c: lacks[c]}, _flat(of_rows, c), noise) for c in lacks]
+        return {c: y for of in each for c, y in of.items()}
 
     with mock.patch.object(line_gaps, "drawn", alone):
         yield
