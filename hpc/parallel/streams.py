@@ -100,6 +100,8 @@ class Purpose(IntEnum):
     COMPLETED_PARAMETERS = 84  # the same for all other missing cells with levels, before links are drawn
     COMPLETED = 85  # these cells; sub = column
     FIRST_FILLED = 86  # levels that needed cells have at first; sub = column
+    LINE_OTHERS = 88  # parameters of other columns, and weights, by which rows that lack numbers are drawn a label
+    LINE_MOVES = 89  # whether they take it
     POWERS = 90  # which column is drawn a view by powers of its likelihood, and which view
     GROWN = 87  # the seed of the chains of a run to which rows came; cycle = how often
 
