@@ -153,12 +153,14 @@ class Components:
             kind.hyper: kind.update(*of, columns, stream) for kind, *of, columns in self._each(hyper, s, part)
         }
 
-    def draw(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> Parameters:
+    def draw(
+        self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int], purpose: Purpose = Purpose.PARAMETERS
+    ) -> Parameters:
         """Component parameters of a part's columns in every cluster, given all its rows (docs/math.md 2.1, step 4).
 
         hyper and s are of all columns; of `hyper` only the part's rows matter. The result has the part's rows.
         """
-        stream, drawn = Stream(purpose=Purpose.PARAMETERS, **key), {}
+        stream, drawn = Stream(purpose=purpose, **key), {}
         for kind, *of, columns in self._each(hyper, s, part):
             drawn.update(zip((array.name for array in kind.parameters), kind.draw(*of, columns, stream)))
         absent = (array for kind in self.kinds for array in kind.parameters if array.name not in drawn)

@@ -17,6 +17,8 @@ from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.given_priors import GammaPrior
 from mpibayes.hpc.crosscat.keys import Model, Output, Sampler
+from mpibayes.hpc.crosscat.line_gaps import AT_ONCE as AT_ONCE_IN_LINES
+from mpibayes.hpc.crosscat.line_gaps import lacking
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
@@ -66,6 +68,7 @@ def memory_per_rank(
     pilot_rows: int = 0,
     links: bool = False,
     gaps: int = 0,
+    holes: int = 0,
 ) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
@@ -73,7 +76,7 @@ def memory_per_rank(
     growing: the chain starts from a subsample. joint: columns of each block. n_clusters: of a view.
     has_views: there may be several, of which `n_views` are expected, and found first on `pilot_rows`.
     links: they are learned; columns have as many contexts as they may come to have. gaps: columns that others may lean
-    on and that lack cells.
+    on and that lack cells. holes: missing cells of numbers in lines.
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
@@ -95,7 +98,8 @@ def memory_per_rank(
     bounds     with many clusters, see `_bounds_bytes`
     links      in a draw of them, or a scan of columns over views: a copy of the codes, and counts by cluster and
                context, twice (4 bytes each)
-    gaps       of each such column a byte a row; weights of levels, a few times; level probabilities (4 bytes), twice
+    gaps       of each such column a byte a row; weights of levels, a few times; level probabilities (4 bytes), twice;
+               of missing numbers a place and a byte, and in draws and checkpoints, twice, a number (8), all on root
     """
     widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
     row = sum(width * np.dtype(ARRAYS[block]).itemsize for block, width in widths.items())
@@ -121,7 +125,10 @@ def memory_per_rank(
         "clusters": padded * (levels * (3 * 4 + 5 * 4) + numeric * (3 * 8 * 4) + entries * 8 * (12 + 2 * len(mine)))
         + 8 * 1024 * widths["tallies"],
         "links": rows * (row - 8 * numeric) + 8 * min(AT_ONCE, levels * n_clusters) if links else 0,
-        "gaps": gaps * rows + (5 * 8 * AT_ONCE_IN_GAPS + 8 * levels * n_clusters if gaps else 0),
+        "gaps": gaps * rows
+        + (5 * 8 * AT_ONCE_IN_GAPS + 8 * levels * n_clusters if gaps else 0)
+        + 25 * holes
+        + (6 * 8 * AT_ONCE_IN_LINES if holes else 0),
         "bounds": _bounds_bytes(rows, -(-n_train // n_shards), padded, levels, numeric, entries),
     }
 
@@ -220,10 +227,11 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
         clusters, n_views = TYPICAL_CLUSTERS_OF_A_VIEW, min(n_views, len(data.columns))
     model = examined.config.of(Model)
     columns = widest_links(data.columns, model.parents)
-    lacking = sum(bool(c.levels and c.n_missing) for c in columns) if model.links_levels and not several else 0
+    gaps = sum(bool(c.levels and c.n_missing) for c in columns) if model.links_levels and not several else 0
+    holes = sum(c.n_missing for c in lacking(columns))
     return memory_per_rank(
         columns, data.n_rows, examined.config.run.shards, examined.schedule(ranks).sizes[-1], clusters, joint=joint,
-        n_views=n_views, has_views=several, mpi=ranks > 1, links=model.learns_links, gaps=lacking,
+        n_views=n_views, has_views=several, mpi=ranks > 1, links=model.learns_links, gaps=gaps, holes=holes,
     )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ each modelled column's parent among them, -1 for none, and `gaps` (D, G), the le
 lean on (`links/gaps.py`), column by column, and zeros behind them, and `numbers` (D, F), the values of missing cells of
 numbers that may be in lines (`line_gaps.py`). With an outcome: outcome_theta (D, K, p) of the clusters, with zeros
 behind the draw's last, outcome_beta (D, B), and outcome_law (D, 2 p + 1). Of several views: labels (D, V, N),
-concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the
-view of each used column of the table. Everything else about clusters is computed again from the table, read in slices.
+concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the view of each used
+column of the table. Everything else about clusters is computed again from the table, read in slices.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ class Model(keys.Model):
     ] = key(
         "auto",
         "with links: real columns that may depend on each other in lines, and have no bins; auto: all without "
-        f"atoms, in no block, with at most {100 * MOST_MISSING:.0f} % missing cells, at the first start; none: no number depends "
-        "on another; or these",
+        f"atoms, in no block, with at most {100 * MOST_MISSING:.0f} % missing cells, at the first start; none: no "
+        "number depends on another; or these",
         '"auto", "none", or [COLUMN, COLUMN, ...]',
         decided_once=True,
         formerly="none",

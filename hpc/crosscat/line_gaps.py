@@ -3,7 +3,8 @@
 
 They have values at all times, whichever column leans on which. In each cycle parameters are drawn given labels and
 cells, and then a row's missing cells given these and its other cells, all at once: what the cells below say of one is
-passed up the tree, and cells are drawn from the root on.
+passed up the tree, and cells are drawn from the root on. With the cells a row's label is drawn: a cell that lies where
+it was drawn in one cluster would hold its row there.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.line_parameters import LineParameters
+from mpibayes.hpc.crosscat.state import Shared, Weights
+from mpibayes.hpc.crosscat.sweep import instantiated
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column, Rows
+from mpibayes.kernels import mixture as kernels
 
 AT_ONCE = 1 << 18  # cells that are held together
+SWEEP, WEIGHTS = 1 << 20, 1 << 32  # beyond the numbers of a cycle's sweeps, and of streams of columns
+LOG_2PI, TINY = float(np.log(2.0 * np.pi)), 1e-300
 
 
 def lacking(columns: Sequence[Column]) -> list[Column]:
@@ -92,31 +98,42 @@ class LineGaps:
     def draw(
         self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding,
         labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
-    ) -> None:  # fmt: skip
-        """Draw the missing cells of a view anew, in coded rows. Idle rows keep theirs.
+    ) -> list[np.ndarray]:  # fmt: skip
+        """Draw the missing cells of a view anew, in coded rows, with the labels of the rows that lack some. Idle rows
+        keep theirs. Returns the labels of each shard.
 
         statistics: of the clusters given the present cells. labelled: rows and labels of each shard. first: the number
         of each shard's first row.
         """
-        within = self.within(coding)
+        within, result = self.within(coding), [z for _, z in labelled]
         if not within:
-            return
+            return result
         of_lines = LineParameters(components, hyper, statistics, Purpose.LINE_PARAMETERS, key).lines(coding)
-        for holes, (rows, z), number in zip(self.holes, labelled, first):
+        of_others = Others(components, hyper, statistics, coding, key)
+        for i, (holes, (rows, z), number) in enumerate(zip(self.holes, labelled, first)):
             here = holes.lacks[:, [j for j, _ in within]].any(axis=1) & (z[holes.rows] >= 0)
-            for subset in self._pieces(np.flatnonzero(here), len(of_lines)):
+            chosen, labels = np.flatnonzero(here), z.copy()
+            for subset in self._pieces(chosen, len(of_lines)):
                 at = holes.rows[subset]
                 lacks = {c: holes.lacks[subset, j] for j, c in within}
-                noise = {
-                    c: Stream(purpose=Purpose.FILLED_NUMBERS, sub=self._number[coding.plain[c].name], **key).normals(
-                        number + at
-                    )
-                    for c in lacks
-                }
-                x = {c: _cells(coding, rows, c)[at] for c in of_lines}
-                of_rows = {c: [a[z[at]] for a in line] for c, line in of_lines.items()}
-                for c, y in drawn(coding, x, lacks, of_rows, noise).items():
+                cells = Tree(coding, {c: _cells(coding, rows, c)[at] for c in of_lines}, lacks)
+                present = {c: [a[z[at]] for a in line] for c, line in of_lines.items()}
+                proposed = of_others.labels(rows.take(at), z[at], number + int(at[0]))
+                other = {c: [a[proposed] for a in line] for c, line in of_lines.items()}
+                ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
+                u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(number + at)
+                moves = (proposed != z[at]) & (np.log(u + TINY) < ratio)
+                labels[at] = np.where(moves, proposed, z[at])
+                now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
+                noise = {c: self._noise(coding, c, key, number + at) for c in lacks}
+                for c, y in cells.drawn(now, noise).items():
                     _put(coding, rows, c, at[lacks[c]], y[lacks[c]])
+            result[i] = labels
+        return result
+
+    def _noise(self, coding: Coding, c: int, key: Mapping[str, int], ids: np.ndarray) -> np.ndarray:
+        sub = self._number[coding.plain[c].name]
+        return Stream(purpose=Purpose.FILLED_NUMBERS, sub=sub, **key).normals(ids)
 
     @staticmethod
     def _pieces(at: np.ndarray, n_columns: int) -> Iterator[np.ndarray]:
@@ -124,40 +141,86 @@ class LineGaps:
         return (at[i : i + step] for i in range(0, len(at), step))
 
 
-def drawn(
-    coding: Coding, x: Mapping[int, np.ndarray], lacks: Mapping[int, np.ndarray],
-    of_rows: Mapping[int, Sequence[np.ndarray]], noise: Mapping[int, np.ndarray],
-) -> dict[int, np.ndarray]:  # fmt: skip
-    """Values of the columns of `lacks` in n rows, drawn jointly where a row lacks them, by standard normal `noise`.
+class Others:
+    """Columns that are in no line, by weights and parameters of all clusters, drawn given their rows."""
 
-    All by the place of a column, parents first: cells x (n,); in which rows they are missing; middle, slope and
-    variance of each row's line (n,), x = middle + slope (parent's cell - its center) + noise.
-    """
-    x, center = dict(x), {c: coding.plain[c].center for c in x}
-    # what the cells below say of a cell: its density is in proportion to exp(shift x - precision x^2 / 2), x about the
-    # column's center
-    precision, shift = ({c: np.zeros(len(a)) for c, a in lacks.items()} for _ in range(2))
-    for c in reversed(list(x)):
-        parent = int(coding.parents[c])
-        if parent not in lacks:
-            continue
-        middle, slope, variance = of_rows[c]
-        middle = middle - center[c]
-        weight, point = 1.0 / variance, (x[c] - center[c] - middle) / variance
-        if c in lacks:
-            rest = 1.0 + variance * precision[c]
-            weight = np.where(lacks[c], precision[c] / rest, weight)
-            point = np.where(lacks[c], (shift[c] - precision[c] * middle) / rest, point)
-        precision[parent] += slope * slope * weight
-        shift[parent] += slope * point
-    for c in (c for c in x if c in lacks):
-        parent, (mean, slope, variance) = int(coding.parents[c]), of_rows[c]
-        if parent != ROOT:
-            mean = mean + slope * (x[parent] - center[parent])
-        total = 1.0 / variance + precision[c]
-        y = center[c] + ((mean - center[c]) / variance + shift[c]) / total + noise[c] / np.sqrt(total)
-        x[c] = np.where(lacks[c], y, x[c])
-    return {c: x[c] for c in lacks}
+    def __init__(
+        self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding, key: Mapping[str, int]
+    ):
+        sizes, k = statistics.size, len(statistics.size)
+        stream = Stream(purpose=Purpose.LINE_OTHERS, sub=WEIGHTS, **key)
+        weights = Weights(*[0.0] * 2, stream.log_gammas(sizes - hyper.discount, np.arange(k)), np.zeros(1), 0.0)
+        parameters = components.draw(hyper, statistics, components.everything, key, Purpose.LINE_OTHERS)
+        shared = Shared(hyper, np.zeros(k, np.uint64), weights, parameters)
+        self._draw, self._prior = instantiated(shared, np.arange(k), k), components.prior(hyper)
+        self._coding, self._key = coding, key
+
+    def labels(self, rows: Rows, z: np.ndarray, first: int) -> np.ndarray:
+        """Draw labels of coded rows by these columns alone, (n,) int32. first: number of the first row."""
+        for c, column in enumerate(self._coding.plain):
+            if column.line:
+                _cells(self._coding, rows, c)[:] = np.nan
+        z, key = z.copy(), self._key
+        kernels.sweep(rows, z, first, key["seed"], key["cycle"], SWEEP, key["chain"], self._draw, None, self._prior)
+        return z
+
+
+@dataclass
+class Tree:
+    """Cells of columns that may be in lines, of n rows. By the place of a column, parents first: cells x (n,), and in
+    which rows they are missing. Lines are, by that place, middle, slope and variance of each row's (n,): x = middle +
+    slope (parent's cell - its center) + noise."""
+
+    coding: Coding
+    x: Mapping[int, np.ndarray]
+    lacks: Mapping[int, np.ndarray]
+
+    def passed_up(
+        self, lines: Mapping[int, Sequence[np.ndarray]]
+    ) -> tuple[np.ndarray, dict[int, np.ndarray], dict[int, np.ndarray]]:
+        """Log density of the cells that are there, (n,), and what the cells below say of a cell, by its place: shift h
+        and precision p, its density times exp(h x - p x^2 / 2) for x about the column's center."""
+        center = {c: self.coding.plain[c].center for c in self.x}
+        total = np.zeros(len(next(iter(self.x.values()))))
+        shift, precision = ({c: np.zeros(len(total)) for c in self.lacks} for _ in range(2))
+        for c in reversed(list(self.x)):
+            (middle, slope, variance), parent = lines[c], int(self.coding.parents[c])
+            at, x = middle - center[c], self.x[c] - center[c]
+            # as a function of the parent's cell: constant + linear u - square u^2 / 2
+            off = (x - at) / variance
+            constant, linear, square = -0.5 * (np.log(variance) + LOG_2PI + off * (x - at)), off, 1.0 / variance
+            if c in self.lacks:
+                h, p, lacks = shift[c], precision[c], self.lacks[c]
+                rest = 1.0 + variance * p
+                summed = -0.5 * np.log(rest) + (0.5 * h * h * variance + h * at - 0.5 * p * at * at) / rest
+                constant = np.where(lacks, summed, constant)
+                linear, square = np.where(lacks, (h - p * at) / rest, linear), np.where(lacks, p / rest, square)
+            total += constant
+            if parent == ROOT:
+                continue
+            linear, square, u = slope * linear, slope * slope * square, self.x[parent] - center[parent]
+            known = linear * u - 0.5 * square * u * u
+            if parent in self.lacks:
+                known = np.where(self.lacks[parent], 0.0, known)
+                shift[parent] += linear
+                precision[parent] += square
+            total += known
+        return total, shift, precision
+
+    def drawn(
+        self, lines: Mapping[int, Sequence[np.ndarray]], noise: Mapping[int, np.ndarray]
+    ) -> dict[int, np.ndarray]:
+        """Cells of the columns that lack some, drawn jointly where they are missing, by standard normal `noise`."""
+        x, (_, shift, precision) = dict(self.x), self.passed_up(lines)
+        for c in (c for c in x if c in self.lacks):
+            (mean, slope, variance), parent = lines[c], int(self.coding.parents[c])
+            center = self.coding.plain[c].center
+            if parent != ROOT:
+                mean = mean + slope * (x[parent] - self.coding.plain[parent].center)
+            total = 1.0 / variance + precision[c]
+            y = center + ((mean - center) / variance + shift[c]) / total + noise[c] / np.sqrt(total)
+            x[c] = np.where(self.lacks[c], y, x[c])
+        return {c: x[c] for c in self.lacks}
 
 
 def _cells(coding: Coding, rows: Rows, c: int) -> np.ndarray:

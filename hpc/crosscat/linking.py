@@ -162,7 +162,8 @@ class Linking:
             views, codings = self.chain.views, self.codings
             for view, coding, s in zip(views, codings, sync.statistics_of(self.chain.comm, views)):
                 first, key = [shard.start for shard in view.shards], view.key(self.chain.cycles)
-                self.numbers.draw(view.components, view.hyper, s, coding, view.labelled(), first, key)
+                of = view.components, view.hyper, s, coding, view.labelled(), first, key
+                view.relabel(self.numbers.draw(*of))
                 view.pruning.renew()
 
     def gap_levels(self) -> np.ndarray | None:

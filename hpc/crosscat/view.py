@@ -29,6 +29,8 @@ from mpibayes.hpc.parallel import shards as cut
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.hpc.parallel.streams import in_lane
+from mpibayes.io.rows import Rows
+from mpibayes.kernels.mixture.counts import recount
 
 if TYPE_CHECKING:
     from mpibayes.hpc.outcome.outcome import Outcome
@@ -153,6 +155,22 @@ class View:
                 z[z >= n_kept] += np.int32(behind)
         self.n_labels = int(after[-1])
         return first
+
+    def relabel(self, after: Sequence[np.ndarray]) -> None:
+        """Give the rows of each shard other labels, of clusters that there are; some may be left without rows.
+        Collective."""
+        change = sync.Counts.zeros(self.components, self.n_labels)
+        for shard, before, z in zip(self.shards, self.z, after):
+            recount(shard.rows, before, z, self.n_labels, self.components.categorical.offsets, change)
+        sync.add_up(self.comm, [change])
+        for whole, part in zip(self.counts, change):
+            whole += part
+        self.z, used = list(after), self.counts.size > 0
+        if not used.all():
+            name = np.cumsum(used, dtype=np.int32) - np.int32(1)
+            self.z = [np.where(z >= 0, name[np.maximum(z, 0)], z) for z in self.z]
+            self.counts = sync.Counts(*(np.ascontiguousarray(a[..., used]) for a in self.counts))
+            self.n_labels = int(used.sum())
 
     def split_and_merge(self, cycle: int, outcome: Outcome | None = None) -> tuple[Tally, bool]:
         """A round of moves, and whether they changed the partition. outcome: see `Ledger`. Collective."""

@@ -215,7 +215,7 @@ class Tables:
 
 @dataclass(frozen=True)
 class Cells:
-    """Needed cells of training rows in a draw: by the name of a column, their rows, ascending, and levels or numbers."""
+    """Missing cells of training rows in a draw: by the name of a column its rows, ascending, and levels or values."""
 
     of: Mapping[str, tuple[np.ndarray, np.ndarray]]
 

@@ -100,11 +100,13 @@ class Purpose(IntEnum):
     COMPLETED_PARAMETERS = 84  # the same for all other missing cells with levels, before links are drawn
     COMPLETED = 85  # these cells; sub = column
     FIRST_FILLED = 86  # levels that needed cells have at first; sub = column
+    LINE_OTHERS = 88  # parameters of other columns, and weights, by which rows that lack numbers are drawn a label
+    LINE_MOVES = 89  # whether they take it
+    POWERS = 90  # which column is drawn a view by powers of its likelihood, and which view
     TABLES = 91  # tables of levels in contexts given the base of a column; sub = by its name
     BASES = 92  # these bases, given tables; sub = by the column's name
     BASE_CONCENTRATION = 93  # their concentrations; sub = by the column's name
     LINK_TABLES = 94  # tables of each link in a draw of the forest; sub = link, and what for
-    POWERS = 90  # which column is drawn a view by powers of its likelihood, and which view
     OUTCOME = 101  # coefficients of an outcome's regression, their law and scale
     OUTCOME_FRESH = 102  # coefficients that new clusters may have; sub = sweep
     OUTCOME_PICK = 103  # which of them a new cluster has; sub = sweep

@@ -79,6 +79,11 @@ class LinePosterior:
         center = np.append(mean, np.zeros(len(precision) - 1))
         return log_regression(x[:, c], design, precision, center, self.nu, variance)
 
+    @property
+    def table(self) -> np.ndarray:
+        """The cells of all columns."""
+        return self.x
+
     def state(self, i: int):
         b, f = divmod(i, len(self.forests))
         return b, self.partitions[b], self.forests[f]
@@ -100,7 +105,16 @@ class LinePosterior:
 
 
 class HolePosterior(LinePosterior):
-    """The same of a table in which one cell is missing, and all hyperparameters given: it is summed over on a grid."""
+    """The same of a table in which one cell is missing, and all hyperparameters given: it is summed over on a grid.
+    beside (N,): one more column, which is in no line."""
+
+    def __init__(self, x, kappa: float, nu: float, mean: float, variance: float, concentration: float, beside):
+        self.beside = np.array(beside)
+        super().__init__(x, kappa, nu, [mean], [variance], concentration, 0.0)
+
+    @property
+    def table(self) -> np.ndarray:
+        return np.column_stack([self.x, self.beside])
 
     def _log_evidences(self) -> np.ndarray:
         ((self.row, self.column),) = np.argwhere(np.isnan(self.x))
@@ -120,13 +134,18 @@ class HolePosterior(LinePosterior):
 
         def of(z, forest) -> np.ndarray:
             clusters = [tuple(np.flatnonzero(z == k).tolist()) for k in np.unique(z)]
-            return sum(of_rows(rows, c, parent) for rows in clusters for c, parent in enumerate(forest)) + width
+            others = [self._of_rows(self.beside[list(rows), None], 0, -1, mean, variance) for rows in clusters]
+            each = [of_rows(rows, c, parent) for rows in clusters for c, parent in enumerate(forest)]
+            return sum(each) + sum(others) + width
 
         log = np.array([[of(z, forest) for forest in self.forests] for z in self.partitions])
         total = logsumexp(log, axis=2)
         self.of_points = np.exp(log - total[:, :, None])  # (partitions, forests, points)
-        self.each = [[[np.zeros((1, 1))] * (self.d + 1)] * self.d] * len(self.partitions)
         return total
+
+    def hyper(self, i: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
+        of = np.array([self.means[0], self.kappa, self.nu, self.variances[0]])
+        return {f"x{c}": of for c in range(self.d + 1)}
 
     def cell(self, i: int, generator: np.random.Generator) -> float:
         b, f = divmod(i, len(self.forests))
@@ -143,8 +162,8 @@ class HolePosterior(LinePosterior):
 
 def sampler(comm, law: LinePosterior, n_shards: int, seed: int, **settings) -> Mixture:
     """The program's mixture of the law's table, whose links are drawn in every cycle."""
-    columns, rows = table_from_arrays([(f"x{c}", "real", law.x[:, c], ()) for c in range(law.d)])
-    columns = [replace(column, line=True) for column in columns]
+    columns, rows = table_from_arrays([(f"x{c}", "real", x, ()) for c, x in enumerate(law.table.T)])
+    columns = [replace(column, line=c < law.d) for c, column in enumerate(columns)]
     prior = {"mean": list(law.means), "kappa": law.kappa, "nu": law.nu, "variance": list(law.variances)}
     settings = {"links": "forest", "link_moves": 1, "split_merge": 0, **settings}
     return Mixture(
@@ -165,7 +184,7 @@ def history(
     starts, out, cells = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel()), [], []
     for r, start in enumerate(starts.tolist()):
         _, labels, parents = law.state(start)
-        mixture.linking.link(np.array(parents))
+        mixture.linking.link(np.append(parents, np.full(len(mixture.columns) - law.d, -1)))
         hyper = mixture.view.components.hyper(*law.process, law.hyper(start, generator))
         if (x := law.cell(start, generator)) is not None:
             for i, holes in enumerate(mixture.linking.numbers.holes):
@@ -178,7 +197,7 @@ def history(
             if mixture.comm.rank == 0:
                 names = {}
                 z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
-                seen.append(law.number[z, tuple(mixture.linking.coding.parents.tolist())])
+                seen.append(law.number[z, tuple(mixture.linking.coding.parents[: law.d].tolist())])
                 filled.append(values)
         out.append(seen)
         cells.append(filled)
@@ -250,17 +269,24 @@ def sums_for_averages():
 @contextlib.contextmanager
 def cells_by_the_parent_alone():
     """Missing cells are drawn without a look at the columns that lean on them."""
-    right = line_gaps.drawn
+    right = line_gaps.Tree.passed_up
 
-    def alone(coding, x, lacks, of_rows, noise):
-        return {
-            c: y for one in lacks for c, y in right(coding, x, {one: lacks[one]}, _flat(of_rows, one), noise).items()
-        }
+    def alone(self, lines):
+        total, shift, precision = right(self, lines)
+        return total, *({c: np.zeros_like(x) for c, x in of.items()} for of in (shift, precision))
 
-    with mock.patch.object(line_gaps, "drawn", alone):
+    with mock.patch.object(line_gaps.Tree, "passed_up", alone):
         yield
 
 
-def _flat(of_rows, one: int):
-    """Lines without slopes, but that of a column."""
-    return {c: of if c == one else [of[0], np.zeros_like(of[1]), of[2]] for c, of in of_rows.items()}
+@contextlib.contextmanager
+def labels_by_other_columns_alone():
+    """Rows that lack a cell take labels whatever their numbers say of them."""
+    right = line_gaps.Tree.passed_up
+
+    def flat(self, lines):
+        total, *rest = right(self, lines)
+        return np.zeros_like(total), *rest
+
+    with mock.patch.object(line_gaps.Tree, "passed_up", flat):
+        yield

@@ -1,15 +1,12 @@
 """Missing cells that other columns lean on: answers against enumeration, and what draws keep of these cells."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.draws import Posterior, of_chain
-from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.crosscat.tallies import Total
 from mpibayes.hpc.data.events import Known, everyone, known_of, of_values
 from mpibayes.hpc.links.coding import Coding
@@ -126,48 +123,3 @@ def test_needed_cells_are_those_above_a_cell_that_is_there():
     contexts = {n: np.arange(2) for n in "abcd"}
     gaps = Gaps(Coding(columns, np.array([-1, 0, 1, -1]), contexts), [masks_of(columns, rows)])
     assert {c: at.tolist() for c, at in gaps.at[0].items()} == {0: [0, 2], 1: [0, 3]}
-
-
-@pytest.mark.parametrize("n_shards", [1, 3])
-def test_draws_have_the_numbers_of_the_chain(n_shards):
-    """The statistics of a kept draw with its cells, and of the chain's own rows."""
-    columns, rows = with_holes()
-    settings = Settings(seed=4, shards=n_shards, links="forest", link_moves=2)
-    mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
-    mixture.start("one")
-    for _ in range(12):
-        mixture.cycle()
-        kept, before, numbers = of_chain(mixture, several=False), 0, {}
-        for column in (c for c in columns if c.n_missing):
-            at = np.flatnonzero(np.isnan(rows.reals[:, column.index]))
-            numbers[column.name], before = (at, kept["numbers"][before : before + len(at)]), before + len(at)
-        total = Total(mixture.view.components, kept["labels"])
-        total.add(mixture.linking.coding.coded(Cells(numbers).filled(columns, rows, np.arange(len(rows)))), 0)
-        for name, of in vars(mixture.view.partition.statistics).items():
-            assert np.allclose(getattr(total.statistics, name), of), name
-    assert mixture.linking.coding.in_lines
-
-
-def with_holes():
-    """Three numbers on a line, each of which lacks cells, and rows that lack all of them."""
-    g = np.random.default_rng(2)
-    x = g.normal(size=(60, 1)) + 0.1 * g.normal(size=(60, 3))
-    x[g.random(x.shape) < 0.1] = np.nan
-    x[7] = np.nan
-    columns, rows = table_from_arrays([(f"x{c}", "real", x[:, c], ()) for c in range(3)])
-    return [replace(column, line=True) for column in columns], rows
-
-
-def test_idle_rows_keep_their_numbers_and_the_log_joint_has_no_steps_of_them():
-    """Rows come in one after another; the part of the likelihood that is of the cells alone is of present ones."""
-    columns, rows = with_holes()
-    columns = [replace(column, resolution=0.5) for column in columns]
-    settings = Settings(seed=4, shards=2, links="forest", link_moves=2, annealing=Annealing(start_rows=20))
-    mixture = Mixture(serial(), columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings)
-    mixture.start("one")
-    before, idle = mixture.linking.gap_numbers(), mixture.view.labels() < 0
-    holes = np.concatenate([np.flatnonzero(np.isnan(rows.reals[:, c.index])) for c in columns])
-    assert idle[holes].any() and not idle[holes].all()
-    mixture.linking.fill_gaps()
-    assert np.array_equal(mixture.linking.gap_numbers() == before, idle[holes])
-    assert np.isclose(mixture.view._log_base, np.log(0.5) * (~np.isnan(rows.reals)).sum())

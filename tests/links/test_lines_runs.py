@@ -1,13 +1,15 @@
 """Runs with numbers in lines from the command line: ranks, stops, completed and synthetic tables, and configurations
 that are refused."""
 
+import csv
+
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.io.append import append_rows
 from mpibayes.io.ingest import import_table
-from mpibayes.io.table import table_from_arrays, write_table
+from mpibayes.io.table import Table, table_from_arrays, write_table
 from tests.run.conftest import exported, mpibayes, run
 
 CONFIG = """
@@ -89,6 +91,31 @@ def test_lines_in_views(place):
     ):
         done = mpibayes(place, *what)
         assert done.returncode == 0, done.stderr
+
+
+def test_kept_draws_have_their_numbers(place):
+    run = Posterior([place / "straight"])
+    (rows,) = [rows for _, rows in run.slices()]
+    x, gaps = (rows.reals[:, next(c.index for c in run.columns if c.name == name)] for name in ("x", "gaps"))
+    for _, draw in run.states():
+        ((name, (at, values)),) = run.cells(draw).of.items()
+        assert name == "gaps" and np.array_equal(at, np.flatnonzero(np.isnan(gaps)))
+    off = values - x[at]
+    assert len(off) > 10 and np.sqrt((off**2).mean()) < 0.4
+
+
+def test_completed_cells_lie_by_their_lines(place):
+    """Cells of training rows, which are in the draws, and of others."""
+    done = mpibayes(place, "complete", "straight", "--copies", "2", "-o", "near")
+    assert done.returncode == 0, done.stderr
+    table, copies = Table.open(place / "table.h5"), sorted((place / "near").glob("*.csv"))
+    rows, index = table.read(0, 300), {c.name: c.index for c in table.columns}
+    lacks = np.isnan(rows.reals[:, index["gaps"]])
+    assert lacks.sum() > 10 and len(copies) == 2
+    for copy in copies:
+        filled = np.array([float(row["gaps"]) for row in csv.DictReader(copy.read_text().splitlines())])
+        off = (filled - rows.reals[:, index["x"]])[lacks]
+        assert np.sqrt((off**2).mean()) < 0.4 and np.std(off) > 0.05, off
 
 
 def test_a_run_without_the_key_has_no_lines(place):
