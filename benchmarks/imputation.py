@@ -148,7 +148,8 @@ def by_mpibayes(place: Path, method: str, args, seed: int) -> list[pd.DataFrame]
 
     method, _, base = method.partition("-")
     family, links = ("mixture", LINKS[method]) if method in LINKS else (method, "none")
-    text = RUN.format(family=family, links=json.dumps(links), base=base or "uniform", cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
+    of_model = {"family": family, "links": json.dumps(links), "base": base or "uniform"}
+    text = RUN.format(**of_model, cycles=args.cycles, burn_in=args.cycles // 3, seed=seed)
     (place / "run.toml").write_text(text)
     command = [sys.executable, "-m", "mpibayes"]
     for words in (["import", "t.csv", "t.h5"], ["run", "run.toml", "-o", "run"]):

@@ -8,7 +8,8 @@ core.
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together,
 scored on all test rows. tables: imported tables; a tenth of the rows is held out; forests with numbers in lines
-and as parents by bins (forest; "forest with bases": link_base = "learned"), by bins alone (forest of bins), and with neither (forest of levels).
+and as parents by bins (forest; "forest with bases": link_base = "learned"), by bins alone (forest of bins), and with
+neither (forest of levels).
 views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
 the first hundred of which are scored.
@@ -80,7 +81,14 @@ def independent(seed: int):
 
 
 def measured(
-    columns, rows, held, links: str, seconds: float, seed: int, several: bool = False, cycles: int | None = None,
+    columns,
+    rows,
+    held,
+    links: str,
+    seconds: float,
+    seed: int,
+    several: bool = False,
+    cycles: int | None = None,
     base: str = "uniform",
 ) -> dict:
     """One chain: its score, clusters, links, cycles and the time of a cycle in the second half. cycles: where they are

@@ -1,12 +1,12 @@
-"""The exact posterior of a tiny table with links whose bases are learned, by sums over tables in place of integrals over
-bases; the program's sampler of it, and wrong versions of its own code."""
+"""The exact posterior of a tiny table with links whose bases are learned, by sums over tables in place of integrals, the
+program's sampler of it, and wrong versions of its own code."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -24,7 +24,7 @@ from tests.links.enumerate import LinkedPosterior, _normalised, forests, log_pri
 from tests.links.enumerate_views import ViewsPosterior
 
 
-@lru_cache(maxsize=None)
+@cache
 def log_stirling(n: int, t: int) -> float:
     """Unsigned Stirling numbers of the first kind."""
     if n == t:
@@ -122,8 +122,8 @@ def put(mixture, law: BasedPosterior, state: int, cycles: int, generator) -> Non
 
 
 def history(mixture, law: BasedPosterior, n_replicates: int, cycles: int, seed: int):
-    """From exact starts, numbers of states (replicates, cycles), and p0 of level 0 in context 0 of each child, 0 without
-    a parent, (replicates, cycles, D, D): by child and parent; on root."""
+    """From exact starts, numbers of states (replicates, cycles), and p0 of level 0 in context 0 by child and parent, 0
+    without the link, (replicates, cycles, D, D); on root."""
     generator, d = np.random.Generator(np.random.Philox(seed)), len(law.n_levels)
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
     states, bases = np.zeros((n_replicates, cycles), np.int64), np.zeros((n_replicates, cycles, d, d))
@@ -153,7 +153,9 @@ def verdict(history, law: BasedPosterior, level: float) -> Verdict:
     rows = [np.repeat(z[:, i] == z[:, j], len(f)) for i, j in pairs]
     events = np.array(rows + [np.tile(f[:, c] == p, len(z)) for c, p in links], float)
     names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"base {p}" for p in based]
-    of_bases = np.stack([bases[:, :, c, p].mean(axis=1) for c, p in based], axis=1) if based else np.zeros((len(states), 0))
+    of_bases = (
+        np.stack([bases[:, :, c, p].mean(axis=1) for c, p in based], axis=1) if based else np.zeros((len(states), 0))
+    )
     means = np.concatenate([events[:, states].mean(axis=2).T, of_bases], axis=1)
     expected = np.append(events @ law.p.ravel(), [law.mean_of_base(c, p) for c, p in based])
     return judge(states[:, -1], law.p.ravel(), names, means, expected, level)
@@ -283,7 +285,9 @@ def bases_of_the_parent_before():
 
     def stale(self, parents, rows=None, hyper=None, bases=None):
         before = {name: self.bases.get(name, base) for name, base in (bases or {}).items()}
-        kept = {name: before[name] if before[name].shape == base.shape else base for name, base in (bases or {}).items()}
+        kept = {
+            name: before[name] if before[name].shape == base.shape else base for name, base in (bases or {}).items()
+        }
         right(self, parents, rows, hyper, kept)
 
     with mock.patch.object(linking.Linking, "link", stale):

@@ -1,8 +1,8 @@
 """Partitions, forests and bases of linked columns have their exact joint law, on any number of shards and ranks.
 
 Replicates start at exact draws (tests/exact/compare.py); chains whose rows stay are judged by batch means, against
-integrals over bases by quadrature. Every test of a law rejects a right program with probability at most LEVEL; there are
-seven.
+integrals over bases by quadrature. Every test of a law rejects a right program with probability at most LEVEL; there
+are seven.
 """
 
 import hashlib
