@@ -4,8 +4,8 @@ The table is the 2018 and 2019 national extract of the American Community Survey
 density, and 14 columns of at most 7 levels, the rest lumped (see imputation.py). Some rows are held out; each method
 makes as many rows as it is trained on, and `mpibayes synthesize --judge` has the measures. The methods: mixture and
 crosscat, and with learned links mixture-links and crosscat-links, with learned bases mixture-links-learned; margins,
-each column shuffled by itself; mice, R's mice with its package rpart as a synthesizer, columns one after another, each by a tree given those before it (as
-synthpop does); real, training rows themselves.
+each column shuffled by itself; mice, R's mice with its package rpart as a synthesizer, columns one after another, each
+by a tree given those before it (as synthpop does); real, training rows themselves.
 
     MPIBAYES_DATA=/folder/of/tables python benchmarks/synthesis.py --rows 25000 --methods mixture,crosscat,margins,mice
 

@@ -122,7 +122,7 @@ class Categorical(OneByOne):
         self.odds_form = (int(self.offsets[-1]),)
 
     def _evenly(self) -> np.ndarray:
-        """Whether all levels of a column have the same pseudo-counts, (C,)."""
+        """Mask of the columns whose levels all have the same pseudo-counts, (C,)."""
         return np.logical_and.reduceat((self.base == 1.0) | (self.base == 0.0), self.offsets[:-1])
 
     def rebase(self, bases: Mapping[str, np.ndarray]) -> None:

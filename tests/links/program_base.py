@@ -1,5 +1,5 @@
-"""The exact posterior of a tiny table with links whose bases are learned, by sums over tables in place of integrals, the
-program's sampler of it, and wrong versions of its own code."""
+"""The exact posterior of a tiny table with links whose bases are learned, by sums over tables in place of integrals,
+the program's sampler of it, and wrong versions of its own code."""
 
 from __future__ import annotations
 
