@@ -132,7 +132,7 @@ class Integrated:
         self._present, self._key = present, key
 
     def log_weight(self, child: int, parent: int, counts: np.ndarray) -> float:
-        """Of a column's cells under a parent; counts (U, V + 1, K): of the cells in each context and cluster."""
+        """Log weight of a link. counts (U, V + 1, K): of the child's cells, in each context and cluster."""
         phi, m, width = self._phi(child), self.multiplier[child], counts.shape[1]
         tables, base = self._drawn(child, parent, counts)
         offsets = np.arange(len(counts) + 1, dtype=np.int64) * width

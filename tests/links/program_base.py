@@ -235,8 +235,8 @@ class GivenRows:
         return counts_in(self.cells[:, child], context, self.z, 2, int(context.max()) + 1)
 
     def seen(self, seed: int, n: int, refresh: bool) -> np.ndarray:
-        """What a chain has of `expected` in each of n draws of links, (n, 3, D, D). refresh: bases are drawn after each
-        of these once more, as in a cycle."""
+        """The chain's values of `expected` in each of n draws of links, (n, 3, D, D). refresh: bases are drawn after
+        each of these once more, as in a cycle."""
         mixture = program.sampler(serial(), self, 2, seed, link_base="learned")
         place(mixture, self.z, 0, replace(mixture.view.hyper, dirichlet=np.full(len(self.n_levels), *self.betas)))
         out = np.zeros((n, *self.expected.shape))
