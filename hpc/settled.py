@@ -108,7 +108,7 @@ def judge(traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle
                 continue
             settled.remove(what)
             if i == 0:
-                problems[what] = ("they passed this check, but not the one before",)
+                problems[what] = ("they passed the last check, but not the one before",)
         later = check
     problems |= {what: (TOO_FEW,) for what in settled if what not in after}
     return Judgement(cycle, problems, {what: after[what] for what in problems if what in after})

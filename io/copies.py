@@ -21,13 +21,14 @@ from mpibayes.text import option
 
 def copies(table: Table, groups: Sequence[Sequence[str]], kept: Collection[str]) -> dict[str, str]:
     """Columns to leave out, each with the one that says the same. groups: names of columns that seem to be functions of
-    one another; kept: columns that stay in any case. Of each group the plainest name stays (`wage`, not `logwage`), or
-    the first."""
+    one another; kept: columns that stay in any case. Of each group the column with most different values stays, where
+    one is rounded; of several the plainest name (`wage`, not `logwage`), or the first."""
     columns = {c.name: c for c in table.columns}
     cells = _cells(table, [columns[name] for group in groups for name in group])
     result = {}
     for group in groups:
-        stays = _plainest(group)
+        different = {name: len(np.unique(cells[name])) for name in group}
+        stays = _plainest([name for name in group if different[name] == max(different.values())])
         for name in group:
             if name != stays and name not in kept and same(columns[name], cells[name], columns[stays], cells[stays]):
                 result[name] = stays

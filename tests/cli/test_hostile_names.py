@@ -71,8 +71,10 @@ def rows(n=120):
     g = np.random.default_rng(3)
     z = g.integers(0, 2, n)
     colour = np.where(g.random(n) < 0.9, z, g.integers(0, 4, n))
+    response = [colour[0], *(3 - colour[1:])]
     return [
-        [LEVELS[c], f"{g.normal(5.0 * k):.3f}", f"{g.normal(-3.0 * k):.3f}", LEVELS[3 - c]] for c, k in zip(colour, z)
+        [LEVELS[c], f"{g.normal(5.0 * k):.3f}", f"{g.normal(-3.0 * k):.3f}", LEVELS[y]]
+        for c, k, y in zip(colour, z, response)
     ]
 
 

@@ -47,6 +47,10 @@ def test_other_copies(imported, copy):
     assert "copy" not in names(imported({"x": X, "k": K, "copy": copy}))
 
 
+def test_the_finer_of_two_numbers_stays(imported):
+    assert names(imported({"x": X.round(2), "k": K, "fine_x": X})) == ["k", "fine_x"]
+
+
 @pytest.mark.parametrize("options", [{"keep": ["logwage"]}, {"kinds": {"logwage": "real"}}])
 def test_what_the_user_keeps(imported, options):
     summary = imported(table(), **options)

@@ -190,7 +190,7 @@ def test_parquet_of_other_types(tmp_path):
         "code": pa.array([b"u", b"v"] * 20, pa.binary()),
         "nothing": pa.nulls(n),
     }
-    columns = parquet(tmp_path, frame)[1]
+    columns = parquet(tmp_path, frame, keep=["code"])[1]  # it says the same as the text
     kinds = ["real", "real", "real", "categorical", "categorical", "ignored"]
     assert [c.kind for c in columns.values()] == kinds
 

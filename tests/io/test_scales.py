@@ -189,11 +189,11 @@ def answers():
     import pandas
 
     cells = [SCALE[i % 3] for i in range(N)]
-    as_numbers = pandas.Categorical([(3, 1, 2)[i % 3] for i in range(N)], [3, 2, 1], ordered=True)
+    as_numbers = pandas.Categorical([2, *((3, 1, 2)[i % 3] for i in range(1, N))], [3, 2, 1], ordered=True)
     return pandas.DataFrame(
         {
             "often": pandas.Categorical(cells[1:] + cells[:1], SCALE, ordered=True),
-            "kind": pandas.Categorical(cells[::-1], SCALE),
+            "kind": pandas.Categorical([cells[0], cells[0], *cells[:1:-1]], SCALE),
             "rank": as_numbers,
             "x": np.arange(N) ** 1.5,
         }
@@ -230,7 +230,7 @@ def test_an_ordinal_variable_of_spss(tmp_path):
     import pandas
 
     codes = [1.0 + i % 3 for i in range(N)]
-    frame = pandas.DataFrame({"how": codes, "what": codes[::-1], "x": np.arange(N) ** 1.5})
+    frame = pandas.DataFrame({"how": codes, "what": [*codes[:2], *codes[:1:-1]], "x": np.arange(N) ** 1.5})
     labels = {name: {1.0: "never", 2.0: "always", 3.0: "no longer"} for name in ("how", "what")}
     measures = {"how": "ordinal", "what": "nominal"}
     pyreadstat.write_sav(frame, tmp_path / "s.sav", variable_value_labels=labels, variable_measure=measures)

@@ -97,10 +97,12 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
     if verdict == "same":
         return [f"{yes}: {measured}."]
     if verdict == "spread":
-        return [
-            f"As well with each other as each with itself: {measured}. Many partitions are plausible, or the chains "
-            "are still too short."
-        ]
+        how = (
+            "As well with each other as each with itself"
+            if of == "rows"
+            else "On the views, as well as each with itself"
+        )
+        return [f"{how}: {measured}. Many partitions are plausible, or the chains are still too short."]
     if verdict == "apart":
         if of == "columns" and not a.climbing and np.all(np.isfinite(a.ari)) and a.between(a.ari).min() >= ALIKE:
             return [f"{ON_VIEWS}: {measured}.", f"Inside the views they have not mixed: {_gap(a)}."]
