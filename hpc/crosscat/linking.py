@@ -286,7 +286,9 @@ class Linking:
         if not self.chain.settings.learns_bases:
             return None
         numbers = [coding.plain[c].name for c in coding.numbers]
-        present = {child: (parent, self.bases[child]) for child, parent in coding.parent_of.items() if child in self.bases}
+        present = {
+            child: (parent, self.bases[child]) for child, parent in coding.parent_of.items() if child in self.bases
+        }
         fixed = ["dirichlet" in self.chain.priors.get(column.name, {}) for column in kind.columns]
         names = [*(column.name for column in kind.columns), *numbers]
         return Integrated(kind, multiplier, fixed, names, present, self.chain.key)

@@ -45,7 +45,9 @@ def link_scores(
     for j, number in enumerate(coding.numbers, d):
         children = evidence.children_of_number(coding.plain[number])
         if len(children):
-            score[children, j] = evidence.in_contexts(*_of_number(coding, number, labelled), labels, n_labels, children, j)
+            score[children, j] = evidence.in_contexts(
+                *_of_number(coding, number, labelled), labels, n_labels, children, j
+            )
     return score, evidence.alone(labels, n_labels, np.arange(d))
 
 

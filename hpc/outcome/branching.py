@@ -20,8 +20,8 @@ ROUNDS, LONGEST = 4, 2.0  # Newton steps towards the posterior's mode, and how f
 
 
 class Branches(NamedTuple):
-    """Proposals to G groups, on every rank: log of the factor of a split (G,), coefficients of the halves (G, 2, p) and of the
-    whole (G, p): proposed ones of what is not there, present ones of what is."""
+    """Proposals to G groups, on every rank: log of the factor of a split (G,), coefficients of the halves (G, 2, p) and
+    of the whole (G, p): proposed ones of what is not there, present ones of what is."""
 
     log_factor: np.ndarray
     halves: np.ndarray

@@ -153,7 +153,9 @@ def verdict(history, law: BasedPosterior, level: float) -> Verdict:
     rows = [np.repeat(z[:, i] == z[:, j], len(f)) for i, j in pairs]
     events = np.array(rows + [np.tile(f[:, c] == p, len(z)) for c, p in links], float)
     names = [f"rows {p}" for p in pairs] + [f"link {p}" for p in links] + [f"base {p}" for p in based]
-    of_bases = np.stack([bases[:, :, c, p].mean(axis=1) for c, p in based], axis=1) if based else np.zeros((len(states), 0))
+    of_bases = (
+        np.stack([bases[:, :, c, p].mean(axis=1) for c, p in based], axis=1) if based else np.zeros((len(states), 0))
+    )
     means = np.concatenate([events[:, states].mean(axis=2).T, of_bases], axis=1)
     expected = np.append(events @ law.p.ravel(), [law.mean_of_base(c, p) for c, p in based])
     return judge(states[:, -1], law.p.ravel(), names, means, expected, level)
@@ -283,7 +285,9 @@ def bases_of_the_parent_before():
 
     def stale(self, parents, rows=None, hyper=None, bases=None):
         before = {name: self.bases.get(name, base) for name, base in (bases or {}).items()}
-        kept = {name: before[name] if before[name].shape == base.shape else base for name, base in (bases or {}).items()}
+        kept = {
+            name: before[name] if before[name].shape == base.shape else base for name, base in (bases or {}).items()
+        }
         right(self, parents, rows, hyper, kept)
 
     with mock.patch.object(linking.Linking, "link", stale):
