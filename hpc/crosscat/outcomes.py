@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.with_outcome import columns_of
+from mpibayes.hpc.crosscat.with_outcome import columns_of, entry_of
 from mpibayes.hpc.data.rows import take_columns, used_columns
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.state import State
@@ -27,6 +27,7 @@ class Outcomes:
         self.run = run
         self.columns = columns_of(run.chains[0].config, run.data)
         self.law = self.columns.law_of(0.0, 0.0, 0.0)
+        self.entry = max(entry_of(chain.config) for chain in run.chains)  # after which labels follow the outcome
 
     @property
     def name(self) -> str:

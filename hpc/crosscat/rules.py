@@ -144,7 +144,7 @@ def _outcome_rules(sections: Mapping[str, Section], report: Report) -> None:
     if sections["outcome"].column is None:
         return
     model, sampler = sections.get("model"), sections.get("sampler")
-    if model is not None and model.family != "mixture":
+    if model is not None and model.has_views:
         what = f"an outcome is of a mixture, and model.family = {shown(model.family)}"
         report.add(("outcome", "column"), f'{what}; set family = "mixture"')
     elif model is not None and (model.links != "none" or not model.likelihood):

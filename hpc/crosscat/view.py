@@ -34,6 +34,7 @@ from mpibayes.kernels.mixture.counts import recount
 
 if TYPE_CHECKING:
     from mpibayes.hpc.outcome.outcome import Outcome
+    from mpibayes.io.rows import Rows
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What splits and merges of clusters mean to an outcome (docs/math.md 2.16): coefficients of the clusters that are
+"""Splits and merges of clusters that have an outcome (docs/math.md 2.16): coefficients of the clusters that are
 proposed, and the factor by which the outcome changes the odds of the move.
 
 A move that the columns accept is judged again, by the outcome alone. Coefficients of a cluster C are proposed from a
@@ -20,8 +20,8 @@ ROUNDS, LONGEST = 4, 2.0  # Newton steps towards the posterior's mode, and how f
 
 
 class Branches(NamedTuple):
-    """Of G groups on every rank: log of the factor of a split (G,), coefficients of the halves (G, 2, p) and of the
-    whole (G, p): proposed ones of what is not there, present ones of what is."""
+    """Proposals to G groups, on every rank: log of the factor of a split (G,), coefficients of the halves (G, 2, p) and
+    of the whole (G, p): proposed ones of what is not there, present ones of what is."""
 
     log_factor: np.ndarray
     halves: np.ndarray

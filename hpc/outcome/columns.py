@@ -141,7 +141,7 @@ class Columns:
         )
 
     def in_words(self) -> str:
-        """What is explained by what."""
+        """Describe the regression."""
         by = [f"slopes of {', '.join(self.keys.slopes)}"] if self.keys.slopes else []
         by += [f"covariates {', '.join(self.keys.covariates)}"] if self.keys.covariates else []
         return f"{self.keys.column} ({self.likelihood.name}) by clusters{''.join(f', {of}' for of in by)}"

@@ -148,7 +148,7 @@ class Outcome:
         return State(self.law, self.theta, self.beta)
 
     def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint and a kept draw have of it."""
+        """Return the arrays that a checkpoint and a kept draw have."""
         numbers = np.concatenate([self.law.mean, self.law.sd, [self.law.scale]])
         return {"theta": self.theta.copy(), "beta": self.beta.copy(), "law": numbers}
 

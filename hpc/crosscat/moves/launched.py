@@ -262,7 +262,7 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
 
 
 def _judged(ledger: Ledger, groups, group, sides) -> tuple[Branches | None, np.ndarray]:
-    """What an outcome says of the move of each group, and whether it accepts it (G,)."""
+    """Judge the move of each group by an outcome: the coefficients proposed, and whether it accepts (G,)."""
     single = groups[:, 0] == groups[:, 1]
     if ledger.outcome is None:
         return None, np.ones(len(groups), bool)

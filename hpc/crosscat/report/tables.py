@@ -123,8 +123,9 @@ def settled(p: RunSummary) -> str:
 
 
 def first_exact(p: RunSummary) -> int:
-    """The cycle from which on every chain is exact."""
-    return max(c.growth for c in p.summaries) + 1
+    """The cycle from which on every chain is exact, and labels follow an outcome."""
+    entries = [] if p.run.outcomes is None else [p.run.outcomes.entry]
+    return max(*(c.growth for c in p.summaries), *entries, 0) + 1
 
 
 def section(p: RunSummary, figures: Sequence[Figure]) -> Section:
