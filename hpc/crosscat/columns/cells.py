@@ -54,7 +54,7 @@ def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
 
 
 def renumbered(chosen: Sequence[Column]) -> list[Column]:
-    """Copies of columns with these places."""
+    """Columns with these places."""
     index = closed_up(chosen)
     return [c if c.index == index[c.name] else replace(c, index=index[c.name]) for c in chosen]
 

@@ -16,7 +16,7 @@ KINDS = [guided, informed, by_level, by_pattern]
 BESIDE_OUTCOME = [guided, informed, by_level]  # rows of one pattern have different outcomes
 OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
 SMALL, SELDOM = 500_000, 64  # cells of a table where moves of views take as long as many sweeps; cycles between them
-SPARSE = 4  # rounds on such a view late of which one has launches: half the time of a round, a tenth of what it accepts
+SPARSE = 4  # rounds on such a view late of which one has launches: half of a round's time, at most a third of its yield
 AT_ONCE = 2  # views that have a round in one cycle, about
 
 
