@@ -7,9 +7,9 @@ core.
     python benchmarks/links.py independent --out OUT [--seeds 10]
 
 binary: 0/1 tables of FOLDER/binary_density/NAME.{train,valid,test}.data.xz; training and validation rows together,
-scored on all test rows. tables: imported tables; a tenth of the rows is held out; forests with numbers in lines
-and as parents by bins (forest; "forest with bases": link_base = "learned"), by bins alone (forest of bins), and with
-neither (forest of levels).
+scored on all test rows. tables: imported tables; a tenth of the rows is held out; forests with numbers in lines,
+below levels and as parents by bins (forest; "forest with bases": link_base = "learned"), the same but for numbers below
+levels (forest of lines), by bins alone (forest of bins), and of columns with levels alone (forest of levels).
 views: the same tables cross-categorized, from one search without links on 3,000 rows, whose time counts.
 independent: tables of 12,000 rows of six clusters, and 50 columns that are independent in each; 1,000 cycles, all but
 the first hundred of which are scored.
@@ -31,6 +31,7 @@ from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.heldout import HeldOut
 from mpibayes.hpc.crosscat.start import views
 from mpibayes.hpc.data.bins import fit_bins
+from mpibayes.hpc.data.children import child_columns
 from mpibayes.hpc.data.lines import line_columns
 from mpibayes.hpc.data.rows import Data, HeldOutRows
 from mpibayes.hpc.parallel.comm import serial
@@ -38,7 +39,7 @@ from mpibayes.io.table import Table, table_from_arrays
 
 BINARY = ("nltcs", "plants", "jester", "baudio", "bnetflix", "accidents", "pumsb_star", "dna", "mushrooms")
 EVERY = 5  # cycles between two draws that are scored
-MORE = "forest of bins", "forest of levels"
+MORE = "forest of lines", "forest of bins", "forest of levels"
 SEARCHED, GROUPS = 3_000, 16  # rows that a search for views has, and groups of columns that it starts with
 
 
@@ -58,11 +59,12 @@ def binary(data: Path, name: str):
 
 
 def imported(path: Path):
-    """The same of an imported table, whose numbers are cut into bins, and may lean on each other in lines."""
+    """The same of an imported table, whose numbers are cut into bins, and may lean on each other in lines, or on
+    columns with levels."""
     data = Data(Table.open(path), (), 0.1, latent=True)
-    cuts, lines = fit_bins(data, "forest"), line_columns(data, "forest")
+    cuts, lines, below = fit_bins(data, "forest"), line_columns(data, "forest"), child_columns(data, "forest")
     return (
-        [replace(c, cuts=cuts.get(c.name, ()), line=c.name in lines) for c in data.columns],
+        [replace(c, cuts=cuts.get(c.name, ()), line=c.name in lines, child=c.name in below) for c in data.columns],
         data.rows_of(0, data.n_rows),
         data.heldout_of(0, len(data.heldout)),
     )
@@ -155,9 +157,10 @@ def main() -> None:
         for links in given.links or ("none", "forest", *(MORE if given.what == "tables" else ())):
             columns, rows, held = table
             kind, _, base = links.partition(" with ")
-            if several or kind != "forest":
-                columns = [replace(column, line=False) for column in columns]
-            columns = [replace(c, cuts=() if c.line or several or kind == MORE[1] else c.cuts) for c in columns]
+            below, lines = (not several and kind in of for of in (("forest",), ("forest", MORE[0])))
+            columns = [replace(c, line=c.line and lines, child=c.child and below) for c in columns]
+            binned = not several and kind != MORE[2]
+            columns = [replace(c, cuts=c.cuts if binned and not c.line and not c.child else ()) for c in columns]
             result = measured(
                 columns, rows, held, links.split()[0], given.seconds, given.seed, several,
                 base="learned" if base else "uniform",

@@ -37,7 +37,8 @@ class Column:
     one is made from which says only which atom a cell is. `unit`: of dates (`clock`). `ordered`: the levels are a
     scale, the least first (`order.order_of`); None where the table does not say. `shape`: the coordinates that a run
     models the column in, where it has fitted some. `contexts`: of the column that this one leans on in a run
-    (docs/links.md), in which case its cells are codes of a context and a level. `cuts`: where a run cuts a column of
+    (docs/links.md), in which case its cells are codes of a context and a level, or those of a number lie in as many
+    columns, in one of which each row has its cell. `cuts`: where a run cuts a column of
     numbers into the bins that others may lean on, ascending, as values are recorded. `line`: whether it may lean on
     another such column in a line; `leans_on`: the one that it does. Of a survival column, whose cells are as `spells`
     has them, center to maximum are of the times that rows were watched, `rest_scale` is this time per event, and `ends`
@@ -68,6 +69,7 @@ class Column:
     cuts: tuple[float, ...] = ()
     line: bool = False
     leans_on: Column | None = None
+    child: bool = False
     ends: tuple[float, ...] = ()
 
     @property

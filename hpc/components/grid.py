@@ -44,6 +44,10 @@ class Grids:
         for row, grid in zip(self.points, grids):
             row[: len(grid)] = grid
 
+    def take(self, n: int) -> Grids:
+        """The grids of the first n columns."""
+        return Grids([row[:length] for row, length in zip(self.points[:n], self.length)])
+
 
 def draw_numbers(s: tuple, hyper: np.ndarray, columns: slice, grids: Sequence[Grids], stream: Stream) -> np.ndarray:
     """The hyperparameters (columns, F) of some real or count columns, drawn from their grids one after another given
@@ -56,3 +60,25 @@ def draw_numbers(s: tuple, hyper: np.ndarray, columns: slice, grids: Sequence[Gr
     except FloatingPointError:
         raise NumericalError(NO_WEIGHT) from None
     return hyper[columns]
+
+
+def at_points(s: tuple, points: np.ndarray) -> np.ndarray:
+    """Log marginal likelihood of one column of numbers at each of some hyperparameters (G, F), summed over contexts and
+    clusters, (G,). s: its statistics, (U, K) each."""
+    n_contexts = len(s[0])
+    each = tuple(np.tile(a, (len(points), 1)) for a in s)
+    total = updates.number_marginals(each, np.repeat(points, n_contexts, axis=0), 0, len(points) * n_contexts)[0]
+    return total.reshape(len(points), n_contexts).sum(axis=1)
+
+
+def draw_in_contexts(
+    s: tuple, hyper: np.ndarray, grids: Sequence[np.ndarray], stream: Stream, column: int
+) -> np.ndarray:
+    """Hyperparameters (F,) of a column that has them in all contexts, as `draw_numbers` draws those of others."""
+    hyper, u = hyper.copy(), stream.uniforms(np.arange(len(hyper) * column, len(hyper) * (column + 1)))
+    for f, grid in enumerate(grids):
+        if len(grid) > 1:
+            points = np.tile(hyper, (len(grid), 1))
+            points[:, f] = grid
+            hyper[f] = grid[pick_on_grid(at_points(s, points), u[f])]
+    return hyper

@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mpibayes.hpc.components.component import Array, PriorKey
-from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
+from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.masses import log_between
-from mpibayes.hpc.components.single import Numbers, OneByOne, with_new
+from mpibayes.hpc.components.single import InContexts, Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.recording import log_cells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.common.functions import gammaln
-from mpibayes.kernels.mixture import updates
 
 MEAN, KAPPA, NU, VARIANCE = range(4)
 NAMES = ("mean", "kappa", "nu", "variance")
@@ -97,10 +96,10 @@ class Student(Numbers):
         return location + scale * np.where(right, -t, t)
 
 
-class Normal(OneByOne):
+class Normal(InContexts):
     """All real columns of a view that are modelled one by one. A column's prior: None or {"mean": number or grid, ...}.
 
-    Moments are those of the observed cells: their number, their mean, and the sum of squares about it, each (R, K).
+    Moments are those of the observed cells: their number, their mean, and the sum of squares about it, each (P, K).
     """
 
     name, hyper, hyper_form = "normal", "normal", (4,)
@@ -109,16 +108,16 @@ class Normal(OneByOne):
     prior_forms = (
         (PriorKey("mean", least=-1e150, most=1e150), PriorKey("kappa"), PriorKey("nu"), PriorKey("variance")),
     )
-    statistics = Array("real_n", dtype=np.int64), Array("real_mean"), Array("real_scatter")
-    parameters = Array("location"), Array("half_precision"), Array("constant")
+    statistics = Array("real_n", "part", np.int64), Array("real_mean", "part"), Array("real_scatter", "part")
+    parameters = Array("location", "part"), Array("half_precision", "part"), Array("constant", "part")
     odds = "real", np.float64
     exact, measured = False, True
+    summed_out = MEAN, VARIANCE
     substreams = 1, 3  # of grids and precisions, and of means
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
-        self.columns = tuple(columns)
-        self.cuts, self.cost = {"column": np.arange(len(self) + 1)}, np.full(len(self), 8.0)
-        self.odds_form = (len(self), 5)
+        super().__init__(columns)
+        self.odds_form = (len(self.columns), 5)
         grids = [[], [], [], []]
         self._start = np.empty((len(self), 4))
         for r, column in enumerate(columns):
@@ -131,16 +130,13 @@ class Normal(OneByOne):
         self.grids = [Grids(g) for g in grids]
 
     def prior(self, normal: np.ndarray) -> dict[str, np.ndarray]:
-        return {"normal": normal}
+        return {"normal": self.wide(normal)}
 
     def log_base(self, rows: Rows) -> float:
         return float(log_cells(self.columns, rows).sum())
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         return merge_moments(a, b)
-
-    def log_marginal(self, normal: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
-        return updates.number_marginals(s, normal, columns.start, columns.stop)[0]
 
     def log_marginal_at(self, normal: np.ndarray, s: tuple, column: int, power: float) -> float:
         n, mean, scatter = at_power(s, power)
@@ -154,22 +150,19 @@ class Normal(OneByOne):
         location, half_precision, constant = self.draw(normal, at_power(s, power), slice(column, column + 1), stream)
         return location, power * half_precision, power * constant
 
-    def log_marginal_clusters(self, normal: np.ndarray, s: tuple) -> np.ndarray:
-        return updates.number_marginals(s, normal, 0, len(self))[1]
-
     def cell_moments(self, s: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return s
 
     def side_odds(self, normal: np.ndarray, s: tuple) -> np.ndarray:
         """Coefficients of the log odds of a cell x: [0] - [2] (x - [1])^2 + [4] (x - [3])^2."""
-        location, kappa, nu, spread = posterior(normal, *s)
+        location, kappa, nu, spread = posterior(self.wide(normal), *s)
         half = 0.5 / (spread * (kappa + 1.0) / (nu * kappa))
         level = 0.5 * np.log(half[:, 1::2] / half[:, 0::2])
         numbers = [level, location[:, 1::2], half[:, 1::2], location[:, 0::2], half[:, 0::2]]
         return np.ascontiguousarray(np.stack(numbers).transpose(2, 1, 0))
 
     def predictive(self, normal: np.ndarray, s: tuple) -> Student:
-        return Student(self, normal, *s)
+        return Student(self, self.wide(normal), *s)
 
     def drawn(self, normal: np.ndarray, s: tuple, stream: Stream) -> Student:
         law = self.predictive(normal, s)
@@ -179,16 +172,23 @@ class Normal(OneByOne):
 
     def update(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""
-        return draw_numbers(s, normal, columns, self.grids, stream.at(self.substreams[0]))
+        return self.updated(normal, s, columns, self.grids, stream.at(self.substreams[0]))
 
     def draw(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """location, half_precision, constant: log density = constant - half_precision (x - location)^2.
 
-        The id of a draw is the number of its column among all and that of its cluster.
+        The id of a draw is the number of its column of cells among all and that of its cluster.
         """
         precisions, means = (stream.at(sub) for sub in self.substreams)
-        location, kappa, nu, spread = posterior(normal[columns], *(a[columns] for a in s))
-        ids = cells(columns.start, *location.shape)
+        parts = self.parts(columns)
+        location, kappa, nu, spread = posterior(self.wide(normal)[parts], *(a[parts] for a in s))
+        ids = cells(parts.start, *location.shape)
         precision = 2.0 * np.exp(precisions.log_gammas(0.5 * nu, ids)) / spread
         mu = location + means.normals(ids) / np.sqrt(kappa * precision)
         return mu, 0.5 * precision, 0.5 * np.log(precision / (2.0 * np.pi))
+
+    @staticmethod
+    def log_terms(parameters: tuple[np.ndarray, ...], x: np.ndarray, k: np.ndarray) -> np.ndarray:
+        """Log densities (n, U) of cells (n,) in clusters (n,), by the parameters of U columns of cells as of `draw`."""
+        location, half_precision, constant = (a[:, k] for a in parameters)
+        return (constant - half_precision * (x - location) ** 2).T

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mpibayes.hpc.components.component import Array, PriorKey
-from mpibayes.hpc.components.grid import Grids, as_grid, draw_numbers
+from mpibayes.hpc.components.grid import Grids, as_grid
 from mpibayes.hpc.components.masses import log_negative_binomial
-from mpibayes.hpc.components.single import Numbers, OneByOne, with_new
+from mpibayes.hpc.components.single import InContexts, Numbers, with_new
 from mpibayes.hpc.parallel.streams import Stream, cells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.common.functions import gammaln
-from mpibayes.kernels.mixture import updates
 
 NAMES = ("shape", "rate")
 SHAPE_GRID = np.geomspace(0.05, 50.0, 13)
@@ -34,7 +33,7 @@ class NegativeBinomial(Numbers):
         shift = mean - np.array([c.center for c in kind.columns]).reshape(-1, 1)
         super().__init__(kind.substreams[0], shift, mean * (1.0 + 1.0 / self.rate) + shift**2)
 
-    def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+    def quantile(self, column: int | np.ndarray, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
         shape, rate = (a[column, clusters] for a in (self.shape, self.rate))
         from scipy.stats import nbinom  # slow to import
 
@@ -44,7 +43,9 @@ class NegativeBinomial(Numbers):
         """Log probability of numbers from low to high (..., 1) in every cluster, (..., K + 1)."""
         return log_negative_binomial(self.shape[column], self.rate[column], low, high)
 
-    def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
+    def within(
+        self, column: int | np.ndarray, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray
+    ) -> np.ndarray:
         """Numbers from low to high by the distribution function given that they are there: at u (n,) of it in the
         cluster of each, (n,)."""
         shape, rate = (a[column, clusters] for a in (self.shape, self.rate))
@@ -60,12 +61,13 @@ class Rates(NegativeBinomial):
         super().__init__(kind, gamma, *s)
         self._rates = rates
 
-    def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
+    def quantile(self, column: int | np.ndarray, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
         from scipy.stats import poisson  # slow to import
 
         result, old = np.empty(len(u)), clusters < self._rates.shape[1]
-        result[old] = poisson.ppf(u[old], self._rates[column, clusters[old]])
-        result[~old] = super().quantile(column, clusters[~old], u[~old])
+        column = np.broadcast_to(column, len(u))
+        result[old] = poisson.ppf(u[old], self._rates[column[old], clusters[old]])
+        result[~old] = super().quantile(column[~old], clusters[~old], u[~old])
         return result
 
     def log_masses(self, column: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -79,12 +81,15 @@ class Rates(NegativeBinomial):
             result[..., : len(rates)] = np.log(np.maximum(np.where(above < 0.5, above, below), 0.0))
         return result
 
-    def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
+    def within(
+        self, column: int | np.ndarray, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray
+    ) -> np.ndarray:
         from scipy.stats import poisson  # slow to import
 
         result, old = np.empty(len(u)), clusters < self._rates.shape[1]
-        result[old] = _between(poisson(self._rates[column, clusters[old]]), low[old], high[old], u[old])
-        result[~old] = super().within(column, clusters[~old], low[~old], high[~old], u[~old])
+        column = np.broadcast_to(column, len(u))
+        result[old] = _between(poisson(self._rates[column[old], clusters[old]]), low[old], high[old], u[old])
+        result[~old] = super().within(column[~old], clusters[~old], low[~old], high[~old], u[~old])
         return result
 
 
@@ -98,26 +103,26 @@ def _between(law, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarra
     return np.where(np.isfinite(x), x, low)
 
 
-class Poisson(OneByOne):
+class Poisson(InContexts):
     """All count columns of a view. A column's prior: None or {"shape": number or grid, "rate": ...}.
 
-    Statistics are the number of observed cells and their sum, which is exact below 2^53, each (Q, K).
+    Statistics are the number of observed cells and their sum, which is exact below 2^53, each (P, K).
     """
 
     name, hyper, hyper_form = "poisson", "gamma", (2,)
     hyper_names = ("shape", "rate")
     stored = ("tallies",)
     prior_forms = ((PriorKey("shape"), PriorKey("rate")),)
-    statistics = Array("tally_n", dtype=np.int64), Array("tally_sum", wire=np.int64)
-    parameters = Array("log_rate"), Array("rate")
+    statistics = Array("tally_n", "part", np.int64), Array("tally_sum", "part", wire=np.int64)
+    parameters = Array("log_rate", "part"), Array("rate", "part")
     odds = "count", np.float64
     exact, measured = True, False
+    summed_out = 0, 1
     substreams = (2,)
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
-        self.columns = tuple(columns)
-        self.cuts, self.cost = {"column": np.arange(len(self) + 1)}, np.full(len(self), 8.0)
-        self.odds_form = (len(self), 2)
+        super().__init__(columns)
+        self.odds_form = (len(self.columns), 2)
         grids = [[], []]
         self._start = np.empty((len(self), 2))
         for q, column in enumerate(columns):
@@ -129,7 +134,7 @@ class Poisson(OneByOne):
         self.grids = [Grids(g) for g in grids]
 
     def prior(self, gamma: np.ndarray) -> dict[str, np.ndarray]:
-        return {"gamma": gamma}
+        return {"gamma": self.wide(gamma)}
 
     def log_base(self, rows: Rows) -> float:
         """The 1 / x! of the cells that are there."""
@@ -137,10 +142,6 @@ class Poisson(OneByOne):
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         return tuple(x + y for x, y in zip(a, b))
-
-    def log_marginal(self, gamma: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
-        """Without the 1 / x!."""
-        return updates.number_marginals(s, gamma, columns.start, columns.stop)[0]
 
     def log_marginal_at(self, gamma: np.ndarray, s: tuple, column: int, power: float) -> float:
         """Without the 1 / x!."""
@@ -152,37 +153,40 @@ class Poisson(OneByOne):
         drawn = self.draw(gamma, tuple(power * a for a in s), slice(column, column + 1), stream)
         return tuple(power * a for a in drawn)
 
-    def log_marginal_clusters(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
-        """Without the 1 / x!."""
-        return updates.number_marginals(s, gamma, 0, len(self))[1]
-
     def cell_moments(self, s: tuple):
         raise NotImplementedError("the cells are counted as they are")
 
     def side_odds(self, gamma: np.ndarray, s: tuple) -> np.ndarray:
         """Coefficients of the log odds of a cell x: x [0] - [1]."""
-        n, total = s
+        (n, total), gamma = s, self.wide(gamma)
         rate = (gamma[:, 0, None] + total) / (gamma[:, 1, None] + n)
         log_rate = np.log(rate)
         numbers = [log_rate[:, 1::2] - log_rate[:, 0::2], rate[:, 1::2] - rate[:, 0::2]]
         return np.ascontiguousarray(np.stack(numbers).transpose(2, 1, 0))
 
     def predictive(self, gamma: np.ndarray, s: tuple) -> NegativeBinomial:
-        return NegativeBinomial(self, gamma, *s)
+        return NegativeBinomial(self, self.wide(gamma), *s)
 
     def drawn(self, gamma: np.ndarray, s: tuple, stream: Stream) -> Rates:
-        return Rates(self, gamma, s, self.draw(gamma, s, slice(0, len(self)), stream)[1])
+        return Rates(self, self.wide(gamma), s, self.draw(gamma, s, slice(0, len(self)), stream)[1])
 
     def update(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
         """Hyperparameters coordinate by coordinate."""
-        return draw_numbers(s, gamma, columns, self.grids, stream.at(self.substreams[0]))
+        return self.updated(gamma, s, columns, self.grids, stream.at(self.substreams[0]))
 
     def draw(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
         """(log_rate, rate): log probability = x log_rate - rate - log x!.
 
-        The id of a draw is the number of its column among all and that of its cluster.
+        The id of a draw is the number of its column of cells among all and that of its cluster.
         """
-        (n, total), gamma, stream = (a[columns] for a in s), gamma[columns], stream.at(self.substreams[0])
+        parts, stream = self.parts(columns), stream.at(self.substreams[0])
+        (n, total), gamma = (a[parts] for a in s), self.wide(gamma)[parts]
         shape = gamma[:, 0, None] + total
-        log_rate = stream.log_gammas(shape, cells(columns.start, *shape.shape)) - np.log(gamma[:, 1, None] + n)
+        log_rate = stream.log_gammas(shape, cells(parts.start, *shape.shape)) - np.log(gamma[:, 1, None] + n)
         return log_rate, np.exp(log_rate)
+
+    @staticmethod
+    def log_terms(parameters: tuple[np.ndarray, ...], x: np.ndarray, k: np.ndarray) -> np.ndarray:
+        """See `Normal.log_terms`; without the 1 / x!."""
+        log_rate, rate = (a[:, k] for a in parameters)
+        return (x * log_rate - rate).T

@@ -82,6 +82,10 @@ class Components:
         absent = (kind.prior(kind.start()) for kind in self.kinds if not len(kind))
         self._absent_prior = {name: array for of in absent for name, array in of.items()}
 
+    def kind_of(self, name: str) -> tuple[Any, int]:
+        """The kind of a column, and its number there; of a block by the name of its first column."""
+        return next((kind, c) for kind in self.kinds for c in range(len(kind)) if kind.members(c)[0].name == name)
+
     @cached_property
     def row_bytes(self) -> int:
         """Approximate bytes of a copied row: its cells and 80 bytes of labels, ids and random words."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
+from mpibayes.hpc.components.grid import Grids, draw_in_contexts, draw_numbers
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column
+from mpibayes.kernels.mixture import updates
 
 
 def one_uniform(stream: Stream, sub: int, column: int, ids: np.ndarray) -> np.ndarray:
@@ -35,6 +40,76 @@ class OneByOne:
         return self._start.copy()
 
 
+class InContexts(OneByOne):
+    """Such a kind of numbers. One that leans on a column with levels has a column of cells for each context, in which
+    other rows lack theirs, and the same hyperparameters in all of them (docs/math.md 1.9). `columns`: those of cells;
+    those that lean on others are the last ones.
+
+    _of (P,): the column that each column of cells is of; n_plain: columns that lean on none. summed_out: the
+    hyperparameters that are summed out of the evidence of a link."""
+
+    summed_out: tuple[int, ...]
+    grids: Sequence[Grids]
+
+    def __init__(self, columns: Sequence[Column]):
+        self._members = tuple(columns)
+        contexts = [column.contexts for column in columns]
+        self.columns = tuple(replace(c, index=c.index + u) for c in columns for u in range(c.contexts))
+        self.n_plain, self._of = contexts.count(1), np.repeat(np.arange(len(contexts)), contexts)
+        self.cuts = {"column": np.arange(len(contexts) + 1), "part": np.cumsum([0, *contexts])}
+        self.cost = 8.0 * np.array(contexts, np.float64)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def members(self, column: int) -> tuple[Column]:
+        return (self._members[column],)
+
+    def parts(self, columns: slice) -> slice:
+        """Columns of cells of some columns."""
+        return slice(*(int(self.cuts["part"][c]) for c in (columns.start, columns.stop)))
+
+    def wide(self, hyper: np.ndarray) -> np.ndarray:
+        """Hyperparameters of every column of cells, (P, n)."""
+        return hyper if len(self.columns) == len(self) else hyper[self._of]
+
+    def points(self, column: int, hyper: np.ndarray) -> np.ndarray:
+        """The hyperparameters (G, n) of a column that are summed out, at all points of their grids; others as in
+        `hyper` (n,)."""
+        grids = [
+            grid.points[column, : grid.length[column]] if f in self.summed_out else hyper[f : f + 1]
+            for f, grid in enumerate(self.grids)
+        ]
+        return np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, len(grids))
+
+    def log_marginal(self, hyper: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
+        """Counts go without their 1 / x!."""
+        parts = self.parts(columns)
+        each = updates.number_marginals(s, self.wide(hyper), parts.start, parts.stop)[0]
+        if len(each) == columns.stop - columns.start:
+            return each
+        return np.add.reduceat(each, self.cuts["part"][columns] - parts.start)
+
+    def log_marginal_clusters(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
+        """Counts go without their 1 / x!."""
+        return updates.number_marginals(s, self.wide(hyper), 0, len(self.columns))[1]
+
+    def updated(self, hyper: np.ndarray, s: tuple, columns: slice, grids: Sequence[Grids], stream: Stream):
+        """Hyperparameters (columns, n) drawn from their grids, coordinate by coordinate."""
+        if columns.stop <= self.n_plain == len(self):
+            return draw_numbers(s, hyper, columns, grids, stream)
+        hyper, plain = hyper.copy(), slice(columns.start, min(columns.stop, self.n_plain))
+        if plain.stop > plain.start:
+            alone = tuple(a[: self.n_plain] for a in s)
+            shorter = [grid.take(self.n_plain) for grid in grids]
+            hyper[plain] = draw_numbers(alone, hyper[: self.n_plain].copy(), plain, shorter, stream)
+        for c in range(max(columns.start, self.n_plain), columns.stop):
+            part = self.parts(slice(c, c + 1))
+            of_column = [grid.points[c, : grid.length[c]] for grid in grids]
+            hyper[c] = draw_in_contexts(tuple(a[part] for a in s), hyper[c], of_column, stream, c)
+        return hyper[columns]
+
+
 class Numbers:
     """See `Law`: columns of numbers with moments (C, K + 1) about their centers, whatever their distribution."""
 
@@ -46,6 +121,10 @@ class Numbers:
 
     def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
         raise NotImplementedError
+
+    def moments(self, columns: slice) -> np.ndarray:
+        """First two moments of columns about their centers, (2, columns, K + 1)."""
+        return np.stack([self._shift[columns], self._square[columns]])
 
     def log_density(self, column, x, seen):
         raise NotImplementedError("a single cell is there or not")

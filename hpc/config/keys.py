@@ -90,6 +90,16 @@ class Model(Section):
         return ()
 
     @property
+    def born(self) -> Collection[str]:
+        """The columns of numbers that may lean on columns with levels."""
+        return ()
+
+    @property
+    def fits_children(self) -> bool:
+        """True if the first start of a run is to choose them."""
+        return False
+
+    @property
     def fits_lines(self) -> bool:
         """True if the first start of a run is to choose them."""
         return False

@@ -19,12 +19,14 @@ from mpibayes.hpc.components.single import one_uniform
 from mpibayes.hpc.components.statistics import empty, join
 from mpibayes.hpc.crosscat import reach
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
+from mpibayes.hpc.crosscat.branches import branches_of
 from mpibayes.hpc.crosscat.line_law import LineLaw, line_laws
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.crosscat.within import draw_within, number_within
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.links import bins
 from mpibayes.hpc.links.law import TreeLaw
+from mpibayes.hpc.links.linked import Branch
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io import recording
 from mpibayes.io.rows import Column
@@ -39,9 +41,9 @@ class CellDraws:
     def __init__(self, view: ViewLaw, parameters: Stream | None = None, more: int = 0):
         self.view = view
         self._drawn: dict[str, Any] = {}
-        s, self._lines = view.statistics, view.lines
+        s, self._lines = view.statistics, view.all_lines
         statistics = join([s, empty(s, more)]) if more else s
-        if more and view.lines:
+        if more and view.all_lines:
             assert view.coding is not None
             self._lines = line_laws(view.components, view.hyper, statistics, view.coding, view.key)
         if parameters is not None:
@@ -111,7 +113,7 @@ class CellDraws:
         if isinstance(block, TreeLaw):
             return self._in_tree(block, known, names, cluster, stream, ids, without)
         if isinstance(block, LineLaw):
-            same = next(law for law in self._lines if law.names == block.names)
+            same = next(laws[0] for _, laws in self._lines if laws[0].names == block.names)
             return same.drawn(known, names, cluster, stream, ids)
         kind, b = self.view.components.multinormal, self.view.blocks.index(block)
         drawn = cast(BlockLaw, block).draw(self._law(kind), b, known, names, cluster, stream, ids)
@@ -123,8 +125,8 @@ class CellDraws:
     ) -> dict[str, np.ndarray]:
         drawn = self._drawn.get("categorical")
         tables = tree.tables if drawn is None else tree.drawn_tables(drawn, self._masses)
-        result = {}
-        for name, code in tree.draw(tables, known, names, cluster, stream, ids).items():
+        codes, result = tree.draw(tables, known, names, cluster, stream, ids, self._branches(tree))
+        for name, code in codes.items():
             number = tree.number(name)
             if number is not None:
                 result[name] = self._number(number, code, known, cluster, stream, ids, without.get(name))
@@ -141,6 +143,13 @@ class CellDraws:
                     given = number_within(self.view, *known.of[name], cluster, stream, ids)
                     result[name] = np.where((code == len(column.atoms)) & ~np.isnan(given), given, result[name])
         return result
+
+    def _branches(self, tree: TreeLaw) -> list[Branch]:
+        """The numbers below a tree, by the parameters that cells share."""
+        if not tree.branches:
+            return []
+        of = self.view.coding, self.view.components, self._law, self._lines
+        return branches_of(tree.linked, *of, lambda kind: kind.name in self._drawn)
 
     def _number(
         self, column: Column, code: np.ndarray, known: Known, cluster, stream: Stream, ids, without

@@ -101,7 +101,7 @@ def memory_per_rank(
     gaps       of each such column a byte a row; weights of levels, a few times; level probabilities (4 bytes), twice;
                of missing numbers a place and a byte, and in draws and checkpoints, twice, a number (8), all on root
     """
-    widths = {block: sum(c.block == block for c in columns) for block in ARRAYS}
+    widths = {b: sum(1 if c.levels else c.contexts for c in columns if c.block == b) for b in ARRAYS}
     row = sum(width * np.dtype(ARRAYS[block]).itemsize for block, width in widths.items())
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)

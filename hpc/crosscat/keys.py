@@ -139,6 +139,16 @@ class Model(keys.Model):
         decided_once=True,
         formerly="none",
     )
+    children: Annotated[
+        Literal["auto", "none"] | Annotated[tuple[Name, ...], Field(min_length=1)], BeforeValidator(tuples)
+    ] = key(
+        "auto",
+        "mixtures with links: columns of numbers that may depend on categorical and boolean ones, and have no bins; "
+        "auto: real ones without atoms, in no block, at the first start; none: no number does; or these, counts too",
+        '"auto", "none", or [COLUMN, ...]',
+        decided_once=True,
+        formerly="none",
+    )
     likelihood: bool = key(True, "false samples the prior on partitions: the cells are ignored", "true or false")
 
     @property
@@ -195,6 +205,14 @@ class Model(keys.Model):
     @property
     def fits_lines(self) -> bool:
         return self.lines == "auto" and self.links != "none" and self.likelihood
+
+    @property
+    def born(self) -> tuple[str, ...]:
+        return () if isinstance(self.children, str) or not self.links_levels or self.has_views else self.children
+
+    @property
+    def fits_children(self) -> bool:
+        return self.children == "auto" and self.links_levels and self.likelihood and not self.has_views
 
     @property
     def has_views(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from mpibayes.hpc.components.masses import log_negative_binomial, log_real
 from mpibayes.hpc.components.normal import posterior
+from mpibayes.hpc.crosscat.branches import NumberBranch
 from mpibayes.hpc.crosscat.view_law import ViewLaw, normalised
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links import bins
@@ -60,10 +61,23 @@ class LeftOut:
 
     def _log_linked(self, tree: TreeLaw, known: Known) -> np.ndarray:
         """Log probability of what is known of the columns of a tree in each row's own cluster without it, (n,)."""
-        total = tree.left_out(known, self._own, tree.levels_of(self._view.coding, self._rows), self._masses)
+        levels = tree.levels_of(self._view.coding, self._rows)
+        total = tree.left_out(known, self._own, levels, self._masses, self._log_branch)
+        grown = {name for branch in tree.branches for name in branch.names}
         for name in known.of:
-            if name in tree.names and not known.of[name][0].column.levels:
+            if name in tree.names and name not in grown and not known.of[name][0].column.levels:
                 total += self._log_rest(*known.of[name])
+        return total
+
+    def _log_branch(self, branch: NumberBranch, known: Known, context: np.ndarray) -> np.ndarray:
+        """Log probability of what is known of a number in each context of the column that it leans on, (n, W), in each
+        row's own cluster, which is counted without it in its own context (n,)."""
+        events, which = known.of[branch.column.name]
+        total = branch.score(known)[np.arange(len(which)), :, self._own]
+        at = np.flatnonzero((which < len(events)) & (context >= 0))
+        low, high = events.low[which[at]], events.high[which[at]]
+        parts = branch.parts.start + context[at]
+        total[at, context[at]] = self._log_number(events.column, at, low, high, parts)
         return total
 
     def _masses(self, column: Column) -> np.ndarray:
@@ -101,7 +115,10 @@ class LeftOut:
         with np.errstate(divide="ignore"):
             return np.log(count) - np.log(self._view.level_totals[c, mine] - 1.0)
 
-    def _log_number(self, column, at: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    def _log_number(
+        self, column, at: np.ndarray, low: np.ndarray, high: np.ndarray, parts: np.ndarray | None = None
+    ) -> np.ndarray:
+        """parts: columns of cells, of a number in contexts."""
         kind, c = self._view.place[column.name]
         hyper, cluster = getattr(self._view.hyper, kind.hyper)[c], self._own[at]
         if column.kind == "survival":
@@ -109,12 +126,13 @@ class LeftOut:
             left = kind.without(self._view.statistics.of(kind), c, x, cluster)
             law = kind.predictive(getattr(self._view.hyper, kind.hyper), left)
             return law.log_probability(c, low, high, np.arange(len(at)))
-        s = [a[c, cluster] for a in self._view.statistics.of(kind)]
+        s = [a[c if parts is None else parts, cluster] for a in self._view.statistics.of(kind)]
+        index = next(plain.index for plain in self._view.columns if plain.name == column.name)
         if column.kind == "count":
             n, total = s
-            x = self._rows.tallies[at, kind.members(c)[0].index]
+            x = self._rows.tallies[at, index]
             return log_negative_binomial(hyper[0] + total - x, hyper[1] + n - 1.0, low, high)
-        y = self._rows.reals[at, kind.members(c)[0].index]
+        y = self._rows.reals[at, index]
         there = ~np.isnan(y)  # which a logarithm does not have of every value
         y = np.where(there, y, 0.0)
         n, mean, scatter = s

@@ -20,8 +20,7 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.line_parameters import LineParameters
 from mpibayes.hpc.crosscat.state import Shared, Weights
 from mpibayes.hpc.crosscat.sweep import instantiated
-from mpibayes.hpc.links.coding import Coding
-from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.coding import Coding, number_in
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
@@ -92,7 +91,8 @@ class LineGaps:
         held = [(j, place[column.name]) for j, column in enumerate(self.columns) if column.name in place]
         rows = replace(rows, **{block: getattr(rows, block).copy() for block in {column.block for _, column in held}})
         for j, column in held:
-            getattr(rows, column.block)[self.holes[shard].of_column(j), column.index] = np.nan
+            parts = slice(column.index, column.index + column.contexts)
+            getattr(rows, column.block)[self.holes[shard].of_column(j), parts] = np.nan
         return rows
 
     def draw(
@@ -117,9 +117,10 @@ class LineGaps:
                 at = holes.rows[subset]
                 lacks = {c: holes.lacks[subset, j] for j, c in within}
                 cells = Tree(coding, {c: _cells(coding, rows, c)[at] for c in of_lines}, lacks)
-                present = {c: [a[z[at]] for a in line] for c, line in of_lines.items()}
+                context = {c: _context(coding, rows, c, at) for c in of_lines}
+                present = {c: [a[context[c], z[at]] for a in line] for c, line in of_lines.items()}
                 proposed = of_others.labels(rows.take(at), z[at], number + int(at[0]))
-                other = {c: [a[proposed] for a in line] for c, line in of_lines.items()}
+                other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
                 ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
                 u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(number + at)
                 moves = (proposed != z[at]) & (np.log(u + TINY) < ratio)
@@ -159,7 +160,8 @@ class Others:
         """Draw labels of coded rows by these columns alone, (n,) int32. first: number of the first row."""
         for c, column in enumerate(self._coding.plain):
             if column.line:
-                _cells(self._coding, rows, c)[:] = np.nan
+                coded = self._coding.columns[c]
+                getattr(rows, coded.block)[:, coded.index : coded.index + coded.contexts] = np.nan
         z, key = z.copy(), self._key
         kernels.sweep(rows, z, first, key["seed"], key["cycle"], SWEEP, key["chain"], self._draw, None, self._prior)
         return z
@@ -196,7 +198,7 @@ class Tree:
                 constant = np.where(lacks, summed, constant)
                 linear, square = np.where(lacks, (h - p * at) / rest, linear), np.where(lacks, p / rest, square)
             total += constant
-            if parent == ROOT:
+            if c not in self.coding.in_lines:
                 continue
             linear, square, u = slope * linear, slope * slope * square, self.x[parent] - center[parent]
             known = linear * u - 0.5 * square * u * u
@@ -215,7 +217,7 @@ class Tree:
         for c in (c for c in x if c in self.lacks):
             (mean, slope, variance), parent = lines[c], int(self.coding.parents[c])
             center = self.coding.plain[c].center
-            if parent != ROOT:
+            if c in self.coding.in_lines:
                 mean = mean + slope * (x[parent] - self.coding.plain[parent].center)
             total = 1.0 / variance + precision[c]
             y = center + ((mean - center) / variance + shift[c]) / total + noise[c] / np.sqrt(total)
@@ -224,14 +226,24 @@ class Tree:
 
 
 def _cells(coding: Coding, rows: Rows, c: int) -> np.ndarray:
-    """The cells of a column, by its place, in coded rows, not copied."""
-    column = coding.columns[c]
-    return getattr(rows, column.block)[:, column.index]
+    """The cells of a column, by its place, in coded rows."""
+    return number_in(rows, coding.columns[c])
+
+
+def _context(coding: Coding, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:
+    """Context in some coded rows of a column that leans on one with levels, 0 of others."""
+    if c not in coding.in_contexts:
+        return np.zeros(len(at), np.intp)
+    parent = int(coding.parents[c])
+    column, n = coding.columns[parent], len(coding.plain[parent].levels)
+    level = getattr(rows, column.block)[at, column.index] % np.int64(n + 1)
+    return coding.contexts[column.name][level]
 
 
 def _put(coding: Coding, rows: Rows, c: int, at: np.ndarray, x: np.ndarray) -> None:
     """Give a column values in some coded rows, there and before the columns that lean on it."""
-    _cells(coding, rows, c)[at] = x
+    column = coding.columns[c]
+    getattr(rows, column.block)[at, column.index + _context(coding, rows, c, at)] = x
     for child in coding.in_lines:
         if coding.parents[child] == c:
             rows.vectors[at, coding.columns[child].index - 1] = x

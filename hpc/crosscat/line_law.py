@@ -22,6 +22,7 @@ from mpibayes.hpc.crosscat.line_parameters import LineParameters
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.pairs import of_tables
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io import recording
 from mpibayes.io.rows import Column, Rows
@@ -114,21 +115,22 @@ class LineLaw(BlockLaw):
     ) -> Iterator[tuple[str, np.ndarray, float]]:
         """See `links.law.TreeLaw.joint`."""
         for name, other in others.items():
-            at, matrix = [self.names.index(of.column.name) for of in (one, other)], self.law.matrix
-            scale = np.sqrt(np.diagonal(matrix, axis1=1, axis2=2)[:, at])
-            rho = matrix[:, at[0], at[1]] / scale.prod(axis=1)
-            ends = []
-            for i, of in enumerate((one, other)):
-                bounds = np.stack([of.low, of.high])
-                if self.columns[at[i]].log:
-                    bounds = np.maximum(bounds, 0.0)
-                with np.errstate(divide="ignore"):
-                    y = recording.coordinate(self.columns[at[i]], bounds)
-                ends.append((y[..., None] - self.law.location[:, at[i]]) / scale[:, i])
-            p = _rectangles(ends[0], ends[1], rho) * weight
-            apart = p.sum(axis=1)[:, None] * p.sum(axis=0) / np.maximum(p.sum(axis=(0, 1)), TINY)
-            inside = float((p * np.log(np.maximum(p, TINY) / np.maximum(apart, TINY))).sum())
-            yield name, p.sum(axis=2), inside
+            yield name, *of_tables(self.together(one, other) * weight)
+
+    def together(self, one: Events, other: Events) -> np.ndarray:
+        """Probabilities of the events of two columns together in every cluster, (U, U', K + 1)."""
+        at, matrix = [self.names.index(of.column.name) for of in (one, other)], self.law.matrix
+        scale = np.sqrt(np.diagonal(matrix, axis1=1, axis2=2)[:, at])
+        rho = matrix[:, at[0], at[1]] / scale.prod(axis=1)
+        ends = []
+        for i, of in enumerate((one, other)):
+            bounds = np.stack([of.low, of.high])
+            if self.columns[at[i]].log:
+                bounds = np.maximum(bounds, 0.0)
+            with np.errstate(divide="ignore"):
+                y = recording.coordinate(self.columns[at[i]], bounds)
+            ends.append((y[..., None] - self.law.location[:, at[i]]) / scale[:, i])
+        return _rectangles(ends[0], ends[1], rho)
 
     def scored(self, rows: Rows) -> np.ndarray:
         """Log density of the cells of plain rows that are there, on the model's scale, in every cluster, (n, K + 1)."""
@@ -180,36 +182,44 @@ class LineLaw(BlockLaw):
 
 def line_laws(
     components: Components, hyper: Any, statistics: Any, coding: Coding, key: Mapping[str, int]
-) -> list[LineLaw]:
-    """The trees of columns in lines, with parameters drawn given the rows of the clusters, and last of a new one."""
+) -> list[tuple[int, list[LineLaw]]]:
+    """The trees of columns in lines, each with the place of its first column and its laws in all contexts of that one,
+    with parameters drawn given the rows of the clusters, and last of a new one."""
     sizes = hashlib.sha256(np.asarray(statistics.size, np.int64).tobytes()).digest()
     seed, children = int.from_bytes(sizes[:7], "little"), {}
     for c in coding.in_lines:
         children.setdefault(int(coding.parents[c]), []).append(c)
     draw = LineParameters(components, hyper, statistics, Purpose.LINES, {"seed": seed, **key})
-    laws = []
-    for root in sorted(c for c in children if coding.parents[c] == ROOT):
+    result = []
+    for root in sorted(c for c in children if c not in coding.in_lines):
         plain = [root]
         for c in plain:  # which grows
             plain += children.get(c, ())
         columns = [coding.plain[c] for c in plain]
         above = [ROOT if c == root else plain.index(int(coding.parents[c])) for c in plain]
-        laws.append(_law(columns, above, draw))
-    return laws
+        lines = {column.name: draw.line(column.name) for column in columns[1:]}
+        first = draw.place(columns[1].name) - 1  # the copy of its parent's cell
+        numbers = [first, *(draw.place(column.name) for column in columns[1:])]
+        laws = [
+            LineLaw([c.name for c in columns], _normals(columns, above, *of, lines), columns, numbers)
+            for of in zip(*draw.root(columns[0].name))
+        ]
+        result.append((root, laws))
+    return result
 
 
-def _law(columns: Sequence[Column], above: Sequence[int], draw: LineParameters) -> LineLaw:
-    location, variance = draw.root(columns[0].name)
+def _normals(
+    columns: Sequence[Column], above: Sequence[int], location: np.ndarray, variance: np.ndarray, lines: Mapping
+) -> Normals:
+    """location, variance (K + 1,): of the first column."""
     d, k = len(columns), len(location)
     mean, matrix = np.zeros((k, d)), np.zeros((k, d, d))
     mean[:, 0], matrix[:, 0, 0] = location, variance
     for c, parent in enumerate(above):
         if parent == ROOT:
             continue
-        at_parent, middle, slope, variance = draw.line(columns[c].name)
+        at_parent, middle, slope, variance = lines[columns[c].name]
         mean[:, c] = middle + slope * (mean[:, parent] - at_parent)
         matrix[:, c, :c] = matrix[:, :c, c] = slope[:, None] * matrix[:, parent, :c]
         matrix[:, c, c] = slope**2 * matrix[:, parent, parent] + variance
-    first = draw.place(columns[1].name) - 1  # the copy of its parent's cell
-    numbers = [first, *(draw.place(column.name) for column in columns[1:])]
-    return LineLaw([c.name for c in columns], Normals(mean, matrix, np.full(k, np.inf)), columns, numbers)
+    return Normals(mean, matrix, np.full(k, np.inf))

@@ -14,7 +14,6 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.single import with_new
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.links.coding import Coding
-from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.parallel.streams import Purpose, generator
 
 
@@ -33,12 +32,13 @@ class LineParameters:
         return generator(purpose=self._purpose, sub=zlib.crc32(name.encode()), **self._key)
 
     def root(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of a column that leans on none, (K + 1,)."""
-        c = [column.name for column in self._components.normal.columns].index(name)
-        location, kappa, nu, spread = posterior(self._hyper.normal[c], *(a[c] for a in self._single))
+        """Mean and variance of a column that leans on no number, in each of its contexts, (U, K + 1)."""
+        kind, c = self._components.kind_of(name)
+        parts = kind.parts(slice(c, c + 1))
+        location, kappa, nu, spread = posterior(self._hyper.normal[c], *(a[parts] for a in self._single))
         stream = self._generator(name)
         variance = spread / (2.0 * stream.standard_gamma(0.5 * nu))
-        return location + stream.standard_normal(len(variance)) * np.sqrt(variance / kappa), variance
+        return location + stream.standard_normal(variance.shape) * np.sqrt(variance / kappa), variance
 
     def _line(self, name: str) -> int:
         kind = self._components.multinormal
@@ -56,15 +56,16 @@ class LineParameters:
         return location[0], location[1], -of_parent / root, root**-2.0
 
     def lines(self, coding: Coding) -> dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Mean at the parent's center, slope, and variance about the line, (K + 1,), of each column that may be in a
-        line, by its place, parents first; without a parent, mean, 0 and variance."""
+        """Mean at the parent's center, slope, and variance about the line, (1, K + 1), of each column that may be in a
+        line, by its place, parents first; without such a parent, mean, 0 and variance in each context, (U, K + 1)."""
         result = {}
         for c in (c for c in coding.order if coding.plain[c].line):
             name, parent = coding.plain[c].name, int(coding.parents[c])
-            if parent == ROOT:
+            if c not in coding.in_lines:
                 mean, variance = self.root(name)
                 result[c] = mean, np.zeros_like(mean), variance
             else:
                 at_parent, middle, slope, variance = self.line(name)
-                result[c] = middle + slope * (coding.plain[parent].center - at_parent), slope, variance
+                middle = middle + slope * (coding.plain[parent].center - at_parent)
+                result[c] = middle[None], slope[None], variance[None]
         return result

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
+from mpibayes.hpc.crosscat.child_evidence import child_evidence
 from mpibayes.hpc.crosscat.columns.cells import renumbered
 from mpibayes.hpc.crosscat.line_gaps import LineGaps
 from mpibayes.hpc.crosscat.line_moments import line_moments
@@ -25,7 +27,7 @@ from mpibayes.hpc.links.base import Bases, Integrated, apart, bases_given, flat,
 from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT, log_prior
-from mpibayes.hpc.links.gaps import Gaps, masks_of
+from mpibayes.hpc.links.gaps import Density, Gaps, masks_of
 from mpibayes.hpc.links.lines import Lines
 from mpibayes.hpc.links.scores import link_tables
 from mpibayes.hpc.parallel.streams import Purpose, Stream
@@ -157,7 +159,10 @@ class Linking:
     def fill_gaps(self) -> None:
         """Draw the missing cells that are part of the state, given the labels and counts of this cycle."""
         if self.gaps.columns:
-            self.gaps.draw(self.chain.comm, *self._of_gaps(self.chain.view))
+            view, comm = self.chain.view, self.chain.comm
+            self.gaps.draw(comm, *self._of_gaps(view), self._densities(view) if self.gaps.numbers else {})
+            if any(self.coding.plain[c].kind == "count" for c in self.gaps.numbers):
+                sync.count(comm, [view])
         if self.numbers.columns:
             views, codings = self.chain.views, self.codings
             for view, coding, s in zip(views, codings, sync.statistics_of(self.chain.comm, views)):
@@ -165,6 +170,18 @@ class Linking:
                 of = view.components, view.hyper, s, coding, view.labelled(), first, key
                 view.relabel(self.numbers.draw(*of))
                 view.pruning.renew()
+
+    def _densities(self, view: View) -> dict[int, Density]:
+        """Densities of the numbers that lean on columns which lack cells, with parameters drawn given the rows of the
+        clusters; the same on every rank."""
+        (statistics,) = sync.statistics_of(self.chain.comm, [view])
+        stream = Stream(purpose=Purpose.FILLED_PARAMETERS, **view.key(self.chain.cycles))
+        result: dict[int, Density] = {}
+        for place in self.gaps.numbers:
+            kind, c = view.components.kind_of(self.coding.plain[place].name)
+            drawn = kind.draw(getattr(view.hyper, kind.hyper), statistics.of(kind), slice(c, c + 1), stream)
+            result[place] = partial(kind.log_terms, drawn)
+        return result
 
     def gap_levels(self) -> np.ndarray | None:
         """Levels of the missing cells that others lean on, column by column, parents first, each in row order, uint16
@@ -263,7 +280,7 @@ class Linking:
         if not s.learns_links or not moves.due(s.link_moves, chain.cycles):
             return
         place = {column.name: i for i, column in enumerate(chain.columns)}
-        rows, of_lines, tables = None, {}, {}
+        rows, of_numbers, tables = None, {}, {}
         for view, coding in zip(chain.views, self.codings):
             if coding.n_nodes > 1 and (coding.lines or coding.levelled):
                 at = np.array([place[column.name] for column in coding.plain])
@@ -271,15 +288,17 @@ class Linking:
                 hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
                 rows = self._completed(view, coding)
                 of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)
-                lines = self._lines(coding, list(zip(rows, view.z)), view.n_labels, plain.by_column(hyper))
+                labelled = list(zip(rows, view.z))
+                lines = self._lines(coding, labelled, view.n_labels, plain.by_column(hyper))
+                children = child_evidence(chain.comm, coding, plain, hyper, labelled, view.n_labels, chain.n_shards)
                 weights = self._integrated(coding, *of[:2])
-                drawn, of_numbers = moves.draw_links(chain.comm, coding, *of, lines, weights)
+                drawn, hyper_of = moves.draw_links(chain.comm, coding, *of, lines, children, weights)
                 parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
-                of_lines |= {column.name: h for column, h in zip(lines.columns, of_numbers)}
+                of_numbers |= hyper_of
                 if weights is not None:
                     tables |= self._tables_of(coding.with_parents(drawn), *of[:-1], weights)
         bases = bases_given(tables, chain.columns, chain.priors, chain.key)
-        self.link_and_count(parents, rows if chain.law is None else None, of_lines, bases)
+        self.link_and_count(parents, rows if chain.law is None else None, of_numbers, bases)
 
     def _integrated(self, coding: Coding, kind: Categorical, multiplier: np.ndarray) -> Integrated | None:
         """Weights of links with bases integrated out; None where bases are not learned."""

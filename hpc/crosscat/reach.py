@@ -21,16 +21,22 @@ BEYOND = 0.5  # of the range's length
 
 
 def drawn_again(
-    law: Any, place: int, column: Column, y: np.ndarray, clusters: np.ndarray, stream: Stream, ids: np.ndarray
+    law: Any,
+    place: int | np.ndarray,
+    column: Column,
+    y: np.ndarray,
+    clusters: np.ndarray,
+    stream: Stream,
+    ids: np.ndarray,
 ) -> np.ndarray:
     """Numbers (n,) on the model's scale, those out of reach in the range. law, place: of the column among those of its
-    kind. clusters, ids (n,): of the rows; stream: of the numbers that are drawn again."""
+    kind, or of each row's. clusters, ids (n,): of the rows; stream: of the numbers that are drawn again."""
     least, most = ends(column)
     far = np.flatnonzero((y < least) | (y > most))
     if len(far):
-        u = one_uniform(stream, stream.sub, place, ids[far])
-        y = y.copy()
-        y[far] = law.within(place, clusters[far], *(np.full(len(far), end) for end in range_of(column)), u)
+        of, y = np.broadcast_to(place, y.shape)[far], y.copy()
+        u = one_uniform(stream, stream.sub, of, ids[far])
+        y[far] = law.within(of, clusters[far], *(np.full(len(far), end) for end in range_of(column)), u)
     return y
 
 

@@ -12,6 +12,7 @@ from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.given_priors import GAMMA_GRID, PRIORS, GammaPrior, prior_words, table_kinds
 from mpibayes.hpc.crosscat.keys import OF_VIEWS, Anneal, Block, Column, Model, Sampler, growing_schedule
+from mpibayes.hpc.data.children import why_no_child
 from mpibayes.hpc.data.lines import why_no_line
 from mpibayes.hpc.links.coding import MOST_CODES
 from mpibayes.hpc.links.contexts import MOST_CONTEXTS
@@ -64,6 +65,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
     _check_bins(config, columns, report)
     _check_lines(config, columns, report)
     outcomes.against_table(config, columns, report)
+    _check_children(config, columns, report)
 
 
 # --- between keys -----------------------------------------------------------------------------------------------------
@@ -282,6 +284,8 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
                 report.add(("model", "links"), f"the run has no column {shown(name)}; {nearest_column(name, fit)}")
         if child in used and child not in fit and parent in used and parent not in fit:
             continue  # in a line
+        if child in used and child not in fit and parent in fit:
+            continue  # see `_check_children`
         if child in used and child not in fit:
             what = f"column {shown(child)} is {used[child].kind}, expected categorical or boolean ones: {some(fit)}"
             report.add(("model", "links"), what)
@@ -310,8 +314,9 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
             report.add(key, f"column {shown(name)} lacks {counted(column.n_missing, 'cell')}; a parent has to have all")
         elif name in joint:
             report.add(key, f"column {shown(name)} is in a block; no column depends on it")
-        elif name in config.of(Model).lined:
-            report.add(key, f"column {shown(name)} is in model.lines, too; no column depends on its bins then")
+        elif name in (*config.of(Model).lined, *config.of(Model).born):
+            where = "lines" if name in config.of(Model).lined else "children"
+            report.add(key, f"column {shown(name)} is in model.{where}, too; no column depends on its bins then")
 
 
 def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
@@ -339,6 +344,37 @@ def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Re
             report.add(("model", "links"), f"{what}; take one of the two out")
         elif name in linked and (model.lines == "none" or (listed and name not in listed)):
             report.add(("model", "lines"), f"column {shown(name)} is linked with a number in model.links; add it here")
+
+
+def _check_children(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
+    """Report numbers that cannot depend on columns with levels: those that are listed, and those that are so linked."""
+    model, joint = config.of(Model), {c for block in config.blocks.values() for c in block.columns}
+    used = {c: column for c, column in by_name.items() if c not in config.unused}
+    pairs = () if isinstance(model.links, str) else model.links
+    named = {child: parent for child, parent in pairs if parent in used and used[parent].levels}
+    linked = {child for child in named if child in used and not used[child].levels}
+    listed = () if isinstance(model.children, str) else model.children
+    binned = {parent: child for child, parent in pairs if child in used and used[child].levels}
+    for name in sorted({*linked, *listed}):
+        key = ("model", "links" if name in linked else "children")
+        if name not in used or used[name].levels:
+            numbers = [c for c, column in used.items() if not column.levels]
+            report.add(key, f"the run has no column of numbers {shown(name)}; {nearest_column(name, numbers)}")
+            continue
+        why = why_no_child(replace(used[name], atoms=()) if model.plain else used[name])
+        if name in joint or model.has_views:
+            why = "is in a block" if name in joint else "is a number, and in views none depends on another column"
+        if why:
+            what = (
+                "a number that depends on a categorical column is real or a count, in a mixture, without atoms, in no"
+            )
+            report.add(key, f"column {shown(name)} {why}; {what} block. Take it out")
+        elif name in binned:
+            what = f"column {shown(name)} depends on another, so that {shown(binned[name])} cannot depend on it by bins"
+            report.add(("model", "links"), f"{what}; take one of the two out")
+        elif name in linked and (model.children == "none" or (listed and name not in listed)):
+            what = f"column {shown(name)} is linked with a categorical column in model.links; add it here"
+            report.add(("model", "children"), what)
 
 
 def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:

@@ -130,7 +130,7 @@ class Step:
         kernels want the shard's order: with clusters 0..3, of which 1 is private here, and anchors that put 3 before 0
         before 2, `to_local` is [1, 16, 2, 0], and `to_next` maps back: 0 -> 2, 1 -> 0, 2 -> 1, 16 -> 3.
         """
-        if self.statistics is not None:
+        if self.statistics is not None and self.outcome is None:
             return self._run_alone(shard, before, steps)
         n_1, has_tail = len(self.kept), shard.index in self.opened
         free = self.owner[self.kept] == shard.index
@@ -168,7 +168,7 @@ class Step:
     def _run_alone(self, shard: Shard, before: np.ndarray, steps) -> np.ndarray:
         """`run` where one shard has all rows: all clusters are its own, and their labels its slots."""
         tail, z = self._tail(shard, before, self.owner), before.copy()
-        self.moved += self._sweep(shard, z, NO_ORDER, None, tail, steps)
+        self.moved += self._sweep(shard, z, NO_ORDER, None, tail, steps, None)
         occupied = np.flatnonzero(tail.size[: tail.n_slots])
         if len(occupied) < tail.n_slots:
             to_next = np.full(tail.n_slots, -1, np.int32)

@@ -18,13 +18,15 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.masses import log_negative_binomial, log_real
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
+from mpibayes.hpc.crosscat.branches import branches_of
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.line_law import LineLaw, line_laws
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.links import bins
-from mpibayes.hpc.links import law as links
 from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.law import TreeLaw
+from mpibayes.hpc.links.linked import counted, linked
 from mpibayes.hpc.links.tree import UNKNOWN
 from mpibayes.io import recording
 from mpibayes.io.rows import Column, Rows
@@ -149,16 +151,22 @@ class ViewDensity:
         if self.coding is None:
             return []
         kind, levels = self.components.categorical, self.statistics.levels
-        trees = links.linked(self.coding, kind)
-        tables = [links.counted(kind, self.hyper.dirichlet, levels, tree, self._masses) for tree in trees]
-        return [TreeLaw(tree, of, self._log_rests) for tree, of in zip(trees, tables)]
+        trees = linked(self.coding, kind)
+        tables = [counted(kind, self.hyper.dirichlet, levels, tree, self._masses) for tree in trees]
+        grown = [branches_of(tree, self.coding, self.components, self.law, self.all_lines) for tree in trees]
+        return [TreeLaw(tree, of, self._log_rests, more) for tree, of, more in zip(trees, tables, grown)]
 
     @cached_property
-    def lines(self) -> list[LineLaw]:
-        """The trees of columns that lean on each other in lines, with parameters that are drawn."""
+    def all_lines(self) -> list[tuple[int, list[LineLaw]]]:
+        """See `line_laws`."""
         if self.coding is None or not self.coding.in_lines:
             return []
         return line_laws(self.components, self.hyper, self.statistics, self.coding, self.key)
+
+    @property
+    def lines(self) -> list[LineLaw]:
+        """The trees of columns that lean on each other in lines, and on no column with levels."""
+        return [laws[0] for root, laws in self.all_lines if self.coding.parents[root] == ROOT]
 
     def _masses(self, column: Column) -> np.ndarray:
         """Probabilities of a number's bins in every cluster, (B, K + 1)."""
@@ -188,16 +196,17 @@ class ViewDensity:
             return []
         lacks = self.coding.lacks_a_parent(rows)
         if self.coding.in_lines and np.isnan(rows.reals).any():
-            lacks = np.logical_or.reduce([lacks, *(law.lacks(rows) for law in self.lines)])
+            lacks = np.logical_or.reduce([lacks, *(laws[0].lacks(rows) for _, laws in self.all_lines)])
         return [np.flatnonzero(lacks)] if lacks.any() else []
 
     def _summed_out(self, rows: Rows) -> np.ndarray:
         """log p(x, k) of such rows but for cells of blocks that are partly there, (n, K + 1)."""
         bare, used = rows.take(slice(None)), [*range(self.tail.n_slots), -1]  # clusters behind them are empty
-        scores = sum(tree.scored(tree.levels_of(self.coding, rows)) for tree in self.trees)
+        scores = sum(tree.scored(tree.of_rows(self.coding, rows)) for tree in self.trees)
         scores = scores + sum(law.scored(rows) for law in self.lines)
-        linked = [c for tree in self.trees for c in tree.columns(self.coding) if c.levels]
-        for column in (*linked, *(c for law in self.lines for c in law.columns)):
+        of_trees = [c for tree in self.trees for c in tree.columns(self.coding) if c.levels]
+        grown = [self.coding.plain[c] for c in self.coding.in_contexts]
+        for column in (*of_trees, *grown, *(c for _, laws in self.all_lines for c in laws[0].columns)):
             getattr(bare, column.block)[:, column.index] = column.blank
         terms = kernels.log_predictive_clusters(self._coded(bare), self.tail)
         return terms + scores[:, used] + self._log_cells(rows)[:, None]
@@ -213,15 +222,20 @@ class ViewDensity:
         law = next((law for law in self.lines if name in law.names), None)
         if law is not None:
             return [law.moments(rows.take(p.rows), name, weight)]
+        for grown in self.trees:
+            for branch in (branch for branch in grown.branches if name in branch.names):
+                part = rows.take(p.rows)
+                in_contexts = grown.in_contexts(grown.of_rows(self.coding, part), branch.node, weight)
+                return [branch.moments(part, name, in_contexts)]
         tree, c = self._in_tree(name)
         if tree is not None:
-            levels, column = tree.levels_of(self.coding, rows)[p.rows], tree.columns(self.coding)[c]
+            evidence, column = tree.of_rows(self.coding, rows.take(p.rows)), tree.columns(self.coding)[c]
             if column.levels:
-                return [tree.believed(levels, c, weight)]
-            levels[:, c] = UNKNOWN
+                return [tree.believed(evidence, c, weight)]
+            evidence.levels[:, c] = UNKNOWN
             kind, number = self.place[column.name]
             of_bins = bins.moments(column, self.law(kind), number, weight.shape[1])
-            return [tree.moments(levels, c, of_bins, weight)]
+            return [tree.moments(evidence, c, of_bins, weight)]
         return self.law(p.kind).averages(p.column, p.x, p.seen, p.lacking, weight)
 
     def share_of_rest(self, which: Column, rows: Rows, at: np.ndarray) -> np.ndarray | float:
@@ -232,9 +246,9 @@ class ViewDensity:
             return 1.0
         tree, c = self._in_tree(which.name)
         if tree is not None:
-            levels = tree.levels_of(self.coding, rows)[at]
-            levels[:, c] = UNKNOWN
-            return tree.believed_level(levels, c, len(which.levels) - 1)
+            evidence = tree.of_rows(self.coding, rows.take(at))
+            evidence.levels[:, c] = UNKNOWN
+            return tree.believed_level(evidence, c, len(which.levels) - 1)
         kind, number = self.place[which.name]
         return self.law(kind).probabilities(number)[-1]
 
@@ -249,7 +263,7 @@ class ViewDensity:
     def _log_cells(self, rows: Rows) -> np.ndarray:
         """See `io.recording.log_cells`."""
         plain = {} if self.coding is None else {column.name: column for column in self.coding.plain}
-        columns = (c for kind in self.components.kinds for c in kind.columns)
+        columns = {c.name: c for kind in self.components.kinds for c in kind.columns}.values()
         return recording.log_cells((plain.get(c.name, c) for c in columns), rows)
 
 

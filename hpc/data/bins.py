@@ -16,12 +16,12 @@ MOST_ROWS = 10_000  # that are looked at, evenly spaced
 
 def fit_bins(data: Data, links: str | Mapping[str, str]) -> dict[str, tuple[float, ...]]:
     """Return by name the cuts, as values are recorded, of the columns of numbers that others may lean on: all whose
-    cells are all there and that are in no block or line, or those that are named as parents. links: see
-    `view.Settings`."""
+    cells are all there, that are in no block or line and lean on no other, or those that are named as parents. links:
+    see `view.Settings`."""
     joint = {c.name for c in data.columns if c.block == "vectors"}
     named = None if isinstance(links, str) else set(links.values())
     numbers = [c for c in data.stored if c.kind in ("real", "count") and not c.n_missing]
-    columns = [c for c in numbers if c.name not in joint and not c.line]
+    columns = [c for c in numbers if c.name not in joint and not c.line and not c.child]
     columns = [c for c in columns if named is None or c.name in named]
     if not columns:
         return {}

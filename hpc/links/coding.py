@@ -2,8 +2,9 @@
 
 A column with levels that leans on a parent of U contexts has U (V + 1) codes: u (V + 1) + v for its level v where the
 parent is in context u, and the last one where its own cell is missing. The sampler gives cells of the parent that are
-missing levels (`gaps`). Columns of more than 256 codes lie among the 16-bit ones. A real column in a line with its
-parent lies among the vectors, behind a copy of the parent's cells (docs/math.md 1.10).
+missing levels (`gaps`). Columns of more than 256 codes lie among the 16-bit ones. A number that leans on a column with
+levels has a column of cells for each context, in which the rows of other contexts lack theirs. A real column in a line
+with its parent lies among the vectors, behind a copy of the parent's cells (docs/math.md 1.10).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mpibayes.hpc.links.contexts import MOST_CONTEXTS
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.io.rows import CODES, STORED, Column, Rows
 
+NUMBERS = "reals", "tallies"
 MOST_CODES = 65_536  # of a column with the contexts of its parent
 
 
@@ -54,12 +56,25 @@ def widest_links(columns: Sequence[Column], links: str | Mapping[str, str]) -> l
         n = contexts(column)
         return replace(column, contexts=n, block=_block(column, n))
 
-    return [linked(c) if c.levels else c for c in columns]
+    def child(column: Column) -> Column:
+        named = [links[column.name]] if not isinstance(links, str) and column.name in links else []
+        above = [c.name for c in columns if c.levels] if links == "forest" else named
+        return replace(column, contexts=max((sizes[name] for name in above), default=1))
+
+    return [linked(c) if c.levels else child(c) if c.child else c for c in columns]
 
 
 def _block(column: Column, n_contexts: int) -> str:
     """The array that has the cells of a column with so many contexts."""
     return STORED[column.kind][0 if n_contexts * (len(column.levels) + 1) <= 256 else -1]
+
+
+def number_in(rows: Rows, column: Column, at: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """Cells of a column of numbers in some coded rows, (n,), NaN where they are missing."""
+    cells = getattr(rows, column.block)[at, column.index : column.index + column.contexts]
+    if column.contexts == 1:
+        return cells[:, 0]
+    return np.take_along_axis(cells, np.argmax(~np.isnan(cells), axis=1)[:, None], axis=1)[:, 0]
 
 
 class Coding:
@@ -100,26 +115,31 @@ class Coding:
         """The columns with their contexts, and with the places of their cells."""
         if not self.linked:
             return self.plain
-        taken = dict.fromkeys((*CODES, "reals"), 0)
+        taken = dict.fromkeys((*CODES, *NUMBERS), 0)
         first = sum(column.block == "vectors" for column in self.plain)
-        result = []
-        for column, parent in zip(self.plain, self.parents.tolist()):
-            if not column.levels:
-                if column.block == "reals" and parent != ROOT:
-                    place = {"block": "vectors", "index": first + 1}
-                    result.append(replace(column, leans_on=self.plain[parent], **place))
-                    first += 2
-                elif column.block == "reals":
-                    result.append(replace(column, index=taken["reals"]))
-                    taken["reals"] += 1
-                else:
-                    result.append(column)
-                continue
-            n = 1 if parent == ROOT else int(self.contexts[self.plain[parent].name].max()) + 1
-            block = _block(column, n)
-            result.append(replace(column, contexts=n, block=block, index=taken[block]))
-            taken[block] += 1
+        result, contexts = list(self.plain), [self.n_contexts_of(c) for c in range(len(self.plain))]
+        for c, column in enumerate(self.plain):
+            n, parent = contexts[c], int(self.parents[c])
+            if column.levels:
+                block = _block(column, n)
+                result[c] = replace(column, contexts=n, block=block, index=taken[block])
+                taken[block] += 1
+            elif c in self.in_lines:
+                result[c] = replace(column, leans_on=self.plain[parent], block="vectors", index=first + 1)
+                first += 2
+        of_numbers = [c for c, column in enumerate(self.plain) if column.block in NUMBERS and c not in self.in_lines]
+        for c in sorted(of_numbers, key=lambda c: contexts[c] > 1):  # a stable order: those in contexts come last
+            block = self.plain[c].block
+            result[c] = replace(self.plain[c], contexts=contexts[c], index=taken[block])
+            taken[block] += contexts[c]
         return tuple(result)
+
+    def n_contexts_of(self, place: int) -> int:
+        """Contexts that a column, by its place, has by its parent."""
+        parent = int(self.parents[place])
+        if parent == ROOT or place in self.in_lines:
+            return 1
+        return int(self.contexts[self.plain[parent].name].max()) + 1
 
     def coded(self, rows: Rows) -> Rows:
         """Rows of the plain columns, coded. A child whose parent's cell is missing becomes missing (see
@@ -137,17 +157,46 @@ class Coding:
         for place, (old, new) in enumerate(zip(before, after)):
             if new.levels:
                 codes[new.block][:, new.index] = cells(rows, place, getattr(rows, old.block)[:, old.index])
-        rows = replace(rows, **codes)
-        if not self.in_lines:
-            return rows
-        return self._in_vectors(rows) if after is self.columns else self._in_reals(rows)
+        forth = after is self.columns
+        numbers = self._apart(rows) if forth and self.in_contexts else {}
+        if self.in_lines:
+            rows = self._in_vectors(rows) if forth else self._in_reals(rows)
+        elif self.in_contexts and not forth:
+            numbers = self._together(rows)
+        return replace(rows, **codes, **numbers)
+
+    def _apart(self, rows: Rows) -> dict[str, np.ndarray]:
+        """Cells of numbers of plain rows, those of columns in contexts apart."""
+        result = {}
+        for block in NUMBERS:
+            columns = [(c, old, new) for c, (old, new) in enumerate(self._pairs) if new.block == block]
+            cells = result[block] = np.full((len(rows), sum(new.contexts for _, _, new in columns)), np.nan)
+            for c, old, new in columns:
+                x = getattr(rows, block)[:, old.index]
+                if c not in self.in_contexts:
+                    cells[:, new.index] = x
+                    continue
+                context = self.context(int(self.parents[c]), rows)
+                there = np.flatnonzero(context >= 0)
+                cells[there, new.index + context[there]] = x[there]
+        return result
+
+    def _together(self, rows: Rows) -> dict[str, np.ndarray]:
+        """The inverse of `_apart`."""
+        result = {}
+        for block in NUMBERS:
+            columns = [(old, new) for old, new in self._pairs if new.block == block]
+            cells = result[block] = np.empty((len(rows), len(columns)))
+            for old, new in columns:
+                cells[:, old.index] = number_in(rows, new)
+        return result
 
     def _in_vectors(self, rows: Rows) -> Rows:
         """Rows with the columns in lines, plain ones, put into `vectors`, each behind its parent."""
         at = [self.plain[c].index for child in self.in_lines for c in (int(self.parents[child]), child)]
-        alone = [old.index for old, new in zip(self.plain, self.columns) if new.block == "reals"]
+        alone = sorted((new.index, old.index) for old, new in self._pairs if new.block == "reals")
         return replace(
-            rows, reals=np.ascontiguousarray(rows.reals[:, alone]),
+            rows, reals=np.ascontiguousarray(rows.reals[:, [old for _, old in alone]]),
             vectors=np.concatenate([rows.vectors, rows.reals[:, at]], axis=1),
             widths=np.append(rows.widths, np.full(len(self.in_lines), 2)),
         )  # fmt: skip
@@ -155,17 +204,41 @@ class Coding:
     def _in_reals(self, rows: Rows) -> Rows:
         """The inverse of `_in_vectors`."""
         n = len(self.in_lines)
-        reals = np.empty((len(rows), rows.reals.shape[1] + n))
-        for old, new in zip(self.columns, self.plain):
-            if new.block == "reals":
-                reals[:, new.index] = getattr(rows, old.block)[:, old.index]
+        reals = np.empty((len(rows), sum(column.block == "reals" for column in self.plain)))
+        for old, new in self._pairs:
+            if old.block == "reals":
+                reals[:, old.index] = number_in(rows, new)
         vectors = np.ascontiguousarray(rows.vectors[:, : rows.vectors.shape[1] - 2 * n])
         return replace(rows, reals=reals, vectors=vectors, widths=rows.widths[: len(rows.widths) - n])
 
     @cached_property
     def in_lines(self) -> list[int]:
         """Places of the columns that lean on others in a line."""
-        return [c for c, parent in enumerate(self.parents.tolist()) if parent != ROOT and not self.plain[c].levels]
+        return [c for c in self._numbers_below if not self.plain[self.parents[c]].levels]
+
+    @cached_property
+    def in_contexts(self) -> list[int]:
+        """Places of the columns of numbers that lean on others with levels."""
+        return [c for c in self._numbers_below if self.plain[self.parents[c]].levels]
+
+    @property
+    def _numbers_below(self) -> list[int]:
+        """Places of the columns of numbers that lean on others."""
+        return [c for c in np.flatnonzero(self.parents != ROOT).tolist() if not self.plain[c].levels]
+
+    @cached_property
+    def children(self) -> list[int]:
+        """Places of the columns of numbers that may lean on others with levels."""
+        return [c for c, column in enumerate(self.plain) if column.child]
+
+    @cached_property
+    def leaning(self) -> list[int]:
+        """Places of the columns of numbers that may lean on others."""
+        return sorted({*self.lines, *self.children})
+
+    @property
+    def _pairs(self):
+        return zip(self.plain, self.columns)
 
     @cached_property
     def lines(self) -> list[int]:
@@ -176,6 +249,11 @@ class Coding:
     def of_levels(self) -> np.ndarray:
         """`parents` of the columns with levels, ROOT for the others."""
         return np.where([bool(column.levels) for column in self.plain], self.parents, ROOT)
+
+    @cached_property
+    def of_contexts(self) -> np.ndarray:
+        """`parents` of the columns whose parents give them contexts, ROOT for the others."""
+        return np.where(np.isin(np.arange(len(self.plain)), self.in_lines), ROOT, self.parents)
 
     def _code(self, rows: Rows, place: int, level: np.ndarray) -> np.ndarray:
         parent, column = int(self.parents[place]), self.columns[place]
@@ -212,7 +290,7 @@ class Coding:
     @property
     def n_nodes(self) -> int:
         """Columns that may lean on others, or others on them."""
-        return len(self.levelled) + len(self.numbers) + len(self.lines)
+        return len(self.levelled) + len(self.numbers) + len(self.leaning)
 
     @cached_property
     def levelled(self) -> list[Column]:
@@ -225,7 +303,7 @@ class Coding:
     def lacks_a_parent(self, rows: Rows) -> np.ndarray:
         """Mask of the rows, plain, in which a cell is there and its parent's is not, bool (n,)."""
         lacks = np.zeros(len(rows), bool)
-        for child, parent in enumerate(self.of_levels.tolist()):
+        for child, parent in enumerate(self.of_contexts.tolist()):
             if parent != ROOT:
                 c, missing = self.plain[child], self.context(parent, rows) < 0
                 if missing.any():

@@ -8,14 +8,14 @@ the tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
-from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.coding import Coding, number_in
 from mpibayes.hpc.links.counts import count_levels
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.parallel.comm import Communicator
@@ -24,12 +24,16 @@ from mpibayes.io.rows import CODES, Column, Rows
 
 AT_ONCE = 1 << 19  # weights of levels in rows that are held together
 
+Density = Callable[[np.ndarray, np.ndarray], np.ndarray]  # log densities (n, U) of numbers (n,) in clusters (n,)
 Masks = Mapping[int, np.ndarray]  # which cells are missing, bool (n,), by the place of a column that lacks some
 
 
 def masks_of(plain: Sequence[Column], rows: Rows) -> Masks:
-    """The missing cells of the columns with levels."""
-    lacking = ((place, column) for place, column in enumerate(plain) if column.levels and column.n_missing)
+    """The missing cells of the columns with levels, and of numbers that may lean on these alone."""
+    either = (
+        (place, column) for place, column in enumerate(plain) if column.levels or (column.child and not column.line)
+    )
+    lacking = ((place, column) for place, column in either if column.n_missing)
     return {place: column.is_missing(getattr(rows, column.block)[:, column.index]) for place, column in lacking}
 
 
@@ -39,7 +43,7 @@ class Gaps:
     def __init__(self, coding: Coding, masks: Sequence[Masks]):
         self.coding, self.masks = coding, masks
         self._children: dict[int, list[int]] = {}
-        for c, parent in enumerate(coding.of_levels.tolist()):
+        for c, parent in enumerate(coding.of_contexts.tolist()):
             if parent != ROOT:
                 self._children.setdefault(parent, []).append(c)
         self.at = [self._needed(mask) for mask in masks]
@@ -68,12 +72,15 @@ class Gaps:
         parents = {c for c in self._children if self.coding.plain[c].n_missing}
         return sorted(parents.union(*(self._children[c] for c in parents)))
 
+    def _with_levels(self, masks: Masks) -> Iterator[tuple[int, np.ndarray]]:
+        return ((c, mask) for c, mask in masks.items() if self.coding.plain[c].levels)
+
     # --- the state ---------------------------------------------------------------------------------------------------
 
     def start(self, shard: int, rows: Rows, first: int, key: Mapping[str, int]) -> None:
         """Make the missing cells of a shard's plain rows that are not needed missing again, and give needed ones that
         are missing levels at random. first: the number of the shard's first row."""
-        for c, mask in self.masks[shard].items():
+        for c, mask in self._with_levels(self.masks[shard]):
             column, empty = self.coding.plain[c], mask.copy()
             cells, at = getattr(rows, column.block)[:, column.index], self.at[shard].get(c, np.zeros(0, np.intp))
             empty[at] = False
@@ -104,11 +111,13 @@ class Gaps:
     def draw(
         self, comm: Communicator, kind: Categorical, multiplier: np.ndarray, levels: np.ndarray,
         labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
+        densities: Mapping[int, Density],
     ) -> None:  # fmt: skip
         """Draw the needed cells anew, in coded rows and in the counts by level row and cluster, (L, K). Idle rows keep
         theirs. Collective.
 
-        labelled: rows and labels of each shard. first: the number of each shard's first row.
+        labelled: rows and labels of each shard. first: the number of each shard's first row. densities: of `numbers`,
+        by place.
         """
         if not self.columns:
             return
@@ -117,18 +126,33 @@ class Gaps:
             for c, at in needed.items():
                 for subset in self._pieces(c, at[z[at] >= 0]):
                     u = Stream(purpose=Purpose.FILLED, sub=c, **key).uniforms(number + subset)
-                    self._put(rows, c, subset, picked(self._log_weights(tables, rows, z[subset], c, subset), u))
-        places = sorted(tables.number[self.coding.plain[c].name] for c in self.columns)
+                    self._put(
+                        rows, c, subset, picked(self._log_weights(tables, densities, rows, z[subset], c, subset), u)
+                    )
+        with_levels = (self.coding.plain[c] for c in self.columns if self.coding.plain[c].levels)
+        places = sorted(tables.number[column.name] for column in with_levels)
         counted, offsets = count_levels(comm, kind, labelled, levels.shape[1], places)
         for i, c in enumerate(places):
             levels[kind.offsets[c] : kind.offsets[c + 1]] = counted[offsets[i] : offsets[i + 1]]
 
-    def _log_weights(self, tables: Tables, rows: Rows, k: np.ndarray, c: int, at: np.ndarray) -> np.ndarray:
+    @property
+    def numbers(self) -> list[int]:
+        """Columns of numbers, by place, that lean on columns whose cells may change."""
+        return [c for c in self.columns if not self.coding.plain[c].levels]
+
+    def _log_weights(
+        self, tables: Tables, densities: Mapping[int, Density], rows: Rows, k: np.ndarray, c: int, at: np.ndarray
+    ) -> np.ndarray:
         """Log weights (n, V) of the levels of column c in coded rows `at`, in clusters k, given its parent and the
         columns that lean on it."""
         log_p = tables.of(c)[self._context(rows, c, at), k].astype(np.float64)
         contexts = self.coding.contexts[self.coding.plain[c].name]
         for child in self._children[c]:
+            if child in densities:
+                x = number_in(rows, self.coding.columns[child], at)
+                there = np.flatnonzero(~np.isnan(x))
+                log_p[there] += densities[child](x[there], k[there])[:, contexts]
+                continue
             level = self._levels(rows, child, at)
             there = np.flatnonzero(level < len(self.coding.plain[child].levels))
             in_contexts = tables.of(child)[:, k[there], level[there]]  # (U, n)
@@ -146,7 +170,7 @@ class Gaps:
             plain = self.coding.decoded(rows)
             if plain is rows:
                 plain = replace(rows, **{block: getattr(rows, block).copy() for block in CODES})
-            for c in (c for c in self.coding.order if c in masks):
+            for c in (c for c in self.coding.order if c in dict(self._with_levels(masks))):
                 column, parent = self.coding.plain[c], int(self.coding.parents[c])
                 cells = getattr(plain, column.block)[:, column.index]
                 for at in self._pieces(c, np.flatnonzero(column.is_missing(cells) & (z >= 0))):
@@ -183,7 +207,13 @@ class Gaps:
         self._code(rows, c, at, self._context(rows, c, at), levels)
         context = self.coding.contexts[self.coding.plain[c].name][levels]
         for child in self._children[c]:
-            self._code(rows, child, at, context, self._levels(rows, child, at))
+            if self.coding.plain[child].levels:
+                self._code(rows, child, at, context, self._levels(rows, child, at))
+            else:
+                column = self.coding.columns[child]
+                x, cells = number_in(rows, column, at), getattr(rows, column.block)
+                cells[at, column.index : column.index + column.contexts] = np.nan
+                cells[at, column.index + context] = x
 
     def _code(self, rows: Rows, c: int, at: np.ndarray, context: np.ndarray, level: np.ndarray) -> None:
         column, n = self.coding.columns[c], len(self.coding.plain[c].levels)

@@ -8,7 +8,6 @@ that others lean on is a node of its own, whose levels are its atoms and bins (`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,88 +17,29 @@ from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.bins import Bins, bounds
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
-from mpibayes.hpc.links.pairs import given_each_level, in_clusters
+from mpibayes.hpc.links.linked import Branch, Linked
+from mpibayes.hpc.links.pairs import given_each_level, in_clusters, in_groups, of_tables
 from mpibayes.hpc.links.tables import OfRows, Table
-from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, Tree, drawn
+from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, drawn
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column, Rows
 
 AT_ONCE = 4_000_000  # numbers of a message that are held together
 
 
-@dataclass(frozen=True)
-class Linked:
-    """The columns of one tree: `tree`, their places among the plain columns, and among the categorical ones of the
-    components; parents first. names: of the table's columns, where one is which atom another is that one's; "" where
-    the number itself is another node. numbers: the nodes that are numbers; their places in `column` are behind those of
-    the categorical ones."""
-
-    tree: Tree
-    plain: Sequence[int]
-    column: Sequence[int]
-    names: Sequence[str]
-    numbers: Mapping[int, Column]
-
-
-def linked(coding: Coding, kind: Categorical) -> list[Linked]:
-    """The trees of two columns or more, in the order of their roots."""
-    parents = coding.of_levels.copy()
-    for c in coding.numbers:
-        if (coding.of_levels == c).any():
-            parents[c] = coding.which(c)
-    children: dict[int, list[int]] = {}
-    for c, parent in enumerate(parents.tolist()):
-        if parent != ROOT:
-            children.setdefault(parent, []).append(c)
-    number = {column.name: c for c, column in enumerate(kind.columns)}
-    number |= {coding.plain[c].name: len(kind) + c for c in coding.numbers}
-    result = []
-    for root in children:
-        if parents[root] != ROOT:
-            continue
-        plain = [root]
-        for c in plain:  # which grows
-            plain += children.get(c, ())
-        place = {c: i for i, c in enumerate(plain)}
-        columns = [coding.plain[c] for c in plain]
-        above = [ROOT if c == root else place[int(parents[c])] for c in plain]
-        contexts = [coding.contexts.get(c.name, np.zeros(len(c.levels), np.intp)) for c in columns]
-        numbers = {i: c for i, c in enumerate(columns) if not c.levels}
-        apart = {c.name for c in numbers.values()}
-        names = ["" if c.part_of in apart else c.part_of or c.name for c in columns]
-        result.append(Linked(Tree(above, contexts), plain, [number[c.name] for c in columns], names, numbers))
-    return sorted(result, key=lambda of: of.plain[0])
-
-
-def counted(
-    kind: Categorical, multiplier: np.ndarray, levels: np.ndarray, of: Linked,
-    masses: Callable[[Column], np.ndarray] | None = None,
-) -> list[Table]:  # fmt: skip
-    """Tables of a tree's columns, from counts by level row and cluster (L, K). masses: probabilities of a number's bins
-    in every cluster, (B, K + 1)."""
-    pseudo = kind.pseudo_counts(multiplier)
-    return [
-        Bins(len(of.numbers[i].atoms), masses(of.numbers[i]))
-        if i in of.numbers
-        else Table(_by_context(kind, levels, c), _by_context(kind, pseudo, c))
-        for i, c in enumerate(of.column)
-    ]
-
-
-def _by_context(kind: Categorical, rows: np.ndarray, c: int) -> np.ndarray:
-    part = rows[kind.offsets[c] : kind.offsets[c + 1]]
-    return part.reshape(int(kind.contexts[c]), int(kind.n_levels[c]) + 1, *part.shape[1:])[:, :-1]
-
-
 class TreeLaw:
     """tables: of the tree's columns, of all clusters. numbers(events): log probability of the numbers of events of a
     column in every cluster, given that they are no atoms, (E, K + 1).
 
-    names: of the table's columns; each is at one node, `_at`."""
+    names: of the table's columns; each is at one node, `_at`, or in one of the branches, `_branch`."""
 
-    def __init__(self, of: Linked, tables: Sequence[Table], numbers: Callable[[Events], np.ndarray] | None = None):
-        self._of, self._tables, self._numbers = of, tables, numbers
-        self.names, self._width = [name for name in of.names if name], tables[0].total.shape[1]
+    def __init__(
+        self, of: Linked, tables: Sequence[Table], numbers: Callable[[Events], np.ndarray] | None = None,
+        branches: Sequence[Branch] = (),
+    ):  # fmt: skip
+        self._of, self._tables, self._numbers, self.branches = of, tables, numbers, branches
+        self._branch = {name: branch for branch in branches for name in branch.names}
+        self.names, self._width = [*(name for name in of.names if name), *self._branch], tables[0].total.shape[1]
         self._at = {name: c for c, name in enumerate(of.names) if name}
         widest = max(int(contexts.max()) + 1 for contexts in of.tree.contexts)
         self._step = max(16, AT_ONCE // (widest * self._width))
@@ -128,6 +68,10 @@ class TreeLaw:
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
         """Probabilities (n, U) of a column's events given other columns of the tree, too; weight (n, K + 1)."""
+        branch = self._branch.get(events.column.name)
+        if branch is not None:
+            evidence, _ = self.evidence(given.without([events.column.name]))
+            return branch.averaged(events, self.in_contexts(evidence, branch.node, weight), given)
         c = self._at[events.column.name]
         evidence, _ = self.evidence(given)
         out = np.empty((len(weight), len(events)))
@@ -145,21 +89,67 @@ class TreeLaw:
                 out[rows] += belief.level(share.shape[1] - 1, weight[rows]) @ np.exp(log_number).T
         return out
 
+    def in_contexts(self, evidence: Evidence, c: int, weight: np.ndarray) -> np.ndarray:
+        """The clusters' weights (n, K + 1) in each context of a node given all that is known, (n, W, K + 1)."""
+        contexts, level = self._of.tree.contexts[c], evidence.levels[:, c]
+        out = np.zeros((len(weight), int(contexts.max()) + 1, self._width))
+        known = np.flatnonzero(level >= 0)
+        out[known, contexts[level[known]]] = weight[known]
+        unknown = np.flatnonzero(level < 0)
+        if not len(unknown):
+            return out
+        part, one = evidence.take(unknown), np.ones((len(unknown), self._width))
+        share = {e: 1.0 if e == UNKNOWN else part.sets[c][-2 - e] for e in np.unique(level[unknown]).tolist()}
+        of_unknown = np.zeros((len(unknown), *out.shape[1:]))
+        for rows, belief in self._beliefs(part, c):
+            for v, u in enumerate(contexts.tolist()):
+                p = belief.level(v, one[rows])
+                for event, of_level in share.items():
+                    at = level[unknown[rows]] == event
+                    of_unknown[rows][at, u] += p[at] * (of_level if np.ndim(of_level) == 0 else of_level[v])
+        total = of_unknown.sum(axis=1, keepdims=True)
+        out[unknown] = (
+            np.where(total > 0.0, of_unknown / np.where(total > 0.0, total, 1.0), 0.0) * weight[unknown, None]
+        )
+        return out
+
     def joint(
         self, one: Events, others: Mapping[str, Events], weight: np.ndarray
     ) -> Iterator[tuple[str, np.ndarray, float]]:
         """Yield (name, table, inside): sums over the clusters, weighted by (K + 1,), of the probabilities of a column's
         events together with those of each other column of the tree, (U, U'), and of the information of the two within a
         cluster."""
-        x, of_one = self._at[one.column.name], self._share_by_cluster(one)
+        x, of_one = self._node_of(one.column.name), self._share_by_cluster(one)
+        node = {name: self._node_of(name) for name in others if name != one.column.name}
+        alone = self._alone(x) if x in node.values() else np.zeros(0)
+        for name in (name for name, c in node.items() if c == x):
+            of_other, branch = self._share_by_cluster(others[name]), self._branch.get(name)
+            if branch is None or branch is not self._branch.get(one.column.name):
+                yield name, *in_clusters(of_one * (alone * weight), of_other)
+                continue
+            both = branch.together(one, others[name])
+            yield name, *of_tables((both * in_groups(self._of.tree.contexts[x], alone) * weight).sum(axis=2))
         for c, p in given_each_level(self._of.tree, self._tables, x, self._width, x in self._of.numbers):
-            name = self._of.names[c]
-            if name in others:
+            for name in (name for name, at in node.items() if at == c):
                 both = np.einsum("eik,ivk->evk", of_one, p * weight, optimize=True)
                 yield name, *in_clusters(both, self._share_by_cluster(others[name]))
 
+    def _node_of(self, name: str) -> int:
+        """The node of a column, or that its branch leans on."""
+        return self._branch[name].node if name in self._branch else self._at[name]
+
+    def _alone(self, c: int) -> np.ndarray:
+        """Probabilities of a node's levels in every cluster, (V, K + 1)."""
+        n = self._tables[c].n_levels
+        levels = np.full((n, len(self._tables)), UNKNOWN)
+        levels[:, c] = np.arange(n)
+        return np.exp(Messages(self._of.tree, self._tables, Evidence(levels), self._width).total)
+
     def _share_by_cluster(self, events: Events) -> np.ndarray:
-        """Probability of each event given each level, (U, V, K + 1)."""
+        """Probability of each event given each level, (U, V, K + 1); of a branch's, those of the node it leans on."""
+        if events.column.name in self._branch:
+            branch = self._branch[events.column.name]
+            return np.exp(branch.log_masses(events))[:, self._of.tree.contexts[branch.node]]
         if self._at[events.column.name] in self._of.numbers:
             return self._of_bins(events)
         share, log_number = self._shares(events)
@@ -190,34 +180,41 @@ class TreeLaw:
                 share[subset, n_atoms + b] = np.where(mass[b] > 0.0, both / np.where(mass[b] > 0.0, mass[b], 1.0), 0.0)
         return share
 
-    def believed(self, levels: np.ndarray, column: int, weight: np.ndarray) -> np.ndarray:
-        """Sums over the clusters, weighted by (n, K + 1), of the probabilities of a column's levels given those of the
-        others, levels (n, C), UNKNOWN where they are missing: (n, V)."""
-        parts = [b.levels(weight[rows]) for rows, b in self._beliefs(Evidence(levels), column)]
+    def believed(self, evidence: Evidence, column: int, weight: np.ndarray) -> np.ndarray:
+        """Sums over the clusters, weighted by (n, K + 1), of the probabilities of a column's levels given all else that
+        is known, (n, V)."""
+        parts = [b.levels(weight[rows]) for rows, b in self._beliefs(evidence, column)]
         return np.concatenate(parts) if parts else np.zeros((0, self._tables[column].n_levels))
 
-    def believed_level(self, levels: np.ndarray, column: int, v: int) -> np.ndarray:
-        """Probability of one level of a column given those of the others in every cluster, (n, K + 1)."""
-        one = np.ones((len(levels), self._width))
-        parts = [b.level(v, one[rows]) for rows, b in self._beliefs(Evidence(levels), column)]
+    def believed_level(self, evidence: Evidence, column: int, v: int) -> np.ndarray:
+        """Probability of one level of a column given all else in every cluster, (n, K + 1)."""
+        one = np.ones((len(evidence), self._width))
+        parts = [b.level(v, one[rows]) for rows, b in self._beliefs(evidence, column)]
         return np.concatenate(parts) if parts else np.zeros((0, self._width))
 
-    def scored(self, levels: np.ndarray) -> np.ndarray:
-        """Log probability of some levels, (n, C), UNKNOWN where they are missing, in every cluster, (n, K + 1)."""
-        total = np.empty((len(levels), self._width))
-        for rows in self._pieces(len(levels)):
-            total[rows] = Messages(self._of.tree, self._tables, Evidence(levels[rows]), self._width).total
+    def scored(self, evidence: Evidence) -> np.ndarray:
+        """Log probability of what is known in every cluster, (n, K + 1)."""
+        total = np.empty((len(evidence), self._width))
+        for rows in self._pieces(len(evidence)):
+            total[rows] = Messages(self._of.tree, self._tables, evidence.take(rows), self._width).total
         return total
 
-    def moments(self, levels: np.ndarray, column: int, of_bins: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    def of_rows(self, coding: Coding, rows: Rows) -> Evidence:
+        """The cells of plain rows; numbers on the model's scale."""
+        below: dict[int, np.ndarray] = {}
+        for branch in self.branches:
+            below[branch.node] = below.get(branch.node, 0.0) + branch.scored(rows)
+        return Evidence(self.levels_of(coding, rows), {}, below)
+
+    def moments(self, evidence: Evidence, column: int, of_bins: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """Sums over the clusters, weighted by (n, K + 1), of a number's first two moments given the other columns of
         the tree, times the probability that it is no atom, (n, 2). of_bins: see `bins.moments`."""
-        levels, out = levels.copy(), np.zeros((len(levels), 2))
+        levels, out = evidence.levels.copy(), np.zeros((len(evidence), 2))
         above = self._of.tree.parents[column]
         if above != ROOT:
             levels[levels[:, above] == self._tables[above].n_levels - 1, above] = UNKNOWN
         first = self._tables[column].n_levels - len(of_bins)
-        for rows, belief in self._beliefs(Evidence(levels), column):
+        for rows, belief in self._beliefs(Evidence(levels, {}, evidence.below), column):
             for b, each in enumerate(of_bins):
                 out[rows] += belief.level(first + b, weight[rows]) @ each
         return out
@@ -225,11 +222,18 @@ class TreeLaw:
     def left_out(
         self, known: Known, cluster: np.ndarray, levels: np.ndarray,
         masses: Callable[[Column], np.ndarray] | None = None,
+        score: Callable[[Branch, Known, np.ndarray], np.ndarray] | None = None,
     ) -> np.ndarray:  # fmt: skip
         """Log probability of what is known of training rows in their own clusters (n,), which are counted without them,
-        (n,), but for numbers. levels (n, C): all their cells, -1 where they are missing. masses: probabilities of a
-        number's bins in each row's own cluster without it, (B, n)."""
+        (n,), but for numbers that are nodes. levels (n, C): all their cells, -1 where they are missing. masses:
+        probabilities of a number's bins in each row's own cluster without it, (B, n). score: of a branch, what is known
+        and the context of each row, -1 where there is none, log probabilities there, (n, W)."""
         evidence, _ = self.evidence(known)
+        below: dict[int, np.ndarray] = {}
+        for branch in (b for b in self.branches if any(name in known.of for name in b.names)):
+            context = np.append(self._of.tree.contexts[branch.node], -1)[levels[:, branch.node]]
+            below[branch.node] = below.get(branch.node, 0.0) + score(branch, known, context)[:, :, None]
+        evidence = Evidence(evidence.levels, evidence.sets, below)
         tables = self._of_rows(self._tables, cluster, levels)
         for c, column in self._of.numbers.items():
             tables[c] = Bins(len(column.atoms), masses(column)).of(np.arange(len(cluster)))
@@ -243,11 +247,16 @@ class TreeLaw:
         cluster: np.ndarray,
         stream: Stream,
         ids,
-    ) -> dict[str, np.ndarray]:
-        """Level codes (n,) of the columns wanted, by the clusters of the rows: of what is known, or drawn given it.
-        tables: of parameters that were drawn, or this law's; of a column with atoms the code of which one it is, of a
-        number that others lean on those of its atoms and bins."""
-        columns, evidence = [c for name, c in self._at.items() if name in requested], self.evidence(known)[0]
+        branches: Sequence[Branch] = (),
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Level codes (n,) of the columns wanted, by the clusters of the rows: of what is known, or drawn given it;
+        and the numbers of branches. tables, branches: of parameters that were drawn, or this law's; of a column with
+        atoms the code of which one it is, of a number that others lean on those of its atoms and bins."""
+        grown = [branch for branch in branches if not set(requested).isdisjoint(branch.names)]
+        columns = sorted({*(c for name, c in self._at.items() if name in requested), *(b.node for b in grown)})
+        evidence = self.evidence(known, branches)[0]
+        below = {c: log_p[np.arange(len(ids)), :, cluster][:, :, None] for c, log_p in evidence.below.items()}
+        evidence = Evidence(evidence.levels, evidence.sets, below)
         out = np.empty((len(columns), len(ids)), np.intp)
         for rows in self._pieces(len(ids)):
 
@@ -257,11 +266,21 @@ class TreeLaw:
             of_rows = [table.of(cluster[rows]) for table in tables]
             result = drawn(self._of.tree, of_rows, evidence.take(rows), columns, uniforms)
             out[:, rows] = [result[c] for c in columns]
-        return dict(zip((self._of.names[c] for c in columns), out))
+        level = dict(zip(columns, out))
+        values: dict[str, np.ndarray] = {}
+        for branch in grown:
+            context = self._of.tree.contexts[branch.node][level[branch.node]]
+            values |= branch.drawn(known, requested, cluster, context, stream, ids)
+        return {self._of.names[c]: of for c, of in level.items() if self._of.names[c] in requested}, values
 
     def number(self, name: str) -> Column | None:
         """The column with this name if it is a number that others lean on, as it is modelled."""
-        return self._of.numbers.get(self._at[name])
+        return self._of.numbers.get(self._at[name]) if name in self._at else None
+
+    @property
+    def linked(self) -> Linked:
+        """The tree's columns."""
+        return self._of
 
     @property
     def tables(self) -> Sequence[Table]:
@@ -299,9 +318,9 @@ class TreeLaw:
             result.append(table.of(cluster, (context, levels[:, c])))
         return result
 
-    def evidence(self, known: Known) -> tuple[Evidence, np.ndarray]:
-        """Known cells of the tree's columns; and the log probability of the numbers of columns with atoms, given that
-        they are no atoms, (n, K + 1)."""
+    def evidence(self, known: Known, branches: Sequence[Branch] | None = None) -> tuple[Evidence, np.ndarray]:
+        """Known cells of the tree's columns, and of its branches, or others' in their place; and the log probability of
+        the numbers of columns with atoms, given that they are no atoms, (n, K + 1)."""
         levels = np.full((known.n_rows, len(self._of.names)), UNKNOWN)
         total, sets = np.zeros((known.n_rows, self._width)), {}
         for name, c in self._at.items():
@@ -333,7 +352,11 @@ class TreeLaw:
                 levels[seen, c] = code[at]
                 if (code < 0).any():
                     sets[c] = share[:, :, None] if log_number is None else self._share_by_cluster(events)
-        return Evidence(levels, sets), total
+        below: dict[int, np.ndarray] = {}
+        for branch in self.branches if branches is None else branches:
+            if any(name in known.of for name in branch.names):
+                below[branch.node] = below.get(branch.node, 0.0) + branch.score(known)
+        return Evidence(levels, sets, below), total
 
     def _numbered(self, c: int, events: Events) -> tuple[np.ndarray, np.ndarray]:
         """The atom or the bin that each of a number's events is in, (U,), -2 - e for event e that is in several; and

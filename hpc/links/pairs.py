@@ -65,6 +65,19 @@ def in_clusters(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, float]:
     return table, inside
 
 
+def of_tables(p: np.ndarray) -> tuple[np.ndarray, float]:
+    """The same, given the probabilities of the events together in clusters, (E, F, width)."""
+    apart = p.sum(axis=1)[:, None] * p.sum(axis=0) / np.maximum(p.sum(axis=(0, 1)), TINY)
+    return p.sum(axis=2), float((p * np.log(np.maximum(p, TINY) / np.maximum(apart, TINY))).sum())
+
+
+def in_groups(groups: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Sums over the levels of each group, (W, width), of p (V, width)."""
+    out = np.zeros((int(groups.max()) + 1, p.shape[1]))
+    np.add.at(out, groups, p)
+    return out
+
+
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Matrix products in each cluster: (n, m, width) and (m, l, width) give (n, l, width)."""
     return np.matmul(a.transpose(2, 0, 1), b.transpose(2, 0, 1)).transpose(1, 2, 0)

@@ -39,22 +39,24 @@ class Tree:
 @dataclass(frozen=True)
 class Evidence:
     """Known cells of n rows: levels (n, C), UNKNOWN, or -2 - e for set e of the column's `sets`, (E, V, K + 1 or 1):
-    the probability of what is known given each level."""
+    the probability of what is known given each level. below: log probability of what is known of numbers that lean on a
+    column, in each of its contexts, (n, W, K + 1 or 1)."""
 
     levels: np.ndarray
     sets: Mapping[int, np.ndarray] = field(default_factory=dict)
+    below: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.levels)
 
     def take(self, rows: np.ndarray | slice) -> Evidence:
-        return Evidence(self.levels[rows], self.sets)
+        return Evidence(self.levels[rows], self.sets, {c: log_p[rows] for c, log_p in self.below.items()})
 
     def without(self, column: int) -> Evidence:
         """The same, of one column nothing."""
         levels = self.levels.copy()
         levels[:, column] = UNKNOWN
-        return Evidence(levels, self.sets)
+        return Evidence(levels, self.sets, self.below)
 
 
 class Messages:
@@ -70,6 +72,9 @@ class Messages:
         self._point: dict[int, np.ndarray] = {}  # (n, width): to columns whose level is known, in its context
         self._table: dict[int, np.ndarray] = {}  # (rows, W, width): to others, in all contexts
         informed = evidence.levels != UNKNOWN
+        for c, log_p in evidence.below.items():
+            informed[:, c] |= log_p.any(axis=(1, 2))
+            self._take_in(c, log_p)
         for c in range(len(tree.parents) - 1, -1, -1):
             if c in silent:
                 continue
@@ -78,6 +83,14 @@ class Messages:
                 if parent != ROOT:
                     informed[rows, parent] = True
                 self._send(c, rows, parent)
+
+    def _take_in(self, c: int, log_p: np.ndarray) -> None:
+        """Start the messages to a column with those of the numbers that lean on it."""
+        context, unknown = self.context(c, np.arange(len(log_p))), self._unknown[c]
+        known = np.flatnonzero(context >= 0)
+        self._point[c] = np.zeros((len(log_p), self.width))
+        self._point[c][known] = log_p[known, context[known]]
+        self._table[c] = log_p[unknown].copy()
 
     def _send(self, c: int, rows: np.ndarray, parent: int) -> None:
         context = self.context(parent, rows)

@@ -10,6 +10,7 @@ from mpibayes.hpc import registry
 from mpibayes.hpc.config.against_table import some
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.bins import fit_bins
+from mpibayes.hpc.data.children import child_columns
 from mpibayes.hpc.data.lines import line_columns
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.data.shapes import fit_shapes
@@ -45,13 +46,14 @@ def opened(config: Config, path: Path | None = None, fingerprint: str = "") -> A
 
 def as_modelled(config: Config, table: AnyTable) -> AnyTable:
     """The table with its columns of numbers as the model takes them: plain ones, or in coordinates; in bins that others
-    lean on, or in lines."""
+    lean on, in lines, or below columns with levels."""
     plain, shaped, binned, lined = config.model.plain, config.model.shaped, config.model.binned, config.model.lined
-    if not plain and not shaped and not binned and not lined:
+    born = config.model.born
+    if not any((plain, shaped, binned, lined, born)):
         return table
 
     def of(column: Column) -> Column:
-        column = replace(column, cuts=binned.get(column.name, ()), line=column.name in lined)
+        column = replace(column, cuts=binned.get(column.name, ()), line=column.name in lined, child=column.name in born)
         if plain:
             return replace(column, resolution=0.0, atoms=(), log=False)
         return replace(column, shape=shaped.get(column.name))
@@ -68,8 +70,8 @@ def weights_in_words(table: AnyTable) -> str:
 
 def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
     """Return configuration, table and rows with the coordinates of real columns, those that may lean on each other in
-    lines, and the bins of numbers that others may lean on: those of an earlier start, or what a first one fits to the
-    training rows. Root fits, so that they do not depend on the number of ranks. Collective."""
+    lines or on columns with levels, and the bins of numbers that others may lean on: those of an earlier start, or what
+    a first one fits to the training rows. Root fits, so that they do not depend on the number of ranks. Collective."""
     if config.model.fits_shapes:
         views, given = config.model.has_views, {n for n, c in config.columns.items() if c.prior is not None}
         shapes = on_root(comm, lambda: fit_shapes(data, views, given), what="fit the shapes of its real columns")
@@ -86,10 +88,16 @@ def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data |
         if config.model.lined:
             table = as_modelled(config, table)
             data = data_of(config, table)
+    if config.model.fits_children:
+        born = child_columns(data, config.model.parents, config.model.binned)
+        config = config.changed("model", children=born or "none")
+        if config.model.born:
+            table = as_modelled(config, table)
+            data = data_of(config, table)
     if config.model.fits_bins:
         cuts = on_root(comm, lambda: fit_bins(data, config.model.parents), what="cut its numbers into bins")
         config = config.changed("model", bins=cuts or "none")
-    if not config.model.shaped and not config.model.binned and not config.model.lined:
+    if not any((config.model.shaped, config.model.binned, config.model.lined, config.model.born)):
         return config, table, data
     table = as_modelled(config, table)
     return config, table, data_of(config, table)

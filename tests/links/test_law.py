@@ -11,7 +11,8 @@ from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links import tree as trees
 from mpibayes.hpc.links.coding import Coding
-from mpibayes.hpc.links.law import TreeLaw, counted, linked
+from mpibayes.hpc.links.law import TreeLaw
+from mpibayes.hpc.links.linked import counted, linked
 from mpibayes.hpc.links.tables import Table
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column
@@ -237,7 +238,7 @@ def p_of_draws(case, law, n=10_000):
     known, (shares,) = known_rows(case, law, 1, share=1.0)
     known = known.only([name for name, c in zip(law.names, law._of.plain) if c in leaves(law)])
     many, cluster = known.take(np.zeros(n, np.intp)), 1
-    drawn = law.draw(law.tables, many, law.names, np.full(n, cluster), Stream(1, Purpose.SIMULATED, 1), np.arange(n))
+    drawn, _ = law.draw(law.tables, many, law.names, np.full(n, cluster), Stream(1, Purpose.SIMULATED, 1), np.arange(n))
     cells, p = case.joint(law._of.plain)
     p = p[:, cluster]
     for c in leaves(law):

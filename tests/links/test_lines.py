@@ -96,7 +96,7 @@ def averages(view, rows, n: int) -> np.ndarray:
     laws = (
         line_law.line_laws(view.components, view.hyper, view.statistics, view.coding, {"cycle": i}) for i in range(n)
     )
-    return np.array([np.exp(law.scored(rows)) for (law,) in laws])
+    return np.array([np.exp(law.scored(rows)) for ((_, (law,)),) in laws])
 
 
 def of_kernels(view, rows) -> np.ndarray:

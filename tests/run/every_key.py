@@ -181,6 +181,10 @@ OF_A_MIXTURE = {
         ("model.links=forest", "model.lines=none"),
         ("model.links=forest", 'model.lines=["y", "w"]'),
     ],
+    "model.children": [
+        ("model.links=forest", "model.children=none"),
+        ("model.links=forest", 'model.children=["y"]'),
+    ],
     "model.bins": [("model.links=forest", "model.bins=none"), ("model.links=forest", "model.bins={y = [0.5, 1.5]}")],
     **each("model.likelihood", "false"),
     "sampler.strategy": [("sampler.strategy=sequential+gibbs",), ("sampler.strategy=prior+gibbs",), ANNEAL],

@@ -4,13 +4,15 @@ much one says of the other (docs/links.md)."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
 from scipy.special import gammaln
 
 from mpibayes.hpc.components.normal import START
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.crosscat.child_evidence import child_evidence
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.line_moments import line_moments
 from mpibayes.hpc.links.bins import bounds
@@ -23,8 +25,8 @@ from mpibayes.hpc.report.document import PAGE, Field, Figure, Section, Table
 from mpibayes.hpc.report.drawing import INK, cut, plot, shortened, styled
 from mpibayes.io import checkpoint
 from mpibayes.io.draws import FOLDER
-from mpibayes.io.recording import levels
-from mpibayes.io.rows import Column
+from mpibayes.io.recording import levels, recorded
+from mpibayes.io.rows import Column, Rows
 from mpibayes.io.segments import read_blocks
 from mpibayes.text import counted, percent
 
@@ -35,6 +37,7 @@ LEAST = 0.1  # pairs that are linked in a smaller share of all draws are left ou
 PRIOR = 0.5  # pseudo-count of a level, where a pair's gain is worked out
 LETTERS = 32
 TINY = 1e-300
+OFTEN = 0.05  # share of the rows that a level has which is an example
 AT_ONCE = 1 << 24  # counts of pairs that are held together
 
 
@@ -42,7 +45,7 @@ AT_ONCE = 1 << 24  # counts of pairs that are held together
 class LinkedPair:
     """Two columns that are linked in a share of the draws. child, parent: as most draws have them. by_chain: the share
     in each chain. gain: nats a row by which the parent helps to predict the child within clusters. example: in
-    words. line: whether both are numbers."""
+    words. line: whether the child is a number."""
 
     child: str
     parent: str
@@ -77,7 +80,7 @@ class Links:
 
     @property
     def of_table(self) -> list[tuple[str, str]]:
-        """The same as columns of the table, but for pairs of numbers."""
+        """The same as columns of the table, but for numbers that lean on others."""
         often = [pair for pair in self.pairs if pair.share > MOST and not pair.line]
         return [(self.whole[pair.child], self.whole[pair.parent]) for pair in often]
 
@@ -107,7 +110,10 @@ def links_of(run: Posterior, views: Sequence[tuple[Sequence[str], np.ndarray]]) 
         of_levels = [pair for pair in part if columns[pair[0]].levels]
         gains |= zip(of_levels, _gains(run, labels, [(columns[c], columns[p]) for c, p in of_levels]))
         of_numbers = [pair for pair in part if not columns[pair[0]].levels]
-        gains |= zip(of_numbers, _gains_of_lines(run, labels, [(columns[c], columns[p]) for c, p in of_numbers]))
+        in_lines = [pair for pair in of_numbers if not columns[pair[1]].levels]
+        gains |= zip(in_lines, _gains_of_lines(run, labels, [(columns[c], columns[p]) for c, p in in_lines]))
+        others = [pair for pair in of_numbers if columns[pair[1]].levels]
+        gains |= zip(others, _gains_of_children(run, labels, [(columns[c], columns[p]) for c, p in others]))
     result = [
         LinkedPair(
             columns[c].name,
@@ -183,6 +189,49 @@ def _gains_of_lines(
         words = f"correlation {of[0, 1] / max(np.sqrt(of[0, 0] * of[1, 1]), TINY):.2f} within clusters"
         result.append((float(score[0, 1] - alone[0]) / max(moments.n.sum(), 1.0), words))
     return result
+
+
+def _gains_of_children(
+    run: Posterior, labels: np.ndarray, pairs: Sequence[tuple[Column, Column]]
+) -> list[tuple[float, str]]:
+    """The same of numbers that lean on columns with levels: means of the number are the example."""
+    if not pairs:
+        return []
+    names, parents = {child.name for child, _ in pairs}, {parent.name for _, parent in pairs}
+    columns = [replace(c, child=c.name in names) for c in run.columns]
+    contexts = {name: of for name, of in run.contexts.items() if name in parents}
+    coding, plain = Coding(columns, np.full(len(columns), ROOT), contexts), Components(columns)
+    every = [(rows, labels[start : start + len(rows)].astype(np.int32)) for start, rows in run.slices()]
+    k, hyper = int(labels.max()) + 1, plain.start(1.0, 0.0)
+    score, alone = child_evidence(serial(), coding, plain, hyper, every, k, len(every)).scores()
+    row, at = ({c.name: i for i, c in enumerate(of)} for of in (
+        [columns[c] for c in coding.children], plain.categorical.columns))  # fmt: skip
+    result = []
+    for child, parent in pairs:
+        c, j = row[child.name], at[parent.name]
+        gain = float(score[c, j] - alone[c]) / max(run.n_rows, 1)
+        result.append((gain, _means(child, parent, [rows for rows, _ in every])))
+    return result
+
+
+def _means(child: Column, parent: Column, rows: Sequence[Rows]) -> str:
+    """The mean of a number at the levels of its parent where it is greatest and least, of those that many rows have."""
+    x = np.concatenate([getattr(part, child.block)[:, child.index] for part in rows])
+    u = np.concatenate([getattr(part, parent.block)[:, parent.index] for part in rows]).astype(np.intp)
+    x = recorded(child, None, x) if child.kind == "real" else x
+    there = ~np.isnan(x) & (u < len(parent.levels))
+    n = np.bincount(u[there], minlength=len(parent.levels))
+    often = np.flatnonzero(n >= OFTEN * max(n.sum(), 1))
+    if not len(often):
+        return ""
+    mean = np.bincount(u[there], x[there], minlength=len(n)) / np.maximum(n, 1)
+    ends = often[np.argmax(mean[often])], often[np.argmin(mean[often])]
+    each = [f"{_number(mean[v])} where {cut(parent.name)} is {cut(parent.levels[v])}" for v in dict.fromkeys(ends)]
+    return f"mean {', '.join(each)}"
+
+
+def _number(x: float) -> str:
+    return f"{x:,.0f}" if abs(x) >= 1000.0 else f"{x:.3g}"
 
 
 def _evidence(n: np.ndarray) -> float:

@@ -205,8 +205,8 @@ def each_profile(
         words = {"levels": parts_in_words(column), "p": p[:, shown], "order": tuple(range(len(p))), "ends": column.ends}
         yield _column(column, size, n, shown, inner, overall, p, compared, **words)
     kinds = sorted(components.kinds, key=lambda kind: kind.exact)  # reals, then counts
-    single = (column for kind in kinds if kind.name != "survival" for column in kind.columns)
-    for column in (column for column in single if not column.levels):
+    single = {column.name: column for kind in kinds if kind.name != "survival" for column in kind.columns}
+    for column in (column for column in single.values() if not column.levels):
         given = numbers[column.name]
         n = given.counts.sum(axis=0)
         share = given.counts.sum(axis=1) / max(n.sum(), 1)

@@ -1,0 +1,180 @@
+"""Partitions and forests have their exact joint posterior where numbers may lean on columns with levels, and on each
+other in lines, on any number of shards and ranks.
+
+As tests/links/test_links_exact.py: a right program is rejected with probability at most LEVEL by each of its tests.
+"""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+
+from mpibayes.hpc.crosscat import line_gaps
+from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.parallel.comm import serial, world
+from mpibayes.io.table import table_from_arrays
+from tests.exact.compare import judge, seed
+from tests.exact.enumerate import log_eppf, partitions
+from tests.exact.production import STRIDE, place
+from tests.links import children
+from tests.links.children import ChildPosterior, Number
+from tests.links.lines import log_regression
+
+LEVEL, CYCLES = 1e-4, 6
+X, NAN = np.array([-1.2, 0.9, 1.4, -0.7]), np.nan
+FIXED = {"mean": [0.3], "kappa": [0.5], "nu": [3.0], "variance": [0.3]}
+LEARNED = {"mean": [-0.5, 0.8], "kappa": [0.4], "nu": [2.0], "variance": [0.05, 0.9]}
+COUNTS = {"shape": [0.5, 4.0], "rate": [0.3, 2.0]}
+PLAIN = {"mean": [0.0], "kappa": [0.1], "nu": [4.0], "variance": [0.1]}
+LAWS = {
+    "fixed": ChildPosterior([[0], [1], [1], [0]], [2], 0.5, [Number(X, FIXED), Number(X + 0.3, FIXED)], 1.0, 0.0),
+    "learned": ChildPosterior(
+        [[0], [1], [1], [0]], [2], 0.5,
+        [Number(X, LEARNED, line=True), Number(X[[1, 0, 2, 3]], LEARNED, line=True)], 0.7, 0.25,
+    ),
+    "gaps": ChildPosterior(
+        [[0], [1], [-1], [0], [-1]], [2], 0.5,
+        [Number(np.array([-2.2, 2.1, 2.0, -1.9, -2.1]), PLAIN), Number(np.array([NAN, 1.0, 1.2, NAN, -0.4]), LEARNED)],
+        1.0, 0.0,
+    ),
+    "counts": ChildPosterior(
+        [[0, 1], [1, 0], [-1, 1], [0, 0]], [2, 2], 0.4, [Number(np.array([0.0, 7.0, 5.0, NAN]), COUNTS, "count")],
+        1.0, 0.0,
+    ),
+}  # fmt: skip
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
+    law = LAWS[name]
+    mixture = children.sampler(comm, law, n_shards, seed(91), **settings)
+    result = children.history(mixture, law, n_replicates, CYCLES, seed(92))
+    return None if result is None else children.verdict(result, law, LEVEL)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_shards"),
+    [
+        ("learned", 1),
+        ("gaps", 3),
+        *(
+            pytest.param(*of, marks=pytest.mark.thorough)
+            for of in (("fixed", 1), ("fixed", 3), ("learned", 2), ("gaps", 1), ("counts", 1), ("counts", 2))
+        ),
+    ],
+)
+def test_joint_law_of_rows_and_links(name, n_shards):
+    result = judged(serial(), name, n_shards, 100, split_merge=n_shards % 2)
+    assert result.passed, f"{result} (seed {seed(91)})"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        (children.contexts_of_other_rows, "fixed"),
+        (children.sums_for_averages, "learned"),
+        (children.gaps_without_numbers, "gaps"),
+        pytest.param(children.hyperparameters_as_they_are, "learned", marks=pytest.mark.thorough),
+    ],
+)
+def test_wrong_programs_are_rejected(wrong, name):
+    with wrong():
+        result = judged(serial(), name, 1, 100)
+    assert not result.passed, str(result)
+
+
+class MissingInLine:
+    """Partitions of four rows where x1 leans on x0 in a line, and x0, missing in the last row, on column 0: the missing
+    cell is summed out on a grid."""
+
+    cells = np.array([0, 1, 1, 0])
+    x = np.array([[-1.2, 0.9, 1.4, NAN], [-1.0, 1.1, 0.2, -0.6]]).T
+
+    def __init__(self):
+        self.partitions = partitions(4)
+        points, center, scale = np.linspace(-9.0, 9.0, 241), np.nanmean(self.x[:, 0]), np.nanstd(self.x[:, 0])
+        log_p = []
+        for z in self.partitions:
+            each = []
+            for v in points:
+                x0, x1, total = np.append(self.x[:3, 0], v), self.x[:, 1], log_eppf(np.bincount(z), 1.0, 0.0)
+                for g in np.unique(z * 10 + self.cells):
+                    at = z * 10 + self.cells == g
+                    total += log_regression(x0[at], np.ones((at.sum(), 1)), np.array([0.5]), np.array([0.3]), 3.0, 0.3)
+                for k in np.unique(z):
+                    design = np.column_stack([np.ones((z == k).sum()), x0[z == k] - center])
+                    prior = np.array([0.5, 0.25 * scale**2]), np.array([0.3, 0.0])
+                    total += log_regression(x1[z == k], design, *prior, 3.0, 0.3)
+                total += sum(
+                    gammaln(0.5 + np.bincount(self.cells[z == k], minlength=2)).sum()
+                    - gammaln(1.0 + (z == k).sum())
+                    - np.log(np.pi)
+                    for k in np.unique(z)
+                )
+                each.append(total)
+            log_p.append(logsumexp(each))
+        self.p = np.exp(np.array(log_p) - logsumexp(log_p))
+
+
+def of_missing_in_line(n_shards: int, n_replicates: int):
+    law = MissingInLine()
+    columns, rows = table_from_arrays(
+        [("c0", "categorical", law.cells, ("a", "b")), *((f"x{j}", "real", law.x[:, j], ()) for j in range(2))]
+    )
+    columns = [replace(c, child=c.name == "x0", line=not c.levels) for c in columns]
+    priors = {"c0": {"grid": (0.5,)}, "x0": FIXED, "x1": FIXED}
+    settings = Settings(
+        seed=seed(95), shards=n_shards, concentration=1.0, discount=0.0, priors=priors, split_merge=0,
+        links={"x0": "c0", "x1": "x0"},
+    )  # fmt: skip
+    mixture = Mixture(serial(), columns, lambda start, stop: rows.take(np.arange(start, stop)), 4, settings)
+    generator = np.random.Generator(np.random.Philox(seed(96)))
+    number, result = {tuple(z): i for i, z in enumerate(law.partitions.tolist())}, []
+    for r, start in enumerate(generator.choice(len(law.p), size=n_replicates, p=law.p)):
+        place(mixture, law.partitions[start], r * STRIDE)
+        seen = []
+        for _ in range(14):
+            mixture.cycle()
+            names = {}
+            seen.append(number[tuple(names.setdefault(k, len(names)) for k in mixture.view.labels().tolist())])
+        result.append(seen[6:])
+    pairs = [(i, j) for i in range(4) for j in range(i)]
+    together = np.array([law.partitions[:, i] == law.partitions[:, j] for i, j in pairs], float)
+    means = together[:, np.array(result)].mean(axis=2).T
+    return judge(np.array(result)[:, -1], law.p, [f"rows {p}" for p in pairs], means, together @ law.p, LEVEL)
+
+
+@pytest.mark.parametrize("n_shards", [1, pytest.param(2, marks=pytest.mark.thorough)])
+def test_missing_cells_of_a_line_below_levels(n_shards):
+    result = of_missing_in_line(n_shards, 150)
+    assert result.passed, str(result)
+
+
+@pytest.mark.thorough
+def test_missing_cells_of_other_contexts_are_rejected(monkeypatch):
+    right = line_gaps._context
+    monkeypatch.setattr(line_gaps, "_context", lambda *of: (1 - right(*of)) * (of[2] in of[0].in_contexts))
+    assert not of_missing_in_line(1, 150).passed
+
+
+def digest(comm, name: str) -> str | None:
+    law = LAWS[name]
+    result = children.history(children.sampler(comm, law, 3, seed(93), split_merge=1), law, 4, 6, seed(94))
+    return None if result is None else hashlib.sha256(b"".join(a.tobytes() for a in result)).hexdigest()
+
+
+@pytest.mark.mpi
+def test_same_states_on_every_number_of_ranks():
+    comm = world()
+    for name in LAWS:
+        together = digest(comm, name)
+        alone = digest(serial(), name) if comm.rank == 0 else None
+        assert comm.share(together) == comm.share(alone), (name, seed(93))
+
+
+@pytest.mark.mpi(min_size=2)
+def test_joint_law_on_ranks():
+    comm = world()
+    result = judged(comm, "gaps", 4, 100)
+    assert comm.share(result is None or result.passed), f"{result} (seed {seed(91)})"

@@ -1,0 +1,87 @@
+"""Runs with numbers that lean on columns with levels, from the command line: ranks, stops, growth, reports, and
+configurations that are refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from mpibayes.hpc.crosscat.draws import iterate_draws
+from mpibayes.io.table import table_from_arrays, write_table
+from tests.run.conftest import exported, mpibayes, run
+
+CONFIG = """
+[data]
+table = "table.h5"
+heldout = 0.1
+[model]
+family = "mixture"
+links = [["x", "kind"], ["n", "kind"], ["y", "x"]]
+[run]
+seed = 5
+shards = 3
+cycles = 10
+burn_in = 2
+[output]
+labels = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    place, g, n = tmp_path_factory.mktemp("children"), np.random.default_rng(3), 300
+    kind, c = g.integers(4, size=n), g.integers(2, size=n)
+    x = 3.0 * kind + g.normal(size=n)
+    gaps = np.where(g.random(n) < 0.1, np.nan, g.normal(size=n) + c)
+    levels = ["k0", "k1", "k2", "k3"]
+    columns = [("kind", "categorical", np.where(g.random(n) < 0.1, -1, kind), levels), ("x", "real", x, None)]
+    columns += [("y", "real", x + 0.2 * g.normal(size=n), None), ("gaps", "real", gaps, None)]
+    columns += [("n", "count", g.poisson(1.0 + 3.0 * kind).astype(float), None), ("c", "categorical", c, ["p", "q"])]
+    write_table(place / "table.h5", *table_from_arrays(columns))
+    (place / "run.toml").write_text(CONFIG)
+    assert run(place, "straight").returncode == 0
+    return place
+
+
+def links_of(place, name):
+    return [draw.parents.tolist() for draw in iterate_draws(place / name)]
+
+
+def test_named_links_are_kept_and_recorded(place):
+    assert 'children = ["x", "n"]' in (place / "straight" / "config.resolved.toml").read_text()
+    assert {tuple(parents) for parents in links_of(place, "straight")} == {(-1, 0, 1, -1, 0, -1)}
+    assert mpibayes(place, "report", "straight").returncode == 0
+    pairs = json.loads((place / "straight" / "report" / "summary.json").read_text())["links"]["pairs"]
+    (pair,) = [pair for pair in pairs if pair["child"] == "x"]
+    assert pair["parent"] == "kind" and "where kind is k3" in pair["example"]
+
+
+def test_same_bytes_on_other_ranks_and_continued(place):
+    assert run(place, "two", ranks=2).returncode == 0
+    for cycles, ranks in ((5, 3), (10, 1)):
+        assert run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks).returncode == 0
+    for name in ("two", "pieces"):
+        assert exported(place, name) == exported(place, "straight")
+
+
+@pytest.mark.thorough
+def test_learned_links_grow_with_the_subsample(place):
+    more = ("model.links=forest", "sampler.link_moves=2", "sampler.strategy=anneal", "anneal.passes=2", "run.cycles=16")
+    settings = [word for setting in more for word in ("--set", setting)]
+    assert run(place, "grown", *settings).returncode == 0 and run(place, "grown-2", *settings, ranks=2).returncode == 0
+    assert exported(place, "grown") == exported(place, "grown-2")
+    assert 'children = ["x", "y", "gaps"]' in (place / "grown" / "config.resolved.toml").read_text()
+
+
+REFUSED = [
+    ('model.links=[["x", "kind"], ["c", "x"]]', 'so that "c" cannot depend on it by bins'),
+    ('model.children=["kind"]', 'the run has no column of numbers "kind"'),
+    ("model.children=none", "is linked with a categorical column in model.links; add it here"),
+    ("model.family=crosscat", 'column "x" is a number, and in views none depends on another column'),
+]
+
+
+@pytest.mark.parametrize(("setting", "words"), REFUSED)
+def test_what_cannot_lean_on_levels(place, setting, words):
+    done = run(place, "refused", "--set", setting)
+    assert done.returncode == 2 and words in done.stderr, done.stderr
