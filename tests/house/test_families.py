@@ -219,7 +219,7 @@ def test_sections(family):
 
 def test_a_room_for_each_name_and_one_default():
     assert registry.DEFAULT in registry.FAMILIES
-    expected = "no such family; expected one of auto, mixture, crosscat, regression"
+    expected = "unknown family; expected one of auto, mixture, crosscat, regression"
     with pytest.raises(registry.ConfigError, match=expected):
         registry.keys_of("mixtures")
 

@@ -79,7 +79,7 @@ class ViewsPosterior:
         self.p = np.exp(np.array(log_p) - self.log_evidence)
 
     def grid(self, c: int) -> tuple[float, ...]:
-        """What a column's pseudo-count or variance may be."""
+        """Values that a column's pseudo-count or variance may have."""
         return self.betas if self.columns[c][1] != LINE else self.variances
 
     def _log_evidence(self, z, child: int, parent: int, beta: float) -> float:
