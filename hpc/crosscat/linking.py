@@ -316,7 +316,8 @@ class Linking:
         """Tables of the columns with other parents than before, by name. Collective."""
         place = {name: j for j, name in enumerate(bases.parents)}
         before, now = self.coding.parent_of, after.parent_of
-        new = {child: now[child] for child in now if now[child] != before.get(child) and child in place}
+        children = {column.name for column in kind.columns}
+        new = {child: now[child] for child in now if now[child] != before.get(child) and child in children}
         links = {place[c]: place[p] for c, p in new.items() if not bases.fixed[place[c]]}
         tables = link_tables(self.chain.comm, after, kind, multiplier, labelled, k, bases, links)
         return {kind.columns[child].name: of for child, of in tables.items()}
