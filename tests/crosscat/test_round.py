@@ -1,13 +1,11 @@
 """When moves are due: by the cycle's number and the size of the table alone."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.moves import round as rounds
-from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN, SELDOM, SMALL, SPARSE, due, due_for_views
+from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN, SELDOM, SMALL, due, due_for_views
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.io.table import table_from_arrays
 
@@ -31,20 +29,6 @@ def test_moves_of_rows_are_not():
 def test_what_is_given_holds_throughout():
     assert cycles(SMALL, every=3) == list(range(3, LAST, 3))
     assert not cycles(SMALL, every=0)
-
-
-@pytest.mark.parametrize("n_cells, every", [(SMALL, EVERY * SPARSE), (SMALL + 1, EVERY)])
-def test_launches_are_rarer_on_small_views_late(n_cells, every, monkeypatch):
-    launched = []
-
-    def guided(ledger):
-        launched.append(ledger.key["cycle"])
-
-    monkeypatch.setattr(rounds, "guided", guided)
-    monkeypatch.setattr(rounds, "KINDS", [guided])
-    for cycle in (c for c in range(1, LAST) if due(None, c)):
-        rounds.run(SimpleNamespace(key={"cycle": cycle}, n_cells=n_cells))
-    assert launched == [*range(1, OFTEN + 1), *(c for c in range(OFTEN + 1, LAST) if c % every == 0)]
 
 
 def chain():

@@ -38,12 +38,11 @@ STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed
 
 
 class MovesAlone(Mixture):
-    """The program's split and merge moves without its sweeps: what ends a cycle is all of it, in late ones, too."""
+    """The program's split and merge moves without its sweeps: what ends a cycle is all of it."""
 
     def cycle(self):
         self.cycles += 1
-        with mock.patch.object(split_merge, "SPARSE", 1):
-            return self._info(0.0, self._split_and_merge())
+        return self._info(0.0, self._split_and_merge())
 
 
 def sampler(comm, case, n_shards, seed, opening="one", priors=None, kind=Mixture, **settings) -> Mixture:

@@ -81,7 +81,6 @@ class Ledger:
         self.outcome, self._judged = outcome, 0
         self.comm, self.components, self.hyper = view.comm, view.components, view.hyper
         self.shards, self.z, self.n_shards, self.key = view.shards, view.z, view.n_shards, view.key(cycle)
-        self.n_cells = view.n_rows * len(view.columns)
         self.tally = Tally()
         self.changed = False
         self._known, self._found = [], {}  # `once`: the columns of all labels, and what was found for them

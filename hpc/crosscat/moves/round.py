@@ -16,7 +16,6 @@ KINDS = [guided, informed, by_level, by_pattern]
 BESIDE_OUTCOME = [guided, informed, by_level]  # rows of one pattern have different outcomes
 OFTEN, EVERY = 100, 4  # moves matter most while the partition takes shape; later a round costs less than it is worth
 SMALL, SELDOM = 500_000, 64  # cells of a table where moves of views take as long as many sweeps; cycles between them
-SPARSE = 4  # rounds on such a view late of which one has launches: half of a round's time, at most a third of its yield
 AT_ONCE = 2  # views that have a round in one cycle, about
 
 
@@ -37,9 +36,6 @@ def due_for_views(every: int | None, cycle: int, n_cells: int) -> bool:
 
 
 def run(ledger: Ledger) -> None:
-    """One round of moves. Collective. Which, depends on the cycle and on what no move changes: the view's cells."""
-    cycle = ledger.key["cycle"]
-    sparse = cycle > OFTEN and ledger.n_cells <= SMALL and cycle // EVERY % SPARSE > 0
+    """One round of moves. Collective."""
     for moves in KINDS if ledger.outcome is None else BESIDE_OUTCOME:
-        if not (sparse and moves is guided):
-            moves(ledger)
+        moves(ledger)
