@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.line_parameters import LineParameters
 from mpibayes.hpc.crosscat.state import Shared, Weights
 from mpibayes.hpc.crosscat.sweep import instantiated
 from mpibayes.hpc.links.coding import Coding, number_in
+from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
@@ -96,11 +97,14 @@ class LineGaps:
         return rows
 
     def draw(
-        self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding,
+        self, comm: Communicator, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding,
         labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
     ) -> list[np.ndarray]:  # fmt: skip
         """Draw the missing cells of a view anew, in coded rows, with the labels of the rows that lack some. Idle rows
-        keep theirs. Returns the labels of each shard.
+        keep theirs. Returns the labels of each shard. Collective.
+
+        Rows leave and enter only clusters that have a row without missing cells: these do not move, so that no cluster
+        is emptied, which no move could undo.
 
         statistics: of the clusters given the present cells. labelled: rows and labels of each shard. first: the number
         of each shard's first row.
@@ -108,6 +112,7 @@ class LineGaps:
         within, result = self.within(coding), [z for _, z in labelled]
         if not within:
             return result
+        fixed = statistics.size - self._moving(comm, [j for j, _ in within], labelled, len(statistics.size))
         of_lines = LineParameters(components, hyper, statistics, Purpose.LINE_PARAMETERS, key).lines(coding)
         of_others = Others(components, hyper, statistics, coding, key)
         for i, (holes, (rows, z), number) in enumerate(zip(self.holes, labelled, first)):
@@ -123,7 +128,7 @@ class LineGaps:
                 other = {c: [a[context[c], proposed] for a in line] for c, line in of_lines.items()}
                 ratio = cells.passed_up(other)[0] - cells.passed_up(present)[0]
                 u = Stream(purpose=Purpose.LINE_MOVES, **key).uniforms(number + at)
-                moves = (proposed != z[at]) & (np.log(u + TINY) < ratio)
+                moves = (proposed != z[at]) & (np.log(u + TINY) < ratio) & (fixed[z[at]] > 0) & (fixed[proposed] > 0)
                 labels[at] = np.where(moves, proposed, z[at])
                 now = {c: [np.where(moves, b, a) for a, b in zip(present[c], other[c])] for c in of_lines}
                 noise = {c: self._noise(coding, c, key, number + at) for c in lacks}
@@ -131,6 +136,15 @@ class LineGaps:
                     _put(coding, rows, c, at[lacks[c]], y[lacks[c]])
             result[i] = labels
         return result
+
+    def _moving(self, comm: Communicator, columns: Sequence[int], labelled, k: int) -> np.ndarray:
+        """Rows of each cluster that lack a cell of some columns, over all shards, (K,). Collective."""
+        total = np.zeros(k, np.int64)
+        for holes, (_, z) in zip(self.holes, labelled):
+            labels = z[holes.rows[holes.lacks[:, columns].any(axis=1)]]
+            total += np.bincount(labels[labels >= 0], minlength=k)
+        comm.sum_everywhere(total)
+        return total
 
     def _noise(self, coding: Coding, c: int, key: Mapping[str, int], ids: np.ndarray) -> np.ndarray:
         sub = self._number[coding.plain[c].name]

@@ -168,7 +168,7 @@ class Linking:
             for view, coding, s in zip(views, codings, sync.statistics_of(self.chain.comm, views)):
                 first, key = [shard.start for shard in view.shards], view.key(self.chain.cycles)
                 of = view.components, view.hyper, s, coding, view.labelled(), first, key
-                view.relabel(self.numbers.draw(*of))
+                view.relabel(self.numbers.draw(self.chain.comm, *of))
                 view.pruning.renew()
 
     def _densities(self, view: View) -> dict[int, Density]:
