@@ -53,7 +53,7 @@ def links_of(place, name):
 def test_lines_are_found_and_recorded(place):
     assert 'lines = ["x", "y", "w", "gaps"]' in (place / "straight" / "config.resolved.toml").read_text()
     last = links_of(place, "straight")[-1]
-    assert sum(parent != -1 for parent in last[1:5]) == 3 and last[5] == -1
+    assert sum(parent in (1, 2, 3, 4) for parent in last[1:5]) == 3  # the first may lean on "c"
 
 
 def test_same_bytes_on_other_ranks_and_continued(place):
@@ -76,9 +76,7 @@ def test_lines_in_views(place):
     views = "--set", "model.family=crosscat", "--set", "model.links=lines", "--set", "sampler.column_moves=2"
     assert run(place, "views", *views).returncode == 0
     draws = list(iterate_draws(place / "views"))
-    assert (
-        draws[-1].parents[0] == -1 and (draws[-1].parents[1:5] != -1).sum() > 1 and np.isfinite(draws[-1].numbers).all()
-    )
+    assert draws[-1].parents[0] == -1 and (draws[-1].parents[1:5] != -1).any() and np.isfinite(draws[-1].numbers).all()
     for cycles, ranks in ((5, 3), (10, 2)):
         assert run(place, "in-views", *views, "--set", f"run.cycles={cycles}", ranks=ranks).returncode == 0
     assert exported(place, "in-views") == exported(place, "views") and links_of(place, "in-views") == links_of(
