@@ -168,7 +168,7 @@ def test_wrong_is_rejected(which):
 @pytest.mark.mpi(min_size=2)
 def test_ranks_change_no_bit():
     """The chain on all ranks is that of one, coefficients included."""
-    here, alone = (outcomes.sampler(comm, "miss5", 3, seed(21)) for comm in (world(), serial()))
+    here, alone = (outcomes.sampler(comm, "miss5", 3, seed(21), split_merge=1) for comm in (world(), serial()))
     for _ in range(12):
         here.cycle()
         alone.cycle()
