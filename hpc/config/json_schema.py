@@ -112,8 +112,9 @@ def _section(section: type[Section]) -> Schema:
             schema = _either([schema, {"const": "none"}])
         marks = info.json_schema_extra or {}
         about = f"{info.description}\nExpected: {marks['expected']}" if info.description else None
-        default = {} if info.is_required() or info.default is None else {"default": info.default}
-        keys[name] = {**({"description": about} if about else {}), **schema, **default}
+        default = list(info.default) if isinstance(info.default, tuple) else info.default
+        start = {} if info.is_required() or default is None else {"default": default}
+        keys[name] = {**({"description": about} if about else {}), **schema, **start}
     retired = {name: {"description": f"Has no effect any more: {why}"} for name, why in section.retired.items()}
     return _object(keys | retired, whole.get("required", []))
 
