@@ -282,13 +282,8 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
         for name in (child, parent):
             if name not in used:
                 report.add(("model", "links"), f"the run has no column {shown(name)}; {nearest_column(name, fit)}")
-        if child in used and child not in fit and parent in used and parent not in fit:
-            continue  # in a line
-        if child in used and child not in fit and parent in fit:
-            continue  # see `_check_children`
         if child in used and child not in fit:
-            what = f"column {shown(child)} is {used[child].kind}, expected categorical or boolean ones: {some(fit)}"
-            report.add(("model", "links"), what)
+            continue  # see `_check_lines` and `_check_children`
         if parent in used and parent not in fit and (parent in joint or config.of(Model).has_views):
             where = "a block" if parent in joint else "views"
             what = f"column {shown(parent)} is {used[parent].kind}, and no column depends on a number in {where}"

@@ -109,7 +109,6 @@ def test_a_run_without_links_has_none_to_export(place):
         ('[["flag", "a"], ["a", "x0"], ["x0", "flag"]]', "links go in a circle; take one of them out"),
         ('[["flag", "a"], ["flag", "x0"]]', '"flag" has two parents, "a" and "x0"; a column has at most one'),
         ('[["flag", "nobody"]]', 'the run has no column "nobody"'),
-        ('[["y", "a"]]', 'column "y" is real, expected categorical or boolean ones'),
     ],
 )
 def test_links_that_there_cannot_be(place, links, words):
