@@ -162,8 +162,8 @@ def evidence_of_all_clusters():
     """Scores of links that take all rows for one cluster."""
     right = scores.link_scores
 
-    def whole(comm, contexts, kind, multiplier, labelled, n_labels):
-        return right(comm, contexts, kind, multiplier, [(rows, np.zeros_like(z)) for rows, z in labelled], 1)
+    def whole(comm, contexts, kind, multiplier, labelled, n_labels, *more):
+        return right(comm, contexts, kind, multiplier, [(rows, np.zeros_like(z)) for rows, z in labelled], 1, *more)
 
     with mock.patch.object(moves, "link_scores", whole):
         yield
@@ -174,9 +174,9 @@ def gaps_by_the_parent_alone():
     """Missing cells that others lean on are drawn without a look at these."""
     right = Gaps._log_weights
 
-    def alone(self, tables, rows, k, c, at):
+    def alone(self, tables, densities, rows, k, c, at):
         children, self._children = self._children, {c: []}
-        result = right(self, tables, rows, k, c, at)
+        result = right(self, tables, densities, rows, k, c, at)
         self._children = children
         return result
 
