@@ -68,7 +68,7 @@ def run(tmp_path_factory):
     place = tmp_path_factory.mktemp("people")
     write(place / "t.csv", people(300, 1)[0])
     (place / "run.toml").write_text(CONFIG)
-    kinds = ("--kind", "visits=count")
+    kinds = ("--kind", "visits=count", "--keep", "member")  # which is one with the colour
     for words in (("import", "t.csv", "t.h5", *kinds), ("run", "run.toml", "-o", "a")):
         done = mpibayes(place, *words)
         assert done.returncode == 0, done.stderr
