@@ -19,7 +19,7 @@ from mpibayes.hpc.synthetic.pairs import STRONG, PairCheck
 from mpibayes.text import counted, enumerated, toml_string
 
 NAMED = 8  # pairs that a line of links names, at most
-MANY, TOGETHER = 20, 0.8  # clusters, and correlation of two numbers, from which a block of them is advised
+MANY, TOGETHER = 8, 0.8  # clusters, and correlation of two numbers, from which lines or a block of them are advised
 WIDEST = 16  # columns of a block that is advised: its cost grows with their square (docs/blocks.md)
 ROWS = 10_000  # that correlations are of, about
 SHOWN, LISTED = 20, 200  # pairs in the text, and on the page and in summary.json
@@ -107,7 +107,7 @@ class WeakPairs:
         more = self.asking.asked.line_keys
         for block in self.blocks[:1]:
             sentences.append(
-                f"The numbers {enumerated(list(map(cut, block)))} vary together, which takes many clusters to imitate. "
+                f"The numbers {enumerated(list(map(cut, block)))} vary together, which takes clusters to imitate. "
                 f"A run with {_as_lines(more) + ' under [model], or with ' if more else ''}a block of them describes "
                 "it inside clusters, and may need fewer of them."
             )
