@@ -73,7 +73,7 @@ REFUSED = {
     "import --sparse notes.csv table.h5 --force": "is a typed table, and what would replace it is a sparse table",
     "simulate mixture new.h5 --rows 9 --real 1 --labels table.h5 --force": "is a typed table, and",
     "report run -o run/checkpoints": OWN,
-    "report run -o table.csv": "is no folder",
+    "report run -o table.csv": "is not a folder",
 }
 
 
