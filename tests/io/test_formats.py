@@ -288,7 +288,7 @@ def test_sheets(tmp_path):
     assert len(read_like(Table.open(tmp_path / "t.h5"), book)) == 8
     (tmp_path / "t.h5").unlink()
     assert "--sheet Wave 3" in refused(tmp_path, book, ConfigError, sheet="Wave 3")
-    assert "no Excel workbook" in refused(tmp_path, FIELD / "labelled.csv", ConfigError, sheet="Wave 1")
+    assert "not an Excel workbook" in refused(tmp_path, FIELD / "labelled.csv", ConfigError, sheet="Wave 1")
 
 
 def test_what_is_above_and_beside_the_table(tmp_path):
@@ -335,14 +335,14 @@ def test_json_lines_are_never_csv(tmp_path, name):
     ("content", "message"),
     [
         ('{"a": 1}\n{"a": 2\n', "line 2 is not a JSON object: '{\"a\": 2'"),
-        ('{"a": 1}\n[1]\n', "line 2 is no JSON object"),
+        ('{"a": 1}\n[1]\n', "line 2 is not a JSON object"),
         ('{"a": {"0": 1, "1": 2}, "b": {"0": 1, "1": 3}}', "is a JSON document; expected JSON lines"),
         ('[{"a": 1}, {"a": 2}]', "is a JSON document; expected JSON lines"),
         ('[\n  {"a": 1},\n  {"a": 2}\n]\n', "is a JSON document; expected JSON lines"),
-        ('{\n  "a": 1\n}\n', "line 1 is no JSON object"),
-        ('{"a": ' + "[" * 100_000 + "\n", "line 1 is no JSON object"),
+        ('{\n  "a": 1\n}\n', "line 1 is not a JSON object"),
+        ('{"a": ' + "[" * 100_000 + "\n", "line 1 is not a JSON object"),
         ('{"a": "\\ud800"}\n{"a": "b"}\n', "cannot be read"),
-        ('{"a": ' + "1" * 5000 + "}\n", "line 1 is no JSON object"),
+        ('{"a": ' + "1" * 5000 + "}\n", "line 1 is not a JSON object"),
         (b'{"a": "\xff"}\n', "cannot be read"),
     ],
 )
