@@ -56,11 +56,18 @@ def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
 @pytest.mark.parametrize(
     ("name", "n_shards"),
     [
-        ("learned", 1),
         ("gaps", 3),
         *(
             pytest.param(*of, marks=pytest.mark.thorough)
-            for of in (("fixed", 1), ("fixed", 3), ("learned", 2), ("gaps", 1), ("counts", 1), ("counts", 2))
+            for of in (
+                ("learned", 1),
+                ("fixed", 1),
+                ("fixed", 3),
+                ("learned", 2),
+                ("gaps", 1),
+                ("counts", 1),
+                ("counts", 2),
+            )
         ),
     ],
 )

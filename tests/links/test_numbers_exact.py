@@ -49,7 +49,10 @@ def test_forests_are_those_without_circles():
 
 @pytest.mark.parametrize(
     ("name", "n_shards"),
-    [("real", 1), ("atom", 3), *(pytest.param(*of, marks=pytest.mark.thorough) for of in (("real", 3), ("atom", 1)))],
+    [
+        ("real", 1),
+        *(pytest.param(*of, marks=pytest.mark.thorough) for of in (("atom", 3), ("real", 3), ("atom", 1))),
+    ],
 )
 def test_joint_law_of_rows_and_links(name, n_shards):
     result = judged(serial(), name, n_shards, 150, split_merge=n_shards % 2)
