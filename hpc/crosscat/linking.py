@@ -163,6 +163,8 @@ class Linking:
             self.gaps.draw(comm, *self._of_gaps(view), self._densities(view) if self.gaps.numbers else {})
             if any(self.coding.plain[c].kind == "count" for c in self.gaps.numbers):
                 sync.count(comm, [view])
+            if self.gaps.numbers:  # which are in other contexts now
+                view.pruning.renew()
         if self.numbers.columns:
             views, codings = self.chain.views, self.codings
             for view, coding, s in zip(views, codings, sync.statistics_of(self.chain.comm, views)):
