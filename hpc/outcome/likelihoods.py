@@ -214,7 +214,7 @@ class Poisson(Likelihood):
 
     @staticmethod
     def average_expectations(at: np.ndarray, spread: np.ndarray) -> np.ndarray:
-        return np.exp(at + 0.5 * spread**2)
+        return np.exp(np.minimum(at + 0.5 * spread**2, 700.0))
 
     @staticmethod
     def log_base(y: np.ndarray, nu: float, scale: float) -> float:
