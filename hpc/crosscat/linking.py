@@ -163,6 +163,8 @@ class Linking:
             self.gaps.draw(comm, *self._of_gaps(view), self._densities(view) if self.gaps.numbers else {})
             if any(self.coding.plain[c].kind == "count" for c in self.gaps.numbers):
                 sync.count(comm, [view])
+            if self.gaps.numbers:  # which are in other contexts now
+                view.pruning.renew()
         if self.numbers.columns:
             views, codings = self.chain.views, self.codings
             for view, coding, s in zip(views, codings, sync.statistics_of(self.chain.comm, views)):
@@ -291,16 +293,18 @@ class Linking:
                 labelled = list(zip(rows, view.z))
                 lines = self._lines(coding, labelled, view.n_labels, plain.by_column(hyper))
                 children = child_evidence(chain.comm, coding, plain, hyper, labelled, view.n_labels, chain.n_shards)
-                weights = self._integrated(coding, *of[:2])
+                weights = self._integrated(coding, *of[:2], view.key(chain.cycles))
                 drawn, hyper_of = moves.draw_links(chain.comm, coding, *of, lines, children, weights)
                 parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
                 of_numbers |= hyper_of
                 if weights is not None:
                     tables |= self._tables_of(coding.with_parents(drawn), *of[:-1], weights)
-        bases = bases_given(tables, chain.columns, chain.priors, chain.key)
+        bases = bases_given(tables, chain.columns, chain.priors, chain.key, with_links=True)
         self.link_and_count(parents, rows if chain.law is None else None, of_numbers, bases)
 
-    def _integrated(self, coding: Coding, kind: Categorical, multiplier: np.ndarray) -> Integrated | None:
+    def _integrated(
+        self, coding: Coding, kind: Categorical, multiplier: np.ndarray, key: Mapping[str, int]
+    ) -> Integrated | None:
         """Weights of links with bases integrated out; None where bases are not learned."""
         if not self.chain.settings.learns_bases:
             return None
@@ -310,7 +314,7 @@ class Linking:
         }
         fixed = ["dirichlet" in self.chain.priors.get(column.name, {}) for column in kind.columns]
         names = [*(column.name for column in kind.columns), *numbers]
-        return Integrated(kind, multiplier, fixed, names, present, self.chain.key)
+        return Integrated(kind, multiplier, fixed, names, present, key)
 
     def _tables_of(self, after: Coding, kind: Categorical, multiplier, labelled, k: int, bases: Integrated) -> dict:
         """Tables of the columns with other parents than before, by name. Collective."""

@@ -59,9 +59,12 @@ def mean_given(tables: np.ndarray, phi: np.ndarray, concentration: float) -> np.
     return _scaled(concentration * phi + tables)
 
 
-def base_given(tables: np.ndarray, phi: np.ndarray, name: str, key: Mapping[str, int]) -> np.ndarray:
-    """Draw the concentration c of a column's base given tables, p0 integrated out, and then the base."""
-    at = {"sub": zlib.crc32(name.encode()), **key}
+def base_given(
+    tables: np.ndarray, phi: np.ndarray, name: str, key: Mapping[str, int], with_link: bool = False
+) -> np.ndarray:
+    """Draw the concentration c of a column's base given tables, p0 integrated out, and then the base. with_link: for a
+    link that is drawn in this cycle, which gets another base at the end of it."""
+    at = {"sub": zlib.crc32(name.encode()) | int(with_link) << 32, **key}
     u = Stream(purpose=Purpose.BASE_CONCENTRATION, **at).uniforms(np.zeros(1, np.int64))
     index = pick_on_grid(log_by_concentration(tables, phi)[None], u)
     shape = CONCENTRATIONS.points[index] * phi[:-1] + tables[:, :-1]
@@ -91,10 +94,11 @@ def with_learned(priors: Mapping[str, Mapping[str, Any]], bases: Bases) -> dict[
 
 def bases_given(
     tables: Mapping[str, np.ndarray], columns: Sequence[Column], priors: Mapping[str, Mapping[str, Any]],
-    key: Mapping[str, int],
+    key: Mapping[str, int], with_links: bool = False,
 ) -> dict[str, np.ndarray]:  # fmt: skip
-    """Draw the bases of all columns that have tables."""
-    return {c.name: base_given(tables[c.name], phi_of(c, priors), c.name, key) for c in columns if c.name in tables}
+    """Draw the bases of all columns that have tables. with_links: see `base_given`."""
+    chosen = [c for c in columns if c.name in tables]
+    return {c.name: base_given(tables[c.name], phi_of(c, priors), c.name, key, with_links) for c in chosen}
 
 
 def flat(tables: Mapping[str, np.ndarray], columns: Sequence[Column]) -> np.ndarray:

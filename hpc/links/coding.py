@@ -159,10 +159,10 @@ class Coding:
                 codes[new.block][:, new.index] = cells(rows, place, getattr(rows, old.block)[:, old.index])
         forth = after is self.columns
         numbers = self._apart(rows) if forth and self.in_contexts else {}
-        if self.in_lines:
-            rows = self._in_vectors(rows) if forth else self._in_reals(rows)
-        elif self.in_contexts and not forth:
+        if not forth and (self.in_lines or self.in_contexts):
             numbers = self._together(rows)
+        if self.in_lines:
+            rows = self._in_vectors(rows) if forth else self._out_of_vectors(rows)
         return replace(rows, **codes, **numbers)
 
     def _apart(self, rows: Rows) -> dict[str, np.ndarray]:
@@ -182,10 +182,10 @@ class Coding:
         return result
 
     def _together(self, rows: Rows) -> dict[str, np.ndarray]:
-        """The inverse of `_apart`."""
+        """Cells of numbers of coded rows, as plain rows have them."""
         result = {}
         for block in NUMBERS:
-            columns = [(old, new) for old, new in self._pairs if new.block == block]
+            columns = [(old, new) for old, new in self._pairs if old.block == block]
             cells = result[block] = np.empty((len(rows), len(columns)))
             for old, new in columns:
                 cells[:, old.index] = number_in(rows, new)
@@ -201,15 +201,11 @@ class Coding:
             widths=np.append(rows.widths, np.full(len(self.in_lines), 2)),
         )  # fmt: skip
 
-    def _in_reals(self, rows: Rows) -> Rows:
-        """The inverse of `_in_vectors`."""
+    def _out_of_vectors(self, rows: Rows) -> Rows:
+        """Rows without the vectors of columns in lines."""
         n = len(self.in_lines)
-        reals = np.empty((len(rows), sum(column.block == "reals" for column in self.plain)))
-        for old, new in self._pairs:
-            if old.block == "reals":
-                reals[:, old.index] = number_in(rows, new)
         vectors = np.ascontiguousarray(rows.vectors[:, : rows.vectors.shape[1] - 2 * n])
-        return replace(rows, reals=reals, vectors=vectors, widths=rows.widths[: len(rows.widths) - n])
+        return replace(rows, vectors=vectors, widths=rows.widths[: len(rows.widths) - n])
 
     @cached_property
     def in_lines(self) -> list[int]:

@@ -15,6 +15,9 @@ from mpibayes.kernels.common.functions import expit, gammaln
 from mpibayes.kernels.mixture import response as kernels
 from mpibayes.text import import_again
 
+POINTS, FINE, REACH = 129, 513, 8.0  # of trapezoid rules: of classes, of numbers; in sd
+LEAST = 40.0  # nats below the largest term at which others are left out
+
 
 class Likelihood:
     """One kind of outcome. effect: what exp(theta) or theta compares, in words; ratio: whether it is exp(theta)."""
@@ -61,6 +64,29 @@ class Likelihood:
         """Sum of the terms of log L that the kernels leave out, of all y."""
         return 0.0
 
+    @classmethod
+    def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        """Logs of the averages of L over eta ~ N(at, spread^2), (n,)."""
+        eta, log_weight = _points(at, spread)
+        return np.logaddexp.reduce(cls.log_density(eta, y[:, None], nu, scale) + log_weight, axis=1)
+
+    @staticmethod
+    def average_expectations(at: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """Averages of the expectation over eta ~ N(at, spread^2), (n,)."""
+        return at
+
+
+def _points(at: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points of eta ~ N(at, spread^2), (n, P), and the log of their weights (P,)."""
+    x = np.linspace(-REACH, REACH, POINTS)
+    log_weight = -0.5 * x * x
+    return at[:, None] + spread[:, None] * x, log_weight - np.logaddexp.reduce(log_weight)
+
+
+def _between(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points (n, FINE) of a trapezoid rule between two ends, and the log of their distance, (n,)."""
+    return low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, FINE), np.log((high - low) / (FINE - 1))
+
 
 class Logistic(Likelihood):
     """Two classes; y = 1 is the second one, y = -1 the first."""
@@ -82,6 +108,11 @@ class Logistic(Likelihood):
     def log_density(eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
         return -np.logaddexp(0.0, -y * eta)
 
+    @classmethod
+    def average_expectations(cls, at: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        eta, log_weight = _points(at, spread)
+        return cls.expectation(eta) @ np.exp(log_weight)
+
 
 class StudentT(Likelihood):
     """A number with heavy tails."""
@@ -102,6 +133,19 @@ class StudentT(Likelihood):
     def log_base(cls, y: np.ndarray, nu: float, scale: float) -> float:
         return len(y) * float(cls.log_density(np.zeros(1), np.zeros(1), nu, scale)[0])
 
+    @classmethod
+    def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        """As averages of normals over a precision g ~ Gamma(nu / 2, nu / 2), in log g: smooth for any scale."""
+        square = (y - at) ** 2
+        far = (2.0 * LEAST + square / (spread**2 + scale**2)) / nu
+        low = np.minimum(0.5 * (far + np.sqrt(far * far + 8.0 * far)), 2.0 * LEAST / nu + np.log1p(square / scale**2))
+        high = min(math.sqrt(4.0 * LEAST / nu), math.log(2.0 + 4.0 * LEAST / nu))
+        x, log_step = _between(-low, np.full(len(y), high))
+        variance = spread[:, None] ** 2 + scale**2 * np.exp(-x)
+        terms = 0.5 * nu * (x - np.exp(x)) - 0.5 * np.log(2.0 * math.pi * variance) - 0.5 * square[:, None] / variance
+        constant = 0.5 * nu * math.log(0.5 * nu) - math.lgamma(0.5 * nu)
+        return np.logaddexp.reduce(terms, axis=1) + log_step + constant
+
 
 class Normal(StudentT):
     """A number."""
@@ -119,6 +163,11 @@ class Normal(StudentT):
     @staticmethod
     def log_density(eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
         return -0.5 * math.log(2 * math.pi) - math.log(scale) - 0.5 * ((y - eta) / scale) ** 2
+
+    @classmethod
+    def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        variance = spread**2 + scale**2
+        return -0.5 * (np.log(2.0 * math.pi * variance) + (y - at) ** 2 / variance)
 
 
 class Poisson(Likelihood):
@@ -145,6 +194,27 @@ class Poisson(Likelihood):
     @staticmethod
     def log_density(eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
         return y * eta - np.exp(eta) - gammaln(y + 1.0)
+
+    @classmethod
+    def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        """About the mode in eta, which can be much narrower than spread."""
+        precision, mode = spread**-2.0, np.maximum(at, np.log(np.maximum(y, 0.5)))
+        for _ in range(100):  # from above, so that no step goes too far
+            rate = np.exp(np.minimum(mode, 700.0))
+            step = (y - rate - (mode - at) * precision) / (rate + precision)
+            mode = mode + step
+            if np.abs(step).max(initial=0.0) < 1e-9:
+                break
+        rate = np.exp(mode)
+        wide, rate = (REACH + 1.0) * spread, np.maximum(rate, 1e-300)
+        low = np.minimum(wide, (LEAST + np.sqrt(LEAST * LEAST + 8.0 * LEAST * rate)) / (2.0 * rate))
+        eta, log_step = _between(mode - low, mode + np.minimum(wide, np.sqrt(2.0 * LEAST / rate)))
+        terms = cls.log_density(eta, y[:, None], nu, scale) - 0.5 * (eta - at[:, None]) ** 2 * precision[:, None]
+        return np.logaddexp.reduce(terms, axis=1) + log_step - 0.5 * np.log(2.0 * math.pi * spread**2)
+
+    @staticmethod
+    def average_expectations(at: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        return np.exp(np.minimum(at + 0.5 * spread**2, 700.0))
 
     @staticmethod
     def log_base(y: np.ndarray, nu: float, scale: float) -> float:

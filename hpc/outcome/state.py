@@ -10,8 +10,6 @@ import numpy as np
 from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.law import Law, of_numbers
 
-POINTS, FINE, REACH = 65, 513, 8.0  # of the trapezoid rule over eta of a new cluster: of classes, of numbers; in sd
-
 
 @dataclass(frozen=True)
 class State:
@@ -40,8 +38,7 @@ class State:
         known = np.flatnonzero(~np.isnan(answers.y))
         of = answers.take(known)
         out[known, :-1] = self._log_density(self.eta(of), of.y[:, None])
-        eta, log_weight = self._of_new(of)
-        out[known, -1] = np.logaddexp.reduce(self._log_density(eta, of.y[:, None]) + log_weight, axis=1)
+        out[known, -1] = self.law.likelihood.log_averages(of.y, *self._of_new(of), self.law.nu, self.law.scale)
         return out
 
     def log_density(self, terms: np.ndarray, answers: Answers) -> np.ndarray:
@@ -52,18 +49,14 @@ class State:
 
     def expectations(self, answers: Answers) -> np.ndarray:
         """Mean of the outcome, or probability of its second class, in each cluster and a new one, (n, K + 1)."""
-        eta, log_weight = self._of_new(answers)
-        new = self.law.likelihood.expectation(eta) @ np.exp(log_weight)
+        new = self.law.likelihood.average_expectations(*self._of_new(answers))
         return np.column_stack([self.law.likelihood.expectation(self.eta(answers)), new])
 
     def _log_density(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
         return self.law.likelihood.log_density(eta, y, self.law.nu, self.law.scale)
 
     def _of_new(self, answers: Answers) -> tuple[np.ndarray, np.ndarray]:
-        """Points of eta in a new cluster, (n, P), and the log of their weights (P,)."""
-        x = np.linspace(-REACH, REACH, POINTS if self.law.likelihood.of_classes else FINE)
-        log_weight = -0.5 * x * x
-        log_weight -= np.logaddexp.reduce(log_weight)
+        """Mean and standard deviation of eta in a new cluster, (n,) each."""
         v = np.column_stack([np.ones(len(answers.y)), answers.u.astype(np.float64)])
         at, spread = v @ self.law.mean, np.sqrt(v**2 @ self.law.sd**2)
-        return (at + answers.w.astype(np.float64) @ self.beta)[:, None] + spread[:, None] * x, log_weight
+        return at + answers.w.astype(np.float64) @ self.beta, spread

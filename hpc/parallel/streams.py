@@ -104,8 +104,8 @@ class Purpose(IntEnum):
     LINE_MOVES = 89  # whether they take it
     POWERS = 90  # which column is drawn a view by powers of its likelihood, and which view
     TABLES = 91  # tables of levels in contexts given the base of a column; sub = by its name
-    BASES = 92  # these bases, given tables; sub = by the column's name
-    BASE_CONCENTRATION = 93  # their concentrations; sub = by the column's name
+    BASES = 92  # these bases, given tables; sub = by the column's name, and above it whether a link is drawn with it
+    BASE_CONCENTRATION = 93  # their concentrations; sub as of bases
     LINK_TABLES = 94  # tables of each link in a draw of the forest; sub = link, and what for
     OUTCOME = 101  # coefficients of an outcome's regression, their law and scale
     OUTCOME_FRESH = 102  # coefficients that new clusters may have; sub = sweep

@@ -13,12 +13,13 @@ from mpibayes.hpc.crosscat.left_out import LeftOut
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
+from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io import recording
 from mpibayes.io.ingest import import_table
-from mpibayes.io.table import Table
+from mpibayes.io.table import Table, table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from tests.crosscat.report.runs import make_run
 from tests.links.known import one
@@ -250,3 +251,17 @@ def test_tables_are_completed_and_made_up(asking):
     by_kind = [cells["mass"][cells["kind"] == k].mean() for k in range(3)]
     assert by_kind[0] + 100.0 < by_kind[1] < by_kind[2] - 100.0
     assert np.corrcoef(cells["length"], cells["wing"])[0, 1] > 0.9
+
+
+def test_counts_below_levels_come_back_beside_lines():
+    """Rows that are coded and decoded have the cells that they had: counts in contexts, too, where there are lines."""
+    g, levels = np.random.default_rng(2), ("0", "1", "2")
+    cells = {"a": g.integers(3, size=40), "x": g.normal(size=40), "y": g.normal(size=40), "k": g.poisson(4.0, 40) * 1.0}
+    kinds = {"a": ("categorical", levels), "x": ("real", ()), "y": ("real", ()), "k": ("count", ())}
+    columns, rows = table_from_arrays([(name, kinds[name][0], cells[name], kinds[name][1]) for name in cells])
+    columns = [replace(c, line=c.name in ("x", "y"), child=c.name in ("x", "k")) for c in columns]
+    parents = parents_of(columns, {"x": "a", "y": "x", "k": "a"})
+    coding = Coding(columns, parents, {"a": np.arange(3)})
+    again = coding.decoded(coding.coded(rows))
+    for block in ("codes8", "reals", "tallies", "vectors"):
+        assert np.array_equal(getattr(again, block), getattr(rows, block), equal_nan=block != "codes8"), block

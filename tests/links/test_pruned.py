@@ -33,6 +33,32 @@ def test_pruned_sweeps_know_the_missing_numbers_that_were_drawn(monkeypatch):
     assert not np.array_equal(labels(columns, rows, z, {"x1": "x0"}, True), full)
 
 
+def test_pruned_sweeps_know_the_contexts_that_numbers_were_moved_to(monkeypatch):
+    """A cell of a parent that is drawn moves the number below it to another column of cells."""
+    columns, rows, z = numbers_in_contexts()
+    links = {f"x{c}": "a" for c in range(4)}
+    full = labels(columns, rows, z, links, False)
+    assert np.array_equal(labels(columns, rows, z, links, True), full)
+    monkeypatch.setattr(Pruning, "renew", lambda self: None)
+    assert not np.array_equal(labels(columns, rows, z, links, True), full)
+
+
+def numbers_in_contexts():
+    g = np.random.default_rng(1)
+    z, means, a = g.integers(120, size=3000), g.normal(0.0, 5.0, (120, 4, 2)), g.integers(2, size=3000)
+    x = means[z, :, a] + 0.1 * g.normal(size=(3000, 4))
+    c = np.where(g.random((3000, 4)) < 0.9, g.integers(6, size=(120, 4))[z], g.integers(6, size=(3000, 4)))
+    a[g.random(3000) < 0.3] = -1
+    columns, rows = table_from_arrays(
+        [
+            ("a", "categorical", a, ("0", "1")),
+            *((f"c{i}", "categorical", c[:, i], tuple("012345")) for i in range(4)),
+            *((f"x{i}", "real", x[:, i], ()) for i in range(4)),
+        ]
+    )
+    return [replace(column, child=column.name.startswith("x")) for column in columns], rows, z
+
+
 def numbers():
     g = np.random.default_rng(1)
     z, means = g.integers(120, size=3000), g.normal(0.0, 5.0, (120, 5))
