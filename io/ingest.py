@@ -262,8 +262,9 @@ def _profiles(
             problems.append(f"column '{name}': counts rows, and is not a column of the table")
         if name == weight and kind != "ignored":
             problems.append(f"column '{name}': weighs rows, and is not a column of the table")
-        if (name in drop and kind != "ignored") or (name in drop and name in keep):
+        if name in drop - keep and kind != "ignored":
             problems.append(f"column '{name}': is both dropped and kept")
+    problems += [f"column '{name}': is both dropped and kept" for name in sorted(drop & keep)]
     profiles = []
     times, events = ({getattr(pair, of) for pair in source.survival} for of in ("time", "event"))
     for name in (*times, *events):
