@@ -19,6 +19,14 @@ from mpibayes.io.table import Table
 from mpibayes.text import option
 
 
+class Copied(Exception):
+    """A table that was written is to be written again without these columns; see `copies`."""
+
+    def __init__(self, columns: dict[str, str]):
+        super().__init__()
+        self.columns = columns
+
+
 def copies(table: Table, groups: Sequence[Sequence[str]], kept: Collection[str]) -> dict[str, str]:
     """Columns to leave out, each with the one that says the same. groups: names of columns that seem to be functions of
     one another; kept: columns that stay in any case. Of each group the column with most different values stays, where

@@ -20,7 +20,7 @@ import pyarrow as pa
 from mpibayes.errors import ConfigError, DataError
 from mpibayes.io import infer
 from mpibayes.io.absent import Absence, Absences, notes, reasons
-from mpibayes.io.copies import copies, without_copies
+from mpibayes.io.copies import Copied, copies, without_copies
 from mpibayes.io.dialect import MAX_PROBLEMS
 from mpibayes.io.encode import Encoder, Offences
 from mpibayes.io.files import read_regular, reason, require_unchanged, sha256_of, stamps, write_text, writing
@@ -155,17 +155,19 @@ def import_table(
 
         may_count = None if source.count else count_column(profiles, decisions, kept)
 
-        def write(again: bool) -> tuple[Table, Redundancy]:
-            options = (overwrite or again, rows, profiles, decisions, made, columns, may_count, weights)
-            return _write(source, out, *options, progress, finish)
-
-        table, redundancy = write(again=False)
         chosen = {*kept, *(p.name for p in profiles if p.kind is not None)}
         chosen |= {m.name for m in made if m.name != m.profile.name}
-        if copied := copies(table, redundancy.groups, chosen):
-            decisions = without_copies(profiles, decisions, copied)
-            made, columns = made_columns(profiles, decisions, calendar - set(copied))
-            table, redundancy = write(again=True)
+
+        def write(chosen: set[str] | None) -> tuple[Table, Redundancy]:
+            options = (overwrite, rows, profiles, decisions, made, columns, may_count, weights)
+            return _write(source, out, *options, progress, finish, chosen)
+
+        try:
+            table, redundancy = write(chosen)
+        except Copied as of:
+            decisions = without_copies(profiles, decisions, of.columns)
+            made, columns = made_columns(profiles, decisions, calendar - set(of.columns))
+            table, redundancy = write(None)
         absences = Absence.stored(table.source)
         absent = reasons(absences)
         decisions = [
@@ -260,8 +262,9 @@ def _profiles(
             problems.append(f"column '{name}': counts rows, and is not a column of the table")
         if name == weight and kind != "ignored":
             problems.append(f"column '{name}': weighs rows, and is not a column of the table")
-        if (name in drop and kind != "ignored") or (name in drop and name in keep):
+        if name in drop - keep and kind != "ignored":
             problems.append(f"column '{name}': is both dropped and kept")
+    problems += [f"column '{name}': is both dropped and kept" for name in sorted(drop & keep)]
     profiles = []
     times, events = ({getattr(pair, of) for pair in source.survival} for of in ("time", "event"))
     for name in (*times, *events):
@@ -360,9 +363,15 @@ def _profile_all(
 
 
 def _write(
-    source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, progress, finish
+    source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, progress, finish, chosen
 ) -> tuple[Table, Redundancy]:
-    """The second pass: the table, and its redundancy."""
+    """The second pass: the table, and its redundancy. chosen: columns that stay, where others may be `Copied`, which is
+    raised then, and nothing written; None: all stay."""
+
+    def require_no_copies(table: Table) -> None:
+        if chosen is not None and (copied := copies(table, redundancy.groups, chosen)):
+            raise Copied(copied)
+
     if not made:
         problems = [f"{p.name}: {d.reason}" for p, d in zip(profiles, decisions, strict=True)]
         advice = "keep some (--keep) or say what they are (--schema)"
@@ -389,7 +398,7 @@ def _write(
     }
     offences = Offences()
     redundancy, patterns, absences = Redundancy(columns, rows), Patterns(columns, may_count), Absences(columns)
-    with TableWriter(out, columns, rows, overwrite, about) as writer:
+    with TableWriter(out, columns, rows, overwrite, about, before_named=require_no_copies) as writer:
         for batch in source.batches([*used, *([weights.at] if weights else [])], progress, "writing"):
             coded = encoder.encode(batch, offences, offences)
             writer.write(coded, weights and weights.of(batch))

@@ -30,7 +30,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -214,7 +214,8 @@ class TableWriter:
         writer.write(rows)          # in row order, n_rows in all; and their weights, where `source` names some
     table = writer.table
 
-    Columns' statistics are computed here. Raises ConfigError when `path` exists and `overwrite` is not set, DataError
+    Columns' statistics are computed here. before_named: called with the whole table, which is in a temporary file that
+    is removed if this raises. Raises ConfigError when `path` exists and `overwrite` is not set, DataError
     when it cannot be written there, CheckpointError when the disk is full (the temporary file is then removed).
     """
 
@@ -225,6 +226,7 @@ class TableWriter:
     source: Mapping = field(default_factory=dict)
     follows: str = ""  # fingerprint of the table that these rows come after, as a later part of it
     table: Table | None = None
+    before_named: Callable[[Table], None] | None = None
 
     def __post_init__(self) -> None:
         self.path = Path(self.path)
@@ -268,6 +270,9 @@ class TableWriter:
                     self._check()
                     columns, fingerprint, apart = self._finish()
                 append_seal(out, apart)
+                if self.before_named is not None:
+                    out.flush()
+                    self.before_named(Table(Path(out.name), self.n_rows, columns, fingerprint, dict(self.source)))
                 if not self.overwrite and self.path.exists():
                     raise FileExistsError
                 if self.overwrite:

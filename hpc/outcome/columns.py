@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.outcome.answers import Answers
@@ -127,9 +126,9 @@ class Columns:
         learns = keys.mean == "learn", keys.sd == "learn", keys.scale == "learn" and likelihood.has_scale
         return Law(
             likelihood,
-            mean=centre.copy() if learns[0] else _numbers(keys.mean, p, "mean", "coefficient of a cluster"),
-            sd=np.full(p, unit) if learns[1] else _numbers(keys.sd, p, "sd", "coefficient of a cluster"),
-            covariate_sd=_numbers(keys.covariate_sd, d, "covariate_sd", "predictor of the covariates"),
+            mean=centre.copy() if learns[0] else _numbers(keys.mean, p),
+            sd=np.full(p, unit) if learns[1] else _numbers(keys.sd, p),
+            covariate_sd=_numbers(keys.covariate_sd, d),
             centre=centre,
             nu=keys.degrees,
             scale=unit if keys.scale == "learn" else keys.scale,
@@ -147,10 +146,6 @@ class Columns:
         return f"{self.keys.column} ({self.likelihood.name}) by clusters{''.join(f', {of}' for of in by)}"
 
 
-def _numbers(given: Any, n: int, name: str, what: str) -> np.ndarray:
+def _numbers(given: Any, n: int) -> np.ndarray:
     """One number for each of n coefficients."""
-    numbers = np.array([given] * n if isinstance(given, int | float) else given, np.float64)
-    if len(numbers) != n:
-        text = f"outcome.{name} has {len(numbers)} numbers, expected {n}: one for each {what}"
-        raise ConfigError(f"{text} (a column of levels has one predictor for every level but the first)")
-    return numbers
+    return np.array([given] * n if isinstance(given, int | float) else given, np.float64)

@@ -9,11 +9,10 @@ import numpy as np
 
 from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
 from mpibayes.hpc.regression.likelihoods.logistic import Logistic as OfClasses
-from mpibayes.hpc.regression.likelihoods.student_t import StudentT as OfNumbers
 from mpibayes.io.rows import Column
 from mpibayes.kernels.common.functions import expit, gammaln
 from mpibayes.kernels.mixture import response as kernels
-from mpibayes.text import import_again
+from mpibayes.text import counted, import_again
 
 POINTS, FINE, REACH = 129, 513, 8.0  # of trapezoid rules: of classes, of numbers; in sd
 LEAST = 40.0  # nats below the largest term at which others are left out
@@ -92,9 +91,18 @@ class Logistic(Likelihood):
     """Two classes; y = 1 is the second one, y = -1 the first."""
 
     name, code, effect, of_classes = "logistic", kernels.LOGISTIC, "odds ratio", True
-    problems = OfClasses.response_problems
     encode = staticmethod(OfClasses.encode)
     expectation = staticmethod(expit)
+
+    @staticmethod
+    def problems(column: Column) -> list[str]:
+        if column.kind in NUMERIC:
+            cure = f'set outcome.likelihood = "student-t", or {import_again(column.name, "boolean")}'
+            return [f"outcome '{column.name}' is {column.kind}; logistic needs two levels: {cure}"]
+        if len(column.levels) != 2:
+            cure = f": if it has numbers, {import_again(column.name, 'real')}" if len(column.levels) > 2 else ""
+            return [f"outcome '{column.name}' has {counted(len(column.levels), 'level')}; logistic needs two{cure}"]
+        return []
 
     @staticmethod
     def centre(mean: float) -> float:
@@ -118,7 +126,15 @@ class StudentT(Likelihood):
     """A number with heavy tails."""
 
     name, code, effect, has_scale, ratio = "student-t", kernels.STUDENT_T, "mean difference", True, False
-    problems = OfNumbers.response_problems
+
+    @classmethod
+    def problems(cls, column: Column) -> list[str]:
+        if column.kind not in NUMERIC:
+            of_two = 'set outcome.likelihood = "logistic"; or, ' if len(column.levels) == 2 else ""
+            cure = f"{of_two}if it has numbers, {import_again(column.name, 'real')}"
+            return [f"outcome '{column.name}' is {column.kind}; {cls.name} needs a real or count column: {cure}"]
+        constant = column.minimum == column.maximum
+        return [f"outcome '{column.name}' is constant ({column.minimum:g})"] if constant else []
 
     @staticmethod
     def curvature(mean: np.ndarray, nu: float, scale: float) -> np.ndarray:
@@ -153,10 +169,6 @@ class Normal(StudentT):
     name, code = "normal", kernels.NORMAL
 
     @staticmethod
-    def problems(column: Column) -> list[str]:
-        return [problem.replace("student-t needs", "normal needs") for problem in OfNumbers.response_problems(column)]
-
-    @staticmethod
     def curvature(mean: np.ndarray, nu: float, scale: float) -> np.ndarray:
         return np.full_like(mean, scale**-2)
 
@@ -178,7 +190,7 @@ class Poisson(Likelihood):
 
     @staticmethod
     def problems(column: Column) -> list[str]:
-        if column.kind not in NUMERIC or column.kind != "count":
+        if column.kind != "count":
             again = import_again(column.name, "count")
             return [f"outcome '{column.name}' is {column.kind}; poisson needs a count column: {again}"]
         return []

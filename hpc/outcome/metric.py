@@ -40,7 +40,7 @@ class Metric:
         hub = gram[:, p:, p:].sum(axis=0) + np.diag(law.covariate_sd**-2.0)
         self._block = np.linalg.inv(np.linalg.cholesky(block))
         self._arm = self._block @ gram[:, :p, p:]
-        of_arms = self._arm.reshape(-1, d)
+        of_arms = self._arm.reshape(p * len(gram), d)
         self._hub = np.linalg.inv(np.linalg.cholesky(hub - of_arms.T @ of_arms))
 
     def whiten(self, theta: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

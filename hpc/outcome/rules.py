@@ -60,14 +60,29 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
     if column is None:
         hint = nearest_column(outcome.column, list(columns))
         report.add(("outcome", "column"), f"the table has no column {shown(outcome.column)}; {hint}")
+    elif column.kind == "survival":
+        report.add(("outcome", "column"), f"{shown(outcome.column)} is of times to an event, which have no likelihood")
     else:
         for problem in LIKELIHOODS[likelihood_of(outcome, column)].problems(column):
-            report.add(("outcome", "column"), problem.replace("response ", "outcome "))
+            report.add(("outcome", "column"), problem)
     for key, names in (("covariates", outcome.covariates), ("slopes", outcome.slopes)):
         for name in names:
             problem = _problem(columns.get(name), name, list(columns))
             if problem:
                 report.add(("outcome", key), problem)
+    if all(name in columns for name in outcome.predictors):
+        n_own, n_shared = (sum(_width(columns[of]) for of in names) for names in (outcome.slopes, outcome.covariates))
+        own, shared = (1 + n_own, "coefficient of a cluster"), (n_shared, "predictor of the covariates")
+        for key, (n, what) in {"mean": own, "sd": own, "covariate_sd": shared}.items():
+            given = getattr(outcome, key)
+            if isinstance(given, tuple) and len(given) != n:
+                text = f"has {counted(len(given), 'number')}, expected {n}: one for each {what}"
+                report.add(("outcome", key), f"{text} (a column of levels has one for every level but the first)")
+
+
+def _width(column: Column) -> int:
+    """Coefficients of a predictor."""
+    return 1 if column.kind in NUMERIC else len(column.levels) - 1
 
 
 def _problem(column: Column | None, name: str, names: list[str]) -> str:

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from mpibayes.errors import ConfigError
 from mpibayes.io.ingest import import_table
+from mpibayes.io.table import TableWriter
 
 N = 300
 G = np.random.default_rng(20261127)
@@ -86,3 +88,25 @@ def test_missing_in_other_rows_is_a_column(imported):
 def test_a_time_beside_an_event_is_asked_about(imported, event, options, asked):
     summary = imported({"futime": 100 + G.permutation(3 * N)[:N], "death": event, "x": X}, **options)
     assert [note.rpartition(": ")[2] for note in summary.notes if "--survival" in note] == [asked] * bool(asked)
+
+
+def test_a_column_is_not_dropped_and_kept(imported):
+    with pytest.raises(ConfigError, match="'wage': is both dropped and kept"):
+        imported(table(), drop=["wage"], keep=["wage"])
+
+
+def test_a_table_with_copies_never_has_the_name(imported, tmp_path, monkeypatch):
+    """A pass that fails after the copies were found leaves the earlier table, and no other file."""
+    imported({"k": K, "x": X})
+    before, write = (tmp_path / "t.h5").read_bytes(), TableWriter.write
+
+    def fail(self, rows, weights=None):
+        if len(self.columns) == 3:
+            raise KeyboardInterrupt
+        write(self, rows, weights)
+
+    monkeypatch.setattr(TableWriter, "write", fail)
+    with pytest.raises(KeyboardInterrupt):
+        imported(table())
+    assert (tmp_path / "t.h5").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.h5"]

@@ -117,6 +117,16 @@ def test_other_outcomes(ran, column, likelihood, undrawn):
         assert made["scale"] < 0.5
 
 
+@pytest.mark.parametrize("slopes", ["[]", '["age"]'])
+def test_an_outcome_without_covariates(ran, slopes):
+    """Clusters alone explain it, with the same bits on two ranks."""
+    of = sets("outcome.covariates=[]", f"outcome.slopes={slopes}", "run.cycles=8", "run.burn_in=2")
+    one, two = (f"without-{len(slopes)}-{ranks}" for ranks in (1, 2))
+    text_of(ran, "run", "run.toml", "-o", one, *of)
+    assert mpibayes(ran, "run", "run.toml", "-o", two, *of, ranks=2).returncode == 0
+    assert draws_of(ran, one) == draws_of(ran, two)
+
+
 def test_what_an_outcome_refuses(ran):
     """Questions about it, completed and synthetic tables, predictors with gaps, and settings that it has no law for."""
     for words in (
@@ -132,14 +142,17 @@ def test_what_an_outcome_refuses(ran):
         'outcome.covariates=["nobody"]': "the table has no column",
         "outcome.column=x": "the table has no column",
         "outcome.likelihood=poisson": "poisson needs a count column",
+        "outcome.likelihood=normal": 'set outcome.likelihood = "logistic"',
+        "outcome.covariate_sd=[1, 2, 3]": "outcome.covariate_sd: has 3 numbers, expected 2",
         "model.links=forest": "is not for a mixture with an outcome",
         "sampler.opening=all": "is not for a mixture with an outcome",
         "sampler.strategy=anneal": "is not for a mixture with an outcome",
         "model.family=crosscat": "an outcome is of a mixture",
-        "outcome.mean=[1, 2]": "outcome.mean has 2 numbers, expected 1",
+        "outcome.mean=[1, 2]": "outcome.mean: has 2 numbers, expected 1",
     }.items():
         done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets(change))
         assert done.returncode == 2 and words in done.stderr, (change, done.stderr)
+        assert not (ran / "none").exists(), change
     done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets("outcome.column=amount", 'outcome.covariates=["sick"]'))
     assert "lacks 12 cells; a predictor" in done.stderr
     done = mpibayes(ran, "export", "bare", "--to", "outcome")

@@ -24,7 +24,8 @@ POINTS = (0.05, 0.5, 0.95)
 class Effects:
     """of_clusters (R, 3): eta of a cluster less that of all rows, at the mean of the slopes' predictors; of_covariates
     (D, 3): coefficients; each at POINTS of its draws. names, against: of the covariates' predictors.
-    observed (R + 1,): mean outcome of the rows that have one, of all rows last; known (R + 1,): how many these are.
+    observed (R + 1,): mean outcome of the rows that have one (NaN: none has), of all rows last; known (R + 1,): how
+    many these are.
     scale: of a number, its median, or NaN."""
 
     of: Outcomes
@@ -68,12 +69,16 @@ def effects_of(run: Posterior, r: Representative) -> Effects | None:
     design = of.columns.covariates
     return Effects(
         of, _points(clusters), _points(covariates), design.names, design.references,
-        np.append(total, total.sum()) / np.maximum(count, 1), count, float(np.median(scale)),
+        np.append(total, total.sum()) / np.where(count > 0, count, np.nan), count, float(np.median(scale)),
     )  # fmt: skip
 
 
 def _points(draws: Sequence[np.ndarray]) -> np.ndarray:
     return np.quantile(np.array(draws), POINTS, axis=0).T.reshape(-1, len(POINTS))
+
+
+def _or_none(x: float) -> float | None:
+    return None if np.isnan(x) else float(x)
 
 
 def section(e: Effects, lines: Sequence[Any]) -> Section:
@@ -93,8 +98,8 @@ def section(e: Effects, lines: Sequence[Any]) -> Section:
     for line in lines[:LISTED]:
         k = line.number - 1
         low, middle, high = e.shown(e.of_clusters[k]).tolist()
-        rows.append([line.number, line.name, int(e.known[k]), float(e.observed[k]), middle, low, high])
-    rows.append([None, "all rows", int(e.known[-1]), float(e.observed[-1]), None, None, None])
+        rows.append([line.number, line.name, int(e.known[k]), _or_none(e.observed[k]), middle, low, high])
+    rows.append([None, "all rows", int(e.known[-1]), _or_none(e.observed[-1]), None, None, None])
     clusters = Table("cluster", [number, Field("cluster"), *of_rows, *effect], rows, most=LISTED + 1)
     parts = [[on_page(words), on_paper(words), clusters]]
     if len(e.names):
@@ -121,7 +126,7 @@ def numbers(e: Effects) -> dict[str, Any]:
         "column": e.of.name,
         "likelihood": e.of.columns.likelihood.name,
         "effect": e.of.columns.likelihood.effect,
-        "clusters": [three(x) | {"observed": float(o)} for x, o in zip(e.of_clusters, e.observed)],
+        "clusters": [three(x) | {"observed": _or_none(o)} for x, o in zip(e.of_clusters, e.observed)],
         "covariates": {name: three(x) for name, x in zip(e.names, e.of_covariates)},
-        "scale": None if np.isnan(e.scale) else e.scale,
+        "scale": _or_none(e.scale),
     }
