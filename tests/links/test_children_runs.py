@@ -66,7 +66,8 @@ def test_same_bytes_on_other_ranks_and_continued(place):
 
 @pytest.mark.thorough
 def test_learned_links_grow_with_the_subsample(place):
-    more = ("model.links=forest", "sampler.link_moves=2", "sampler.strategy=anneal", "anneal.passes=2", "run.cycles=16")
+    more = ("model.links=forest", "sampler.link_moves=2", "sampler.strategy=anneal", "anneal.passes=2")
+    more += ("run.cycles=16", "run.burn_in=6")
     settings = [word for setting in more for word in ("--set", setting)]
     assert run(place, "grown", *settings).returncode == 0 and run(place, "grown-2", *settings, ranks=2).returncode == 0
     assert exported(place, "grown") == exported(place, "grown-2")
