@@ -176,8 +176,8 @@ class BasedViews(ViewsPosterior):
 
 def put_in_views(mixture, law: BasedViews, s: int, cycles: int, generator, right=program_views.put) -> None:
     """Put the chain at a state of the law in views, with pseudo-counts and tables drawn given it."""
-    betas = law.draw_betas(s, generator)
-    with mock.patch.object(law, "draw_betas", lambda s, generator: betas):
+    betas = law.draw_hyper(s, generator)
+    with mock.patch.object(law, "draw_hyper", lambda s, generator: betas):
         right(mixture, law, s, cycles, generator)
     contexts = {c: law.counts(law.partitions[law.by[s, c]], c, p) for c, p in enumerate(law.parents[s]) if p != -1}
     parts = [drawn_tables(of, betas[c], generator).ravel() for c, of in contexts.items()]
