@@ -31,10 +31,9 @@ def copies(table: Table, groups: Sequence[Sequence[str]], kept: Collection[str])
     """Columns to leave out, each with the one that says the same. groups: names of columns that seem to be functions of
     one another; kept: columns that stay in any case. Of each group the column with most different values stays, where
     one is rounded; of several the plainest name (`wage`, not `logwage`), or the first."""
-    columns = {c.name: c for c in table.columns}
-    cells = _cells(table, [columns[name] for group in groups for name in group])
-    result = {}
+    columns, result = {c.name: c for c in table.columns}, {}
     for group in groups:
+        cells = _cells(table, [columns[name] for name in group])
         different = {name: len(np.unique(cells[name])) for name in group}
         stays = _plainest([name for name in group if different[name] == max(different.values())])
         for name in group:

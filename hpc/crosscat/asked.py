@@ -53,8 +53,9 @@ class Asked(AskedRun):
         free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
         self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
         self.linked = model.parents != "none"
-        self.link_keys = {} if model.links_levels else {"links": "forest"}
-        self.line_keys = {} if self.linked else {"links": "lines"}
+        may_link = run.outcomes is None  # beside an outcome no columns are linked
+        self.link_keys = {"links": "forest"} if may_link and not model.links_levels else {}
+        self.line_keys = {"links": "lines"} if may_link and not self.linked else {}
 
     def may_lean(self, child: str, parent: str) -> bool:
         """See `hpc.law.Asked`."""

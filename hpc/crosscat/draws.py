@@ -72,6 +72,7 @@ class Draw:
     numbers (F,): values of missing cells of numbers that may be in lines.
     outcome: coefficients, as `outcome.state.State` reads them; None in a run without one.
     tables (T,): those of the bases of linked columns, see `links.base.flat`; None where bases are not learned.
+    chain: its number among those of the posterior.
     """
 
     cycle: int
@@ -84,6 +85,7 @@ class Draw:
     numbers: np.ndarray | None = None
     outcome: Mapping[str, np.ndarray] | None = None
     tables: np.ndarray | None = None
+    chain: int = 0
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
@@ -229,7 +231,7 @@ class Posterior(KeptChains, Tallies):
                             f"{chain.folder}: cycle {draw.cycle} has {len(draw.labels[0]):,} labels for "
                             f"{self.n_rows:,} training rows"
                         )
-                    yield i, replace(draw, labels=[without_gaps(z) for z in draw.labels])
+                    yield i, replace(draw, labels=[without_gaps(z) for z in draw.labels], chain=i)
 
     # --- views -------------------------------------------------------------------------------------------------------
 
@@ -349,7 +351,7 @@ class Posterior(KeptChains, Tallies):
                 views.append((v, columns, replace(columns.seen_by(draw, v), cells=cells)))
             of.append(views)
         statistics = iter(self.statistics_of([(columns, state) for views in of for _, columns, state in views]))
-        for views in of:
+        for draw, views in zip(draws, of, strict=True):
             made = []
             for v, columns, state in views:
                 s = next(statistics)
@@ -361,7 +363,7 @@ class Posterior(KeptChains, Tallies):
                     )
                 )
                 made[-1].labels = None if labelled is None else state.labels[labelled]
-                made[-1].key = {"cycle": state.cycle}
+                made[-1].key = {"cycle": draw.cycle, "chain": draw.chain}
             whole = len(views) == 1 and views[0][1].all
             yield Law(made, None if whole else [columns.places for _, columns, _ in views])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -316,60 +316,59 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
 
 def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
     """Report columns that cannot be in lines: those that are listed, and numbers that are linked with numbers."""
-    model, joint = config.of(Model), {c for block in config.blocks.values() for c in block.columns}
-    used = {c: column for c, column in by_name.items() if c not in config.unused}
-    pairs = () if isinstance(model.links, str) else model.links
-    of_numbers = [pair for pair in pairs if all(name in used and not used[name].levels for name in pair)]
-    linked, listed = {name for pair in of_numbers for name in pair}, () if isinstance(model.lines, str) else model.lines
-    binned = {parent: child for child, parent in pairs if child in used and used[child].levels}
-    for name in sorted({*linked, *listed}):
-        key = ("model", "links" if name in linked else "lines")
-        if name not in used or used[name].levels:
-            numbers = [c for c, column in used.items() if not column.levels]
-            report.add(key, f"the run has no column of numbers {shown(name)}; {nearest_column(name, numbers)}")
-            continue
-        why = why_no_line(replace(used[name], atoms=()) if model.plain else used[name])
-        if name in joint:
-            why = "is in a block"
-        if why:
-            what = "a number in lines is a real one, without atoms, in no block"
-            report.add(key, f"column {shown(name)} {why}; {what}. Take it out")
-        elif name in binned:
-            what = f"column {shown(name)} is in a line, so that {shown(binned[name])} cannot depend on it by bins"
-            report.add(("model", "links"), f"{what}; take one of the two out")
-        elif name in linked and (model.lines == "none" or (listed and name not in listed)):
-            report.add(("model", "lines"), f"column {shown(name)} is linked with a number in model.links; add it here")
+    links = config.of(Model).links
+    with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
+    of_numbers = [pair for pair in (() if isinstance(links, str) else links) if not any(map(with_levels.get, pair))]
+    linked = {name for pair in of_numbers for name in pair if set(pair) <= with_levels.keys()}
+    what = "a number in lines is a real one, without atoms, in no block", "is in a line", "a number"
+    _check_numbers("lines", linked, why_no_line, what, config, by_name, report)
 
 
 def _check_children(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
     """Report numbers that cannot depend on columns with levels: those that are listed, and those that are so linked."""
-    model, joint = config.of(Model), {c for block in config.blocks.values() for c in block.columns}
-    used = {c: column for c, column in by_name.items() if c not in config.unused}
+    model = config.of(Model)
+    with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
     pairs = () if isinstance(model.links, str) else model.links
-    named = {child: parent for child, parent in pairs if parent in used and used[parent].levels}
-    linked = {child for child in named if child in used and not used[child].levels}
-    listed = () if isinstance(model.children, str) else model.children
+    linked = {child for child, parent in pairs if with_levels.get(parent) and with_levels.get(child) is False}
+
+    def why_not(column: table.Column) -> str:
+        in_views = "is a number, and in views none depends on another column"
+        return in_views if model.has_views else why_no_child(column)
+
+    fit = "a number that depends on a categorical column is real or a count, in a mixture, without atoms, in no block"
+    _check_numbers(
+        "children", linked, why_not, (fit, "depends on another", "a categorical column"), config, by_name, report
+    )
+
+
+def _check_numbers(
+    name_of_key: str, linked: Collection[str], why_not: Callable[[table.Column], str], what: tuple[str, str, str],
+    config: Config, by_name: Mapping[str, table.Column], report: Report,
+) -> None:  # fmt: skip
+    """Report numbers that cannot be in a list of [model], or be linked as those in it are. what: which can, what one in
+    it does, and what it is linked with."""
+    model, (fit, does, with_what) = config.of(Model), what
+    used = {c: column for c, column in by_name.items() if c not in config.unused}
+    joint = {c for block in config.blocks.values() for c in block.columns}
+    pairs, given = () if isinstance(model.links, str) else model.links, getattr(model, name_of_key)
     binned = {parent: child for child, parent in pairs if child in used and used[child].levels}
+    listed = () if isinstance(given, str) else given
     for name in sorted({*linked, *listed}):
-        key = ("model", "links" if name in linked else "children")
+        key = ("model", "links" if name in linked else name_of_key)
         if name not in used or used[name].levels:
             numbers = [c for c, column in used.items() if not column.levels]
             report.add(key, f"the run has no column of numbers {shown(name)}; {nearest_column(name, numbers)}")
             continue
-        why = why_no_child(replace(used[name], atoms=()) if model.plain else used[name])
-        if name in joint or model.has_views:
-            why = "is in a block" if name in joint else "is a number, and in views none depends on another column"
+        why = "is in a block" if name in joint else ""
+        why = why or why_not(replace(used[name], atoms=()) if model.plain else used[name])
         if why:
-            what = (
-                "a number that depends on a categorical column is real or a count, in a mixture, without atoms, in no"
-            )
-            report.add(key, f"column {shown(name)} {why}; {what} block. Take it out")
+            report.add(key, f"column {shown(name)} {why}; {fit}. Take it out")
         elif name in binned:
-            what = f"column {shown(name)} depends on another, so that {shown(binned[name])} cannot depend on it by bins"
-            report.add(("model", "links"), f"{what}; take one of the two out")
-        elif name in linked and (model.children == "none" or (listed and name not in listed)):
-            what = f"column {shown(name)} is linked with a categorical column in model.links; add it here"
-            report.add(("model", "children"), what)
+            text = f"column {shown(name)} {does}, so that {shown(binned[name])} cannot depend on it by bins"
+            report.add(("model", "links"), f"{text}; take one of the two out")
+        elif name in linked and (given == "none" or (listed and name not in listed)):
+            text = f"column {shown(name)} is linked with {with_what} in model.links; add it here"
+            report.add(("model", name_of_key), text)
 
 
 def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:

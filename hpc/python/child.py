@@ -215,9 +215,13 @@ def in_python(text: str) -> str:
     "import it with kinds={'Freq': 'real'}"
     >>> in_python("say --encoding cp1252; give such options to mpibayes import a.csv runs/a.h5, then ...")
     "say encoding='cp1252'; give such options to mpibayes.import_table('a.csv', 'runs/a.h5', ...), then ..."
+    >>> in_python("is left out; --keep logwage keeps both; if they are only names: --unordered COLUMN")
+    "is left out; keep=['logwage'] keeps both; if they are only names: unordered=[COLUMN]"
     """
     text = re.sub(r"--kind (?:'([^']+)=(\w+)'|(\S+)=(\w+))", _as_kinds, text)
     text = re.sub(r"--(encoding|dates|count|weight) ([\w-]*\w)|--(decimal|thousands) (\S)(?=\s|$)", _as_text, text)
+    text = re.sub(r"--(keep|drop) (?:'([^']+)'|(\S+))(?= keeps)", lambda m: f"{m[1]}=[{m[2] or m[3]!r}]", text)
+    text = text.replace("--unordered COLUMN", "unordered=[COLUMN]")
     text = re.sub(r"--survival (?:'([^']+)'|(\S+,[^\s:;]+))", lambda m: f"survival=[{m[1] or m[2]!r}]", text)
     text = re.sub(r"mpibayes import (\S+|'[^']+') (\S+\.h5|'[^']+\.h5')(?=[ ,])", _as_import, text)
     text = text.replace("run the same command again", "make the same call again")

@@ -22,6 +22,7 @@ from tests.exact.enumerate import log_eppf, partitions
 from tests.exact.production import STRIDE, place
 from tests.links.enumerate import forests, log_prior
 from tests.links.lines import log_regression
+from tests.links.states import by_appearance
 
 
 @dataclass(frozen=True)
@@ -183,8 +184,7 @@ def history(mixture: Mixture, law: ChildPosterior, n_replicates: int, cycles: in
             mixture.cycle()
             labels, levels = mixture.view.labels(), mixture.linking.gap_levels()
             if mixture.comm.rank == 0:
-                names = {}
-                z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
+                z = by_appearance(labels)
                 forest = tuple(mixture.linking.coding.parents.tolist())
                 seen.append(law.number[z, forest])
                 order = [c for c in mixture.linking.coding.order if c < law.d]

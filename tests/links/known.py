@@ -15,3 +15,8 @@ def one(asking, **cells) -> Known:
         else:
             events[name] = of_values(column, np.array([column.levels.index(value) if column.levels else value]))
     return everyone(events)
+
+
+def log_p(asking, wanted: dict, given: dict) -> float:
+    """Log probability of cells by name given others; see `one`."""
+    return float(asking.log_p(one(asking, **wanted), one(asking, **given))[0][0])

@@ -21,6 +21,7 @@ from tests.exact.compare import Verdict, judge
 from tests.exact.enumerate import log_eppf, partitions
 from tests.exact.production import STRIDE, place
 from tests.links.enumerate import forests, log_prior
+from tests.links.states import by_appearance
 
 
 def log_regression(y, design, precision, center, nu, variance) -> float:
@@ -195,8 +196,7 @@ def history(
             mixture.cycle()
             labels, values = mixture.view.labels(), mixture.linking.gap_numbers()
             if mixture.comm.rank == 0:
-                names = {}
-                z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
+                z = by_appearance(labels)
                 seen.append(law.number[z, tuple(mixture.linking.coding.parents[: law.d].tolist())])
                 filled.append(values)
         out.append(seen)

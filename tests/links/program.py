@@ -17,6 +17,7 @@ from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, judge
 from tests.exact.production import STRIDE, place
 from tests.links.enumerate import LinkedPosterior
+from tests.links.states import by_appearance
 
 
 def sampler(
@@ -80,8 +81,7 @@ def history(
             mixture.cycle()
             labels, levels = mixture.view.labels(), mixture.linking.gap_levels()
             if mixture.comm.rank == 0:
-                names = {}
-                z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
+                z = by_appearance(labels)
                 forest = tuple(mixture.linking.coding.parents[:d].tolist())
                 seen.append(law.number[z, forest])
                 filled.append(_of_holes(mixture, law, forest, levels))

@@ -22,6 +22,7 @@ from tests.exact.production import place
 from tests.links import program, program_views
 from tests.links.enumerate import LinkedPosterior, _normalised, forests, log_prior
 from tests.links.enumerate_views import ViewsPosterior
+from tests.links.states import by_appearance
 
 
 @cache
@@ -131,9 +132,9 @@ def history(mixture, law: BasedPosterior, n_replicates: int, cycles: int, seed: 
         put(mixture, law, int(start), r * program.STRIDE, generator)
         for t in range(cycles):
             mixture.cycle()
-            labels, names = mixture.view.labels(), {}
+            labels = mixture.view.labels()
             if mixture.comm.rank == 0:
-                z = tuple(names.setdefault(k, len(names)) for k in labels.tolist())
+                z = by_appearance(labels)
                 forest = tuple(mixture.linking.coding.parents.tolist())
                 states[r, t] = law.number[z, forest]
                 for c, p in enumerate(forest):

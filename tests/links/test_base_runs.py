@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
+from tests.links.runs import require_the_same_in_pieces
 from tests.links.test_links_runs import CONFIG, VIEWS, links_table
-from tests.run.conftest import exported, mpibayes, run
+from tests.run.conftest import mpibayes, run
 
 
 @pytest.fixture(scope="module")
@@ -22,21 +23,13 @@ def drawn(place, name):
 
 
 def test_on_ranks_and_continued(place):
-    for cycles, ranks in ((3, 1), (8, 3), (12, 2)):
-        done = run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks)
-        assert done.returncode == 0, done.stderr
-    assert exported(place, "pieces") == exported(place, "straight")
-    assert drawn(place, "pieces") == drawn(place, "straight")
+    require_the_same_in_pieces(place, "straight", ((3, 1), (8, 3), (12, 2)), drawn=drawn)
     assert any(tables for _, tables in drawn(place, "straight"))
 
 
 def test_in_views_on_ranks_and_continued(place):
     assert run(place, "views", *VIEWS).returncode == 0
-    for cycles, ranks in ((5, 2), (12, 1)):
-        done = run(place, "views-2", *VIEWS, "--set", f"run.cycles={cycles}", ranks=ranks)
-        assert done.returncode == 0, done.stderr
-    assert exported(place, "views-2") == exported(place, "views")
-    assert drawn(place, "views-2") == drawn(place, "views")
+    require_the_same_in_pieces(place, "views", ((5, 2), (12, 1)), *VIEWS, drawn=drawn)
 
 
 def test_answers_use_the_bases_of_the_draw(place):

@@ -14,7 +14,6 @@ from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.links.coding import Coding, parents_of
-from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io import recording
@@ -22,7 +21,7 @@ from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table, table_from_arrays
 from mpibayes.kernels import mixture as kernels
 from tests.crosscat.report.runs import make_run
-from tests.links.known import one
+from tests.links.known import log_p, one
 from tests.query.runs import write_csv
 
 N = 120
@@ -57,17 +56,6 @@ def run(tmp_path_factory):
     text = "[model]\nfamily = 'mixture'\nlinks = 'forest'\nshapes = 'none'\nlines = ['length', 'wing']\n"
     text += "children = ['mass', 'eggs', 'length']\n"
     return make_run(folder / "run", Table.open(folder / "table.h5"), cycles=14, burn_in=6, text=text, links=LINKS)
-
-
-@pytest.fixture(scope="module")
-def asking(run):
-    asking = Asking(run, draws=4)
-    asking.draws([c.name for c in asking.columns])
-    return asking
-
-
-def log_p(asking, wanted: dict, given: dict) -> float:
-    return float(asking.log_p(one(asking, **wanted), one(asking, **given))[0][0])
 
 
 def each_of(asking, name: str, values, given: dict) -> tuple[Known, Known]:

@@ -4,7 +4,6 @@ other in lines, on any number of shards and ranks.
 As tests/links/test_links_exact.py: a right program is rejected with probability at most LEVEL by each of its tests.
 """
 
-import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +20,7 @@ from tests.exact.production import STRIDE, place
 from tests.links import children
 from tests.links.children import ChildPosterior, Number
 from tests.links.lines import log_regression
+from tests.links.states import by_appearance, require_the_same_on_ranks
 
 LEVEL, CYCLES = 1e-4, 6
 X, NAN = np.array([-1.2, 0.9, 1.4, -0.7]), np.nan
@@ -143,8 +143,7 @@ def of_missing_in_line(n_shards: int, n_replicates: int):
         seen = []
         for _ in range(14):
             mixture.cycle()
-            names = {}
-            seen.append(number[tuple(names.setdefault(k, len(names)) for k in mixture.view.labels().tolist())])
+            seen.append(number[by_appearance(mixture.view.labels())])
         result.append(seen[6:])
     pairs = [(i, j) for i in range(4) for j in range(i)]
     together = np.array([law.partitions[:, i] == law.partitions[:, j] for i, j in pairs], float)
@@ -165,19 +164,14 @@ def test_missing_cells_of_other_contexts_are_rejected(monkeypatch):
     assert not of_missing_in_line(1, 150).passed
 
 
-def digest(comm, name: str) -> str | None:
+def history(comm, name: str):
     law = LAWS[name]
-    result = children.history(children.sampler(comm, law, 3, seed(93), split_merge=1), law, 4, 6, seed(94))
-    return None if result is None else hashlib.sha256(b"".join(a.tobytes() for a in result)).hexdigest()
+    return children.history(children.sampler(comm, law, 3, seed(93), split_merge=1), law, 4, 6, seed(94))
 
 
 @pytest.mark.mpi
 def test_same_states_on_every_number_of_ranks():
-    comm = world()
-    for name in LAWS:
-        together = digest(comm, name)
-        alone = digest(serial(), name) if comm.rank == 0 else None
-        assert comm.share(together) == comm.share(alone), (name, seed(93))
+    require_the_same_on_ranks(history, [(name,) for name in LAWS])
 
 
 @pytest.mark.mpi(min_size=2)

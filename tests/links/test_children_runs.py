@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.io.table import table_from_arrays, write_table
+from tests.links.runs import links_of, require_the_same_in_pieces
 from tests.run.conftest import exported, mpibayes, run
 
 CONFIG = """
@@ -43,10 +43,6 @@ def place(tmp_path_factory):
     return place
 
 
-def links_of(place, name):
-    return [draw.parents.tolist() for draw in iterate_draws(place / name)]
-
-
 def test_named_links_are_kept_and_recorded(place):
     assert 'children = ["x", "n"]' in (place / "straight" / "config.resolved.toml").read_text()
     assert {tuple(parents) for parents in links_of(place, "straight")} == {(-1, 0, 1, -1, 0, -1)}
@@ -57,11 +53,7 @@ def test_named_links_are_kept_and_recorded(place):
 
 
 def test_same_bytes_on_other_ranks_and_continued(place):
-    assert run(place, "two", ranks=2).returncode == 0
-    for cycles, ranks in ((5, 3), (10, 1)):
-        assert run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks).returncode == 0
-    for name in ("two", "pieces"):
-        assert exported(place, name) == exported(place, "straight")
+    require_the_same_in_pieces(place, "straight", ((5, 3), (10, 2)))
 
 
 @pytest.mark.thorough

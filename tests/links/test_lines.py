@@ -13,7 +13,6 @@ from mpibayes.hpc.crosscat import line_law, line_parameters
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
-from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io import recording
@@ -23,7 +22,7 @@ from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin
 from mpibayes.kernels.mixture.twin_cluster import Row
 from tests.crosscat.report.runs import make_run
-from tests.links.known import one
+from tests.links.known import log_p, one
 from tests.query.runs import write_csv
 
 N = 120
@@ -52,19 +51,8 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def asking(run):
-    asking = Asking(run, draws=4)
-    asking.draws([c.name for c in asking.columns])
-    return asking
-
-
-@pytest.fixture(scope="module")
 def views(asking):
     return [law.views[0] for law in asking.draws([c.name for c in asking.columns])]
-
-
-def log_p(asking, wanted: dict, given: dict) -> float:
-    return float(asking.log_p(one(asking, **wanted), one(asking, **given))[0][0])
 
 
 def rows_of(asking, n=6):

@@ -10,7 +10,8 @@ from mpibayes.hpc.crosscat.draws import Posterior, iterate_draws
 from mpibayes.io.append import append_rows
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table, table_from_arrays, write_table
-from tests.run.conftest import exported, mpibayes, run
+from tests.links.runs import links_of, require_the_same_in_pieces
+from tests.run.conftest import mpibayes, run
 
 CONFIG = """
 [data]
@@ -46,10 +47,6 @@ def place(tmp_path_factory):
     return place
 
 
-def links_of(place, name):
-    return [draw.parents.tolist() for draw in iterate_draws(place / name)]
-
-
 def test_lines_are_found_and_recorded(place):
     assert 'lines = ["x", "y", "w", "gaps"]' in (place / "straight" / "config.resolved.toml").read_text()
     last = links_of(place, "straight")[-1]
@@ -57,12 +54,7 @@ def test_lines_are_found_and_recorded(place):
 
 
 def test_same_bytes_on_other_ranks_and_continued(place):
-    assert run(place, "two", ranks=2).returncode == 0
-    for cycles, ranks in ((5, 3), (10, 1)):
-        assert run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks).returncode == 0
-    for name in ("two", "pieces"):
-        assert exported(place, name) == exported(place, "straight")
-        assert links_of(place, name) == links_of(place, "straight")
+    require_the_same_in_pieces(place, "straight", ((5, 3), (10, 2)))
 
 
 def test_tables_are_completed_and_made_up(place):
@@ -77,11 +69,7 @@ def test_lines_in_views(place):
     assert run(place, "views", *views).returncode == 0
     draws = list(iterate_draws(place / "views"))
     assert draws[-1].parents[0] == -1 and (draws[-1].parents[1:5] != -1).any() and np.isfinite(draws[-1].numbers).all()
-    for cycles, ranks in ((5, 3), (10, 2)):
-        assert run(place, "in-views", *views, "--set", f"run.cycles={cycles}", ranks=ranks).returncode == 0
-    assert exported(place, "in-views") == exported(place, "views") and links_of(place, "in-views") == links_of(
-        place, "views"
-    )
+    require_the_same_in_pieces(place, "views", ((5, 3), (10, 2)), *views)
     for what in (
         ("complete", "views", "--copies", "2", "-o", "filled"),
         ("report", "views"),

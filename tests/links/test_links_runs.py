@@ -8,6 +8,7 @@ import pytest
 from mpibayes.hpc.crosscat.draws import iterate_draws
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.io.table import table_from_arrays, write_table
+from tests.links.runs import links_of, require_the_same_in_pieces
 from tests.run.conftest import exported, mpibayes, run
 
 CONFIG = """
@@ -55,10 +56,6 @@ def place(tmp_path_factory):
     return place
 
 
-def links_of(place, name):
-    return [draw.parents.tolist() for draw in iterate_draws(place / name)]
-
-
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_any_number_of_ranks(place, ranks):
     done = run(place, f"ranks-{ranks}", ranks=ranks)
@@ -68,11 +65,7 @@ def test_any_number_of_ranks(place, ranks):
 
 
 def test_stopped_and_continued_on_other_ranks(place):
-    for cycles, ranks in ((3, 1), (8, 3), (12, 2)):
-        done = run(place, "pieces", "--set", f"run.cycles={cycles}", ranks=ranks)
-        assert done.returncode == 0, done.stderr
-    assert exported(place, "pieces") == exported(place, "straight")
-    assert links_of(place, "pieces") == links_of(place, "straight")
+    require_the_same_in_pieces(place, "straight", ((3, 1), (8, 3), (12, 2)))
 
 
 def test_named_links_are_kept(place):

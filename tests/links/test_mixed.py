@@ -12,7 +12,6 @@ from mpibayes.hpc.crosscat.predict import Predictor
 from mpibayes.hpc.crosscat.representative import representatives
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
-from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.filling import of_table
 from mpibayes.hpc.query.simulate import simulated
@@ -55,13 +54,6 @@ def run(tmp_path_factory):
     links = {"means": "place", "cost (0 or not 0)": "place"}
     text = "[model]\nfamily = 'mixture'\nlinks = 'forest'\n"
     return make_run(folder / "run", Table.open(folder / "trips.h5"), cycles=16, burn_in=6, text=text, links=links)
-
-
-@pytest.fixture(scope="module")
-def asking(run):
-    asking = Asking(run, draws=4)
-    asking.draws([c.name for c in asking.columns])
-    return asking
 
 
 def log_p(asking, wanted: Known, given: Known) -> float:

@@ -21,7 +21,7 @@ from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io.ingest import import_table
 from mpibayes.io.table import Table
 from tests.crosscat.report.runs import make_run
-from tests.links.known import one
+from tests.links.known import log_p, one
 from tests.query.runs import write_csv
 
 N = 120
@@ -63,17 +63,6 @@ def run(tmp_path_factory):
     cuts = ", ".join(f"{name} = {list(of)}" for name, of in CUTS.items())
     text = f"[model]\nfamily = 'mixture'\nlinks = 'forest'\nshapes = 'none'\nbins = {{{cuts}}}\n"
     return make_run(folder / "run", table, cycles=14, burn_in=6, text=text, links=LINKS)
-
-
-@pytest.fixture(scope="module")
-def asking(run):
-    asking = Asking(run, draws=4)
-    asking.draws([c.name for c in asking.columns])
-    return asking
-
-
-def log_p(asking, wanted: dict, given: dict) -> float:
-    return float(asking.log_p(one(asking, **wanted), one(asking, **given))[0][0])
 
 
 def test_the_numbers_are_linked(asking):

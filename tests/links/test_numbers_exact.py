@@ -4,8 +4,6 @@ column, and one with an atom, on any number of shards and ranks.
 As tests/links/test_links_exact.py: a right program is rejected with probability at most LEVEL by each of six tests.
 """
 
-import hashlib
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact.compare import seed
 from tests.links import program
 from tests.links.enumerate import LinkedPosterior, Number
+from tests.links.states import require_the_same_on_ranks
 
 LEVEL, CYCLES = 1e-4, 6
 NORMAL = (0.0, 0.5, 2.0, 0.5)
@@ -77,20 +76,15 @@ def test_a_number_that_is_apart_from_its_atoms_makes_circles():
         judged(serial(), "atom", 1, 50)
 
 
-def digest(comm, name: str, n_shards: int) -> str | None:
+def history(comm, name: str, n_shards: int):
     law, *process = LAWS[name]
     mixture = program.sampler(comm, law, n_shards, seed(73), *process, split_merge=1)
-    result = program.history(mixture, law, 4, 6, seed(74))
-    return None if result is None else hashlib.sha256(b"".join(x.tobytes() for x in result)).hexdigest()
+    return program.history(mixture, law, 4, 6, seed(74))
 
 
 @pytest.mark.mpi
 def test_same_states_on_every_number_of_ranks():
-    comm = world()
-    for name in LAWS:
-        together = digest(comm, name, 3)
-        alone = digest(serial(), name, 3) if comm.rank == 0 else None
-        assert comm.share(together) == comm.share(alone), (name, seed(73))
+    require_the_same_on_ranks(history, [(name, 3) for name in LAWS])
 
 
 @pytest.mark.mpi(min_size=2)
