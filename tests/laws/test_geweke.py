@@ -124,12 +124,12 @@ def geweke(
 
 def hyperparameters_of_scattered_rows():
     """Hyperparameters of real columns that are drawn as if rows scattered twice as far."""
-    right = normal.draw_numbers
+    right = normal.Normal.update
 
-    def draw_numbers(s, hyper, columns, grids, stream):
-        return right((s[0], s[1], 4.0 * s[2]), hyper, columns, grids, stream)
+    def update(self, hyper, s, columns, stream):
+        return right(self, hyper, (s[0], s[1], 4.0 * s[2]), columns, stream)
 
-    return mock.patch.object(normal, "draw_numbers", draw_numbers)
+    return mock.patch.object(normal.Normal, "update", update)
 
 
 def missing_counted_as_seen():
