@@ -104,6 +104,11 @@ class Model(Section):
         """True if the first start of a run is to choose them."""
         return False
 
+    @property
+    def links_by_default(self) -> str:
+        """The links that the first start of a run decides on; "" where they are given, or there are none."""
+        return ""
+
 
 class Run(Section):
     seed: int = key(0, "names the random streams", "a whole number from 0 to 2^63 - 1", ge=0, lt=2**63)

@@ -106,13 +106,16 @@ class Model(keys.Model):
         formerly="none",
     )
     links: Annotated[
-        Literal["none", "lines", "forest"] | Annotated[tuple[tuple[Name, Name], ...], Field(min_length=1)],
+        Literal["auto", "none", "lines", "forest"] | Annotated[tuple[tuple[Name, Name], ...], Field(min_length=1)],
         BeforeValidator(tuples),
     ] = key(
-        "none",
+        "auto",
         "columns that depend on a parent column, in the same way in all clusters: categorical and boolean ones, and "
-        "numbers on numbers; lines: learned, between numbers alone; forest: learned; or these links and no others",
-        '"none", "lines", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
+        "numbers on numbers; lines: learned, between numbers alone; forest: learned; or these links and no others; "
+        "auto: lines in views, none in a mixture",
+        '"auto", "none", "lines", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
+        decided_once=True,
+        formerly="none",
     )
     link_base: Literal["uniform", "learned"] = key(
         "uniform",
@@ -154,7 +157,7 @@ class Model(keys.Model):
     @property
     def parents(self) -> str | dict[str, str]:
         """The links as `view.Settings` has them."""
-        if self.links == "lines" and not self.lined:
+        if self.links == "auto" or (self.links == "lines" and not self.lined):
             return "none"
         return self.links if isinstance(self.links, str) else dict(self.links)
 
@@ -166,7 +169,7 @@ class Model(keys.Model):
     @property
     def links_levels(self) -> bool:
         """True if columns with levels may depend on others."""
-        return self.links not in ("none", "lines")
+        return self.links not in ("auto", "none", "lines")
 
     @property
     def law(self) -> Any:
@@ -200,11 +203,17 @@ class Model(keys.Model):
 
     @property
     def lined(self) -> tuple[str, ...]:
-        return () if isinstance(self.lines, str) or self.links == "none" else self.lines
+        return () if isinstance(self.lines, str) or self.links in ("auto", "none") else self.lines
+
+    @property
+    def links_by_default(self) -> str:
+        if self.links != "auto":
+            return ""
+        return "lines" if self.has_views and self.likelihood and self.lines != "none" else "none"
 
     @property
     def fits_lines(self) -> bool:
-        return self.lines == "auto" and self.links != "none" and self.likelihood
+        return self.lines == "auto" and self.links not in ("auto", "none") and self.likelihood
 
     @property
     def born(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
         idle["model", "shapes"] = 'model.real = "as is"' if model.plain else "model.likelihood = false"
     if not model.likelihood:
         idle["model", "links"] = "model.likelihood = false"
-    if model.links in ("none", "lines"):
+    if model.links in ("auto", "none", "lines"):
         idle["model", "link_base"] = f"model.links = {shown(model.links)}"
     if model.links not in ("forest", "lines"):
         idle["sampler", "link_moves"] = f"model.links = {shown(model.links)}"
@@ -149,8 +149,8 @@ def _outcome_rules(sections: Mapping[str, Section], report: Report) -> None:
     if model is not None and model.has_views:
         what = f"an outcome is of a mixture, and model.family = {shown(model.family)}"
         report.add(("outcome", "column"), f'{what}; set family = "mixture"')
-    elif model is not None and (model.links != "none" or not model.likelihood):
-        key = "links" if model.links != "none" else "likelihood"
+    elif model is not None and (model.parents != "none" or not model.likelihood):
+        key = "links" if model.parents != "none" else "likelihood"
         report.add(("model", key), f"{shown(getattr(model, key))} is not for a mixture with an outcome; take it out")
     if sampler is not None and sampler.opening == "all":
         report.add(("sampler", "opening"), '"all" is not for a mixture with an outcome; take it out')

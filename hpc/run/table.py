@@ -78,13 +78,20 @@ def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data 
         if shapes and comm.rank == 0:
             say(f"shapes: {some(list(shapes))} (model.shapes)")
         config = config.changed("model", shapes={name: tuple(shape) for name, shape in shapes.items()} or "none")
-    return with_links(comm, config, table, data)
+    fits_lines = config.model.fits_lines or config.model.links_by_default
+    config, table, data = with_links(comm, config, table, data)
+    if fits_lines and config.model.lined and comm.rank == 0:
+        say(f"links: {some(list(config.model.lined))} may depend on one another in lines (model.links, model.lines)")
+    return config, table, data
 
 
 def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
     """The same but for coordinates that are not fitted yet. Collective."""
+    if decided := config.model.links_by_default:
+        config = config.changed("model", links=decided)
     if config.model.fits_lines:
-        config = config.changed("model", lines=line_columns(data, config.model.parents, config.model.binned) or "none")
+        lines = line_columns(data, config.model.parents, config.model.binned) or "none"
+        config = config.changed("model", lines=lines, **({"links": "none"} if decided and lines == "none" else {}))
         if config.model.lined:
             table = as_modelled(config, table)
             data = data_of(config, table)
