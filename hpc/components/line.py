@@ -20,10 +20,9 @@ import numpy as np
 from mpibayes.hpc.components import normal
 from mpibayes.hpc.components.grid import as_grid, draw_on_grid
 from mpibayes.io.rows import Column
-from mpibayes.kernels.common.functions import gammaln
+from mpibayes.kernels.mixture import updates
 
 KAPPA, NU, VARIANCE = range(3)
-LOG_PI = float(np.log(np.pi))
 
 
 def grids(column: Column, prior: Mapping[str, Any]) -> list[np.ndarray]:
@@ -62,17 +61,6 @@ def posterior(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx)
     return Posterior(middle + of_u * (n / kappa), mean0 + of_x * (n / kappa), kappa, nu, first, slope, rest)
 
 
-def log_evidence(kappa0, nu0, variance, square, middle, mean0, n, *moments) -> np.ndarray:
-    """Log marginal likelihood of the second column given the first; arguments as of `posterior`."""
-    p = posterior(kappa0, nu0, variance, square, middle, mean0, n, *moments)
-    return (
-        gammaln(0.5 * p.nu)
-        - gammaln(0.5 * nu0)
-        + 0.5 * (np.log(kappa0 / p.kappa) + np.log(kappa0**2 * square) - np.log(p.first))
-        + 0.5 * (nu0 * np.log(nu0 * variance) - p.nu * np.log(p.rest) - n * LOG_PI)
-    )
-
-
 class Line:
     """One such column, with the methods of a `multinormal.Block` of two columns, the parent's first."""
 
@@ -109,7 +97,13 @@ class Line:
 
     def log_marginal_cells(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
         """Log marginal likelihood of each cluster, (K,)."""
-        return log_evidence(*self._given(wishart, n, mean, scatter))
+        return self._marginals(wishart[None], n, mean, scatter)[1]
+
+    def _marginals(self, points: np.ndarray, n, mean, scatter) -> tuple[np.ndarray, np.ndarray]:
+        """See `updates.line_marginals`."""
+        parent = np.array([[self._square], [self._middle]])
+        (u, x), (uu, ux, xx) = mean, scatter
+        return updates.line_marginals(points, *parent, self._mean, n, u[None], x, uu[None], ux[None], xx)
 
     def side_odds(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
         """Coefficients for K / 2 pairs of clusters, as kernels/mixture/vector_odds.h reads them, (K / 2, 11)."""
@@ -124,9 +118,9 @@ class Line:
         wishart = wishart.copy()
         for i, grid in enumerate(self.grids):
             if len(grid) > 1:
-                points = [*wishart[:, None, None]]
-                points[i] = grid[:, None]
-                score = self.log_marginal_cells(points, n, mean, scatter).sum(axis=1)
+                points = np.tile(wishart, (len(grid), 1))
+                points[:, i] = grid
+                score = self._marginals(points, n, mean, scatter)[0][:, 0]
                 wishart[i] = grid[draw_on_grid(score, stream)]
         return wishart
 

@@ -19,8 +19,6 @@ from mpibayes.hpc.components.grid import pick_on_grid
 from mpibayes.io.rows import Column
 from mpibayes.kernels.mixture import updates
 
-MOST_PAIRS = 1 << 20  # evidences that are worked out together
-
 
 @dataclass(frozen=True)
 class Moments:
@@ -41,6 +39,7 @@ class Lines:
         given = [priors.get(c.name) or {} for c in columns]
         self._grids = [line.grids(c, prior) for c, prior in zip(columns, given)]
         self._mean = [line.mean_of(c, prior) for c, prior in zip(columns, given)]
+        self._centers, self._scales = np.array([(c.center, c.scale) for c in columns]).T
         of = [self._under(c) for c in range(len(columns))]
         self._under_parents = of  # of each column, (G, R)
         self._without = [self._alone(c) for c in range(len(columns))]  # (means, G)
@@ -69,16 +68,10 @@ class Lines:
     def _under(self, c: int) -> np.ndarray:
         """Log evidence of a column under each parent at each variance, (G, R)."""
         (_, kappa, nu, _), variances, m = self._hyper[c], self._grids[c][normal.VARIANCE], self._moments
-        out = np.empty((len(variances), len(self.columns)))
-        step = max(1, MOST_PAIRS // (len(variances) * len(m.n)))
-        for first in range(0, len(self.columns), step):
-            part = slice(first, first + step)
-            center, scale = np.array([(p.center, p.scale) for p in self.columns[part]]).T[:, None, :, None]
-            squares = m.products[np.arange(len(self.columns))[part], np.arange(len(self.columns))[part]]
-            moments = m.n, m.mean[part], m.mean[c], squares, m.products[part, c], m.products[c, c]
-            of = line.log_evidence(kappa, nu, variances[:, None, None], scale**2, center, self._mean[c], *moments)
-            out[:, part] = of.sum(axis=2)
-        return out
+        points = np.stack([np.full(len(variances), kappa), np.full(len(variances), nu), variances], axis=1)
+        squares = np.einsum("rrk->rk", m.products)
+        moments = m.n, m.mean, m.mean[c], squares, m.products[:, c], m.products[c, c]
+        return updates.line_marginals(points, self._scales**2, self._centers, self._mean[c], *moments)[0]
 
     def _alone(self, c: int) -> np.ndarray:
         """Log evidence of a column without a parent at each mean and variance, (means, G)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, product
 from math import cos, exp, lgamma, log, log1p, pi, sqrt
 
 import numpy as np
@@ -114,6 +114,22 @@ def number_marginals(statistics, hyper, first, last):
     for c, k in np.ndindex(*cells.shape):
         cells[c, k] = marginal(hyper[c].tolist(), *(float(array[c, k]) for array in statistics))
     return cells[first:last].sum(axis=1), cells[first:last].sum(axis=0)
+
+
+def line_marginals(points, square, middle, mean, n, u, x, uu, ux, xx):
+    """See updates.line_marginals."""
+    by_parent, by_cluster = np.zeros((len(points), len(square))), np.zeros(len(n))
+    for (g, (kappa0, nu0, variance)), p, k in product(enumerate(points), range(len(square)), range(len(n))):
+        kappa, nu, weight = kappa0 + n[k], nu0 + n[k], n[k] * kappa0 / (kappa0 + n[k])
+        of_u, of_x = (u[p, k] - middle[p], x[k] - mean) if n[k] else (0.0, 0.0)
+        first = kappa0**2 * square[p] + uu[p, k] + weight * of_u**2
+        cross, least = ux[p, k] + weight * of_u * of_x, nu0 * variance
+        rest = max(least + xx[k] + weight * of_x**2 - cross**2 / first, least)
+        score = lgamma(nu / 2) - lgamma(nu0 / 2) - n[k] / 2 * log(pi) + log(kappa0 / kappa) / 2
+        score += (log(kappa0**2 * square[p] / first) + nu0 * log(least) - nu * log(rest)) / 2
+        by_parent[g, p] += score
+        by_cluster[k] += score
+    return by_parent, by_cluster
 
 
 def draw_numbers(statistics, hyper, first, last, grids, u):

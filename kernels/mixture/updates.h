@@ -14,6 +14,14 @@ typedef struct {
     const double *mean, *scatter;
 } numbers_t;
 
+/* a column in lines: moments of K clusters, parents' [parent][cluster], and points [point][kappa, nu, variance] */
+typedef struct {
+    int64_t n_points, n_parents, n_clusters;
+    const double *points, *square, *middle; /* the last two of the parents: prior variances and means */
+    double mean;
+    const double *n, *u, *x, *uu, *ux, *xx;
+} lines_t;
+
 typedef struct { int64_t width; const int64_t *length; const double *points; } grid_t; /* of each column: [column][width] */
 
 #define LOOPS "updates_loops.h"
@@ -52,6 +60,9 @@ static inline void kernel_shares(const int32_t *levels, const int64_t *offsets, 
 static inline void kernel_number_marginals(const numbers_t *s, const double *hyper, int64_t n_hyper, int64_t first,
                                            int64_t last, double *by_column, double *by_cluster) {
     DISPATCH(number_marginals, s, hyper, n_hyper, first, last, by_column, by_cluster);
+}
+static inline void kernel_line_marginals(const lines_t *s, double *by_parent, double *by_cluster) {
+    DISPATCH(line_marginals, s, by_parent, by_cluster);
 }
 static inline int kernel_draw_numbers(const numbers_t *s, double *hyper, int64_t n_hyper, int64_t first, int64_t last,
                                       const grid_t *grid, const double *u, double *scores) {

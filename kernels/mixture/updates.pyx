@@ -2,13 +2,15 @@
 
 Every draw has an id of its own within a stream, and its random numbers are those of Philox blocks (id, sub + attempt
 2^32, cycle, chain) under the key (seed, purpose). So draws can be dealt to ranks in any way. gammas.h has the draws,
-dirichlet.h the categorical columns, grids.h real and count ones; twin_updates.py is the same in plain Python. No result bit depends on the
-instruction set (MPIBAYES_ISA).
+dirichlet.h the categorical columns, grids.h real and count ones, lines.h real ones in lines; twin_updates.py is the
+same in plain Python. No result bit depends on the instruction set (MPIBAYES_ISA).
 """
 
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from mpibayes.kernels.common.machine cimport address
 
 from mpibayes.kernels.common.machine import ISA_NUMBER
 
@@ -39,6 +41,20 @@ cdef extern from "updates.h" nogil:
         const int64_t *length
         const double *points
 
+    ctypedef struct lines_t:
+        int64_t n_points, n_parents, n_clusters
+        const double *points
+        const double *square
+        const double *middle
+        double mean
+        const double *n
+        const double *u
+        const double *x
+        const double *uu
+        const double *ux
+        const double *xx
+
+    void kernel_line_marginals(const lines_t *, double *, double *)
     void kernel_number_marginals(const numbers_t *, const double *, int64_t, int64_t, int64_t, double *, double *)
     int kernel_draw_numbers(const numbers_t *, double *, int64_t, int64_t, int64_t, const grid_t *, const double *,
                             double *)
@@ -259,6 +275,32 @@ def number_marginals(statistics, hyper, int64_t first, int64_t last):
         with nogil:
             kernel_number_marginals(&s.c, &s.hyper[0, 0], s.n_hyper, first, last, &column[0], &cluster[0])
     return by_column, by_cluster
+
+
+def line_marginals(points, square, middle, double mean, n, u, x, uu, ux, xx):
+    """Log marginal likelihood of a real column's cells given those of a parent (docs/math.md 1.10): at each of G points
+    under each of P parents, summed over clusters (G, P), and over points and parents (K,).
+
+    points (G, 3): kappa, nu, variance. square, middle (P,): the parents' prior variances and means. mean: the column's
+    prior mean. n (K,), u (P, K), x (K,), uu (P, K), ux (P, K), xx (K,): number of cells, their means, and sums of squares
+    and products about them, of the parents and of the column.
+    """
+    cdef lines_t s
+    arrays = [np.ascontiguousarray(a, np.float64) for a in (points, square, middle, n, u, x, uu, ux, xx)]
+    g, p, k = len(arrays[0]), len(arrays[1]), len(arrays[3])
+    if [a.shape for a in arrays] != [(g, 3), (p,), (p,), (k,), (p, k), (k,), (p, k), (p, k), (k,)]:
+        raise ValueError("points, parents and moments do not fit together")
+    by_parent, by_cluster = np.zeros((g, p)), np.zeros(k)
+    if by_parent.size and k:
+        s.n_points, s.n_parents, s.n_clusters, s.mean = g, p, k, mean
+        s.points, s.square, s.middle = <const double *>address(arrays[0]), <const double *>address(arrays[1]), \
+            <const double *>address(arrays[2])
+        s.n, s.u, s.x = <const double *>address(arrays[3]), <const double *>address(arrays[4]), \
+            <const double *>address(arrays[5])
+        s.uu, s.ux, s.xx = <const double *>address(arrays[6]), <const double *>address(arrays[7]), \
+            <const double *>address(arrays[8])
+        kernel_line_marginals(&s, <double *>address(by_parent), <double *>address(by_cluster))
+    return by_parent, by_cluster
 
 
 def draw_numbers(statistics, double[:, ::1] hyper, int64_t first, int64_t last, grids, const double[:, ::1] u):

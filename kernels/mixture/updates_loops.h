@@ -4,4 +4,5 @@ typedef uint64_t FN(vul_loose) __attribute__((vector_size(MB_BYTES), aligned(8),
 #include "gammas.h"
 #include "dirichlet.h"
 #include "grids.h"
+#include "lines.h"
 #include "lanes_end.h"

@@ -40,6 +40,10 @@ def global_update(rng):
         grids = [Grids([np.exp(rng.normal(size=9 + c)) for c in range(4)]) for _ in range(f)]
         updates.draw_numbers(statistics, hyper, 0, 4, grids, rng.random((4, f)))
         yield hyper
+    n, (x, xx), (u, uu, ux) = rng.integers(0, 30, 13), rng.gamma(2.0, size=(2, 13)), rng.gamma(2.0, size=(3, 3, 13))
+    yield from updates.line_marginals(
+        np.exp(rng.normal(size=(4, 3))), *np.exp(rng.normal(size=(2, 3))), 0.3, n, u, x, uu, 0.1 * ux, xx
+    )
     yield from (updates.log_shares(levels, offsets, 3, spread) for spread in (0.5, 0.05))
     yield updates.grid_scores(levels, offsets, [2, 0], updates.Grid([0.1, 0.7, 3.0]))
 

@@ -186,3 +186,21 @@ def test_what_does_not_fit_is_refused():
         updates.grid_scores(levels, offsets, [4], updates.Grid([1.0]))
     with pytest.raises(ValueError, match="3 ids for 4 draws"):
         updates.log_gammas(np.ones(4), np.arange(3), **KEY)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 8, 21])
+def test_lines_are_those_of_the_twin(n_clusters):
+    """Points that have a kappa or nu in common with the one before, and clusters without a cell."""
+    rng = np.random.default_rng(n_clusters)
+    n, x, xx = rng.integers(0, 40, n_clusters), rng.normal(size=n_clusters), rng.gamma(5.0, size=n_clusters)
+    u, uu = rng.normal(size=(3, n_clusters)), rng.gamma(5.0, size=(3, n_clusters))
+    ux = rng.uniform(-0.9, 0.9, size=u.shape) * np.sqrt(uu * xx)
+    for a in (x, xx, u, uu, ux):
+        a[..., n == 0] = 0.0
+    points = np.array([[0.5, 2.0, 3.0], [0.5, 2.0, 0.1], [0.5, 7.0, 0.1], [2.0, 7.0, 0.1], [2.0, 1.0, 9.0]])
+    arguments = points, np.array([1.0, 4.0, 0.3]), np.array([0.0, 2.0, -1.0]), 0.7, n, u, x, uu, ux, xx
+    for ours, right in zip(updates.line_marginals(*arguments), twin.line_marginals(*arguments), strict=True):
+        np.testing.assert_allclose(ours, right, rtol=1e-11, atol=1e-9)
+    assert (updates.line_marginals(*arguments)[1][n == 0] == 0.0).all()
+    with pytest.raises(ValueError, match="do not fit together"):
+        updates.line_marginals(*arguments[:-1], xx[1:])

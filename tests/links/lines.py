@@ -12,11 +12,11 @@ from unittest import mock
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from mpibayes.hpc.components import line
 from mpibayes.hpc.crosscat import line_gaps
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.links.lines import Lines
 from mpibayes.io.table import table_from_arrays
+from mpibayes.kernels.mixture import updates
 from tests.exact.compare import Verdict, judge
 from tests.exact.enumerate import log_eppf, partitions
 from tests.exact.production import STRIDE, place
@@ -225,32 +225,38 @@ def verdict(history: tuple[np.ndarray, np.ndarray], law: LinePosterior, level: f
 # ---- wrong twins -----------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
+def scored_more(more):
+    """The evidence of a column in lines has some more terms, of every point, parent and cluster."""
+    right = updates.line_marginals
+
+    def marginals(points, square, middle, mean, n, u, *moments):
+        kappa, nu, _ = points.T[:, :, None, None]
+        terms = more(kappa, nu, *(np.asarray(a)[None, :, None] for a in (square, middle)), n, u, moments[1])
+        pair = right(points, square, middle, mean, n, u, *moments)
+        return pair[0] + terms.sum(axis=2), pair[1] + terms.sum(axis=(0, 1))
+
+    return mock.patch.object(updates, "line_marginals", marginals)
+
+
 def parents_scored_twice():
     """The evidence of a column is that of the pair, its parent's own part left in."""
-    right = line.log_evidence
 
-    def of_pair(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx):
-        spread = kappa0**2 * square + uu + n * kappa0 / (kappa0 + n) * np.where(n > 0, u - middle, 0.0) ** 2
-        own = 0.5 * (nu0 - 1.0) * np.log(kappa0**2 * square) - 0.5 * (nu0 - 1.0 + n) * np.log(spread)
-        own = own + gammaln(0.5 * (nu0 - 1.0 + n)) - gammaln(0.5 * (nu0 - 1.0))
-        own = own + 0.5 * np.log(kappa0 / (kappa0 + n)) - 0.5 * n * np.log(np.pi)
-        return right(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx) + own
+    def of_parents(kappa, nu, square, middle, n, u, uu):
+        spread = kappa**2 * square + uu + n * kappa / (kappa + n) * np.where(n > 0, u - middle, 0.0) ** 2
+        own = 0.5 * (nu - 1.0) * np.log(kappa**2 * square) - 0.5 * (nu - 1.0 + n) * np.log(spread)
+        own = own + gammaln(0.5 * (nu - 1.0 + n)) - gammaln(0.5 * (nu - 1.0))
+        return own + 0.5 * np.log(kappa / (kappa + n)) - 0.5 * n * np.log(np.pi)
 
-    with mock.patch.object(line, "log_evidence", of_pair):
-        yield
+    return scored_more(of_parents)
 
 
-@contextlib.contextmanager
 def slopes_without_a_prior():
     """The evidence of a column leaves out the prior density of its slope."""
-    right = line.log_evidence
 
-    def without(kappa0, nu0, variance, square, *rest):
-        return right(kappa0, nu0, variance, square, *rest) - 0.5 * np.log(kappa0**2 * square)
+    def without(kappa, nu, square, middle, n, u, uu):
+        return np.broadcast_to(-0.5 * np.log(kappa**2 * square), (len(kappa), square.shape[1], len(n)))
 
-    with mock.patch.object(line, "log_evidence", without):
-        yield
+    return scored_more(without)
 
 
 @contextlib.contextmanager
