@@ -18,9 +18,9 @@ REAL = {"mean": 0.1, "kappa": 0.3, "nu": 2.0, "variance": 0.3}
 
 
 class ViewsPosterior:
-    """columns: of each its levels (N,) and how many there are, or numbers (N,) and None, LINE, CHILD or BOTH; all but the
-    first of these have one of `variances`, each as probable. betas: Dirichlet(beta) of
-    every column with levels, cluster and context, where the beta of each column is one of these, each as probable.
+    """columns: of each its levels (N,) and how many there are, or numbers (N,) and None, LINE, CHILD or BOTH; all but
+    the first of these have one of `variances`, each as probable. betas: Dirichlet(beta) of every column with
+    levels, cluster and context, where the beta of each column is one of these, each as probable.
     views, rows: concentration and discount of the columns over views, and of every view's rows. allowed: of links
     (child, parent); None: all. named: the parent of each column that has one, where links are given: a tree is then
     one column of the prior of the views.
@@ -117,7 +117,7 @@ class ViewsPosterior:
         return log_regression(x[here], design, precision, center, REAL["nu"], variance)
 
     def draw_hyper(self, s: int, generator) -> dict[int, float | np.ndarray]:
-        """The beta of each column with levels given a state, and the hyperparameters of each number that may lean on others."""
+        """The beta of each column with levels given a state, and hyperparameters of numbers that may lean on others."""
         result = {}
         for c, (_, n_levels) in enumerate(self.columns):
             if n_levels:
