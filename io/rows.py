@@ -77,6 +77,11 @@ class Column:
         """A missing cell in memory: the last code, or NaN."""
         return self.contexts * (len(self.levels) + 1) - 1 if self.levels else np.nan
 
+    @property
+    def n_cells(self) -> int:
+        """Cells of a row in the column's array."""
+        return 1 if self.levels else self.contexts
+
     def is_missing(self, cells: np.ndarray) -> np.ndarray:
         """Mask of the missing cells of the column (n,), bool (n,)."""
         return cells == self.blank if self.levels else np.isnan(cells)

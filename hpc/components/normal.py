@@ -139,8 +139,8 @@ class Normal(InContexts):
         return merge_moments(a, b)
 
     def log_marginal_at(self, normal: np.ndarray, s: tuple, column: int, power: float) -> float:
-        n, mean, scatter = at_power(s, power)
-        (_, kappa0, nu0, variance0), moments = normal[column], (n[column], mean[column], scatter[column])
+        (_, kappa0, nu0, variance0), parts = normal[column], self.parts(slice(column, column + 1))
+        moments = tuple(a[parts] for a in at_power(s, power))
         _, kappa, nu, spread = posterior(normal[column], *moments)
         of_nu = gammaln(0.5 * nu) - gammaln(0.5 * nu0) - 0.5 * moments[0] * np.log(np.pi)
         of_spread = 0.5 * nu0 * np.log(nu0 * variance0) - 0.5 * nu * np.log(spread)

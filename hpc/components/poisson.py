@@ -145,7 +145,8 @@ class Poisson(InContexts):
 
     def log_marginal_at(self, gamma: np.ndarray, s: tuple, column: int, power: float) -> float:
         """Without the 1 / x!."""
-        (n, total), (shape, rate) = (power * a[column] for a in s), gamma[column]
+        parts = self.parts(slice(column, column + 1))
+        (n, total), (shape, rate) = (power * a[parts] for a in s), gamma[column]
         return float((gammaln(shape + total) - gammaln(shape) + shape * np.log(rate)
                       - (shape + total) * np.log(rate + n)).sum())  # fmt: skip
 

@@ -146,7 +146,7 @@ class Model(keys.Model):
         Literal["auto", "none"] | Annotated[tuple[Name, ...], Field(min_length=1)], BeforeValidator(tuples)
     ] = key(
         "auto",
-        "mixtures with links: columns of numbers that may depend on categorical and boolean ones, and have no bins; "
+        "with links: columns of numbers that may depend on categorical and boolean ones, and have no bins; "
         "auto: real ones without atoms, in no block, at the first start; none: no number does; or these, counts too",
         '"auto", "none", or [COLUMN, ...]',
         decided_once=True,
@@ -217,11 +217,11 @@ class Model(keys.Model):
 
     @property
     def born(self) -> tuple[str, ...]:
-        return () if isinstance(self.children, str) or not self.links_levels or self.has_views else self.children
+        return () if isinstance(self.children, str) or not self.links_levels else self.children
 
     @property
     def fits_children(self) -> bool:
-        return self.children == "auto" and self.links_levels and self.likelihood and not self.has_views
+        return self.children == "auto" and self.links_levels and self.likelihood
 
     @property
     def has_views(self) -> bool:

@@ -17,10 +17,9 @@ import numpy as np
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.child_evidence import child_evidence
 from mpibayes.hpc.crosscat.columns.cells import renumbered
 from mpibayes.hpc.crosscat.line_gaps import LineGaps
-from mpibayes.hpc.crosscat.line_moments import line_moments
+from mpibayes.hpc.crosscat.number_evidence import number_evidence
 from mpibayes.hpc.crosscat.view import View
 from mpibayes.hpc.links import moves
 from mpibayes.hpc.links.base import Bases, Integrated, apart, bases_given, flat, learns_base, tables_given, with_learned
@@ -28,7 +27,6 @@ from mpibayes.hpc.links.coding import Coding, parents_of
 from mpibayes.hpc.links.contexts import contexts_of
 from mpibayes.hpc.links.forest import ROOT, log_prior
 from mpibayes.hpc.links.gaps import Density, Gaps, masks_of
-from mpibayes.hpc.links.lines import Lines
 from mpibayes.hpc.links.scores import link_tables
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Rows
@@ -291,10 +289,10 @@ class Linking:
                 rows = self._completed(view, coding)
                 of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)
                 labelled = list(zip(rows, view.z))
-                lines = self._lines(coding, labelled, view.n_labels, plain.by_column(hyper))
-                children = child_evidence(chain.comm, coding, plain, hyper, labelled, view.n_labels, chain.n_shards)
+                given = chain.priors, plain, hyper, labelled, view.n_labels, chain.n_shards
+                numbers = number_evidence(chain.comm, coding, *given)
                 weights = self._integrated(coding, *of[:2], view.key(chain.cycles))
-                drawn, hyper_of = moves.draw_links(chain.comm, coding, *of, lines, children, weights)
+                drawn, hyper_of = moves.draw_links(chain.comm, coding, *of, numbers, weights)
                 parents[at] = np.where(drawn == ROOT, ROOT, at[drawn])
                 of_numbers |= hyper_of
                 if weights is not None:
@@ -325,13 +323,6 @@ class Linking:
         links = {place[c]: place[p] for c, p in new.items() if not bases.fixed[place[c]]}
         tables = link_tables(self.chain.comm, after, kind, multiplier, labelled, k, bases, links)
         return {kind.columns[child].name: of for child, of in tables.items()}
-
-    def _lines(self, coding: Coding, labelled: Sequence, k: int, of_column: Mapping[str, np.ndarray]) -> Lines:
-        """The columns that may lean on each other in a line, with their moments in clusters 0..k-1."""
-        columns = [coding.plain[c] for c in coding.lines]
-        hyper = np.array([of_column[column.name] for column in columns]).reshape(-1, 4)
-        moments = line_moments(self.chain.comm, columns, labelled, k if columns else 0, self.chain.n_shards)
-        return Lines(columns, moments, self.chain.priors, hyper)
 
     def _completed(self, view: View, coding: Coding) -> list[Rows]:
         """The rows of a view's shards without links; columns that may be parents lack no cells there."""

@@ -282,8 +282,10 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
         for name in (child, parent):
             if name not in used:
                 report.add(("model", "links"), f"the run has no column {shown(name)}; {nearest_column(name, fit)}")
-        if child in used and child not in fit:
-            continue  # see `_check_lines` and `_check_children`
+        if child in used and child not in fit:  # see `_check_lines` and `_check_children`
+            if parent in fit:
+                _check_link(used[child], used[parent], config.of(Model).has_views, report)
+            continue
         if parent in used and parent not in fit and (parent in joint or config.of(Model).has_views):
             where = "a block" if parent in joint else "views"
             what = f"column {shown(parent)} is {used[parent].kind}, and no column depends on a number in {where}"
@@ -330,15 +332,9 @@ def _check_children(config: Config, by_name: Mapping[str, table.Column], report:
     with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
     pairs = () if isinstance(model.links, str) else model.links
     linked = {child for child, parent in pairs if with_levels.get(parent) and with_levels.get(child) is False}
-
-    def why_not(column: table.Column) -> str:
-        in_views = "is a number, and in views none depends on another column"
-        return in_views if model.has_views else why_no_child(column)
-
-    fit = "a number that depends on a categorical column is real or a count, in a mixture, without atoms, in no block"
-    _check_numbers(
-        "children", linked, why_not, (fit, "depends on another", "a categorical column"), config, by_name, report
-    )
+    fit = "a number that depends on a categorical column is real or a count, without atoms, in no block"
+    what = fit, "depends on another", "a categorical column"
+    _check_numbers("children", linked, why_no_child, what, config, by_name, report)
 
 
 def _check_numbers(

@@ -7,34 +7,46 @@ count's prior, are summed out of each score over their grids, and drawn once the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mpibayes.hpc.components.grid import at_points, pick_on_grid
+from mpibayes.hpc.links.forest import ROOT
 
 Cells = Sequence[tuple[np.ndarray, ...]]  # statistics (K,) each of some columns
 
 
 class Children:
-    """R columns, points (G, F) of each with its hyperparameters. alone: statistics in clusters; under: the number of
-    each column that they may lean on, among D, and statistics in its contexts and clusters."""
+    """R columns, points (G, F) of each with its hyperparameters. statistics: of some of them, in clusters where a
+    parent is ROOT, else in the contexts of column `parent` of D and clusters; None where nothing may lean on it."""
 
-    def __init__(self, points: Sequence[np.ndarray], alone: Cells, under: Iterable[tuple[int, Cells]], d: int):
-        self._points, self._d = points, d
-        self._of = {-1: self._evidence(alone)} | {j: self._evidence(s) for j, s in under}
+    def __init__(self, points: Sequence[np.ndarray], statistics: Callable[[int, list[int]], Cells | None], d: int):
+        self._points, self._statistics, self._d = points, statistics, d
+        self._of: dict[tuple[int, int], np.ndarray] = {}
 
-    def _evidence(self, cells: Cells) -> list[np.ndarray]:
-        return [at_points(tuple(a[None] for a in s), points) for s, points in zip(cells, self._points)]
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def under(self, parent: int, columns: Sequence[int]) -> np.ndarray:
+        """Log evidence of some columns under a parent, (n,), -inf where there must be no link. Collective."""
+        lacking = [c for c in columns if (c, parent) not in self._of]
+        cells = self._statistics(parent, lacking) if lacking else ()
+        if cells is None:
+            return np.full(len(columns), -np.inf)
+        for c, s in zip(lacking, cells):
+            self._of[c, parent] = at_points(tuple(a[None] for a in s), self._points[c])
+        each = [self._of[c, parent] for c in columns]
+        return np.array([np.logaddexp.reduce(log) - np.log(len(log)) for log in each])
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Log evidence of each column under each of the D, (R, D), -inf where there must be no link, and without a
-        parent, (R,)."""
-        score = np.full((len(self._points), self._d + 1), -np.inf)
-        for j, of in self._of.items():
-            score[:, j] = [np.logaddexp.reduce(log) - np.log(len(log)) for log in of]
-        return score[:, :-1], score[:, -1]
+        """Log evidence of each column under each of the D, (R, D), and without a parent, (R,). Collective."""
+        every = range(len(self))
+        alone, score = self.under(ROOT, every), np.empty((len(self), self._d))
+        for j in range(self._d):
+            score[:, j] = self.under(j, every)
+        return score, alone
 
     def draw(self, column: int, parent: int, u: float) -> np.ndarray:
-        """Hyperparameters (F,) of a column given its parent, negative for none, by a uniform."""
-        return self._points[column][pick_on_grid(self._of[parent][column], np.array(u))]
+        """Hyperparameters (F,) of a column given its parent, under which it has been scored, by a uniform."""
+        return self._points[column][pick_on_grid(self._of[column, parent], np.array(u))]

@@ -16,6 +16,7 @@ from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.linking import Linking
 from mpibayes.hpc.links import children
 from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, judge
 from tests.exact.enumerate import log_eppf, partitions
@@ -257,13 +258,13 @@ def hyperparameters_as_they_are():
 @contextlib.contextmanager
 def sums_for_averages():
     """Scores are sums over the grids, but for columns without a parent."""
-    right = children.Children.scores
+    right = children.Children.under
 
-    def sums(self):
-        score, alone = right(self)
-        return score + np.array([np.log(len(points)) for points in self._points])[:, None], alone
+    def sums(self, parent, columns):
+        score = right(self, parent, columns)
+        return score if parent == ROOT else score + [np.log(len(self._points[c])) for c in columns]
 
-    with mock.patch.object(children.Children, "scores", sums):
+    with mock.patch.object(children.Children, "under", sums):
         yield
 
 

@@ -13,14 +13,14 @@ from tests.exact.enumerate import log_eppf, log_marginal, partitions
 from tests.links.enumerate import forests, log_prior
 from tests.links.lines import log_regression
 
-LINE = -1
+LINE, CHILD, BOTH = -1, -2, -3  # numbers that may be in lines, may lean on columns with levels, or both
 REAL = {"mean": 0.1, "kappa": 0.3, "nu": 2.0, "variance": 0.3}
 
 
 class ViewsPosterior:
-    """columns: of each its levels (N,) and how many there are, or numbers (N,) and None, or LINE where they may be in
-    lines; these have one of `variances`, each as probable. betas: Dirichlet(beta) of
-    every column with levels, cluster and context, where the beta of each column is one of these, each as probable.
+    """columns: of each its levels (N,) and how many there are, or numbers (N,) and None, LINE, CHILD or BOTH; all but
+    the first of these have one of `variances`, each as probable. betas: Dirichlet(beta) of every column with
+    levels, cluster and context, where the beta of each column is one of these, each as probable.
     views, rows: concentration and discount of the columns over views, and of every view's rows. allowed: of links
     (child, parent); None: all. named: the parent of each column that has one, where links are given: a tree is then
     one column of the prior of the views.
@@ -66,7 +66,7 @@ class ViewsPosterior:
                     prior = log_prior(f) if f and named is None else 0.0
                     at = [home.get(i, -1) + 1 for i in part.tolist()]
                     total = eppf + prior + evidence[:, part, at].sum(axis=1)
-                    of_view += [(total[b], v, b, home) for b in range(len(total))]
+                    of_view += [(total[b], v, b, home) for b in range(len(total)) if np.isfinite(total[b])]
                 choices.append(of_view)
             for of in itertools.product(*choices):
                 log_p.append(log_v + sum(x[0] for x in of))
@@ -80,7 +80,7 @@ class ViewsPosterior:
 
     def grid(self, c: int) -> tuple[float, ...]:
         """Values that a column's pseudo-count or variance may have."""
-        return self.betas if self.columns[c][1] != LINE else self.variances
+        return self.betas if (self.columns[c][1] or 0) >= 0 else self.variances
 
     def _log_evidence(self, z, child: int, parent: int, beta: float) -> float:
         """Log marginal likelihood of a column's cells under a parent, -1 for none; beta: a variance in lines."""
@@ -89,13 +89,17 @@ class ViewsPosterior:
             if parent != -1:
                 return -np.inf
             return sum(log_marginal("real", x[z == k], REAL) for k in range(z.max() + 1))
-        kind = LINE if n_levels == LINE else None
-        if parent == child or (parent != -1 and (self.columns[parent][1] in (LINE, None)) != (kind == LINE)):
+        of = 0 if parent == -1 else self.columns[parent][1]
+        if parent == child or of is None:
             return -np.inf
-        if n_levels == LINE:
-            u = None if parent == -1 else np.array(self.columns[parent][0])
-            return sum(self._log_line(x, u, z == k, beta) for k in range(z.max() + 1))
-        group, total = (z if parent == -1 else z * 100 + np.array(self.columns[parent][0])), 0.0
+        above = None if parent == -1 else np.array(self.columns[parent][0])
+        group, total = (z * 100 + above if of > 0 else z), 0.0
+        if n_levels < 0:
+            if (of > 0 and n_levels == LINE) or (of < 0 and CHILD in (n_levels, of)):
+                return -np.inf
+            return sum(self._log_line(x, above if of < 0 else None, group == g, beta) for g in np.unique(group))
+        if of < 0:
+            return -np.inf
         for g in np.unique(group):
             n = np.bincount(x[(group == g) & (x >= 0)], minlength=n_levels)
             total += gammaln(n_levels * beta) - gammaln(n_levels * beta + n.sum())
@@ -113,13 +117,13 @@ class ViewsPosterior:
         return log_regression(x[here], design, precision, center, REAL["nu"], variance)
 
     def draw_hyper(self, s: int, generator) -> dict[int, float | np.ndarray]:
-        """The beta of each column with levels given a state, and the hyperparameters of each that may be in a line."""
+        """The beta of each column with levels given a state, and hyperparameters of numbers that may lean on others."""
         result = {}
         for c, (_, n_levels) in enumerate(self.columns):
             if n_levels:
                 log_p = self.evidence[self.by[s, c]][c][self.parents[s, c] + 1]
                 drawn = float(generator.choice(self.grid(c), p=np.exp(log_p - logsumexp(log_p))))
-                result[c] = drawn if n_levels != LINE else np.array([REAL["mean"], REAL["kappa"], REAL["nu"], drawn])
+                result[c] = drawn if n_levels > 0 else np.array([REAL["mean"], REAL["kappa"], REAL["nu"], drawn])
         return result
 
     @cached_property

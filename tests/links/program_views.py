@@ -15,21 +15,24 @@ from mpibayes.hpc.parallel import shards
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import Verdict, by_looks, judge
 from tests.exact.production import STRIDE
-from tests.links.enumerate_views import LINE, REAL, ViewsPosterior
+from tests.links.enumerate_views import BOTH, CHILD, LINE, REAL, ViewsPosterior
 
 
 def sampler(comm, law: ViewsPosterior, n_shards: int, seed: int, kind=Mixture, **settings) -> Mixture:
     """The program's chain of the law's table; in every cycle columns move and links are drawn."""
     given, priors = [], {}
     for c, (cells, n) in enumerate(law.columns):
-        levelled = n not in (None, LINE)
+        levelled = (n or 0) > 0
         levels = tuple(f"v{v}" for v in range(n)) if levelled else ()
         given.append((f"c{c}", "categorical" if levelled else "real", np.array(cells), levels))
         priors[f"c{c}"] = {"grid": law.betas} if levelled else REAL
-        if n == LINE:
+        if (n or 0) < 0:
             priors[f"c{c}"] = REAL | {"variance": list(law.variances)}
     columns, rows = table_from_arrays(given)
-    columns = [replace(column, line=n == LINE) for column, (_, n) in zip(columns, law.columns)]
+    columns = [
+        replace(column, line=n in (LINE, BOTH), child=n in (CHILD, BOTH))
+        for column, (_, n) in zip(columns, law.columns)
+    ]
     settings = {"links": "forest", "link_moves": 1, "column_moves": 1, "split_merge": 0, "view_moves": 0, **settings}
     process = {
         "concentration": law.law_of_rows[0], "discount": law.law_of_rows[1],
@@ -132,8 +135,8 @@ def weight_of_a_single_column():
 
 
 @contextlib.contextmanager
-def lines_by_the_first_partition():
-    """Numbers in lines are scored by the rows of the first view, whichever they would go by."""
-    right = subtrees._Scan._lines_under
-    with mock.patch.object(subtrees._Scan, "_lines_under", lambda self, of: right(self, self.partitions[0])):
+def numbers_by_the_first_partition():
+    """Numbers that may lean on others are scored by the rows of the first view, whichever they would go by."""
+    right = subtrees._Scan._numbers_under
+    with mock.patch.object(subtrees._Scan, "_numbers_under", lambda self, of: right(self, self.partitions[0])):
         yield

@@ -2,7 +2,7 @@
 any number of shards and ranks.
 
 Replicates start at exact draws (tests/exact/compare.py). Every test of a law rejects a right program with probability
-at most LEVEL; there are nine. Wrong programs are rejected at the number of replicates given.
+at most LEVEL; there are twelve. Wrong programs are rejected at the number of replicates given.
 """
 
 from unittest import mock
@@ -14,7 +14,7 @@ from mpibayes.hpc.links import moves
 from mpibayes.hpc.parallel.comm import serial, world
 from tests.exact.compare import LOOKS, seed
 from tests.links import program_views as program
-from tests.links.enumerate_views import LINE, ViewsPosterior
+from tests.links.enumerate_views import BOTH, LINE, ViewsPosterior
 
 LEVEL = 1e-4
 CYCLES = 4
@@ -33,6 +33,11 @@ LAWS = {
         [([-1.1, 0.2, 1.3], LINE), ([-0.9, 0.3, 1.2], LINE), ([0, 0, 1], 2)], (0.3,), (0.7, 0.3), (0.8, 0.2),
         lambda child, parent: 2 not in (child, parent), variances=(0.02, 0.6),
     ),
+    # 340 states: two numbers that may lean on a category, or on each other in a line
+    "children": ViewsPosterior(
+        [([0, 0, 1], 2), ([-1.1, -0.9, 1.3], BOTH), ([0.8, 1.2, -1.2], BOTH)], (0.3,), (0.7, 0.3), (0.8, 0.2),
+        variances=(0.02, 0.6),
+    ),
 }  # fmt: skip
 
 
@@ -41,7 +46,12 @@ def judged(comm, law, n_shards, n_replicates, looks=1, **settings):
 
 
 @pytest.mark.parametrize(
-    "name, n_shards", [("mixed", 1), ("lines", 2), pytest.param("three", 3, marks=pytest.mark.thorough)]
+    "name, n_shards",
+    [
+        ("mixed", 1),
+        ("children", 3),
+        *(pytest.param(*of, marks=pytest.mark.thorough) for of in (("lines", 2), ("three", 3), ("children", 1))),
+    ],
 )
 def test_law_of_views_rows_and_links(name, n_shards):
     result = judged(serial(), LAWS[name], n_shards, 200 if name == "three" else 40)
@@ -49,7 +59,7 @@ def test_law_of_views_rows_and_links(name, n_shards):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["three", "lines"])
+@pytest.mark.parametrize("name", ["three", "lines", "children"])
 def test_law_with_all_moves(name):
     """Rows and views split and merge, rows follow columns, and some scans do not cut."""
     with (
@@ -77,7 +87,8 @@ def test_law_with_named_links():
     [
         (program.a_share_for_a_parent, "three"),
         (program.a_share_for_a_parent, "lines"),
-        (program.lines_by_the_first_partition, "lines"),
+        (program.numbers_by_the_first_partition, "lines"),
+        (program.numbers_by_the_first_partition, "children"),
         (program.weight_of_a_single_column, "four"),
     ],
 )
@@ -99,7 +110,7 @@ def bits(comm, name: str, n_shards: int):
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_same_states_on_every_number_of_ranks(n_shards):
     comm = world()
-    for name in ("three", "mixed", "lines"):
+    for name in ("three", "mixed", "lines", "children"):
         together = bits(comm, name, n_shards)
         alone = bits(serial(), name, n_shards) if comm.rank == 0 else None
         assert comm.share(together) == comm.share(alone), (name, n_shards, seed(73))

@@ -234,7 +234,6 @@ ONE_VIEW = (
 SEVERAL_VIEWS = LINKS | {
     # a case of keys that say how a chain starts, which is as in a mixture
     **{key: of[:1] if key.startswith(("sampler.", "anneal.")) else of for key, of in OF_A_MIXTURE.items()},
-    "model.children": [("model.links=forest", "model.children=none")],  # views have none
     **each("model.concentration", "[3, 1]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_concentration", "0.6", "[0.5, 1, 3]", "{gamma = [1, 1], points = 41}"),
     **each("model.view_discount", "[0, 0.5]", "learn"),

@@ -30,7 +30,7 @@ class Bodies:
     @staticmethod
     def _linkable(chain: Mixture) -> list[Column]:
         coding = chain.linking.coding
-        return [*coding.levelled, *(coding.plain[c] for c in coding.lines)]
+        return [*coding.levelled, *(coding.plain[c] for c in coding.leaning)]
 
     def _counted(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
         """How many of some groups of columns are in each body, (U,) int64."""

@@ -49,7 +49,7 @@ def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
     for column in sorted(chosen, key=lambda c: c.index):
         taken[column.block] += column.leans_on is not None
         result[column.name] = taken[column.block]
-        taken[column.block] += 1
+        taken[column.block] += column.n_cells
     return result
 
 
@@ -92,7 +92,7 @@ class Gather:
             source, i = place[c.name]
             if c.leans_on is not None:
                 self._places[c.block].append((source, i - 1))
-            self._places[c.block].append((source, i))
+            self._places[c.block] += [(source, i + u) for u in range(c.n_cells)]
         lines = np.full(sum(c.leans_on is not None for c in chosen), 2)
         self.widths = np.append(places(chosen, blocks)["widths"], lines)  # of the blocks
         self.n_cells = {block: len(part) for block, part in self._places.items()}  # of a row

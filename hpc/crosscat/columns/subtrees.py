@@ -4,7 +4,7 @@
 A column goes over together with its subtree, to a view where it leans on one of the columns there or on none, or to a
 new view. Columns below it keep their parents. Auxiliary views are those of `scan`, and rows stay as they are. A scan
 that does not cut takes every tree as a whole, which needs no evidence of links that there are not. One that cuts has
-the hyperparameters of columns in lines summed out (see `links.lines`), and ends with a draw of these.
+hyperparameters of numbers summed out (see `links.numbers`), and ends with a draw of these.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat.columns.cells import renumbered
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY, Present, Rowwise, auxiliaries, of_views, scores
-from mpibayes.hpc.crosscat.line_moments import line_moments
+from mpibayes.hpc.crosscat.number_evidence import number_evidence
+from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT, log_prior_of
-from mpibayes.hpc.links.lines import Lines
+from mpibayes.hpc.links.numbers import MOST_HYPER, Numbers
 from mpibayes.hpc.links.scores import Evidence
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
@@ -69,13 +70,13 @@ def scan(chain: Mixture, cut: bool) -> Scanned:
 
 
 class _Scan:
-    """Columns that may be linked are numbered: those with levels as in `kind`, then those in `lined`, which may be in
-    lines. Partitions are numbered views first.
+    """Columns that may be linked are numbered: those with levels as in `kind`, then the numbers that may lean on
+    others. Partitions are numbered views first.
 
-    where (U,): partition of each unit. parents (D,). kept: the auxiliary partitions. Scores are root's: numbers (U, P),
-    of a unit's columns that may not be linked; own (D, P), of a column that leans on its present parent; alone (D, P),
-    without one; below (D, D), under each other column by the partition of that one. The last two only where columns are
-    cut, and then lines[p] has the columns in `lined` under partition p.
+    where (U,): partition of each unit. parents (D,). kept: the auxiliary partitions. Scores are root's: unlinked
+    (U, P), of a unit's columns that may not be linked; own (D, P), of a column that leans on its present parent; alone
+    (D, P), without one; below (D, D), under each other column by the partition of that one. The last two only where
+    columns are cut, and then numbers[p] has the evidence of numbers under partition p.
     """
 
     def __init__(self, chain: Mixture, cut: bool):
@@ -84,94 +85,86 @@ class _Scan:
         self.key = first.key(chain.cycles)
         self.stream = generator(purpose=Purpose.COLUMNS, **self.key)
         self.where, self.partitions, self.present = chain.view_of_unit, of_views(chain.views), Present.of(first)
-        self.kind = Components(chain.linking.coding.levelled, chain.priors).categorical
-        self.lined = [c for c in chain.columns if c.line]
-        names = [column.name for column in (*self.kind.columns, *self.lined)]
-        self.names, self.n_levelled = names, len(self.kind.columns)
-        place, home = {name: c for c, name in enumerate(names)}, chain.linking.coding.parent_of
+        coding = chain.linking.coding
+        levelled = Components(coding.levelled, chain.priors).categorical.columns
+        names = [column.name for column in (*levelled, *(coding.plain[c] for c in coding.leaning))]
+        self.names, self.n_levelled = names, len(levelled)
+        place, home = {name: c for c, name in enumerate(names)}, coding.parent_of
         self.parents = np.array([place[home[name]] if name in home else ROOT for name in names], np.int64)
         self.at_first = self.parents.copy()
         self.columns_of = [[place[name] for name in unit if name in place] for unit in chain.units]
         self.unit_of = {c: u for u, columns in enumerate(self.columns_of) for c in columns}
         self.kept: list[int] = []
         self.n_fresh = 0
-        numbers = [[name for name in unit if name not in place] for unit in chain.units]
-        self._groups = [*zip(names), *numbers]
-        self.evidence = self._evidence() if cut and self.n_levelled else None
-        self.lines: list[Lines] = []
-        self.of_lines: list[tuple[np.ndarray, np.ndarray]] = []  # their scores
+        unlinked = [[name for name in unit if name not in place] for unit in chain.units]
+        self._groups = [*zip(names), *unlinked]
+        self.numbers: list[Numbers] = []
         self.below = np.full((len(names), len(names)), -np.inf)
-        self.numbers, self.own, self.alone = (np.zeros((n, 0)) for n in (len(numbers), len(names), len(names)))
+        self.unlinked, self.own, self.alone = (np.zeros((n, 0)) for n in (len(unlinked), len(names), len(names)))
         self._append(self.partitions)
         for column in range(len(names)) if cut else ():
             self._score_below(column)
 
     # --- scores; collective ------------------------------------------------------------------------------------------
 
-    def _evidence(self) -> Evidence:
-        chain = self.chain
-        names = self.names[: self.n_levelled]
-        subject, coding = chain.subject(names), chain.linking.coding_of(names)
-        plain = Components(self.kind.columns, chain.priors)
+    @cached_property
+    def _plain(self) -> tuple[Coding, Components, Hyper, list[Rows]]:
+        """The columns that may be linked as they are without links, and their cells in each shard."""
+        chain, subject, coding = self.chain, self.chain.subject(self.names), self.chain.linking.coding_of(self.names)
+        plain = Components([*coding.levelled, *(c for c in coding.plain if not c.levels)], chain.priors)
         hyper = plain.hyper(1.0, 0.0, subject.components.by_column(subject.hyper))
-        rows = [coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
-        return Evidence(self.comm, chain.linking.coding.contexts, self.kind, hyper.dirichlet, rows)
+        return coding, plain, hyper, [coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
 
     @cached_property
-    def _lined_rows(self) -> list[Rows]:
-        """The cells of the columns in `lined`, without links, of each shard."""
-        names = [column.name for column in self.lined]
-        subject, coding = self.chain.subject(names), self.chain.linking.coding_of(names)
-        return [coding.decoded(subject.cells(i)) for i in range(len(self.chain.shards))]
+    def evidence(self) -> Evidence:
+        """Of the columns with levels."""
+        coding, plain, hyper, rows = self._plain
+        return Evidence(self.comm, coding.contexts, plain.categorical, hyper.dirichlet, rows)
 
-    def _lines_under(self, of: Rowwise) -> Lines:
-        chain, columns = self.chain, renumbered(self.lined)
-        of_column = {name: h for view in chain.views for name, h in view.components.by_column(view.hyper).items()}
-        labelled = list(zip(self._lined_rows, _int32(of.z)))
-        moments = line_moments(self.comm, columns, labelled, of.n_labels, chain.n_shards)
-        return Lines(columns, moments, chain.priors, np.array([of_column[column.name] for column in columns]))
+    def _numbers_under(self, of: Rowwise) -> Numbers:
+        (coding, plain, hyper, rows), n_shards = self._plain, self.chain.n_shards
+        labelled = list(zip(rows, _int32(of.z)))
+        return number_evidence(self.comm, coding, self.chain.priors, plain, hyper, labelled, of.n_labels, n_shards)
 
     def _append(self, more: Sequence[Rowwise]) -> None:
         """Score all columns under more partitions."""
-        d = len(self.parents)
+        d, n = len(self.parents), self.n_levelled
         result = scores(self.comm, self.chain.views, self._groups, more)  # under the links that there were at first
         result = np.zeros((len(self._groups), len(more))) if result is None else result
         part, alone = result[:d], result[:d].copy()
         if self.cut:
-            linked = np.flatnonzero(self.at_first[: self.n_levelled] != ROOT)
+            linked = np.flatnonzero(self.at_first[:n] != ROOT)
             for p, of in enumerate(more):
                 if len(linked):
                     alone[linked, p] = self.evidence.alone(_int32(of.z), of.n_labels, linked)
-            if self.lined:
-                first, here = len(self.lines), slice(self.n_levelled, None)
-                self.lines += [self._lines_under(of) for of in more]
-                self.of_lines += [of.scores() for of in self.lines[first:]]
-                alone[here] = np.transpose([without for _, without in self.of_lines[first:]])
+                if d > n:
+                    self.numbers.append(self._numbers_under(of))
+                    alone[n:, p] = self.numbers[-1].under(ROOT, range(d - n))
             changed = self.parents != self.at_first
-            changed[self.n_levelled :] = True
+            changed[n:] = True
             live = range(len(self.partitions) - len(more), len(self.partitions))
             for column in np.flatnonzero(changed).tolist():
                 part[column] = self._under_parent(column, live) if self.parents[column] != ROOT else alone[column]
-        self.numbers = np.concatenate([self.numbers, result[d:]], axis=1)
+        self.unlinked = np.concatenate([self.unlinked, result[d:]], axis=1)
         self.own = np.concatenate([self.own, part], axis=1)
         self.alone = np.concatenate([self.alone, alone], axis=1)
 
     def _under_parent(self, column: int, partitions: Sequence[int]) -> list[float]:
         parent, one, n = int(self.parents[column]), np.array([column]), self.n_levelled
         if column >= n:
-            return [float(self.of_lines[p][0][column - n, parent - n]) for p in partitions]
+            return [float(self.numbers[p].under(parent, [column - n])[0]) for p in partitions]
         of = (self.partitions[p] for p in partitions)
         return [float(self.evidence.under(parent, one_of.z, one_of.n_labels, one)[0]) for one_of in of]
 
     def _score_below(self, column: int) -> None:
         """Score other columns under this one, by its partition."""
         p, n = self.where[self.unit_of[column]], self.n_levelled
-        if column >= n:
-            self.below[n:, column] = self.of_lines[p][0][:, column - n]
-            return
-        children, of = self.evidence.children(column), self.partitions[p]
-        if len(children):
-            self.below[children, column] = self.evidence.under(column, of.z, of.n_labels, children)
+        if self.numbers:
+            self.below[n:, column] = self.numbers[p].under(column, range(len(self.names) - n))
+        if column < n:
+            children, of = self.evidence.children(column), self.partitions[p]
+            if len(children):
+                self.below[children, column] = self.evidence.under(column, of.z, of.n_labels, children)
 
     def _refresh(self) -> None:
         """Have as many auxiliary partitions as there are to be."""
@@ -261,7 +254,7 @@ class _Scan:
     def _log_evidence(self, body: Body, partition: int) -> float:
         """Log evidence of a body by a partition, without its root."""
         columns = [c for c in body.columns if c != body.root]
-        return float(self.numbers[body.units, partition].sum() + self.own[columns, partition].sum())
+        return float(self.unlinked[body.units, partition].sum() + self.own[columns, partition].sum())
 
     def _log_weights(self, body: Body, units: list[int] | None, n_views: int) -> tuple[float, float]:
         """Log prior weight of a partition with these units, None for an auxiliary one, where the root has no parent,
@@ -296,19 +289,19 @@ class _Scan:
         return result
 
     def hyper(self) -> dict[str, np.ndarray]:
-        """Hyperparameters of the columns in `lined`, drawn given their parents and partitions where scores are without
-        them. Collective."""
-        n, r = self.n_levelled, len(self.lined) if self.cut else 0
-        if not r:
+        """Hyperparameters of the numbers that may lean on others, drawn given their parents and partitions where scores
+        are without them. Collective."""
+        if not self.numbers:
             return {}
-        result, u = np.zeros((r, 4)), self.stream.random(r)
+        n, of = self.n_levelled, self.numbers[0]
+        result, u = np.zeros((len(of), MOST_HYPER)), self.stream.random(len(of))
         if self.comm.rank == 0:
-            parents = np.where(self.parents[n:] == ROOT, ROOT, self.parents[n:] - n)
-            of = [self.where[self.unit_of[c]] for c in range(n, n + r)]
-            drawn = {p: self.lines[p].draw(parents, u) for p in set(of)}
-            result = np.array([drawn[p][c] for c, p in enumerate(of)])
+            where = [self.where[self.unit_of[n + c]] for c in range(len(of))]
+            for p in set(where):
+                columns = [c for c, at in enumerate(where) if at == p]
+                result[columns] = self.numbers[p].draw(self.parents[n:], u, columns)[columns]
         self.comm.broadcast(result)
-        return {column.name: h for column, h in zip(self.lined, result)}
+        return dict(zip(self.names[n:], of.forms(result)))
 
 
 def _int32(labels: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -1,0 +1,78 @@
+"""Columns of numbers that may lean on others, those in lines and those that may lean on columns with levels, side by
+side: the evidence of their links, and the hyperparameters that are drawn with them (docs/math.md 2.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mpibayes.hpc.links.children import Children
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.hpc.links.lines import Lines
+
+MOST_HYPER = 4  # of a column of numbers
+
+
+class Numbers:
+    """R columns, those of `coding.leaning`, numbered as these or, beside D columns with levels, from D on. lines,
+    children: `coding.lines` and `coding.children`."""
+
+    def __init__(self, coding: Coding, lines: Lines, children: Children):
+        self._lines, self._children = lines, children
+        number = {c: i for i, c in enumerate(coding.leaning)}
+        self._in_lines, self._are_children = ([number[c] for c in of] for of in (coding.lines, coding.children))
+        self._length = [4 if coding.plain[c].kind == "real" else 2 for c in coding.leaning]
+        self._d = len(coding.levelled)
+        self._of_lines = lines.scores() if self._in_lines else None
+
+    def __len__(self) -> int:
+        return len(self._length)
+
+    def under(self, parent: int, columns: Sequence[int]) -> np.ndarray:
+        """Log evidence of some of the columns, numbered from 0 on, under one of the D + R or without a parent, ROOT;
+        -inf where there must be no link. Collective."""
+        result = np.full(len(self), -np.inf)
+        children = [i for i, c in enumerate(self._are_children) if c in columns]
+        if parent < self._d and children:
+            result[[self._are_children[i] for i in children]] = self._children.under(parent, children)
+        if self._of_lines is not None and parent == ROOT:
+            result[self._in_lines] = self._of_lines[1]
+        elif self._of_lines is not None and parent - self._d in self._in_lines:
+            result[self._in_lines] = self._of_lines[0][:, self._in_lines.index(parent - self._d)]
+        return result[list(columns)]
+
+    def beside(self, score: np.ndarray, alone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of D columns with levels, (D, D + E) and (D,), and behind these those of the numbers:
+        (D + R, D + R + E) and (D + R,). Collective."""
+        d, r = len(score), len(self)
+        if not r:
+            return score, alone
+        whole, every = np.full((d + r, score.shape[1] + r), -np.inf), range(r)
+        whole[:d, :d], whole[:d, d + r :] = score[:, :d], score[:, d:]
+        for parent in range(d + r):
+            whole[d:, parent] = self.under(parent, every)
+        return whole, np.append(alone, self.under(ROOT, every))
+
+    def draw(self, parents: np.ndarray, u: np.ndarray, columns: Sequence[int] | None = None) -> np.ndarray:
+        """Hyperparameters (R, MOST_HYPER) given the parents (R,), among D + R, by uniforms u (R,); of these columns
+        alone, which have been scored under their parents. None: of all."""
+        hyper, chosen = np.zeros((len(self), MOST_HYPER)), set(range(len(self)) if columns is None else columns)
+        for i, c in enumerate(self._are_children):
+            if c in chosen and parents[c] < self._d:
+                of = self._children.draw(i, int(parents[c]), float(u[c]))
+                hyper[c, : len(of)] = of
+        if not self._in_lines:
+            return hyper
+        place = {self._d + c: i for i, c in enumerate(self._in_lines)}
+        above = np.array([place.get(parent, ROOT) for parent in parents[self._in_lines].tolist()], np.int64)
+        drawn = self._lines.draw(above, u[self._in_lines])
+        for c, parent, of in zip(self._in_lines, parents[self._in_lines].tolist(), drawn):
+            if c in chosen and not 0 <= parent < self._d:
+                hyper[c] = of
+        return hyper
+
+    def forms(self, hyper: np.ndarray) -> list[np.ndarray]:
+        """Each column's own hyperparameters."""
+        return [of[:n] for of, n in zip(hyper, self._length)]
