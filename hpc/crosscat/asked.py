@@ -61,7 +61,7 @@ class Asked(AskedRun):
         if lacking := of.unknown:
             why = f"{what}, and its predictor '{lacking[0]}' is no column of the mixture by itself"
             self.apart = {of.name: f"{why}: `mpibayes predict` has its probabilities, the report its effects"}
-            self.cannot = self.cannot | dict.fromkeys(
+            self.cannot = {**self.cannot, **dict.fromkeys(
                 ("synthesize", "complete"), f"{why}, so that its cells are not drawn"
             )
             return

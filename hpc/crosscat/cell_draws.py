@@ -118,8 +118,9 @@ class CellDraws:
         without: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Recorded values (n,) of some columns of a block, of what is known of them or drawn given it."""
-        if self.view.outcome is not None and block is self.view.outcome:
-            return self.view.outcome.drawn(self, known, names, cluster, stream, ids, without)
+        outcome = self.view.outcome
+        if outcome is not None and outcome.names == block.names:
+            return outcome.drawn(self, known, names, cluster, stream, ids, without)
         if isinstance(block, TreeLaw):
             return self._in_tree(block, known, names, cluster, stream, ids, without)
         if isinstance(block, LineLaw):
