@@ -61,14 +61,13 @@ class Asked(AskedRun):
         if lacking := of.unknown:
             why = f"{what}, and its predictor '{lacking[0]}' is no column of the mixture by itself"
             self.apart = {of.name: f"{why}: `mpibayes predict` has its probabilities, the report its effects"}
-            self.cannot = {**self.cannot, **dict.fromkeys(
-                ("synthesize", "complete"), f"{why}, so that its cells are not drawn"
-            )
+            verbs = ("synthesize", "complete")
+            self.cannot = dict.fromkeys(verbs, f"{why}, so that its cells are not drawn")
             return
-        verbs = (
-            "logp, conditional, compare, impute, simulate, complete and synthesize know it; the report has its effects"
+        knowing = (
+            "logp, conditional, compare, impute, simulate, complete and synthesize know it; the report its effects"
         )
-        self.apart = {of.name: f"{what}, which is no column of its mixture: {verbs}"}
+        self.apart = {of.name: f"{what}, which is no column of its mixture: {knowing}"}
         self.outcome = of.coder.column
         self.like = self.run.table.having(of.all_columns)
         place = {c.name: c.index for c in of.all_columns}
