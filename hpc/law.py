@@ -125,6 +125,8 @@ class Asked(Protocol):
     cannot: Mapping[str, str]  # verbs that have no answer, each with the reason
     apart: Mapping[str, str]  # the table's columns that cannot be asked about, each with the reason
     answers: Collection[str] | None  # the columns the model can predict, given all others; None: any, given any
+    outcome: Column | None  # of the rows, among `columns`, which few verbs know
+    explained: Collection[str]  # names of it and its predictors
     chain_of: np.ndarray  # (D,) the number of the chain of each draw; draws of a chain follow each other
     n_kept: int  # draws there are
     n_rows: int  # training rows

@@ -46,16 +46,39 @@ class Asked(AskedRun):
                 "would not be in a synthetic one; simulate draws such rows, or leave the column out (use = false)"
             }
         if run.outcomes is not None:
-            name = run.outcomes.name
-            what = f"column '{name}' is the run's outcome, which is no column of its mixture"
-            self.apart = {name: f"{what}: `mpibayes predict` has its probabilities, the report its effects"}
-            self.cannot = dict.fromkeys(("synthesize", "complete"), f"{what}, so that its cells are not drawn")
+            self._take_outcome()
         free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
         self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
         self.linked = model.parents != "none"
         may_link = run.outcomes is None  # beside an outcome no columns are linked
         self.link_keys = {"links": "forest"} if may_link and not model.links_levels else {}
         self.line_keys = {"links": "lines"} if may_link and not self.linked else {}
+
+    def _take_outcome(self) -> None:
+        """Let questions be about the outcome, if the mixture has a law of its predictors."""
+        of = self.run.outcomes
+        what = f"column '{of.name}' is the run's outcome"
+        if lacking := of.unknown:
+            why = f"{what}, and its predictor '{lacking[0]}' is no column of the mixture by itself"
+            self.apart = {of.name: f"{why}: `mpibayes predict` has its probabilities, the report its effects"}
+            verbs = ("synthesize", "complete")
+            self.cannot = dict.fromkeys(verbs, f"{why}, so that its cells are not drawn")
+            return
+        knowing = (
+            "logp, conditional, compare, impute, simulate, complete and synthesize know it; the report its effects"
+        )
+        self.apart = {of.name: f"{what}, which is no column of its mixture: {knowing}"}
+        self.outcome = of.coder.column
+        self.like = self.run.table.having(of.all_columns)
+        place = {c.name: c.index for c in of.all_columns}
+        self.columns = [replace(c, index=place[c.name]) for c in self.columns]
+        self.columns.insert(next(i for i, c in enumerate(of.all_columns) if c.name == of.name), self.outcome)
+        self.explained = (of.name, *of.columns.keys.predictors)
+
+    def recorded(self, numbers: np.ndarray) -> Rows:
+        """See `hpc.law.Asked`."""
+        data = self.run.data if self.outcome is None else self.run.outcomes.data
+        return data.recorded_at(numbers)
 
     def may_lean(self, child: str, parent: str) -> bool:
         """See `hpc.law.Asked`."""
@@ -64,23 +87,29 @@ class Asked(AskedRun):
 
     def draws(self, names: Collection[str], part: slice = EVERY) -> list[Law]:
         """The kept draws, or some of them, as laws of some columns."""
+        return list(self._laws(names, part))
+
+    def _laws(
+        self, names: Collection[str], part: slice, labelled: slice | np.ndarray | None = None
+    ) -> Iterator[Law]:  # fmt: skip
         names = self._whole(names)
-        return [
-            law
-            for group in self.run.groups(self._wanted[part], names)
-            for law in self.run.laws(group, names, self.weights)
-        ]
+        for group in self.run.groups(self._wanted[part], names):
+            for draw, law in zip(group, self.run.laws(group, names, self.weights, labelled)):
+                if self.outcome is not None and self.outcome.name in names:
+                    (view,) = law.views
+                    view.explain(self.run.outcomes.law_in(draw, view))
+                yield law
 
     def _whole(self, names: Collection[str]) -> set[str]:
-        """Names completed by all columns of the blocks that some of them are in."""
+        """Names completed by all columns of the blocks that some of them are in, and by predictors of the outcome."""
+        if self.outcome is not None and self.outcome.name in names:
+            names = {*names, *self.explained, self.run.data.stored[0].name}  # a view has a column
         blocks = {self._blocks[name] for name in names if name in self._blocks}
         return {*names, *(name for name, block in self._blocks.items() if block in blocks)}
 
     def labelled(self, names: Collection[str], places: np.ndarray | None = None, part: slice = EVERY) -> Iterator[Law]:
         """Draws one by one, with the clusters of training rows: of all, or of those at `places`, ascending."""
-        names = self._whole(names)
-        for group in self.run.groups(self._wanted[part], names):
-            yield from self.run.laws(group, names, self.weights, EVERY if places is None else places)
+        yield from self._laws(names, part, EVERY if places is None else places)
 
     def completions(self, seed: int, part: slice = EVERY) -> Iterator[Completion]:
         """See `hpc.law.Asked`."""

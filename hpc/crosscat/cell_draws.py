@@ -39,7 +39,7 @@ class CellDraws:
     share; None: each cell has its own. more: clusters without rows that are added behind the others."""
 
     def __init__(self, view: ViewLaw, parameters: Stream | None = None, more: int = 0):
-        self.view = view
+        self.view, self.more = view, more
         self._drawn: dict[str, Any] = {}
         s, self._lines = view.statistics, view.all_lines
         statistics = join([s, empty(s, more)]) if more else s
@@ -71,11 +71,19 @@ class CellDraws:
             if inside:
                 result |= self._in_block(block, known, inside, cluster, stream, ids, without)
         for name in sorted(set(names).difference(result)):
-            result[name] = self._single(name, cluster, stream, ids, without.get(name))
-            if name in known.of:
-                given = draw_within(self.view, *known.of[name], cluster, stream, ids, self._law)
-                result[name] = np.where(np.isnan(given), result[name], given)
+            result[name] = self.single(name, known, cluster, stream, ids, without)
         return result
+
+    def single(
+        self, name: str, known: Known, cluster: np.ndarray, stream: Stream, ids: np.ndarray,
+        without: Mapping[str, np.ndarray],
+    ) -> np.ndarray:  # fmt: skip
+        """Recorded values (n,) of a column that depends on no other within clusters; arguments as of `cells`."""
+        x = self._single(name, cluster, stream, ids, without.get(name))
+        if name in known.of:
+            given = draw_within(self.view, *known.of[name], cluster, stream, ids, self._law)
+            x = np.where(np.isnan(given), x, given)
+        return x
 
     def _single(self, name: str, cluster, stream: Stream, ids: np.ndarray, without: np.ndarray | None) -> np.ndarray:
         """Recorded values (n,) of a column that is in no block, each drawn from the row's cluster."""
@@ -110,6 +118,9 @@ class CellDraws:
         without: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Recorded values (n,) of some columns of a block, of what is known of them or drawn given it."""
+        outcome = self.view.outcome
+        if outcome is not None and outcome.names == block.names:
+            return outcome.drawn(self, known, names, cluster, stream, ids, without)
         if isinstance(block, TreeLaw):
             return self._in_tree(block, known, names, cluster, stream, ids, without)
         if isinstance(block, LineLaw):

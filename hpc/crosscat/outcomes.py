@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mpibayes.hpc.crosscat.with_outcome import columns_of, entry_of
-from mpibayes.hpc.data.rows import take_columns, used_columns
+from mpibayes.hpc.data.rows import Data, take_columns, used_columns
 from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.asked import AskedOutcome, Coder
 from mpibayes.hpc.outcome.state import State
 from mpibayes.io.rows import Column, Rows
 
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.draws import Draw, Posterior
+    from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
+    from mpibayes.hpc.crosscat.view_law import ViewLaw
 
 SLICE = 65_536  # rows of a pass over the table
 
@@ -33,6 +37,34 @@ class Outcomes:
     def name(self) -> str:
         """The outcome's column."""
         return self.columns.column.name
+
+    @cached_property
+    def data(self) -> Data:
+        """`all_columns` of the table, with the run's training rows."""
+        names, config = {c.name for c in self.all_columns}, self.run.chains[0].config
+        return Data(
+            self.run.table, {c.name for c in self.run.table.columns if c.name not in names}, config.heldout_fraction
+        )
+
+    @property
+    def unknown(self) -> list[str]:
+        """Predictors of which the mixture has no law that questions could average over: no columns of it, or in
+        blocks."""
+        config = self.run.chains[0].config
+        joint = {name for of in config.joint.values() for name in of["columns"]}
+        mine = {c.name for c in self.run.data.stored} - joint
+        return [name for name in self.columns.keys.predictors if name not in mine]
+
+    def law_in(self, draw: Draw, view: ViewLaw) -> OutcomeLaw:
+        """The outcome in the view of a draw, which has all predictors."""
+        from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
+
+        return OutcomeLaw(AskedOutcome(self.coder, self.state(draw)), copy(view))
+
+    @cached_property
+    def coder(self) -> Coder:
+        """Between recorded cells and the regression."""
+        return Coder.of(self.columns, next(c for c in self.all_columns if c.name == self.name))
 
     def state(self, draw: Draw) -> State:
         """Coefficients of a draw."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.gaps import NO_CELLS, Cells
 from mpibayes.io.rows import Column
+
+if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
 
 AT_ONCE = 512  # rows whose scores are added up while they are in the processor's cache
 LEAST = -600.0  # a log probability whose inverse is a number
@@ -47,6 +51,7 @@ class ViewLaw(ViewDensity):
     """
 
     labels: np.ndarray | None = None
+    outcome: OutcomeLaw | None = None  # of the rows, where it can be asked about
 
     def __init__(
         self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding | None = None,
@@ -84,12 +89,16 @@ class ViewLaw(ViewDensity):
 
     @cached_property
     def blocks(self) -> list[JointLaw]:
-        """Columns that depend on each other within clusters: blocks in order, trees of numbers in lines, and last trees
-        of others."""
+        """Columns that depend on each other within clusters: blocks in order, trees of numbers in lines, trees of
+        others, and last an outcome with its predictors."""
         kind = self.components.multinormal
         laws = self.law(kind).blocks if len(kind) else ()
         joint = [BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)]
-        return [*joint, *self.lines, *self.trees]
+        return [*joint, *self.lines, *self.trees, *([] if self.outcome is None else [self.outcome])]
+
+    def explain(self, outcome: OutcomeLaw) -> None:
+        """Take an outcome of the rows among the columns."""
+        self.outcome, self.names = outcome, self.names | {outcome.name}
 
     @cached_property
     def in_blocks(self) -> list[str]:

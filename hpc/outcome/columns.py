@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,6 +28,14 @@ class Predictors(Design):
 
     def _advice(self, missing: list[str]) -> list[str]:
         return ["a predictor of the outcome has to have all cells; fill them, or leave the rows out"]
+
+    def of_cells(self, cells: Mapping[str, np.ndarray], n: int) -> np.ndarray:
+        """Predictors of n rows, (n, D), of recorded cells by column; zeros of a column that is not among them."""
+        x = np.zeros((n, self.width), np.float32)
+        for term in self.terms:
+            if term.column.name in cells:
+                self._fill(x, term, cells[term.column.name], np.zeros(n, bool))
+        return np.ascontiguousarray(x[:, : self.n_predictors])
 
 
 @dataclass(frozen=True)

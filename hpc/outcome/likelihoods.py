@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from mpibayes.hpc.components.masses import log_t
+from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
 from mpibayes.hpc.regression.likelihoods.logistic import Logistic as OfClasses
 from mpibayes.io.rows import Column
@@ -64,6 +66,16 @@ class Likelihood:
         return 0.0
 
     @classmethod
+    def log_between(cls, eta: np.ndarray, low: np.ndarray, high: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        """Log probability of low <= y <= high, log density where low == high. Arguments broadcast."""
+        return np.where(low == high, cls.log_density(eta, low, nu, scale), 0.0)  # both classes
+
+    @staticmethod
+    def drawn(eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        """y drawn, (n,); ids (n,): of the rows in the stream."""
+        raise NotImplementedError
+
+    @classmethod
     def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
         """Logs of the averages of L over eta ~ N(at, spread^2), (n,)."""
         eta, log_weight = _points(at, spread)
@@ -116,6 +128,10 @@ class Logistic(Likelihood):
     def log_density(eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
         return -np.logaddexp(0.0, -y * eta)
 
+    @staticmethod
+    def drawn(eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        return np.where(stream.uniforms(ids) < expit(eta), 1.0, -1.0)
+
     @classmethod
     def average_expectations(cls, at: np.ndarray, spread: np.ndarray) -> np.ndarray:
         eta, log_weight = _points(at, spread)
@@ -144,6 +160,15 @@ class StudentT(Likelihood):
     def log_density(eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
         constant = math.lgamma(0.5 * (nu + 1)) - math.lgamma(0.5 * nu) - 0.5 * math.log(nu * math.pi) - math.log(scale)
         return constant - 0.5 * (nu + 1.0) * np.log1p((y - eta) ** 2 / (nu * scale**2))
+
+    @classmethod
+    def log_between(cls, eta: np.ndarray, low: np.ndarray, high: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        return log_t(eta, scale, np.array(nu), low, high)
+
+    @staticmethod
+    def drawn(eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        precision = np.exp(stream.log_gammas(np.full(len(ids), 0.5 * nu), 2 * ids)) / (0.5 * nu)
+        return eta + scale * stream.normals(2 * ids + 1) / np.sqrt(precision)
 
     @classmethod
     def log_base(cls, y: np.ndarray, nu: float, scale: float) -> float:
@@ -177,6 +202,14 @@ class Normal(StudentT):
         return -0.5 * math.log(2 * math.pi) - math.log(scale) - 0.5 * ((y - eta) / scale) ** 2
 
     @classmethod
+    def log_between(cls, eta: np.ndarray, low: np.ndarray, high: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        return log_t(eta, scale, np.array(np.inf), low, high)
+
+    @staticmethod
+    def drawn(eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        return eta + scale * stream.normals(ids)
+
+    @classmethod
     def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:
         variance = spread**2 + scale**2
         return -0.5 * (np.log(2.0 * math.pi * variance) + (y - at) ** 2 / variance)
@@ -206,6 +239,31 @@ class Poisson(Likelihood):
     @staticmethod
     def log_density(eta: np.ndarray, y: np.ndarray, nu: float, scale: float) -> np.ndarray:
         return y * eta - np.exp(eta) - gammaln(y + 1.0)
+
+    @classmethod
+    def log_between(cls, eta: np.ndarray, low: np.ndarray, high: np.ndarray, nu: float, scale: float) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            each = cls.log_density(eta, np.where(np.isfinite(low), low, 0.0), nu, scale)
+        if np.array_equal(low, high):
+            return each
+        from scipy.special import gammainc, gammaincc  # slow to import
+
+        rate, first = np.exp(np.minimum(eta, 700.0)), np.maximum(low, 0.0)
+        above = np.where(first > 0.0, gammainc(np.maximum(first, 1.0), rate), 1.0)  # of y >= low
+        beyond = np.where(np.isfinite(high), gammainc(np.where(np.isfinite(high), high, 0.0) + 1.0, rate), 0.0)
+        within = np.where(np.isfinite(high), gammaincc(np.where(np.isfinite(high), high, 0.0) + 1.0, rate), 1.0)
+        before = np.where(first > 0.0, gammaincc(np.maximum(first, 1.0), rate), 0.0)
+        with np.errstate(divide="ignore"):
+            several = np.log(np.maximum(np.where(above < 0.5, above - beyond, within - before), 0.0))
+        return np.where(low == high, each, several)
+
+    @staticmethod
+    def drawn(eta: np.ndarray, nu: float, scale: float, stream: Stream, ids: np.ndarray) -> np.ndarray:
+        from scipy.special import pdtr, pdtrik  # slow to import
+
+        rate, u = np.exp(np.minimum(eta, 30.0)), stream.uniforms(ids)
+        y = np.where(u <= np.exp(-rate), 0.0, np.ceil(np.nan_to_num(pdtrik(u, rate)) - 1e-9))
+        return np.where(pdtr(y, rate) < u, y + 1.0, y)
 
     @classmethod
     def log_averages(cls, y: np.ndarray, at: np.ndarray, spread: np.ndarray, nu: float, scale: float) -> np.ndarray:

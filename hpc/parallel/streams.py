@@ -111,6 +111,8 @@ class Purpose(IntEnum):
     OUTCOME_FRESH = 102  # coefficients that new clusters may have; sub = sweep
     OUTCOME_PICK = 103  # which of them a new cluster has; sub = sweep
     OUTCOME_MOVES = 104  # coefficients of clusters that are split or joined, and whether; sub = judgement of the cycle
+    OUTCOME_PREDICTORS = 105  # cells of an outcome's predictors that an answer averages over; sub = kind of column
+    OUTCOME_CELLS = 106  # outcomes of rows that are made up; sub = what for
     GROWN = 87  # the seed of the chains of a run to which rows came; cycle = how often
 
 

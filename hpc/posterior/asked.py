@@ -28,6 +28,8 @@ class AskedRun:
     cannot: Mapping[str, str] = {}
     apart: Mapping[str, str] = {}
     answers: Collection[str] | None = None
+    outcome: Column | None = None
+    explained: Collection[str] = ()
     weights: np.ndarray | None = None
 
     def __init__(

@@ -90,7 +90,7 @@ class Asking:
 
     def _begin(self, run: Posterior, asked: Asked) -> None:
         self.run, self.asked = run, asked
-        self.conditions = Conditions(self.asked.like, self.asked.columns, self.asked.apart)
+        self.take_outcome(False)
         self.averages = Averages(self.asked.chain_of)
         self._supports: dict[tuple[str, int], Support] = {}
         self._draws: tuple[frozenset[str], Sequence[Law]] = frozenset(), ()
@@ -98,6 +98,12 @@ class Asking:
         self._beside: dict[RunAt, Asking] = {}
         # of whom answers speak; "" where the table has no weights
         self.of_whom = self._whom()
+
+    def take_outcome(self, taken: bool) -> None:
+        """Ask about an outcome of the rows, too, where the run has one, or about columns alone."""
+        outcome = self.asked.outcome
+        self.columns = [c for c in self.asked.columns if taken or outcome is None or c.name != outcome.name]
+        self.conditions = Conditions(self.asked.like, self.columns, self.asked.apart)
 
     def beside(self, run: RunAt | Path) -> Asking:
         """Another run, which is opened once; the directory of one with this run's options. Collective. Raises what
@@ -129,11 +135,6 @@ class Asking:
     def weighted(self) -> bool:
         """True if answers are of the population."""
         return self.asked.weights is not None
-
-    @property
-    def columns(self) -> list[Column]:
-        """Columns that can be asked about."""
-        return list(self.asked.columns)
 
     @property
     def answerable(self) -> list[str]:

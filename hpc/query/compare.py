@@ -65,11 +65,12 @@ class Compare(Question):
     columns: Sequence[str] = ()
     top: int = 20
     FROM = "rows", "against_rows"
-    NUMBERED = HAS_PICTURE = True
+    NUMBERED = HAS_PICTURE = KNOWS_OUTCOME = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         if self.other is not None:
             other = asking.beside(self.other)
+            other.take_outcome(True)
             other.weigh(self.weighted)
             return compare_runs(asking, other, self.columns, self.top)
         if self.cluster_group is not None:

@@ -38,6 +38,7 @@ class Conditional(Question):
 
     column: str
     given: Sequence[Item] = ()
+    KNOWS_OUTCOME = True
 
     @property
     def pictured(self) -> bool:
@@ -170,7 +171,7 @@ class Impute(Question):
     """Each missing cell of the columns `of`, of all by default, given the other cells of its row."""
 
     of: Sequence[str] = ()
-    OF_ROWS = True
+    OF_ROWS = KNOWS_OUTCOME = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         names, parts, n = asking.conditions.names(self.of) or asking.answerable, [], 0

@@ -75,7 +75,9 @@ class Filling:
         """Known cells that draws are conditioned on, besides the clusters of training rows."""
         by_cluster = (places >= 0).all() and not self.asking.asked.linked
         watched = {c.name for c in self.asking.columns if c.kind == "survival"}
-        return self.asking.known(rows, {*self.asking.asked.joint, *watched} if by_cluster else None)
+        return self.asking.known(
+            rows, {*self.asking.asked.joint, *self.asking.asked.explained, *watched} if by_cluster else None
+        )
 
     def below_zero(self, cells: Cells) -> dict[str, int]:
         """Drawn cells below 0 of columns that never are, by column."""

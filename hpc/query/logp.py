@@ -73,6 +73,7 @@ class Logp(Question):
 
     of: Sequence[Item] = ()
     given: Sequence[Item] = ()
+    KNOWS_OUTCOME = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         if not self.of and rows is None:

@@ -30,6 +30,7 @@ class Question(ABC):
     NUMBERED: ClassVar[bool] = False  # whether these may be numbers of rows of the table
     HAS_PICTURE: ClassVar[bool] = False
     OF_ROWS: ClassVar[bool] = False  # whether it cannot be asked without rows
+    KNOWS_OUTCOME: ClassVar[bool] = False  # whether it can be about the outcome of a mixture's rows
 
     @property
     def pictured(self) -> bool:
@@ -52,6 +53,7 @@ def ask(question: Question, asking: Asking) -> Answer:
     agreed on. Raises ConfigError, DataError, CheckpointError."""
     if question.OF_ROWS and question.rows is None:
         raise ConfigError("rows: name those that the question is about")
+    asking.take_outcome(question.KNOWS_OUTCOME)
     of_rows = question.rows is not None and not question.NUMBERED
     asking.weigh(False if question.weighted is None and of_rows else question.weighted)
     rows = None if question.rows is None else rows_of(asking, question.rows, question.unseen)

@@ -37,6 +37,7 @@ class Simulate(Question):
     given: Sequence[Item] = ()
     columns: Sequence[str] = ()
     seed: int = 1
+    KNOWS_OUTCOME = True
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         drawn_names = asking.conditions.names(self.columns) or [c.name for c in asking.columns]

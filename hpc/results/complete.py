@@ -71,6 +71,7 @@ def complete(
     def work(comm: Communicator) -> Completed:
         asking = Asking(run_dirs, copies, burn_in, table, comm)
         asking.require("complete")
+        asking.take_outcome(True)
         asking.require_draws(copies, "copies")
         requested = form or _form_in(out)
         filling = of_table(asking, sources, requested) if source is None else of_file(asking, source, unseen, requested)

@@ -86,6 +86,7 @@ def synthesize(
     def work(comm: Communicator) -> Synthetic:
         asking = Asking(run_dirs, copies, burn_in, table, comm)
         asking.require("synthesize")
+        asking.take_outcome(True)
         asking.weigh(weighted)
         if judge and asking.weighted:
             raise ConfigError(

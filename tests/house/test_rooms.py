@@ -34,7 +34,8 @@ ROOMS = {
     "hpc.posterior": {*BELOW, "io", "hpc.config", "hpc.convergence", "hpc.data", "hpc.family", "hpc.run"}
     | {"hpc.scalar"},
     "hpc.links": {*BELOW, "io", "kernels", "hpc.components", "hpc.data", "hpc.parallel"},
-    "hpc.outcome": {*BELOW, "io", "kernels", "hpc.config", "hpc.data", "hpc.parallel", "hpc.regression"},
+    "hpc.outcome": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.parallel"}
+    | {"hpc.regression"},
     "hpc.crosscat": {*BELOW, "io", "kernels", "hpc.components", "hpc.config", "hpc.data", "hpc.family"}
     | {"hpc.law", "hpc.links", "hpc.outcome", "hpc.parallel", "hpc.posterior", "hpc.report", "hpc.run", "hpc.scalar"}
     | {"hpc.settled"},

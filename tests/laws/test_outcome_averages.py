@@ -5,9 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
 
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
+from mpibayes.hpc.parallel.streams import Purpose, Stream
 
 X = np.linspace(-50.0, 50.0, 1_000_001)
 CASES = [
@@ -25,3 +27,23 @@ def test_averages_are_integrals(name, y, sd, nu, scale):
     exact = logsumexp(terms) + np.log((X[1] - X[0]) / np.sqrt(2.0 * np.pi))
     (found,) = likelihood.log_averages(np.array([y]), np.array([at]), np.array([sd]), nu, scale)
     assert found == pytest.approx(exact, abs=1e-3 if name == "logistic" else 1e-7)
+
+
+ETA, NU, SCALE, N = 0.7, 5.0, 0.6, 20_000
+LAWS = {
+    "normal": stats.norm(ETA, SCALE), "student-t": stats.t(NU, ETA, SCALE), "poisson": stats.poisson(np.exp(ETA)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_ranges_and_draws_are_of_the_law(name):
+    """Probabilities of ranges, and the distribution of draws by Kolmogorov's distance, 1.95 / sqrt(n) at 0.1 %."""
+    of, law = LIKELIHOODS[name], LAWS[name]
+    low, high = np.array([-np.inf, 1.0, 4.0, 2.0]), np.array([0.0, 3.0, np.inf, 2.0])
+    before = low - 1.0 if name == "poisson" else low
+    exact = np.log(law.cdf(high) - law.cdf(before) + 1e-300)
+    exact[3] = law.logpmf(2.0) if name == "poisson" else law.logpdf(2.0)
+    assert of.log_between(np.full(4, ETA), low, high, NU, SCALE) == pytest.approx(exact, abs=1e-6)
+    y = of.drawn(np.full(N, ETA), NU, SCALE, Stream(3, Purpose.OUTCOME_CELLS, 0), np.arange(N))
+    below = np.array([np.mean(y <= x) for x in np.arange(-2.0, 8.0)])
+    assert np.abs(below - law.cdf(np.arange(-2.0, 8.0))).max() < 1.95 / N**0.5

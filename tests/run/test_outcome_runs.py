@@ -127,15 +127,27 @@ def test_an_outcome_without_covariates(ran, slopes):
     assert draws_of(ran, one) == draws_of(ran, two)
 
 
+def test_questions_about_an_outcome(ran):
+    """They know it; its gaps are filled, and synthetic rows have it."""
+    shown = text_of(ran, "query", "one", "conditional", "sick", "--given", "age=1", "--given", "x0=1", "-o", "c.csv")
+    assert not shown or "sick" in shown
+    p = {row["sick"]: float(row["p"]) for row in csv.DictReader((ran / "c.csv").read_text().splitlines())}
+    assert p["yes"] > 0.75 and p["yes"] + p["no"] == pytest.approx(1.0)
+    assert "sick" in text_of(ran, "query", "one", "compare", "--rows", "1-50", "--columns", "sick")
+    text_of(ran, "complete", "one", "-o", "filled", "--copies", "1")
+    rows = list(csv.DictReader((ran / "filled" / "copy-1.csv").read_text().splitlines()))
+    assert {row["sick"] for row in rows} == {"no", "yes"}
+    text_of(ran, "synthesize", "one", "-o", "made", "--copies", "1", "--missing", "none")
+    rows = list(csv.DictReader((ran / "made" / "synthetic-1.csv").read_text().splitlines()))
+    groups = [[row["sick"] == "yes" for row in rows if row["x0"] == x] for x in "01"]
+    assert np.mean(groups[0]) < np.mean(groups[1]) - 0.1
+
+
 def test_what_an_outcome_refuses(ran):
-    """Questions about it, completed and synthetic tables, predictors with gaps, and settings that it has no law for."""
-    for words in (
-        ("query", "one", "predictors", "sick"),
-        ("complete", "one", "-o", "c"),
-        ("synthesize", "one", "-o", "s"),
-    ):
-        done = mpibayes(ran, *words)
-        assert done.returncode == 2 and "is the run's outcome" in done.stderr, words
+    """Questions that do not know it, predictors with gaps, and settings that it has no law for."""
+    for verb in (["predictors", "sick"], ["dependence", "--columns", "sick,age"]):
+        done = mpibayes(ran, "query", "one", *verb)
+        assert done.returncode == 2 and "is the run's outcome" in done.stderr, verb
     for change, words in {
         'outcome.covariates=["sick"]': "is the outcome itself",
         'outcome.slopes=["age"]': "is among the covariates, too",

@@ -1,0 +1,240 @@
+"""The outcome of a mixture's rows as questions see it (docs/math.md 2.16): with the columns that predict it, on which
+it depends within clusters, too.
+
+Given the cluster k predictors are independent of each other and of all other columns, and p(y | k) is the average of
+p(y | k, predictors) over them. Those of which a value is known have it; the others are drawn from the cluster, within
+what is known of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.cell_draws import CellDraws
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.data.events import Events, Known
+from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.asked import AskedOutcome, quantiles
+from mpibayes.hpc.parallel.streams import Purpose, Stream
+
+MOST, LEAST = 256, 32  # draws of predictors in each cluster that an answer averages over
+TOGETHER = 1 << 20  # numbers of a cluster that are worked out together
+TRIES = 64  # predictors from which one is chosen where the outcome is known and they are not
+COVERED = 0.999  # share of a column that events have if they are all of it
+
+
+class Alike(NamedTuple):
+    """Rows of which the same predictors have a value, and the same is known of the others: their numbers (n,); their
+    cells by column (n,); and what is known of the others, of one row."""
+
+    rows: np.ndarray
+    cells: Mapping[str, np.ndarray]
+    others: Known
+
+
+class OutcomeLaw:
+    """See `blocks.JointLaw`. view: without the outcome."""
+
+    def __init__(self, of: AskedOutcome, view: ViewLaw):
+        self.of, self.view = of, view
+        self.predictors = self.of.coder.predictors
+        self.name = of.coder.column.name
+        self.names = [self.name, *self.predictors]
+
+    def knows(self, known: Known) -> bool:
+        return any(name in known.of for name in self.names)
+
+    def score(self, known: Known) -> np.ndarray:
+        total = np.zeros((known.n_rows, len(self.view.log_weight)))
+        for name in self.predictors:
+            if name in known.of:
+                events, which = known.of[name]
+                table = self.view.log_masses(events)
+                total += np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
+        if self.name in known.of:
+            events, which = known.of[self.name]
+            there = np.flatnonzero(which < len(events))
+            low, high = (end[which[there], None] for end in self.of.coder.bounds(events))
+            for alike in self._alike(known.take(there)):
+                p = self._averaged(alike, low[alike.rows], high[alike.rows])
+                with np.errstate(divide="ignore"):
+                    total[there[alike.rows]] += np.log(p[:, 0])
+        return total
+
+    def given(self, known: Known, given: Known | None) -> np.ndarray:
+        if given is None or not self.knows(given):
+            return self.score(known)
+        before = self.score(given)
+        return self.score(known.join(given)) - np.where(np.isfinite(before), before, 0.0)
+
+    def log_masses(self, events: Events) -> np.ndarray:
+        if events.column.name != self.name:
+            return self.view.log_masses(events)
+        with np.errstate(divide="ignore"):
+            return np.log(self._masses(events, Known(1, {}))[0])
+
+    def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
+        if events.column.name == self.name:
+            out = np.empty((len(weight), len(events)))
+            for alike, p in self._each(events, given):
+                out[alike] = (p * weight[alike][:, None]).sum(axis=2)
+            return out
+        masses = np.exp(self.view.log_masses(events))
+        if self.name not in given.of:
+            return weight @ masses.T
+        return self._of_predictor(events, weight, given.without([events.column.name]), masses)
+
+    def drawn(
+        self, draws: CellDraws, known: Known, names: Collection[str], cluster: np.ndarray, stream: Stream,
+        ids: np.ndarray, without: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:  # fmt: skip
+        """Recorded values (n,) of some of the columns; arguments as of `CellDraws.cells`, whose parameters are taken.
+        Where the outcome is known and a predictor is not, one of some draws of it is taken by its likelihood."""
+        cells = {name: draws.single(name, known, cluster, stream, ids, without) for name in self.predictors}
+        own = replace(stream, purpose=Purpose.OUTCOME_CELLS)
+        events, which = known.of.get(self.name, (None, np.zeros(len(ids), np.intp)))
+        if events is None:
+            low, high = np.full(len(ids), -np.inf), np.full(len(ids), np.inf)
+        else:
+            low, high = (np.append(end, 0.0)[which] for end in self.of.coder.bounds(events))
+            low, high = (np.where(which < len(events), end, far) for end, far in ((low, -np.inf), (high, np.inf)))
+            there = np.flatnonzero(which < len(events))
+            if len(there) and any(name in names and self._lacks(known, name, there).any() for name in self.predictors):
+                again = self._predictors_given(
+                    draws, known.take(there), cluster[there], own, ids[there], without, low[there], high[there]
+                )
+                for name, x in again.items():
+                    cells[name][there] = x
+        result = {name: x for name, x in cells.items() if name in names}
+        if self.name in names:
+            result[self.name] = self._outcomes(draws, cells, cluster, own, ids, low, high)
+        return result
+
+    # --- averages -----------------------------------------------------------------------------------------------------
+
+    def _alike(self, known: Known) -> Iterator[Alike]:
+        """The rows by what is known of predictors."""
+        values = {name: _values(*known.of[name]) for name in self.predictors if name in known.of}
+        n, others = known.n_rows, np.full((known.n_rows, len(self.predictors)), -2)
+        for c, name in enumerate(self.predictors):
+            if name in values:
+                others[:, c] = np.where(np.isnan(values[name]), known.of[name][1], -1)
+        kinds, of = np.unique(others, axis=0, return_inverse=True)
+        for i, kind in enumerate(kinds):
+            rows = np.flatnonzero(of.ravel() == i) if len(kinds) > 1 else np.arange(n)
+            there = {name: values[name][rows] for name, event in zip(self.predictors, kind) if event == -1}
+            rest = [name for name, event in zip(self.predictors, kind) if event >= 0]
+            yield Alike(rows, there, known.only(rest).take(rows[:1]))
+
+    def _averaged(self, alike: Alike, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Probabilities (n, U, K + 1) of events of the outcome in every cluster. low, high: (n, U) or (1, U)."""
+        coder, n, k = self.of.coder, len(alike.rows), len(self.view.log_weight)
+        here, m = coder.answers(alike.cells, n), 1
+        if free := [name for name in self.predictors if name not in alike.cells]:
+            m = int(np.clip(8_192 // max(low.shape[1], 1), LEAST, MOST))
+            drawn = self._draws_of(free, alike.others, m, k)
+            there = coder.answers(drawn, m * k)
+        out = np.empty((n, low.shape[1], k))
+        step = max(1, TOGETHER // (m * low.shape[1]))
+        for rows in (slice(i, i + step) for i in range(0, n, step)):
+            ends = [end[rows if len(end) > 1 else slice(None)][:, None] for end in (low, high)]
+            for j in range(k):
+                normals = None
+                u, w = (x[rows][:, None, None] for x in (here.u, here.w))
+                if free:
+                    of_cluster = slice(j * m, (j + 1) * m)
+                    u, w = u + there.u[of_cluster][None, :, None], w + there.w[of_cluster][None, :, None]
+                    normals = quantiles(m)[None, :, None]
+                log_p = self.of.log_between(j, Answers(np.zeros(0), u, w), *ends, normals)
+                out[rows, :, j] = np.exp(log_p).mean(axis=1)
+        return out
+
+    def _draws_of(self, names: Collection[str], known: Known, m: int, k: int) -> dict[str, np.ndarray]:
+        """m cells of some predictors in each of the k clusters, (k m,)."""
+        ids, cluster = np.arange(k * m), np.repeat(np.arange(k), m)
+        stream = Stream(0, Purpose.OUTCOME_PREDICTORS, **self.view.key)
+        return CellDraws(self.view).cells(names, known.take(np.zeros(k * m, np.intp)), cluster, stream, ids)
+
+    def _masses(self, events: Events, given: Known) -> np.ndarray:
+        """Probabilities (n, U, K + 1) of events of the outcome in every cluster."""
+        low, high = (end[None] for end in self.of.coder.bounds(events))
+        out = np.empty((given.n_rows, len(events), len(self.view.log_weight)))
+        for alike in self._alike(given):
+            out[alike.rows] = self._averaged(alike, low, high)
+        return out
+
+    def _each(self, events: Events, given: Known) -> Iterator[tuple[slice, np.ndarray]]:
+        """Some rows at a time with these probabilities."""
+        step = max(1, TOGETHER // (len(events) * len(self.view.log_weight)))
+        for rows in (slice(i, i + step) for i in range(0, given.n_rows, step)):
+            yield rows, self._masses(events, given.take(rows))
+
+    def _of_predictor(self, events: Events, weight: np.ndarray, given: Known, masses: np.ndarray) -> np.ndarray:
+        """Probabilities (n, U) of events of a predictor given the outcome. masses (U, K + 1): of these events."""
+        n_events, k = masses.shape
+        out = np.empty((len(weight), n_events))
+        step = max(1, TOGETHER // masses.size)
+        for rows in (slice(i, min(i + step, len(out))) for i in range(0, len(out), step)):
+            part, n = given.take(rows), len(out[rows])
+            of = events, np.tile(np.arange(n_events), n)
+            each = part.take(np.repeat(np.arange(n), n_events)).join(Known(len(of[1]), {events.column.name: of}))
+            table = self.score(each).reshape(n, n_events, k)
+            whole = (masses.sum(axis=0) > COVERED).all()
+            total = np.logaddexp.reduce(table, axis=1) if whole else self.score(part)
+            table -= np.where(np.isfinite(total), total, 0.0)[:, None]
+            out[rows] = (np.exp(table) * weight[rows, None]).sum(axis=2)
+        return out
+
+    # --- draws --------------------------------------------------------------------------------------------------------
+
+    def _lacks(self, known: Known, name: str, rows: np.ndarray) -> np.ndarray:
+        """Mask of the rows that have no value of a predictor."""
+        return np.isnan(_values(*known.of[name])[rows]) if name in known.of else np.ones(len(rows), bool)
+
+    def _predictors_given(self, draws: CellDraws, known, cluster, stream, ids, without, low, high):
+        """Recorded values (n,) of predictors given the outcome."""
+        n = len(ids)
+        stream = replace(stream, purpose=Purpose.OUTCOME_PREDICTORS)
+        again, many = np.repeat(np.arange(n), TRIES), np.repeat(ids, TRIES) * TRIES + np.tile(np.arange(TRIES), n)
+        of = known.take(again)
+        cells = {name: draws.single(name, of, cluster[again], stream, many, without) for name in self.predictors}
+        a, log_p = self.of.coder.answers(cells, n * TRIES), np.empty(n * TRIES)
+        for k in np.unique(cluster):
+            at = np.flatnonzero(cluster[again] == k)
+            part = Answers(np.zeros(0), a.u[at][:, None], a.w[at][:, None])
+            ends = low[again][at, None], high[again][at, None]
+            log_p[at] = self.of.log_between(min(int(k), self.of.n_clusters), part, *ends)[:, 0]
+        log_p = log_p.reshape(n, TRIES)
+        below = np.cumsum(np.exp(log_p - log_p.max(axis=1, keepdims=True)), axis=1)
+        u = stream.at(TRIES).uniforms(ids)
+        at = np.arange(n) * TRIES + np.minimum((below <= u[:, None] * below[:, -1:]).sum(axis=1), TRIES - 1)
+        return {name: x[at] for name, x in cells.items()}
+
+    def _outcomes(self, draws: CellDraws, cells, cluster, stream, ids, low, high) -> np.ndarray:
+        """Recorded outcomes (n,) between bounds of y; those that no draw meets at the nearer bound."""
+        coder = self.of.coder
+        answers, named = coder.answers(cells, len(ids)), cluster - self.of.n_clusters if draws.more else ids
+        with np.errstate(invalid="ignore"):
+            y, at = 0.5 * (low + high), np.flatnonzero(~coder.is_value(low, high))
+        for again in range(TRIES):
+            if len(at):
+                y[at] = self.of.draw(answers.take(at), cluster[at], named[at], stream.at(again), ids[at])
+                at = at[(y[at] < low[at]) | (y[at] > high[at])]
+        return coder.recorded(np.clip(y, low, high))
+
+
+def _values(events: Events, which: np.ndarray) -> np.ndarray:
+    """The value (n,) that is known of each row, an interval's middle; NaN where several are possible."""
+    column = events.column
+    if events.sets is not None:
+        return np.full(len(which), np.nan)
+    if column.levels:
+        return np.append(events.codes.astype(np.float64), np.nan)[which]
+    low, high = (np.where(np.isfinite(x), x, y) for x, y in ((events.low, events.high), (events.high, events.low)))
+    middle = np.where(np.isfinite(low) & np.isfinite(high), 0.5 * (low + high), np.nan)
+    atoms = np.array([*column.atoms, np.nan])
+    return np.append(np.where(events.codes >= 0, atoms[events.codes], middle), np.nan)[which]

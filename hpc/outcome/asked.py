@@ -1,0 +1,135 @@
+"""An outcome in questions: probabilities and draws of what is asked of it, in the clusters of one kept draw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mpibayes.hpc.data.events import Events
+from mpibayes.hpc.outcome.answers import Answers
+from mpibayes.hpc.outcome.columns import Columns, Predictors
+from mpibayes.hpc.outcome.likelihoods import Likelihood
+from mpibayes.hpc.outcome.state import State
+from mpibayes.hpc.parallel.streams import Stream
+from mpibayes.io.rows import Column
+
+QUANTILES = 32  # of eta in a new cluster, over which the probability of a range is averaged
+THETA = 2**31 + 3  # sub-stream of a new cluster's coefficients
+
+
+@dataclass(frozen=True)
+class Coder:
+    """Between recorded cells and a regression: its column as questions have it, its predictors, and its unit."""
+
+    column: Column
+    likelihood: type[Likelihood]
+    slopes: Predictors
+    covariates: Predictors
+    centre: float
+    unit: float
+
+    @classmethod
+    def of(cls, columns: Columns, column: Column) -> Coder:
+        """column: of the outcome, among those that can be asked about."""
+        plain = replace(column, atoms=(), log=False, shape=None)
+        return cls(plain, columns.likelihood, columns.slopes, columns.covariates, *columns.centre_and_unit)
+
+    @property
+    def predictors(self) -> list[str]:
+        """Names of their columns."""
+        return [term.column.name for of in (self.slopes, self.covariates) for term in of.terms]
+
+    def answers(self, cells: Mapping[str, np.ndarray], n: int) -> Answers:
+        """Predictors of n rows by recorded cells (n,); those of other columns are 0."""
+        return Answers(np.full(n, np.nan), self.slopes.of_cells(cells, n), self.covariates.of_cells(cells, n))
+
+    def bounds(self, events: Events) -> tuple[np.ndarray, np.ndarray]:
+        """Least and greatest y of each event, (U,) each."""
+        if not self.likelihood.of_classes:
+            return (events.low - self.centre) / self.unit, (events.high - self.centre) / self.unit
+        y = self.likelihood.encode(np.arange(2))
+        if events.sets is None:
+            return y[events.codes], y[events.codes]
+        one, two = events.sets.T
+        return np.where(one, y[0], y[1]), np.where(two, y[1], y[0])
+
+    def is_value(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """Mask of bounds of y between which there is one recorded value."""
+        return high - low <= self.column.resolution / self.unit * (1.0 + 1e-9)
+
+    def recorded(self, y: np.ndarray) -> np.ndarray:
+        """Cells as they are recorded, of y."""
+        if self.likelihood.of_classes:
+            return np.where(self.likelihood.encode(np.ones(1))[0] == y, 1.0, 0.0)
+        x, step = self.centre + self.unit * y, self.column.resolution
+        return np.round(x / step) * step + 0.0 if step else x
+
+    @property
+    def log_unit(self) -> float:
+        """Log of the unit of a density, which is per recorded unit."""
+        return float(np.log(self.unit))
+
+
+class AskedOutcome:
+    """The outcome of one draw. Events have bounds of y that broadcast against eta."""
+
+    def __init__(self, coder: Coder, state: State):
+        self.coder, self.state = coder, state
+
+    @property
+    def n_clusters(self) -> int:
+        """K, without a new one."""
+        return len(self.state.theta)
+
+    def log_between(
+        self, k: int, at: Answers, low: np.ndarray, high: np.ndarray, normals: np.ndarray | None = None
+    ) -> np.ndarray:  # fmt: skip
+        """Log probability of events in a cluster, or in a new one (K), at predictors u and w (..., 1, D): their leading
+        axes broadcast against those of low and high, whose last is of events. normals: where answers are averaged over
+        predictors, quantiles by which eta of a new cluster is, instead of an average over it."""
+        law = self.state.law
+        eta = at.w.astype(np.float64) @ self.state.beta
+        v = at.u.astype(np.float64)
+        density = np.where(low == high, self.coder.log_unit, 0.0)
+        if k < self.n_clusters:
+            eta = eta + self.state.theta[k, 0] + v @ self.state.theta[k, 1:]
+            return law.likelihood.log_between(eta, low, high, law.nu, law.scale) - density
+        middle = eta + law.mean[0] + v @ law.mean[1:]
+        spread = np.sqrt(law.sd[0] ** 2 + v**2 @ law.sd[1:] ** 2)
+        if normals is not None:
+            return law.likelihood.log_between(middle + spread * normals, low, high, law.nu, law.scale) - density
+        middle, spread, low, high = np.broadcast_arrays(middle, spread, low, high)
+        out, value = np.empty(low.shape), self.coder.is_value(low, high)
+        if value.any():
+            y, width = 0.5 * (low + high)[value], (high - low)[value]
+            log_width = np.log(np.where(width > 0.0, width, 1.0))
+            out[value] = log_width + law.likelihood.log_averages(y, middle[value], spread[value], law.nu, law.scale)
+        if not value.all():
+            eta = middle[~value, None] + spread[~value, None] * quantiles(QUANTILES)
+            each = law.likelihood.log_between(eta, low[~value, None], high[~value, None], law.nu, law.scale)
+            out[~value] = np.logaddexp.reduce(each, axis=1) - np.log(QUANTILES)
+        return out - density
+
+    def draw(
+        self, answers: Answers, cluster: np.ndarray, named: np.ndarray, stream: Stream, ids: np.ndarray
+    ) -> np.ndarray:  # fmt: skip
+        """y (n,) of rows in these clusters. named (n,): of the new cluster of each, where it is in
+        one: those of one name share its coefficients; ids: of the rows."""
+        law, new = self.state.law, np.flatnonzero(cluster >= self.n_clusters)
+        theta = self.state.theta[np.minimum(cluster, self.n_clusters - 1)]
+        if len(new):
+            each = named[new, None] * law.p + np.arange(law.p)
+            normals = stream.at(THETA).normals(each.ravel()).reshape(each.shape)
+            theta[new] = law.mean + law.sd * normals
+        eta = theta[:, 0] + (answers.u.astype(np.float64) * theta[:, 1:]).sum(axis=1)
+        eta += answers.w.astype(np.float64) @ self.state.beta
+        return law.likelihood.drawn(eta, law.nu, law.scale, stream, ids)
+
+
+def quantiles(n: int) -> np.ndarray:
+    """n standard normal quantiles, in the middle of as many equal parts."""
+    from scipy.special import ndtri  # slow to import
+
+    return ndtri((np.arange(n) + 0.5) / n)
