@@ -19,10 +19,12 @@ import importlib.util
 import tempfile
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
 from mpibayes.hpc.results.report import report
+from mpibayes.hpc.run.clock import Clock
 from mpibayes.hpc.run.loop import in_process
 from mpibayes.io.append import append_rows
 from mpibayes.io.ingest import import_table
@@ -76,15 +78,17 @@ def configure(
     return path
 
 
-def reached(name: str, seconds: float, score: float) -> tuple[int, float]:
-    """The cycle after which a run has a held-out score, and its CPU seconds by then: those of its start, and of the
-    cycles in proportion to their time. seconds: of the whole run."""
-    trace = read_trace(name)
-    there = np.flatnonzero(trace["heldout_lpd"] >= score)
-    if not len(there):
-        return -1, np.nan
-    share = trace["seconds"][: there[0] + 1].sum() / trace["seconds"].sum()
-    return int(trace["cycle"][there[0]]), seconds * share
+def by_cycle(config: Path, name: str) -> np.ndarray:
+    """CPU seconds of a run from its start to the end of each of its cycles."""
+    took, ends, began = Clock.cycle_took, [], time.process_time()
+
+    def noted(clock: Clock, seconds: float) -> None:
+        ends.append(time.process_time() - began)
+        took(clock, seconds)
+
+    with mock.patch.object(Clock, "cycle_took", noted):
+        in_process(config, name)
+    return np.array(ends)
 
 
 def grow(asked: argparse.Namespace) -> None:
@@ -94,15 +98,16 @@ def grow(asked: argparse.Namespace) -> None:
     before = cpu(in_process, configure("run", 1, asked.cycles), "run")
     print(f"the run of them: {before:.1f} s CPU for {asked.cycles} cycles", flush=True)
     print(f"append of {asked.new:,} rows: {cpu(append_rows, 'new.csv', 'table.h5'):.2f} s CPU", flush=True)
-    grown = cpu(in_process, configure("run", 1, max(4, asked.cycles // 4)), "run")
-    scratch = cpu(in_process, configure("scratch", 2, asked.cycles), "scratch")
+    grown = by_cycle(configure("run", 1, max(4, asked.cycles // 4)), "run")
+    scratch = by_cycle(configure("scratch", 2, asked.cycles), "scratch")
     final = float(read_trace("scratch")["heldout_lpd"][-5:].mean())
-    for name, seconds in (("scratch", scratch), ("run", grown)):
+    for name, ends in (("scratch", scratch), ("run", grown)):
         trace = read_trace(name)
-        cycle, needed = reached(name, seconds, final - WITHIN)
+        there = np.flatnonzero(trace["heldout_lpd"] >= final - WITHIN)
+        when = "never" if not len(there) else f"after cycle {there[0] + 1}, {ends[there[0]]:.1f} s CPU"
         print(
-            f"{name}: {seconds:.1f} s CPU, last score {trace['heldout_lpd'][-1]:.4f}, clusters "
-            f"{trace['n_clusters'][-1]:.0f}; {final - WITHIN:.4f} after cycle {cycle}, {needed:.1f} s CPU",
+            f"{name}: {ends[0]:.1f} s CPU with its first cycle, {np.diff(ends).mean():.2f} each later; last score "
+            f"{trace['heldout_lpd'][-1]:.4f}, clusters {trace['n_clusters'][-1]:.0f}; {final - WITHIN:.4f} {when}",
             flush=True,
         )
 

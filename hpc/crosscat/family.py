@@ -21,6 +21,7 @@ from mpibayes.hpc.crosscat.keys import Model, Output, Sampler, priors
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.start import newcomers, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain
+from mpibayes.hpc.crosscat.start.subsample import IDLE
 from mpibayes.hpc.data.rows import Data, digest
 from mpibayes.hpc.family import Info
 from mpibayes.hpc.outcome import kept as outcomes
@@ -220,13 +221,14 @@ class ViewsChain:
     def _finds_better(self, labels: Sequence[np.ndarray]) -> bool:
         """Where rows came: search as at a first start, and start from the best search if it predicts better than the
         chain as it was. Collective."""
-        mixture, n = self.mixture, strategy.searches_of_growth(self.config, self.n_rows)
+        mixture, n_new = self.mixture, int((labels[0] == IDLE).sum())
+        n = strategy.searches_of_growth(self.config, self.n_rows, n_new)
         if not n:
             return False
         present = searches.Present([view.columns for view in mixture.views], labels)
         settings, n_views = views.settings_of_search(mixture), strategy.views_at_first(self.config)
         sample = min(strategy.ROWS_OF_EACH, self.n_rows)
-        self._say_ahead(sample, n)
+        self._say_ahead(sample, n, strategy.n_new_judges(n_new))
         choice = searches.best_search(self.comm, self.data, settings, self.number, sample, n_views, n, present)
         if choice.gain is None:
             return False
@@ -235,11 +237,11 @@ class ViewsChain:
             views.follow(mixture, choice.best)
         return choice.gain > 0.0
 
-    def _say_ahead(self, sample: int, n: int) -> None:
+    def _say_ahead(self, sample: int, n: int, judges: int | None = None) -> None:
         """Say that searches begin, each on `sample` rows at most."""
         if self.comm.rank == 0:
             which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
-            say(which + searches.ahead_in_words(self.n_rows, sample, n))
+            say(which + searches.ahead_in_words(self.n_rows, sample, n, judges))
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """One cycle, its scores, and its labels where they are kept."""

@@ -184,21 +184,48 @@ def test_the_present_views_are_judged_like_a_search(data):
 
 
 def test_the_present_views_in_words():
-    assert "goes on as it was" in searches.in_words([-1.0, -1.2], 30, 0.0)
+    words = searches.in_words([-1.0, -1.2], 30, -0.25)
+    assert words.startswith("goes on as it was") and words.endswith("than the best new search, by 0.25 nats a row")
     assert "than the chain as it was by 0.50 nats a row" in searches.in_words([-1.0, -1.2], 30, 0.5)
     records = [{}, {"gain": "1"}, {"searches": [-1.0]}, {"searches": [-1.0], "gain": 0.0}, {"gain": 0.5}]
     assert [searches.left_present(record) for record in records] == [None] * 3 + [False, True]
 
 
 def test_clusters_of_a_mixture_stay_unless_a_search_is_better(monkeypatch, data):
-    """All rows in one cluster give way, if they are judged as they are; clusters that cycles find stay."""
+    """Rows in one cluster give way, if they are judged as they are; clusters of 40 cycles stay beside those of one."""
     names = [c.name for c in data.columns]
-    present = searches.Present([names], [np.where(np.arange(data.n_rows) < 900, 0, searches.IDLE)])
+    present = searches.Present([names], [np.where(np.arange(data.n_rows) < 1350, 0, searches.IDLE)])
     run = partial(searches.best_search, serial(), data, Settings(seed=3), 0, 300, 1, 2)
-    assert run(present_of(data, [names], 900)).gain == 0.0
-    monkeypatch.setattr(searches, "CYCLES", 1)
-    choice = run(present)
+    with monkeypatch.context() as patch:
+        patch.setattr(searches, "CYCLES", 1)
+        choice = run(present)
     assert choice.gain > 0.5 and [of.columns for of in choice.best.views] == [tuple(names)]
+    monkeypatch.setattr(searches, "OF_CLUSTERS", 1)
+    assert run(present_of(data, [names], 1350)).gain < -0.5
+
+
+def test_new_rows_judge_and_nobody_has_seen_them(monkeypatch, data):
+    """Half of them; the chain as it was has been fitted to all others."""
+    n_old, n_new = data.n_rows - 200, 200
+    monkeypatch.setattr(searches, "OF_CLUSTERS", 1), monkeypatch.setattr(searches, "CYCLES", 1)
+    labels = np.where(np.arange(data.n_rows) < n_old, 0, searches.IDLE)
+    present = searches.Present([[c.name for c in data.columns]], [labels])
+    seen, log_density = [], searches._log_density
+
+    def judged(chain, unseen):
+        seen.append((chain.n_rows, len(unseen)))
+        return log_density(chain, unseen)
+
+    monkeypatch.setattr(searches, "_log_density", judged)
+    choice = searches.best_search(serial(), data, Settings(seed=3), 0, 300, 1, 2, present)
+    assert choice.n_judges == n_new // 2 and seen == [(300, n_new // 2)] * 3
+    together = [set(places.tolist()) for places in data.asked if len(places) > 300]
+    assert sum(place >= n_old for place in set.intersection(*together)) >= n_new // 2
+
+
+@pytest.mark.parametrize("n_new, n", [(0, 0), (98, 0), (100, 50), (1000, 500), (10**6, 3000)])
+def test_few_new_rows_judge_nothing(n_new, n):
+    assert strategy.n_new_judges(n_new) == n
 
 
 @pytest.mark.mpi(min_size=2)
@@ -206,7 +233,7 @@ def test_the_chain_as_it_was_is_judged_alike_on_ranks():
     from mpibayes.hpc.parallel.comm import world
 
     data = Data(*table(2))
-    present = searches.Present([[c.name for c in data.columns]], [np.where(np.arange(data.n_rows) < 200, 0, -2)])
+    present = searches.Present([[c.name for c in data.columns]], [np.where(np.arange(data.n_rows) < 200, 0, searches.IDLE)])
     run = partial(
         searches.best_search, data=data, settings=Settings(seed=3), chain=1, n_rows=150, n_views=1, n_searches=2,
         present=present,

@@ -12,7 +12,9 @@ import pytest
 from scipy import stats
 
 from mpibayes.hpc.crosscat.chain import Mixture, Tally
+from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.posterior.chains import home_of
+from mpibayes.hpc.run.directory import read_start
 from mpibayes.io.append import append_rows
 from mpibayes.io.draws import FOLDER
 from mpibayes.io.ingest import import_table
@@ -139,6 +141,18 @@ def test_the_posterior_of_all_rows_on_ranks(tmp_path):
     one = grown(tmp_path / "one", "cc4x3", 3, cycles=60)
     three = grown(tmp_path / "three", "cc4x3", 3, ranks=3, cycles=60)
     assert np.array_equal(one, three)
+
+
+@pytest.mark.thorough
+def test_the_posterior_of_all_rows_after_searches(tmp_path, monkeypatch):
+    """The new row judges two searches on the others, and the chain as it was."""
+    monkeypatch.setattr(strategy, "JUDGED", 2)
+    monkeypatch.setattr(strategy, "NEW_JUDGES", (1.0, 1))
+    result = grown(tmp_path, "cc4x3", 1, "mixture", cycles=FEWER)
+    record = read_start(home_of(tmp_path / "out"))
+    assert record["judges"] == 1 and len(record["searches"]) == 2
+    p, worst = p_value(result, law("cc4x3", "mixture"))
+    assert p >= LEVEL, f"{worst} (seed {seed(221)})"
 
 
 @pytest.mark.quick

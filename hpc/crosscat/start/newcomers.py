@@ -41,15 +41,18 @@ def with_newcomers(
     stream = generator(mixture.settings.seed, Purpose.PILOT, chain=mixture.chain)
     seed = int(stream.integers(2**63))  # the draws of the chain of the new rows are its own
     chosen = np.sort(stream.choice(idle, n, replace=False))
-    settings = replace(settings_of_search(mixture), seed=seed, shards=1, annealing=None, column_moves=0, view_moves=0)
+    settings = replace(settings_of_search(mixture), seed=seed)
     columns = [view.columns for view in mixture.views]
-    task = partial(_clusters, serial(comm.asked_to_stop), data, settings, columns, chosen)
+    task = partial(clusters, serial(comm.asked_to_stop), data, settings, columns, chosen)
     (found,) = run_all(comm, [task], f"find clusters of {counted(n, 'new row')}")
-    result = []
-    for z, new in zip(labels, found):
-        z = z.copy()
+    return joined(labels, chosen, found)
+
+
+def joined(labels: Sequence[np.ndarray], chosen: np.ndarray, found: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Labels of each view in which the chosen rows are in clusters of their own, `found` among them."""
+    result = [z.copy() for z in labels]
+    for z, new in zip(result, found):
         z[chosen] = z.max() + 1 + new
-        result.append(z)
     return result
 
 
@@ -69,10 +72,11 @@ def in_words(n_new: int, likelihood: bool) -> str:
     return f"{n:,} of {n_new:,} more training rows {where}, the first cycle seats the others"
 
 
-def _clusters(
+def clusters(
     alone: Serial, data: Data, settings: Settings, views: Sequence[Sequence[str]], places: np.ndarray
 ) -> list[np.ndarray]:
     """Labels of some training rows in each view, of a chain that has no others."""
+    settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
     rows: Rows = data.rows_at(places)
     chain = Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, views=views)
     chain.start("one")

@@ -38,8 +38,8 @@ class Probe:
         return result
 
 
-def gain(after: np.ndarray, before: np.ndarray, sure: float = SURE) -> float:
+def gain(after: np.ndarray, before: np.ndarray) -> float:
     """Return by how much more probable rows are, in nats a row; 0 where that may be chance."""
     more = after - before
     mean, error = float(more.mean()), float(more.std(ddof=1)) / np.sqrt(len(more))
-    return mean if abs(mean) > sure * error else 0.0
+    return mean if abs(mean) > SURE * error else 0.0

@@ -26,6 +26,7 @@ ROWS_OF_EACH = 3000  # of the sample of each of several: as good, and a third of
 SEARCHES, JUDGED = 3, 500  # of a chain on so many training rows; of fewer one, since a few judges choose by chance
 SEARCHES_OF_CLUSTERS, SAMPLES = 2, 10  # of a mixture, as rows come to it, if it has no more rows than so many samples
 JUDGES = 0.1, 3000  # share of the training rows that judge several searches, and their greatest number
+NEW_JUDGES = 0.5, 50  # share of the new rows that judge where rows came, and their least number
 PROBES = 0.1, 50, 1500  # share of the rows of a search that it leaves out to judge its trials, and their bounds
 SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
 
@@ -100,12 +101,12 @@ def searches(config: Config, n_rows: int) -> int:
     return (SEARCHES if several else 1) if given == "auto" else given
 
 
-def searches_of_growth(config: Config, n_rows: int) -> int:
-    """Return the number of searches that a chain makes as rows come to its table, to compare itself with: none where
-    there was none at the start, or rows are too few to judge; of a mixture, none where a sample of so many rows would
-    say little of its clusters."""
+def searches_of_growth(config: Config, n_rows: int, n_new: int) -> int:
+    """Return the number of searches that a chain makes as n_new of its rows have come, to compare itself with: none
+    where there was none at the start, or rows are too few to judge; of a mixture, none where a sample of so many rows
+    would say little of its clusters."""
     sampler, model = config.of(Sampler), config.of(Model)
-    if not model.likelihood or n_rows < JUDGED:
+    if not model.likelihood or n_rows < JUDGED or not n_new_judges(n_new):
         return 0
     if not model.has_views:
         return SEARCHES_OF_CLUSTERS if n_rows <= SAMPLES * ROWS_OF_EACH else 0
@@ -120,10 +121,17 @@ def n_judges(n_rows: int, n_searches: int) -> int:
     return min(round(share * n_rows), most) if n_searches > 1 else 0
 
 
-def rows_of_search(n_rows: int, most: int, n_searches: int) -> int:
+def n_new_judges(n_new: int) -> int:
+    """Return how many of the new rows judge searches and the chain as it was; 0 where they would be too few."""
+    share, fewest = NEW_JUDGES
+    n = min(round(share * n_new), JUDGES[1])
+    return n if n >= fewest else 0
+
+
+def rows_of_search(n_rows: int, most: int, judges: int) -> int:
     """Return how many of the training rows each search has, `most` at most: those that judge searches or trials are not
     among them."""
-    left = n_rows - n_judges(n_rows, n_searches)
+    left = n_rows - judges
     return min(most, left - n_probes(left, most))
 
 
@@ -211,7 +219,7 @@ def views_in_words(config: Config, n_rows: int) -> str:
     if not sample:
         return counted(n_views, "random view")
     by = "a search" if n == 1 else f"the best of {n} searches"
-    rows = rows_of_search(n_rows, sample, n)
+    rows = rows_of_search(n_rows, sample, n_judges(n_rows, n))
     return f"views from {by} on {rows:,} rows, beginning with at most {counted(n_views, 'group')} of columns"
 
 
