@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +12,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
+from mpibayes.hpc.crosscat.line_law import LineLaw
 from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.events import Events, Known
@@ -90,6 +92,14 @@ class ViewLaw(ViewDensity):
         laws = self.law(kind).blocks if len(kind) else ()
         joint = [BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)]
         return [*joint, *self.lines, *self.trees]
+
+    def with_lines(self, lines: list[tuple[int, list[LineLaw]]]) -> ViewLaw:
+        """A copy with other laws of its trees of lines."""
+        made = copy(self)
+        for name in ("trees", "blocks", "in_blocks"):
+            made.__dict__.pop(name, None)
+        made.all_lines = lines
+        return made
 
     @cached_property
     def in_blocks(self) -> list[str]:
