@@ -3,6 +3,10 @@
 The row's own cluster has one row less, and its statistics are those of the others; alone in it, the row would have to
 open a cluster. With the draws of a posterior that knows the row, 1 / p(x_c | the rest of the row, all other rows) is
 the average of 1 / p_d(x_c | the rest of the row) over draws d (Gelfand, Dey & Chang 1992).
+
+Numbers in lines have parameters that were drawn given all rows, which the draw d is then made of, too: those of the
+row's cluster stay as they are. A new cluster has the prior's, integrated out (`line_new`), whether the row is alone or
+not.
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ import numpy as np
 
 from mpibayes.hpc.components.masses import log_negative_binomial, log_real
 from mpibayes.hpc.components.normal import posterior
-from mpibayes.hpc.crosscat.branches import NumberBranch
+from mpibayes.hpc.crosscat.branches import LineBranch, NumberBranch
+from mpibayes.hpc.crosscat.line_law import LineLaw
+from mpibayes.hpc.crosscat.line_new import opened
 from mpibayes.hpc.crosscat.view_law import ViewLaw, normalised
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links import bins
@@ -24,12 +30,14 @@ class LeftOut:
     part of the draw; `known`: as they are recorded; their clusters are the view's labels (n,)."""
 
     def __init__(self, view: ViewLaw, rows: Rows, known: Known):
+        view = opened(view)
         self._view, self._rows, self._own = view, rows, view.labels.astype(np.intp)
         self._at = np.arange(len(rows)), self._own
         names = [name for name in known.of if name in view.names]
         self._known = known.only(names)
         self._trees = [tree for tree in view.trees if tree.knows(self._known)]
-        linked = {name for tree in self._trees for name in tree.names}
+        self._lines = [law for law in view.lines if law.knows(self._known)]
+        linked = {name for tree in (*self._trees, *self._lines) for name in tree.names}
         # of the row's event in its own cluster
         self._of_own = {name: self._log_own(*self._known.of[name]) for name in names if name not in linked}
 
@@ -47,6 +55,7 @@ class LeftOut:
             alone = np.log(alpha + (len(size) - 1) * d) - np.log(alpha + len(size) * d)
         scores[self._at] = weight + sum(self._of_own.values(), np.zeros(len(left)))
         scores[self._at] += sum(self._log_linked(tree, self._known) for tree in self._trees)
+        scores[self._at] += sum(law.score(self._known)[self._at] for law in self._lines)
         scores[:, -1] += np.where(left > 0, 0.0, alone)
         return normalised(scores)
 
@@ -56,6 +65,8 @@ class LeftOut:
         if name in self._of_own:
             return self._view.inverse(events, which, weight, (self._at, self._of_own[name]))
         tree = self._view.block_of(name)
+        if isinstance(tree, LineLaw):
+            return self._view.inverse(events, which, weight, None, self._known)
         part = self._log_linked(tree, self._known) - self._log_linked(tree, self._known.without([name]))
         return self._view.inverse(events, which, weight, (self._at, part), self._known)
 
@@ -69,9 +80,11 @@ class LeftOut:
                 total += self._log_rest(*known.of[name])
         return total
 
-    def _log_branch(self, branch: NumberBranch, known: Known, context: np.ndarray) -> np.ndarray:
-        """Log probability of what is known of a number in each context of the column that it leans on, (n, W), in each
+    def _log_branch(self, branch: NumberBranch | LineBranch, known: Known, context: np.ndarray) -> np.ndarray:
+        """Log probability of what is known of numbers in each context of the column that they lean on, (n, W), in each
         row's own cluster, which is counted without it in its own context (n,)."""
+        if isinstance(branch, LineBranch):
+            return branch.score(known)[self._at[0], :, self._own]
         events, which = known.of[branch.column.name]
         total = branch.score(known)[np.arange(len(which)), :, self._own]
         at = np.flatnonzero((which < len(events)) & (context >= 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
+from mpibayes.hpc.crosscat.line_law import LineLaw
 from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.events import Events, Known
@@ -99,6 +101,14 @@ class ViewLaw(ViewDensity):
     def explain(self, outcome: OutcomeLaw) -> None:
         """Take an outcome of the rows among the columns."""
         self.outcome, self.names = outcome, self.names | {outcome.name}
+
+    def with_lines(self, lines: list[tuple[int, list[LineLaw]]]) -> ViewLaw:
+        """A copy with other laws of its trees of lines."""
+        made = copy(self)
+        for name in ("trees", "blocks", "in_blocks"):
+            made.__dict__.pop(name, None)
+        made.all_lines = lines
+        return made
 
     @cached_property
     def in_blocks(self) -> list[str]:

@@ -223,6 +223,21 @@ def test_rows_of_the_table_are_left_out(asking):
         assert scores[i] == pytest.approx(exact, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", ["kind", "mass", "length", "wing"])
+def test_cells_left_out_are_ratios_of_rows_left_out(asking, name):
+    """p(cell | the others) = p(all) / p(the others), of numbers in lines below levels, too."""
+    places, names = np.arange(N), [c.name for c in asking.columns]
+    known, rows = known_of(asking.asked.recorded(places), asking.columns), asking.asked.modelled(places)
+    (view,) = next(iter(asking.asked.labelled(names, places))).views
+    cells = asking.asked._of_view(view, rows, places)
+    whole, rest = (LeftOut(view, cells, of) for of in (known, known.without([name])))
+    (log_p, weight), (log_rest, _) = whole.given(), rest.given()
+    inverse = whole.inverse(name, weight)
+    there = ~np.isnan(inverse)
+    assert np.allclose(-np.log(inverse[there]), (log_p - log_rest)[there], atol=1e-8)
+    assert np.allclose(log_p[~there], log_rest[~there]) and np.isfinite(log_p).all()
+
+
 def test_tables_are_completed_and_made_up(asking):
     means = {kind: [] for kind in "abc"}
     rows = asking.asked.recorded(np.arange(N))

@@ -1,0 +1,158 @@
+"""Real columns in lines in a cluster of one row, their parameters integrated out (docs/math.md 1.10, 2.12).
+
+A row that is alone in its cluster is the only one that its parameters know. Drawn given it, they would make it look
+familiar in most draws and impossible in few, so that an average of 1 / p would never settle; hence a row that is left
+out meets a new cluster as the prior has it. There each column is a t given its parent, and columns that nobody knows
+are summed out from the leaves to the root, by quadrature: in the prior no slope has a direction, so that all functions
+of a column vary about two points alone, and one set of nodes does for all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.line import Line
+from mpibayes.hpc.components.normal import posterior
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.crosscat.blocks import patterns_of
+from mpibayes.hpc.crosscat.line_law import LineLaw
+from mpibayes.hpc.crosscat.view_law import ViewLaw
+from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.links.coding import Coding
+from mpibayes.hpc.links.forest import ROOT
+from mpibayes.kernels.common.functions import gammaln
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
+DOUBLINGS = 26  # of the first panel, until nothing is left of a t with one degree of freedom
+AT_ONCE = 2_000  # rows
+
+
+@dataclass(frozen=True)
+class Student:
+    """A column given its parent's value u: a t of nu degrees of freedom about `location`, with the squared scale
+    variance (level + (u - at)^2 / square); of a root square is infinite."""
+
+    location: float
+    nu: float
+    variance: float
+    level: float
+    at: float = 0.0
+    square: float = np.inf
+
+    def log_density(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        spread = self.nu * self.variance * (self.level + (u - self.at) ** 2 / self.square)
+        constant = float(gammaln(np.array(0.5 * (self.nu + 1.0))) - gammaln(np.array(0.5 * self.nu)))
+        off = np.log1p((x - self.location) ** 2 / spread)
+        return constant - 0.5 * (np.log(np.pi * spread) + (self.nu + 1.0) * off)
+
+    @property
+    def width(self) -> float:
+        """The scale where the parent is at its mean."""
+        return float(np.sqrt(self.variance * self.level))
+
+    @property
+    def reach(self) -> float:
+        """How far its parent has to go to change it."""
+        return float(np.sqrt(self.square * self.level))
+
+
+class NewTree:
+    """The columns of a tree in a new cluster, parents first. above: place of each column's parent, or ROOT."""
+
+    def __init__(self, columns: Sequence[Student], above: Sequence[int]):
+        self._columns, self._below = columns, [[d for d, p in enumerate(above) if p == c] for c in range(len(above))]
+
+    def log_density(self, x: np.ndarray) -> np.ndarray:
+        """Log density (n,) of the cells that are there, of rows (n, D) with NaN elsewhere."""
+        total = np.zeros(len(x))
+        for seen, at in patterns_of(x):
+            for part in np.array_split(at, max(1, len(at) // AT_ONCE)) if len(seen) else ():
+                total[part] = self._given(0, np.zeros((1, 1)), x[part], set(seen.tolist()))[:, 0]
+        return total
+
+    def _given(self, c: int, u: np.ndarray, x: np.ndarray, seen: set[int]) -> np.ndarray:
+        """Log density of what is known of a column and those below it given its parent's value, u (n, 1) or (1, Q);
+        an array that broadcasts to (n, Q)."""
+        if c in seen:
+            here = x[:, [c]]
+            return self._columns[c].log_density(here, u) + self._all_below(c, here, x, seen)
+        if not self._knows(c, seen):
+            return np.zeros((1, 1))
+        points, log_weight = self._nodes[c]
+        below = log_weight + self._all_below(c, points[None], x, seen)
+        if len(u) > 1 or u.size == 1:
+            each = self._columns[c].log_density(points[None], u) + below
+            top = each.max(axis=1, keepdims=True)
+            return top + np.log(np.exp(each - top).sum(axis=1, keepdims=True))
+        top = below.max(axis=1, keepdims=True)
+        each = np.exp(self._columns[c].log_density(points[:, None], u))
+        return top + np.log(np.einsum("nq,qu->nu", np.exp(below - top), each))
+
+    def _all_below(self, c: int, here: np.ndarray, x: np.ndarray, seen: set[int]) -> np.ndarray:
+        return sum((self._given(d, here, x, seen) for d in self._below[c]), np.zeros((1, 1)))
+
+    def _knows(self, c: int, seen: set[int]) -> bool:
+        return c in seen or any(self._knows(d, seen) for d in self._below[c])
+
+    @cached_property
+    def _nodes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Values of each column, and logarithms of their weights in an integral over it: Gauss and Legendre's on panels
+        that double from the two points about which it varies."""
+        result = []
+        for column, below in zip(self._columns, self._below):
+            centers = {column.location: column.width}
+            for d in (self._columns[d] for d in below):
+                centers[d.at] = min(centers.get(d.at, np.inf), d.reach)
+            steps = 0.5 * 2.0 ** np.arange(DOUBLINGS)
+            widest = max(centers.values())
+            sides = [s * np.append(steps, steps[-1] * widest / s) for s in centers.values()]
+            edges = np.unique([[a - of, a + of] for a, side in zip(centers, sides) for of in side])
+            half = 0.5 * np.diff(edges)
+            points = edges[:-1, None] + half[:, None] * (1.0 + NODES)
+            result.append((points.ravel(), np.log(np.outer(half, WEIGHTS)).ravel()))
+        return result
+
+
+def new_tree(components: Components, hyper: Hyper, coding: Coding, law: LineLaw) -> NewTree:
+    """The columns of a tree of lines in a new cluster."""
+    names, place = [c.name for c in coding.plain], {name: i for i, name in enumerate(law.names)}
+    above = [place.get(names[p], ROOT) if p != ROOT else ROOT for p in
+             (int(coding.parents[names.index(name)]) for name in law.names)]  # fmt: skip
+    _, c = components.kind_of(law.names[0])
+    location, kappa, nu, spread = (a.item() for a in posterior(hyper.normal[c], *np.zeros((3, 1))))
+    columns = [Student(location, nu, spread / nu, 1.0 + 1.0 / kappa)]
+    lines = {b.name: (b, w) for b, w in zip(components.multinormal.blocks, hyper.wishart) if isinstance(b, Line)}
+    for name in law.names[1:]:
+        block, wishart = lines[name]
+        p = block.posterior(wishart, 0.0, np.zeros(2), np.zeros(3))
+        of = p.location, p.nu, p.rest / p.nu, 1.0 + 1.0 / p.kappa, p.given, p.first
+        columns.append(Student(*(float(a) for a in of)))
+    return NewTree(columns, above)
+
+
+@dataclass(frozen=True)
+class OpenLaw(LineLaw):
+    """A tree of lines whose parameters are those of `new` in a new cluster, integrated out."""
+
+    new: NewTree
+
+    def score(self, known: Known) -> np.ndarray:
+        total = super().score(known)
+        x, width = self.cells(known)
+        total[:, -1] = self.new.log_density(x) + width
+        return total
+
+
+def opened(view: ViewLaw) -> ViewLaw:
+    """A view whose trees of lines are such laws."""
+    made = []
+    for root, laws in view.all_lines:
+        assert view.coding is not None  # there are lines
+        new = new_tree(view.components, view.hyper, view.coding, laws[0])
+        made.append((root, [OpenLaw(law.names, law.law, law.columns, law.number, new) for law in laws]))
+    return view.with_lines(made)
