@@ -72,6 +72,7 @@ class LinkedPosterior:
 
     def __init__(self, cells, n_levels, betas, concentration: float, discount: float, number: Number | None = None):
         self.cells, self.n_levels, self.betas, self.of = np.array(cells), list(n_levels), betas, number
+        self.process = concentration, discount
         n, d = self.cells.shape
         more = int(number is not None)
         self.partitions, self.forests = partitions(n), forests(d, None if number is None else number.above)

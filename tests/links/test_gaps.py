@@ -98,7 +98,7 @@ def test_draws_read_without_these_cells_are_rejected(run, monkeypatch):
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_draws_have_the_counts_of_the_chain(n_shards):
     law = LinkedPosterior(CELLS, LEVELS, (BETA,), ALPHA, D)
-    mixture, rows, filled = program.sampler(serial(), law, n_shards, 7, ALPHA, D), table(law), 0
+    mixture, rows, filled = program.sampler(serial(), law, n_shards, 7), table(law), 0
     mixture.start("one")
     for _ in range(60):
         mixture.cycle()
