@@ -63,9 +63,9 @@ def test_law():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name, n_shards, sweeps", [("glm4", 1, 1), ("miss5", 2, 2), ("surv4", 3, 2)])
-def test_more_laws(name, n_shards, sweeps):
-    p, t = p_value(*means(serial(), name, n_shards, 60, sweeps_per_cycle=sweeps))
+@pytest.mark.parametrize("name, n_shards", [("miss5", 2), ("surv4", 3)])
+def test_law_of_two_sweeps_a_cycle(name, n_shards):
+    p, t = p_value(*means(serial(), name, n_shards, 60, sweeps_per_cycle=2))
     assert p >= LEVEL, f"{name}, {n_shards} shards: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 
@@ -73,8 +73,9 @@ def test_more_laws(name, n_shards, sweeps):
 @pytest.mark.parametrize("n_fresh", [1, 3])
 @pytest.mark.parametrize("n_shards", [1, 3])
 @pytest.mark.parametrize("name", list(outcomes.TARGETS))
-def test_law_at_length(name, n_shards, n_fresh):
-    p, t = p_value(*means(serial(), name, n_shards, 400, n_fresh))
+def test_law_of_every_target(name, n_shards, n_fresh):
+    """At the size at which wrong programs are rejected."""
+    p, t = p_value(*means(serial(), name, n_shards, 100, n_fresh))
     assert p >= LEVEL, f"{name}, {n_shards} shards: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 
