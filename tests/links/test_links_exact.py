@@ -52,6 +52,7 @@ def test_the_enumeration_has_the_values_of_the_documents(name, expected):
     assert law_of(name).log_evidence == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.quick("1-rows4", "3-rows5", "3-gaps4", "1-gaps6", "3-gaps5")
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_law_of_rows_and_links(name, n_shards):
