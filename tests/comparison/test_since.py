@@ -37,6 +37,7 @@ def csv(place, name, kinds, seed):
     return place / name
 
 
+@pytest.mark.quick("mixture")
 @pytest.mark.parametrize("family", ["mixture", "crosscat"])
 def test_new_rows_of_another_kind_are_seen(tmp_path, family, undrawn):
     g = np.random.default_rng(241)

@@ -67,6 +67,7 @@ def test_a_product_of_two_views_is_parted():
     assert told(view.columns for view in chain.views) == right
 
 
+@pytest.mark.thorough
 def test_moves_that_have_to_come_back_do_not_part_it():
     """Reversible moves alone do not find the views, which is why there is a search."""
     chain, right = settled(Mixture, 5)

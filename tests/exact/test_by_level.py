@@ -17,7 +17,7 @@ from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import generator
 from mpibayes.io.table import table_from_arrays
 from tests.exact import production, transitions
-from tests.exact.compare import chi_square, seed
+from tests.exact.compare import LOOKS, chi_square, seed
 from tests.exact.enumerate import CASES
 from tests.exact.test_split_merge import FOUR_ROWS, LEVEL, ROUNDING, alone
 
@@ -106,7 +106,7 @@ def test_law_of_steps_alone(name, n_shards, n_replicates):
 @pytest.mark.parametrize("wrong, n_replicates", [(without_sides, 60), (one_spread, 240)])
 def test_wrong_draws_are_rejected(wrong, n_replicates):
     with production.one_kind_alone(program.by_level, **OFTEN), wrong():
-        result = alone(serial(), "cat6", 2, n_replicates, 151)
+        result = alone(serial(), "cat6", 2, n_replicates, 151, LOOKS)
     assert not result.passed, str(result)
 
 

@@ -217,6 +217,7 @@ def test_buffet_without_likelihood(n, alpha, c, n_shards, opening, n_replicates,
     assert result.passed, f"{result} (seed {seed(238)})"
 
 
+@pytest.mark.quick("no_anchors")
 @pytest.mark.parametrize("wrong", [program.no_anchors, program.weights_as_printed])
 def test_buffet_without_likelihood_rejects_wrong_programs(wrong):
     with wrong():

@@ -25,14 +25,14 @@ from tests.exact.enumerate import Posterior
 LEVEL, CHAINS, SETTLING = 1e-4, 24, 15
 
 
-def means(comm, name, n_shards, cycles, n_fresh=2, chains=CHAINS, **settings):
-    """Means of all summaries in each chain, (chains, summaries), and their exact values, on root."""
+def means(comm, name, n_shards, cycles, n_fresh=2, chains=range(CHAINS), **settings):
+    """Means of all summaries in each of some chains, (chains, summaries), and their exact values, on root."""
     parts, p, _, exact = outcomes.summaries(name)
     whole, posterior = outcomes.answers_of(outcomes.TARGETS[name]["case"]), Posterior(outcomes.case_of(name))
     _, table = posterior.summaries()
     of_parts = table[:, [posterior.index([int(c) for c in part]) for part in parts]] @ p
     out = []
-    for chain in range(chains):
+    for chain in chains:
         mixture = outcomes.sampler(comm, name, n_shards, seed(21), chain, n_fresh, **settings)
         for _ in range(SETTLING):
             mixture.cycle()
@@ -57,15 +57,27 @@ def p_value(of, exact):
     return float(p[worst]), float(t[worst])
 
 
+def p_of_wrong(name, n_shards, cycles, **settings):
+    """p and t of the first chains that are enough to reject a program; of all, if none are."""
+    of = []
+    for last in (CHAINS // 3, 2 * CHAINS // 3, CHAINS):
+        more, exact = means(serial(), name, n_shards, cycles, chains=range(len(of), last), **settings)
+        of = [*of, *more]
+        p, t = p_value(np.array(of), exact)
+        if p < LEVEL:
+            break
+    return p, t
+
+
 def test_law():
     p, t = p_value(*means(serial(), "t4", 3, 60))
     assert p >= LEVEL, f"p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name, n_shards, sweeps", [("glm4", 1, 1), ("miss5", 2, 2), ("surv4", 3, 2)])
-def test_more_laws(name, n_shards, sweeps):
-    p, t = p_value(*means(serial(), name, n_shards, 60, sweeps_per_cycle=sweeps))
+@pytest.mark.parametrize("name, n_shards", [("miss5", 2), ("surv4", 3)])
+def test_law_of_two_sweeps_a_cycle(name, n_shards):
+    p, t = p_value(*means(serial(), name, n_shards, 60, sweeps_per_cycle=2))
     assert p >= LEVEL, f"{name}, {n_shards} shards: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 
@@ -73,8 +85,9 @@ def test_more_laws(name, n_shards, sweeps):
 @pytest.mark.parametrize("n_fresh", [1, 3])
 @pytest.mark.parametrize("n_shards", [1, 3])
 @pytest.mark.parametrize("name", list(outcomes.TARGETS))
-def test_law_at_length(name, n_shards, n_fresh):
-    p, t = p_value(*means(serial(), name, n_shards, 400, n_fresh))
+def test_law_of_every_target(name, n_shards, n_fresh):
+    """At the size at which wrong programs are rejected."""
+    p, t = p_value(*means(serial(), name, n_shards, 100, n_fresh))
     assert p >= LEVEL, f"{name}, {n_shards} shards: p {p:.2g}, t {t:.1f} (seed {seed(21)})"
 
 
@@ -100,7 +113,7 @@ def off_by_a_nat(of):
 def test_wrong_moves_are_rejected(change):
     right = branching.branches
     with mock.patch.object(branching, "branches", lambda *of: change(right(*of))):
-        p, t = p_value(*means(serial(), "t4", 2, 60, split_merge=1))
+        p, t = p_of_wrong("t4", 2, 60, split_merge=1)
     assert p < LEVEL, f"p {p:.2g}, t {t:.1f}"
 
 
@@ -161,7 +174,7 @@ WRONG = {
 def test_wrong_is_rejected(which):
     wrong, name, n_shards, cycles = WRONG[which]
     with wrong():
-        p, t = p_value(*means(serial(), name, n_shards, cycles))
+        p, t = p_of_wrong(name, n_shards, cycles)
     assert p < LEVEL, f"{which}: p {p:.2g}, t {t:.1f}"
 
 

@@ -1,4 +1,4 @@
-"""kill -9 at random moments, eight times in one run: a whole generation is always there, and the traces fit it."""
+"""kill -9 at random moments, five times in one run: a whole generation is always there, and the traces fit it."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from mpibayes.io.checkpoint import latest
 from mpibayes.io.draws import DrawWriter, iterate_draws
 from mpibayes.io.trace import TraceWriter, read_trace
 
-KILLS, MOST_KILLS = 8, 200
+KILLS, MOST_KILLS = 5, 200
 SCALARS = [f"scalar_{i}" for i in range(14)]
 
 # A run in small: it goes on from the last checkpoint, and all it writes is a function of the cycle number.

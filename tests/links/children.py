@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from unittest import mock
 
@@ -164,12 +165,13 @@ def sampler(comm, law: ChildPosterior, n_shards: int, seed: int, **settings) -> 
     )  # fmt: skip
 
 
-def history(mixture: Mixture, law: ChildPosterior, n_replicates: int, cycles: int, seed: int):
-    """From exact starts, numbers of states (replicates, cycles), and levels of missing cells that are needed, -1 of
-    others (replicates, cycles, holes), on root; None elsewhere."""
+def replicates(
+    mixture: Mixture, law: ChildPosterior, n_replicates: int, cycles: int, seed: int
+) -> Iterator[tuple[list, list] | None]:
+    """From each exact start, numbers of states (cycles,), and levels of missing cells that are needed, -1 of others
+    (cycles, holes), on root; None elsewhere."""
     generator = np.random.Generator(np.random.Philox(seed))
-    starts, out = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel()), []
-    filled = []
+    starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
     for r, start in enumerate(starts.tolist()):
         b, f = law.state(start)
         mixture.linking.link(np.array(law.forests[f]))
@@ -180,7 +182,7 @@ def history(mixture: Mixture, law: ChildPosterior, n_replicates: int, cycles: in
             gaps.put(i, shard.rows, np.concatenate([*levels, np.zeros(0, np.intp)]))
         of_column = view.components.by_column(view.hyper) | hyper
         place(mixture, law.partitions[b], r * STRIDE, view.components.hyper(*law.process, of_column))
-        seen = []
+        seen, filled = [], []
         for _ in range(cycles):
             mixture.cycle()
             labels, levels = mixture.view.labels(), mixture.linking.gap_levels()
@@ -192,16 +194,13 @@ def history(mixture: Mixture, law: ChildPosterior, n_replicates: int, cycles: in
                 needed = [h for c in order for h in law.holes if h[1] == c and law.needed(forest, *h)]
                 level = dict(zip(needed, levels.tolist(), strict=True))
                 filled.append([level.get(h, -1) for h in law.holes])
-        out.append(seen)
-    if mixture.comm.rank != 0:
-        return None
-    return np.array(out), np.array(filled).reshape(n_replicates, cycles, len(law.holes))
+        yield (seen, filled) if mixture.comm.rank == 0 else None
 
 
-def verdict(history: tuple[np.ndarray, np.ndarray], law: ChildPosterior, level: float) -> Verdict:
+def verdict(records: list, law: ChildPosterior, level: float) -> Verdict:
     """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and each
     level of a missing cell."""
-    result, cells = history
+    result, cells = (np.array(part) for part in zip(*records, strict=True))
     n, z, f = len(law.cells), law.partitions, np.array(law.forests)
     pairs = [(i, j) for i in range(n) for j in range(i)]
     links = sorted({(c, p) for forest in law.forests for c, p in enumerate(forest) if p != -1})

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
@@ -72,6 +72,7 @@ class LinkedPosterior:
 
     def __init__(self, cells, n_levels, betas, concentration: float, discount: float, number: Number | None = None):
         self.cells, self.n_levels, self.betas, self.of = np.array(cells), list(n_levels), betas, number
+        self.process = concentration, discount
         n, d = self.cells.shape
         more = int(number is not None)
         self.partitions, self.forests = partitions(n), forests(d, None if number is None else number.above)
@@ -111,7 +112,7 @@ class LinkedPosterior:
 
     def _log_evidence(self, cells: np.ndarray, z: np.ndarray, child: int, parent: int, beta: float) -> float:
         """Log marginal likelihood of a column's cells under a parent, -1 for none."""
-        x, total = cells[:, child], 0.0
+        x = cells[:, child]
         if parent == child:
             return -np.inf
         group = z
@@ -119,10 +120,16 @@ class LinkedPosterior:
             group = z * 100 + self.of.contexts(cells)
         elif parent != -1:
             group = z * 100 + cells[:, parent]
-        for g in np.unique(group):
-            n = np.bincount(x[group == g], minlength=self.n_levels[child])
-            v = len(n)
-            total += gammaln(v * beta) - gammaln(v * beta + n.sum())
+        return self._of_groups(tuple(x.tolist()), tuple(group.tolist()), self.n_levels[child], beta)
+
+    @staticmethod
+    @cache
+    def _of_groups(x: tuple[int, ...], group: tuple[int, ...], n_levels: int, beta: float) -> float:
+        """Log marginal likelihood of cells of so many levels, each group with probabilities of its own."""
+        cells, of, total = np.array(x), np.array(group), 0.0
+        for g in np.unique(of):
+            n = np.bincount(cells[of == g], minlength=n_levels)
+            total += gammaln(n_levels * beta) - gammaln(n_levels * beta + n.sum())
             total += float((gammaln(beta + n) - gammaln(beta)).sum())
         return total
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from unittest import mock
 
@@ -176,13 +176,13 @@ def sampler(comm, law: LinePosterior, n_shards: int, seed: int, **settings) -> M
     )  # fmt: skip
 
 
-def history(
+def replicates(
     mixture: Mixture, law: LinePosterior, n_replicates: int, cycles: int, seed: int
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """From exact starts, numbers of states (replicates, cycles), and the missing cells, if there are any (replicates,
-    cycles, holes), on root; None elsewhere."""
+) -> Iterator[tuple[list, list] | None]:
+    """From each exact start, numbers of states (cycles,), and the missing cells, if there are any (cycles, holes), on
+    root; None elsewhere."""
     generator = np.random.Generator(np.random.Philox(seed))
-    starts, out, cells = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel()), [], []
+    starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
     for r, start in enumerate(starts.tolist()):
         _, labels, parents = law.state(start)
         mixture.linking.link(np.append(parents, np.full(len(mixture.columns) - law.d, -1)))
@@ -199,15 +199,13 @@ def history(
                 z = by_appearance(labels)
                 seen.append(law.number[z, tuple(mixture.linking.coding.parents[: law.d].tolist())])
                 filled.append(values)
-        out.append(seen)
-        cells.append(filled)
-    return (np.array(out), np.array(cells)) if mixture.comm.rank == 0 else None
+        yield (seen, filled) if mixture.comm.rank == 0 else None
 
 
-def verdict(history: tuple[np.ndarray, np.ndarray], law: LinePosterior, level: float) -> Verdict:
+def verdict(records: list, law: LinePosterior, level: float) -> Verdict:
     """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and how
     often a missing cell is below its quantiles."""
-    result, cells = history
+    result, cells = (np.array(part) for part in zip(*records, strict=True))
     n, z, f = len(law.x), law.partitions, np.array(law.forests)
     pairs, links = [(i, j) for i in range(n) for j in range(i)], [(c, p) for c in range(law.d) for p in range(law.d)]
     events = {f"rows {p}": np.repeat(z[:, p[0]] == z[:, p[1]], len(f)) for p in pairs}

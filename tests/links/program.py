@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from unittest import mock
 
@@ -20,9 +21,7 @@ from tests.links.enumerate import LinkedPosterior
 from tests.links.states import by_appearance
 
 
-def sampler(
-    comm, law: LinkedPosterior, n_shards: int, seed: int, concentration=1.0, discount=0.0, **settings
-) -> Mixture:
+def sampler(comm, law: LinkedPosterior, n_shards: int, seed: int, **settings) -> Mixture:
     """The program's mixture of the law's table, whose links are drawn in every cycle."""
     given = [
         (f"c{c}", "categorical", law.cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(law.n_levels)
@@ -38,7 +37,7 @@ def sampler(
     return Mixture(
         comm, columns, lambda start, stop: rows.take(np.arange(start, stop)), len(rows),
         Settings(
-            seed=seed, shards=n_shards, concentration=concentration, discount=discount, priors=priors, **settings
+            seed=seed, shards=n_shards, concentration=law.process[0], discount=law.process[1], priors=priors, **settings
         ),
     )  # fmt: skip
 
@@ -66,14 +65,13 @@ def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generat
     place(mixture, np.array(labels), cycles, replace(view.hyper, dirichlet=betas[order]))
 
 
-def history(
+def replicates(
     mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: int, seed: int
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """From exact starts, numbers of states (replicates, cycles), and levels of missing cells that are needed, -1 of
-    others (replicates, cycles, holes), on root; None elsewhere."""
+) -> Iterator[tuple[list, list] | None]:
+    """From each exact start, numbers of states (cycles,), and levels of missing cells that are needed, -1 of others
+    (cycles, holes), on root; None elsewhere."""
     generator, d = np.random.Generator(np.random.Philox(seed)), len(law.n_levels)
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
-    out, cells = [], []
     for r, start in enumerate(starts):
         put(mixture, law, int(start), r * STRIDE, generator)
         seen, filled = [], []
@@ -85,9 +83,7 @@ def history(
                 forest = tuple(mixture.linking.coding.parents[:d].tolist())
                 seen.append(law.number[z, forest])
                 filled.append(_of_holes(mixture, law, forest, levels))
-        out.append(seen)
-        cells.append(filled)
-    return (np.array(out), np.array(cells)) if mixture.comm.rank == 0 else None
+        yield (seen, filled) if mixture.comm.rank == 0 else None
 
 
 def _of_holes(mixture: Mixture, law: LinkedPosterior, forest, levels: np.ndarray) -> list[int]:
@@ -98,10 +94,10 @@ def _of_holes(mixture: Mixture, law: LinkedPosterior, forest, levels: np.ndarray
     return [level.get(h, -1) for h in law.holes]
 
 
-def verdict(history: tuple[np.ndarray, np.ndarray], law: LinkedPosterior, level: float) -> Verdict:
+def verdict(records: list, law: LinkedPosterior, level: float) -> Verdict:
     """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and each
     level of a missing cell."""
-    result, cells = history
+    result, cells = (np.array(part) for part in zip(*records, strict=True))
     n, d = law.cells.shape
     pairs = [(i, j) for i in range(n) for j in range(i)]
     z = law.partitions

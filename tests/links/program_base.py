@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from unittest import mock
@@ -122,13 +123,15 @@ def put(mixture, law: BasedPosterior, state: int, cycles: int, generator) -> Non
     mixture.linking.resume_bases(np.concatenate([*parts, np.zeros(0, np.int64)]), cycles)
 
 
-def history(mixture, law: BasedPosterior, n_replicates: int, cycles: int, seed: int):
-    """From exact starts, numbers of states (replicates, cycles), and p0 of level 0 in context 0 by child and parent, 0
-    without the link, (replicates, cycles, D, D); on root."""
+def replicates(
+    mixture, law: BasedPosterior, n_replicates: int, cycles: int, seed: int
+) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
+    """From each exact start, numbers of states (cycles,), and p0 of level 0 in context 0 by child and parent, 0 without
+    the link, (cycles, D, D), on root; None elsewhere."""
     generator, d = np.random.Generator(np.random.Philox(seed)), len(law.n_levels)
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
-    states, bases = np.zeros((n_replicates, cycles), np.int64), np.zeros((n_replicates, cycles, d, d))
     for r, start in enumerate(starts):
+        states, bases = np.zeros(cycles, np.int64), np.zeros((cycles, d, d))
         put(mixture, law, int(start), r * program.STRIDE, generator)
         for t in range(cycles):
             mixture.cycle()
@@ -136,16 +139,16 @@ def history(mixture, law: BasedPosterior, n_replicates: int, cycles: int, seed: 
             if mixture.comm.rank == 0:
                 z = by_appearance(labels)
                 forest = tuple(mixture.linking.coding.parents.tolist())
-                states[r, t] = law.number[z, forest]
+                states[t] = law.number[z, forest]
                 for c, p in enumerate(forest):
                     if p != -1:
-                        bases[r, t, c, p] = mixture.linking.bases[f"c{c}"][0, 0] / law.n_levels[c]
-    return (states, bases) if mixture.comm.rank == 0 else None
+                        bases[t, c, p] = mixture.linking.bases[f"c{c}"][0, 0] / law.n_levels[c]
+        yield (states, bases) if mixture.comm.rank == 0 else None
 
 
-def verdict(history, law: BasedPosterior, level: float) -> Verdict:
+def verdict(records: list, law: BasedPosterior, level: float) -> Verdict:
     """Judge the states at the end, and time averages: pairs of rows together, each link, and each base."""
-    states, bases = history
+    states, bases = (np.array(part) for part in zip(*records, strict=True))
     n, d = law.cells.shape
     pairs = [(i, j) for i in range(n) for j in range(i)]
     links = [(c, p) for c in range(d) for p in range(d) if p != c]
@@ -214,7 +217,7 @@ class GivenRows:
     """The law of the links of columns of two levels, and of bases, given the labels of the rows: of each pair of child
     and parent the probability of the link, and times that the moments of the child's base in the first context."""
 
-    of = None
+    of, process = None, (1.0, 0.0)
 
     def __init__(self, cells: np.ndarray, z: np.ndarray, beta: float):
         self.cells, self.z, self.n_levels, self.betas = cells, z, [2] * cells.shape[1], (beta,)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from mpibayes.hpc.parallel.comm import serial, world
+from tests.exact.compare import Verdict, by_looks
 
 
 def by_appearance(labels: np.ndarray) -> tuple[int, ...]:
@@ -16,14 +17,26 @@ def by_appearance(labels: np.ndarray) -> tuple[int, ...]:
     return tuple(names.setdefault(k, len(names)) for k in labels.tolist())
 
 
-def require_the_same_on_ranks(history: Callable[..., Sequence[np.ndarray] | None], cases: Iterable[tuple]) -> None:
-    """Compare the arrays history(comm, *case), root's alone, of all ranks together with those of one. Collective."""
+def judged_in_parts(replicates: Iterator, judged: Callable[[list], Verdict], size: int, looks: int) -> Verdict | None:
+    """The verdict on `size` of the replicates, root's alone, in parts as in `by_looks`; None off root."""
+
+    def more(first: int, last: int) -> list | None:
+        records = [next(replicates) for _ in range(first, last)]
+        return None if records[0] is None else records
+
+    return by_looks(more, judged, size, looks)
+
+
+def require_the_same_on_ranks(replicates: Callable[..., Iterable], cases: Iterable[tuple]) -> None:
+    """Compare the records replicates(comm, *case), root's alone, of all ranks with those of one. Collective."""
     comm = world()
     for case in cases:
-        together = _digest(history(comm, *case))
-        alone = _digest(history(serial(), *case)) if comm.rank == 0 else None
+        together = _digest(replicates(comm, *case))
+        alone = _digest(replicates(serial(), *case)) if comm.rank == 0 else None
         assert comm.share(together) == comm.share(alone), case
 
 
-def _digest(arrays: Sequence[np.ndarray] | None) -> str | None:
-    return None if arrays is None else hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()
+def _digest(records: Iterable) -> str | None:
+    """Hash the arrays of all records; None where there are none, off root."""
+    arrays = [np.array(part) for record in records if record is not None for part in record]
+    return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest() if arrays else None

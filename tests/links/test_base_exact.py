@@ -5,6 +5,7 @@ integrals over bases by quadrature. Every test of a law rejects a right program 
 are seven.
 """
 
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -12,25 +13,29 @@ import pytest
 
 from mpibayes.hpc.crosscat.columns import proposal, sides
 from mpibayes.hpc.parallel.comm import serial, world
-from tests.exact.compare import seed
+from tests.exact.compare import LOOKS, seed
 from tests.links import program, program_base, program_views
-from tests.links.states import require_the_same_on_ranks
+from tests.links.states import judged_in_parts, require_the_same_on_ranks
 
 LEVEL = 1e-4
 FAR = 5.5  # standard errors of 20 batches, of 18 means: beyond it with a probability below LEVEL * 10
 LAWS = {
-    "rows4": (([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 2]], [2, 2, 3], (0.5,), 1.0, 0.0), (1.0, 0.0)),
+    "rows4": ([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 2]], [2, 2, 3], (0.5,), 1.0, 0.0),
     # cells of parents are missing, and pseudo-counts are learned
-    "gaps4": (([[0, 0, 1], [0, -1, 0], [1, 1, -1], [1, 1, 0]], [2, 2, 2], (0.2, 1.0), 0.7, 0.25), (0.7, 0.25)),
+    "gaps4": ([[0, 0, 1], [0, -1, 0], [1, 1, -1], [1, 1, 0]], [2, 2, 2], (0.2, 1.0), 0.7, 0.25),
 }
 
 
-def judged(comm, name: str, n_shards: int, n_replicates: int):
-    of, process = LAWS[name]
-    law = program_base.BasedPosterior(*of)
-    mixture = program.sampler(comm, law, n_shards, seed(71), *process, link_base="learned")
-    result = program_base.history(mixture, law, n_replicates, 6, seed(72))
-    return None if result is None else program_base.verdict(result, law, LEVEL)
+@cache
+def law_of(name: str) -> program_base.BasedPosterior:
+    return program_base.BasedPosterior(*LAWS[name])
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, looks: int = 1):
+    law = law_of(name)
+    mixture = program.sampler(comm, law, n_shards, seed(71), link_base="learned")
+    replicates = program_base.replicates(mixture, law, n_replicates, 6, seed(72))
+    return judged_in_parts(replicates, lambda records: program_base.verdict(records, law, LEVEL), n_replicates, looks)
 
 
 def far(beta: float, n: int, refresh: bool) -> float:
@@ -53,9 +58,10 @@ def test_sums_over_tables_are_integrals_over_bases():
     np.testing.assert_allclose(mean, moments[0], atol=1e-7)
 
 
+@pytest.mark.quick("rows4-3", "gaps4-2")
 @pytest.mark.parametrize(("name", "n_shards"), [("rows4", 1), ("rows4", 3), ("gaps4", 2)])
 def test_joint_law_of_rows_links_and_bases(name, n_shards):
-    result = judged(serial(), name, n_shards, 80)
+    result = judged(serial(), name, n_shards, 60)
     assert result.passed, f"{result} (seed {seed(71)})"
 
 
@@ -74,7 +80,7 @@ def test_joint_law_in_views():
 
 def test_weights_without_their_second_factor_are_rejected():
     with program_base.without_the_second_factor():
-        result = judged(serial(), "rows4", 1, 80)
+        result = judged(serial(), "rows4", 1, 80, LOOKS)
     assert not result.passed, str(result)
 
 
@@ -92,10 +98,8 @@ def test_law_of_links_and_bases_given_the_rows(beta, n, refresh, wrong):
 
 
 def history(comm, name: str):
-    of, process = LAWS[name]
-    law = program_base.BasedPosterior(*of)
-    mixture = program.sampler(comm, law, 3, seed(74), *process, link_base="learned", split_merge=1)
-    return program_base.history(mixture, law, 4, 6, seed(75))
+    mixture = program.sampler(comm, law_of(name), 3, seed(74), link_base="learned", split_merge=1)
+    return program_base.replicates(mixture, law_of(name), 4, 6, seed(75))
 
 
 @pytest.mark.mpi
@@ -103,8 +107,9 @@ def test_same_bases_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [(name,) for name in LAWS])
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
-    result = judged(comm, "rows4", 4, 80)
+    result = judged(comm, "rows4", 4, 60)
     assert comm.share(result is None or result.passed), f"{result} (seed {seed(71)})"

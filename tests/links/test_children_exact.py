@@ -5,6 +5,7 @@ As tests/links/test_links_exact.py: a right program is rejected with probability
 """
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,13 +15,13 @@ from mpibayes.hpc.crosscat import line_gaps
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
-from tests.exact.compare import judge, seed
+from tests.exact.compare import LOOKS, by_looks, judge, seed
 from tests.exact.enumerate import log_eppf, partitions
 from tests.exact.production import STRIDE, place
 from tests.links import children
 from tests.links.children import ChildPosterior, Number
 from tests.links.lines import log_regression
-from tests.links.states import by_appearance, require_the_same_on_ranks
+from tests.links.states import by_appearance, judged_in_parts, require_the_same_on_ranks
 
 LEVEL, CYCLES = 1e-4, 6
 X, NAN = np.array([-1.2, 0.9, 1.4, -0.7]), np.nan
@@ -29,28 +30,33 @@ LEARNED = {"mean": [-0.5, 0.8], "kappa": [0.4], "nu": [2.0], "variance": [0.05, 
 COUNTS = {"shape": [0.5, 4.0], "rate": [0.3, 2.0]}
 PLAIN = {"mean": [0.0], "kappa": [0.1], "nu": [4.0], "variance": [0.1]}
 LAWS = {
-    "fixed": ChildPosterior([[0], [1], [1], [0]], [2], 0.5, [Number(X, FIXED), Number(X + 0.3, FIXED)], 1.0, 0.0),
-    "learned": ChildPosterior(
+    "fixed": ([[0], [1], [1], [0]], [2], 0.5, [Number(X, FIXED), Number(X + 0.3, FIXED)], 1.0, 0.0),
+    "learned": (
         [[0], [1], [1], [0]], [2], 0.5,
         [Number(X, LEARNED, line=True), Number(X[[1, 0, 2, 3]], LEARNED, line=True)], 0.7, 0.25,
     ),
-    "gaps": ChildPosterior(
+    "gaps": (
         [[0], [1], [-1], [0], [-1]], [2], 0.5,
         [Number(np.array([-2.2, 2.1, 2.0, -1.9, -2.1]), PLAIN), Number(np.array([NAN, 1.0, 1.2, NAN, -0.4]), LEARNED)],
         1.0, 0.0,
     ),
-    "counts": ChildPosterior(
+    "counts": (
         [[0, 1], [1, 0], [-1, 1], [0, 0]], [2, 2], 0.4, [Number(np.array([0.0, 7.0, 5.0, NAN]), COUNTS, "count")],
         1.0, 0.0,
     ),
 }  # fmt: skip
 
 
-def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
-    law = LAWS[name]
+@cache
+def law_of(name: str) -> ChildPosterior:
+    return ChildPosterior(*LAWS[name])
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, looks: int = 1, **settings):
+    law = law_of(name)
     mixture = children.sampler(comm, law, n_shards, seed(91), **settings)
-    result = children.history(mixture, law, n_replicates, CYCLES, seed(92))
-    return None if result is None else children.verdict(result, law, LEVEL)
+    replicates = children.replicates(mixture, law, n_replicates, CYCLES, seed(92))
+    return judged_in_parts(replicates, lambda records: children.verdict(records, law, LEVEL), n_replicates, looks)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +78,7 @@ def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
     ],
 )
 def test_joint_law_of_rows_and_links(name, n_shards):
-    result = judged(serial(), name, n_shards, 100, split_merge=n_shards % 2)
+    result = judged(serial(), name, n_shards, 60, split_merge=n_shards % 2)
     assert result.passed, f"{result} (seed {seed(91)})"
 
 
@@ -87,7 +93,7 @@ def test_joint_law_of_rows_and_links(name, n_shards):
 )
 def test_wrong_programs_are_rejected(wrong, name):
     with wrong():
-        result = judged(serial(), name, 1, 100)
+        result = judged(serial(), name, 1, 100, LOOKS)
     assert not result.passed, str(result)
 
 
@@ -124,7 +130,7 @@ class MissingInLine:
         self.p = np.exp(np.array(log_p) - logsumexp(log_p))
 
 
-def of_missing_in_line(n_shards: int, n_replicates: int):
+def of_missing_in_line(n_shards: int, n_replicates: int, looks: int = 1):
     law = MissingInLine()
     columns, rows = table_from_arrays(
         [("c0", "categorical", law.cells, ("a", "b")), *((f"x{j}", "real", law.x[:, j], ()) for j in range(2))]
@@ -137,18 +143,28 @@ def of_missing_in_line(n_shards: int, n_replicates: int):
     )  # fmt: skip
     mixture = Mixture(serial(), columns, lambda start, stop: rows.take(np.arange(start, stop)), 4, settings)
     generator = np.random.Generator(np.random.Philox(seed(96)))
-    number, result = {tuple(z): i for i, z in enumerate(law.partitions.tolist())}, []
-    for r, start in enumerate(generator.choice(len(law.p), size=n_replicates, p=law.p)):
-        place(mixture, law.partitions[start], r * STRIDE)
-        seen = []
-        for _ in range(14):
-            mixture.cycle()
-            seen.append(number[by_appearance(mixture.view.labels())])
-        result.append(seen[6:])
+    number = {tuple(z): i for i, z in enumerate(law.partitions.tolist())}
+    starts = generator.choice(len(law.p), size=n_replicates, p=law.p)
     pairs = [(i, j) for i in range(4) for j in range(i)]
     together = np.array([law.partitions[:, i] == law.partitions[:, j] for i, j in pairs], float)
-    means = together[:, np.array(result)].mean(axis=2).T
-    return judge(np.array(result)[:, -1], law.p, [f"rows {p}" for p in pairs], means, together @ law.p, LEVEL)
+
+    def more(first: int, last: int) -> list:
+        result = []
+        for r in range(first, last):
+            place(mixture, law.partitions[starts[r]], r * STRIDE)
+            seen = []
+            for _ in range(14):
+                mixture.cycle()
+                seen.append(number[by_appearance(mixture.view.labels())])
+            result.append(seen[6:])
+        return result
+
+    def judged(records: list):
+        result = np.array(records)
+        means = together[:, result].mean(axis=2).T
+        return judge(result[:, -1], law.p, [f"rows {p}" for p in pairs], means, together @ law.p, LEVEL)
+
+    return by_looks(more, judged, n_replicates, looks)
 
 
 @pytest.mark.parametrize("n_shards", [1, pytest.param(2, marks=pytest.mark.thorough)])
@@ -161,12 +177,12 @@ def test_missing_cells_of_a_line_below_levels(n_shards):
 def test_missing_cells_of_other_contexts_are_rejected(monkeypatch):
     right = line_gaps._context
     monkeypatch.setattr(line_gaps, "_context", lambda *of: (1 - right(*of)) * (of[2] in of[0].in_contexts))
-    assert not of_missing_in_line(1, 150).passed
+    assert not of_missing_in_line(1, 150, LOOKS).passed
 
 
 def history(comm, name: str):
-    law = LAWS[name]
-    return children.history(children.sampler(comm, law, 3, seed(93), split_merge=1), law, 4, 6, seed(94))
+    law = law_of(name)
+    return children.replicates(children.sampler(comm, law, 3, seed(93), split_merge=1), law, 4, 6, seed(94))
 
 
 @pytest.mark.mpi
@@ -174,8 +190,9 @@ def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [(name,) for name in LAWS])
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
-    result = judged(comm, "gaps", 4, 100)
+    result = judged(comm, "gaps", 4, 60)
     assert comm.share(result is None or result.passed), f"{result} (seed {seed(91)})"

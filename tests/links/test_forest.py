@@ -41,7 +41,7 @@ def test_forests_have_their_weights(d, scale):
     p = np.exp([log_weight(f, score, alone) for f in every])
     p /= p.sum()
     number = {f: i for i, f in enumerate(every)}
-    n = 5000
+    n = 2000
     counts = np.zeros(len(every))
     for _ in range(n):
         counts[number[tuple(draw_forest(score, alone, g.random(d), g.permutation(d)).tolist())]] += 1

@@ -4,29 +4,36 @@ number of shards and ranks.
 As tests/links/test_links_exact.py: a right program is rejected with probability at most LEVEL by each of its tests.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 from mpibayes.hpc.parallel.comm import serial, world
-from tests.exact.compare import seed
+from tests.exact.compare import LOOKS, seed
 from tests.links import lines
-from tests.links.states import require_the_same_on_ranks
+from tests.links.states import judged_in_parts, require_the_same_on_ranks
 
 LEVEL, CYCLES = 1e-4, 6
 X = np.array([[-1.2, -0.9, 0.4], [0.3, 0.5, -0.6], [1.4, 1.1, 0.1], [-0.5, 0.4, 0.7]])
 HOLE = np.array([[-1.2, -0.9, -1.0], [0.9, 1.2, 1.0], [1.3, np.nan, 1.5], [-0.8, -1.2, -0.6]])
 LAWS = {
-    "fixed": lines.LinePosterior(X, 0.5, 3.0, [0.1], [0.3], 1.0, 0.0),
-    "learned": lines.LinePosterior(X, 0.4, 2.0, [-0.3, 0.5], [0.05, 0.8], 0.7, 0.25),
-    "missing": lines.HolePosterior(HOLE, 0.3, 3.0, 0.1, 0.02, 0.5, [0.2, 0.1, -0.2, -0.1]),
+    "fixed": (X, 0.5, 3.0, [0.1], [0.3], 1.0, 0.0),
+    "learned": (X, 0.4, 2.0, [-0.3, 0.5], [0.05, 0.8], 0.7, 0.25),
+    "missing": (HOLE, 0.3, 3.0, 0.1, 0.02, 0.5, [0.2, 0.1, -0.2, -0.1]),
 }
 
 
-def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
-    law = LAWS[name]
+@cache
+def law_of(name: str) -> lines.LinePosterior:
+    return (lines.HolePosterior if name == "missing" else lines.LinePosterior)(*LAWS[name])
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, looks: int = 1, **settings):
+    law = law_of(name)
     mixture = lines.sampler(comm, law, n_shards, seed(81), **settings)
-    result = lines.history(mixture, law, n_replicates, CYCLES, seed(82))
-    return None if result is None else lines.verdict(result, law, LEVEL)
+    replicates = lines.replicates(mixture, law, n_replicates, CYCLES, seed(82))
+    return judged_in_parts(replicates, lambda records: lines.verdict(records, law, LEVEL), n_replicates, looks)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +45,7 @@ def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
     ],
 )
 def test_joint_law_of_rows_and_links(name, n_shards):
-    result = judged(serial(), name, n_shards, 60 if name == "missing" else 100, split_merge=n_shards % 2)
+    result = judged(serial(), name, n_shards, 60, split_merge=n_shards % 2)
     assert result.passed, f"{result} (seed {seed(81)})"
 
 
@@ -54,13 +61,13 @@ def test_joint_law_of_rows_and_links(name, n_shards):
 )
 def test_wrong_programs_are_rejected(wrong, name):
     with wrong():
-        result = judged(serial(), name, 1, 80 if name == "missing" else 60)
+        result = judged(serial(), name, 1, 80 if name == "missing" else 60, LOOKS)
     assert not result.passed, str(result)
 
 
 def history(comm, name: str):
-    law = LAWS[name]
-    return lines.history(lines.sampler(comm, law, 3, seed(83), split_merge=1), law, 4, 6, seed(84))
+    law = law_of(name)
+    return lines.replicates(lines.sampler(comm, law, 3, seed(83), split_merge=1), law, 4, 6, seed(84))
 
 
 @pytest.mark.mpi
@@ -68,8 +75,9 @@ def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [(name,) for name in LAWS])
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
-    result = judged(comm, "learned", 4, 100)
+    result = judged(comm, "learned", 4, 60)
     assert comm.share(result is None or result.passed), f"{result} (seed {seed(81)})"

@@ -1,9 +1,11 @@
 """Partitions of the rows and forests of links have their exact joint posterior, on any number of shards and ranks.
 
 Replicates start at exact draws and run CYCLES cycles (tests/exact/compare.py). Every test of a law rejects a right
-program with probability at most LEVEL; there are thirteen.
+program with probability at most LEVEL; there are thirteen. Each has more replicates than any of the wrong programs
+takes to be rejected, here and in the other files of exact laws beside this one.
 """
 
+from functools import cache
 from unittest import mock
 
 import numpy as np
@@ -12,58 +14,54 @@ import pytest
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.links import scores
 from mpibayes.hpc.parallel.comm import serial, world
-from tests.exact.compare import seed
+from tests.exact.compare import LOOKS, seed
 from tests.links import program
 from tests.links.enumerate import LinkedPosterior
-from tests.links.states import require_the_same_on_ranks
+from tests.links.states import judged_in_parts, require_the_same_on_ranks
 
 LEVEL = 1e-4
 CYCLES = 6
 LAWS = {
-    "rows4": (LinkedPosterior([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 0]], [2, 2, 2], (0.5,), 1.0, 0.0), 1.0, 0.0),
-    "rows5": (
-        LinkedPosterior([[0, 0, 1], [1, 1, 0], [2, 1, 0], [0, 0, 0], [2, 1, 1]], [3, 2, 2], (0.5,), 1.0, 0.25),
-        1.0, 0.25,
-    ),
+    "rows4": ([[0, 0, 1], [0, 0, 0], [1, 1, 1], [1, 1, 0]], [2, 2, 2], (0.5,), 1.0, 0.0),
+    "rows5": ([[0, 0, 1], [1, 1, 0], [2, 1, 0], [0, 0, 0], [2, 1, 1]], [3, 2, 2], (0.5,), 1.0, 0.25),
     # the same four rows, of which two cells are missing
-    "gaps4": (
-        LinkedPosterior([[0, 0, 1], [0, -1, 0], [1, 1, -1], [1, 1, 0]], [2, 2, 2], (0.5,), 1.0, 0.0), 1.0, 0.0
-    ),
+    "gaps4": ([[0, 0, 1], [0, -1, 0], [1, 1, -1], [1, 1, 0]], [2, 2, 2], (0.5,), 1.0, 0.0),
     # two columns that go together, and a third of the parents' cells are missing
-    "gaps6": (
-        LinkedPosterior([[0, 0], [2, 2], [1, 1], [-1, 1], [-1, 0], [-1, 2]], [3, 3], (0.1,), 0.1, 0.0), 0.1, 0.0
-    ),
+    "gaps6": ([[0, 0], [2, 2], [1, 1], [-1, 1], [-1, 0], [-1, 2]], [3, 3], (0.1,), 0.1, 0.0),
     # with pseudo-counts that are learned, and a row that lacks two cells
     "gaps5": (
-        LinkedPosterior(
-            [[0, 0, 1], [1, 1, -1], [1, 1, 0], [0, 1, -1], [-1, 0, -1]], [2, 2, 2], (0.2, 1.0, 3.0), 0.7, 0.25
-        ), 0.7, 0.25
+        [[0, 0, 1], [1, 1, -1], [1, 1, 0], [0, 1, -1], [-1, 0, -1]], [2, 2, 2], (0.2, 1.0, 3.0), 0.7, 0.25,
     ),
 }  # fmt: skip
 
 
-def judged(comm, name: str, n_shards: int, n_replicates: int, cycles: int = CYCLES, **settings):
-    law, *process = LAWS[name]
-    mixture = program.sampler(comm, law, n_shards, seed(61), *process, **settings)
-    result = program.history(mixture, law, n_replicates, cycles, seed(62))
-    return None if result is None else program.verdict(result, law, LEVEL)
+@cache
+def law_of(name: str) -> LinkedPosterior:
+    return LinkedPosterior(*LAWS[name])
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, cycles: int = CYCLES, looks: int = 1, **settings):
+    law = law_of(name)
+    mixture = program.sampler(comm, law, n_shards, seed(61), **settings)
+    replicates = program.replicates(mixture, law, n_replicates, cycles, seed(62))
+    return judged_in_parts(replicates, lambda records: program.verdict(records, law, LEVEL), n_replicates, looks)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("rows4", -9.394785), ("rows5", -13.416136), ("gaps4", -7.558766)])
 def test_the_enumeration_has_the_values_of_the_documents(name, expected):
-    assert LAWS[name][0].log_evidence == pytest.approx(expected, abs=1e-6)
+    assert law_of(name).log_evidence == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.quick("1-rows4", "3-rows5", "3-gaps4", "1-gaps6", "3-gaps5")
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_joint_law_of_rows_and_links(name, n_shards):
-    result = judged(serial(), name, n_shards, 150)
+    result = judged(serial(), name, n_shards, 80)
     assert result.passed, f"{result} (seed {seed(61)})"
 
 
-@pytest.mark.parametrize("split_merge", [1])
-def test_joint_law_with_splits_and_merges(split_merge):
-    result = judged(serial(), "rows5", 2, 150, split_merge=split_merge)
+def test_joint_law_with_splits_and_merges():
+    result = judged(serial(), "rows5", 2, 80, split_merge=1)
     assert result.passed, f"{result} (seed {seed(61)})"
 
 
@@ -79,13 +77,12 @@ def test_joint_law_with_splits_and_merges(split_merge):
 )
 def test_wrong_programs_are_rejected(wrong, name):
     with wrong():
-        result = judged(serial(), name, 1, 150, cycles=6 if name == "rows4" else 12)
+        result = judged(serial(), name, 1, 150, 6 if name == "rows4" else 12, LOOKS)
     assert not result.passed, str(result)
 
 
 def test_scores_do_not_depend_on_how_many_columns_are_counted_at_once():
-    law, *process = LAWS["rows5"]
-    mixture = program.sampler(serial(), law, 3, seed(65), *process)
+    mixture = program.sampler(serial(), law_of("rows5"), 3, seed(65))
     mixture.start("one")
     for _ in range(3):
         mixture.cycle()
@@ -101,9 +98,8 @@ def test_scores_do_not_depend_on_how_many_columns_are_counted_at_once():
 
 
 def history(comm, name: str, n_shards: int):
-    law, *process = LAWS[name]
-    mixture = program.sampler(comm, law, n_shards, seed(63), *process, split_merge=1)
-    return program.history(mixture, law, 4, 6, seed(64))
+    mixture = program.sampler(comm, law_of(name), n_shards, seed(63), split_merge=1)
+    return program.replicates(mixture, law_of(name), 4, 6, seed(64))
 
 
 @pytest.mark.mpi
@@ -111,8 +107,9 @@ def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [(name, n_shards) for name in LAWS for n_shards in (1, 3)])
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
-    result = judged(comm, "gaps5", 4, 100)
+    result = judged(comm, "gaps5", 4, 80)
     assert comm.share(result is None or result.passed), f"{result} (seed {seed(61)})"

@@ -4,46 +4,47 @@ column, and one with an atom, on any number of shards and ranks.
 As tests/links/test_links_exact.py: a right program is rejected with probability at most LEVEL by each of six tests.
 """
 
+from functools import cache
+
 import numpy as np
 import pytest
 
 from mpibayes.hpc.parallel.comm import serial, world
-from tests.exact.compare import seed
+from tests.exact.compare import LOOKS, seed
 from tests.links import program
 from tests.links.enumerate import LinkedPosterior, Number
-from tests.links.states import require_the_same_on_ranks
+from tests.links.states import judged_in_parts, require_the_same_on_ranks
 
 LEVEL, CYCLES = 1e-4, 6
 NORMAL = (0.0, 0.5, 2.0, 0.5)
 X = np.array([-1.2, 0.3, 1.4, -0.8, 0.9])
 LAWS = {
     "real": (
-        LinkedPosterior(
-            [[0, 1], [0, 0], [1, -1], [0, 1], [1, 0]], [2, 2], (0.2, 1.0), 1.0, 0.0, Number(X, (-0.5, 1.0), NORMAL)
-        ),
-        1.0, 0.0,
+        [[0, 1], [0, 0], [1, -1], [0, 1], [1, 0]], [2, 2], (0.2, 1.0), 1.0, 0.0, Number(X, (-0.5, 1.0), NORMAL),
     ),
     # which atom it is, is column 0
     "atom": (
-        LinkedPosterior(
-            [[1, 0], [0, 1], [1, 1], [1, 0], [0, 1]], [2, 2], (0.3,), 0.7, 0.25,
-            Number(np.where([True, False, True, True, False], X, np.nan), (0.0,), NORMAL, 0),
-        ),
-        0.7, 0.25,
+        [[1, 0], [0, 1], [1, 1], [1, 0], [0, 1]], [2, 2], (0.3,), 0.7, 0.25,
+        Number(np.where([True, False, True, True, False], X, np.nan), (0.0,), NORMAL, 0),
     ),
 }  # fmt: skip
 
 
-def judged(comm, name: str, n_shards: int, n_replicates: int, **settings):
-    law, *process = LAWS[name]
-    mixture = program.sampler(comm, law, n_shards, seed(71), *process, **settings)
-    result = program.history(mixture, law, n_replicates, CYCLES, seed(72))
-    return None if result is None else program.verdict(result, law, LEVEL)
+@cache
+def law_of(name: str) -> LinkedPosterior:
+    return LinkedPosterior(*LAWS[name])
+
+
+def judged(comm, name: str, n_shards: int, n_replicates: int, looks: int = 1, **settings):
+    law = law_of(name)
+    mixture = program.sampler(comm, law, n_shards, seed(71), **settings)
+    replicates = program.replicates(mixture, law, n_replicates, CYCLES, seed(72))
+    return judged_in_parts(replicates, lambda records: program.verdict(records, law, LEVEL), n_replicates, looks)
 
 
 def test_forests_are_those_without_circles():
     """One of nine pairs of parents is a circle; with the number below the first column, five are."""
-    assert {name: len(law.forests) for name, (law, *_) in LAWS.items()} == {"real": 8, "atom": 4}
+    assert {name: len(law_of(name).forests) for name in LAWS} == {"real": 8, "atom": 4}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_forests_are_those_without_circles():
     ],
 )
 def test_joint_law_of_rows_and_links(name, n_shards):
-    result = judged(serial(), name, n_shards, 150, split_merge=n_shards % 2)
+    result = judged(serial(), name, n_shards, 80, split_merge=n_shards % 2)
     assert result.passed, f"{result} (seed {seed(71)})"
 
 
@@ -67,7 +68,7 @@ def test_joint_law_of_rows_and_links(name, n_shards):
 )
 def test_wrong_programs_are_rejected(wrong):
     with wrong():
-        result = judged(serial(), "real", 1, 150)
+        result = judged(serial(), "real", 1, 150, LOOKS)
     assert not result.passed, str(result)
 
 
@@ -77,9 +78,8 @@ def test_a_number_that_is_apart_from_its_atoms_makes_circles():
 
 
 def history(comm, name: str, n_shards: int):
-    law, *process = LAWS[name]
-    mixture = program.sampler(comm, law, n_shards, seed(73), *process, split_merge=1)
-    return program.history(mixture, law, 4, 6, seed(74))
+    mixture = program.sampler(comm, law_of(name), n_shards, seed(73), split_merge=1)
+    return program.replicates(mixture, law_of(name), 4, 6, seed(74))
 
 
 @pytest.mark.mpi
@@ -87,8 +87,9 @@ def test_same_states_on_every_number_of_ranks():
     require_the_same_on_ranks(history, [(name, 3) for name in LAWS])
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_joint_law_on_ranks():
     comm = world()
-    result = judged(comm, "atom", 4, 100)
+    result = judged(comm, "atom", 4, 80)
     assert comm.share(result is None or result.passed), f"{result} (seed {seed(71)})"

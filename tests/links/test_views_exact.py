@@ -116,6 +116,7 @@ def test_same_states_on_every_number_of_ranks(n_shards):
         assert comm.share(together) == comm.share(alone), (name, n_shards, seed(73))
 
 
+@pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
     comm = world()
