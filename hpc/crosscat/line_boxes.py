@@ -31,7 +31,7 @@ class Boxes:
         self, law: Normals, of: Sequence[int]
     ) -> Iterator[tuple[np.ndarray, np.ndarray, int, np.ndarray, np.ndarray]]:
         """Yield (rows, which, cluster, mean, covariance) of some columns given the values: in each cluster the means
-        (m, R) of the different rows, which of them each row is, and their covariance."""
+        (m, R) of the different rows, the number of each row among these, and their covariance."""
         of = np.array(of, np.intp)
         for seen, at in patterns_of(self.x):
             parts = [self.x[at][:, seen], self.low[at], self.high[at]]
@@ -49,8 +49,8 @@ class Boxes:
         return out
 
     def averaged(self, law: Normals, member: int, low: np.ndarray, high: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """Sums over clusters, weighted by (n, K + 1), of the probabilities of intervals of one more column given all
-        this, (n, U)."""
+        """Average the probabilities of intervals of one more column given all this over clusters, weighted by (n,
+        K + 1): (n, U)."""
         out = np.zeros((len(weight), len(low)))
         for at, which, k, mean, matrix in self._in_clusters(law, [*self.of, member]):
             here = at[_first(which)]

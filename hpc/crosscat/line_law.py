@@ -80,7 +80,7 @@ class LineLaw(BlockLaw):
         return [name for name in self.names if name in known.of and ranges(known.of[name][0]).any()]
 
     def _boxes(self, known: Known) -> Boxes | None:
-        """What is known of these columns, if ranges are. Raises ConfigError where these are many."""
+        """Return all that is known of these columns, if it has ranges. Raises ConfigError where these are many."""
         names = self._ranged(known)
         if not names:
             return None
