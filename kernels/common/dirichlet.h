@@ -157,28 +157,64 @@ static void FN(grid_scores_of_base)(const int32_t *levels, int64_t first_row, in
     }
 }
 
+/* log Gamma(n + spread) and log Gamma(n + 2 spread) of n = 0, ..., n_kept - 1 */
+static void FN(keep_shares)(double spread, int64_t n_kept, double *one, double *two) {
+    for (int64_t n = 0; n < n_kept; n++) {
+        one[n] = FN(log_gamma)(SPREAD((double)n + spread))[0];
+        two[n] = FN(log_gamma)(SPREAD((double)n + (spread + spread)))[0];
+    }
+}
+
+/* out[j] = log Gamma(n[j] + a), as it was kept where all n are small */
+ALWAYS_INLINE void FN(log_gammas_of)(const int64_t n[BLOCK], double a, const double *kept, int64_t n_kept, double *out) {
+    int64_t most = 0;
+    for (int j = 0; j < BLOCK; j++) most |= n[j];
+    if (most < n_kept) { /* n_kept is a power of 2 */
+        for (int j = 0; j < BLOCK; j++) out[j] = kept[n[j]];
+        return;
+    }
+    for (int j = 0; j < BLOCK; j++) out[j] = (double)n[j];
+    for (int j = 0; j < BLOCK; j += N_DOUBLE)
+        *(FN(vd_loose) *)(out + j) = FN(log_gamma)(*(FN(vd_loose) *)(out + j) + a);
+}
+
 /* score[c][k] = log probability, over a share ~ Beta(spread, spread) of every level of column c, missing cells too, that
  * the cells of clusters `label` and k fall to these two as they do: sum over levels of log B(n_k + spread, n_label +
- * spread) - log B(spread, spread). score is [column][K8], K8 = K rounded up to 8. */
+ * spread) - log B(spread, spread). score is [column][K8], K8 = K rounded up to 8; one, two: of `keep_shares`. */
 static void FN(shares)(const int32_t *levels, const int64_t *offsets, int64_t C, int64_t K, int64_t label, double spread,
-                       double *score) {
+                       const double *one, const double *two, int64_t n_kept, double *score) {
     int64_t K8 = (K + BLOCK - 1) / BLOCK * BLOCK;
-    vd one = SPREAD(spread), both = one + one;
-    vd alone = 2.0 * FN(log_gamma)(one) - FN(log_gamma)(both);
+    double alone = 2.0 * one[0] - two[0];
     for (int64_t c = 0; c < C; c++, score += K8) {
         for (int64_t k = 0; k < K8; k++) score[k] = 0;
         for (int64_t l = offsets[c]; l < offsets[c + 1]; l++) {
-            double own = levels[l * K + label], counts[BLOCK];
-            vd log_gamma_own = FN(log_gamma)(one + own) - alone;
+            int64_t own = levels[l * K + label], n[BLOCK] = {own};
+            double of_own[BLOCK], of_n[BLOCK], of_both[BLOCK];
+            FN(log_gammas_of)(n, spread, one, n_kept, of_own);
+            double log_gamma_own = of_own[0] - alone;
             for (int64_t k = 0; k < K; k += BLOCK) {
-                if (!FN(load_counts)(levels + l * K, k, K, counts) && own == 0) continue;
-                for (int j = 0; j < BLOCK; j += N_DOUBLE) {
-                    vd n = *(FN(vd_loose) *)(counts + j);
-                    *(FN(vd_loose) *)(score + k + j) +=
-                        (FN(log_gamma)(n + one) + log_gamma_own) - FN(log_gamma)((n + own) + both);
-                }
+                int64_t any = own;
+                for (int j = 0; j < BLOCK; j++) any |= n[j] = k + j < K ? levels[l * K + k + j] : 0;
+                if (any == 0) continue;
+                FN(log_gammas_of)(n, spread, one, n_kept, of_n);
+                for (int j = 0; j < BLOCK; j++) n[j] += own;
+                FN(log_gammas_of)(n, spread + spread, two, n_kept, of_both);
+                for (int j = 0; j < BLOCK; j++) score[k + j] += (of_n[j] + log_gamma_own) - of_both[j];
             }
         }
+    }
+}
+
+/* out[k] = log of the sum over i of exp(score[i][k]), K8 of each of n; score is changed */
+static void FN(log_sums)(double *score, int64_t n, int64_t K8, double *out) {
+    for (int64_t k = 0; k < K8; k += N_DOUBLE) {
+        vd top = *(FN(vd_loose) *)(score + k), total = SPREAD(0.0);
+        for (int64_t i = 1; i < n; i++) {
+            vd x = *(FN(vd_loose) *)(score + i * K8 + k);
+            top = SELECT(x > top, x, top);
+        }
+        for (int64_t i = 0; i < n; i++) total += FN(exp_negative)(*(FN(vd_loose) *)(score + i * K8 + k) - top);
+        *(FN(vd_loose) *)(out + k) = top + vlog(total);
     }
 }
 #undef BLOCK

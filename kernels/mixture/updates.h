@@ -53,9 +53,16 @@ static inline void kernel_grid_scores_of_base(const int32_t *levels, int64_t fir
                                               int64_t *observed, double *scores) {
     DISPATCH(grid_scores_of_base, levels, first_row, missing_row, n_clusters, grid, n_grid, base, observed, scores);
 }
+static inline void kernel_keep_shares(double spread, int64_t n_kept, double *one, double *two) {
+    DISPATCH(keep_shares, spread, n_kept, one, two);
+}
 static inline void kernel_shares(const int32_t *levels, const int64_t *offsets, int64_t n_columns, int64_t n_clusters,
-                                 int64_t label, double spread, double *score) {
-    DISPATCH(shares, levels, offsets, n_columns, n_clusters, label, spread, score);
+                                 int64_t label, double spread, const double *one, const double *two, int64_t n_kept,
+                                 double *score) {
+    DISPATCH(shares, levels, offsets, n_columns, n_clusters, label, spread, one, two, n_kept, score);
+}
+static inline void kernel_log_sums(double *score, int64_t n, int64_t width, double *out) {
+    DISPATCH(log_sums, score, n, width, out);
 }
 static inline void kernel_number_marginals(const numbers_t *s, const double *hyper, int64_t n_hyper, int64_t first,
                                            int64_t last, double *by_column, double *by_cluster) {
