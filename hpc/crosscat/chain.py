@@ -34,7 +34,7 @@ from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
 
-MOST_KNOWN = 128  # sets of columns whose components are kept
+KNOWN = 128, 2**14  # sets of columns whose components are kept: at least so many, or of so many columns together
 
 
 class Mixture:
@@ -162,9 +162,10 @@ class Mixture:
         if key not in self._known:
             blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
             columns = renumbered(self._modelled(which))  # none where cells are not looked at
-            if len(self._known) == MOST_KNOWN:
+            if len(self._known) >= max(KNOWN[0], KNOWN[1] // len(self.columns)):
                 del self._known[next(iter(self._known))]
             self._known[key] = Components(columns, self.linking.priors, blocks if s.likelihood else {})
+        self._known[key] = self._known.pop(key)  # those that are asked for no more come first
         return self._known[key]
 
     def rebase(self, bases: Mapping[str, np.ndarray]) -> None:
