@@ -21,12 +21,14 @@ static double FN(take)(const double *terms, int64_t n_rows, int64_t n_columns, c
             *x = FN(vexp_negative)(*x - top);
         }
         double total = 0.0;
-        for (k = 0; k < n_columns; k++) total += weight[k];
+        for (k = 0; k < n_columns; k++) weight[k] = total += weight[k]; /* with all before it */
         if (given) {
             k = given[i];
         } else {
-            double below = weight[0], target = u[i] * total;
-            for (k = 0; k < n_columns - 1 && below <= target;) below += weight[++k];
+            double target = u[i] * total;
+            int64_t below = 0, last = n_columns - 1;
+            for (k = 0; k < last; k++) below += weight[k] <= target;
+            k = below;
         }
         chosen[i] = (int32_t)k;
         log_q += terms[k] - top[0] - log_positive(total);

@@ -25,7 +25,8 @@ cdef extern from "updates.h" nogil:
     void kernel_normals(const stream_key *, const uint64_t *, int64_t, double *)
     void kernel_draw_levels(const stream_key *, const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
                             float *, double *)
-    void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t, double *, double *)
+    void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
+                          const double *const *, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
                             int64_t *, double *)
     void kernel_grid_scores_of_base(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *,
@@ -58,14 +59,15 @@ cdef extern from "updates.h" nogil:
     void kernel_number_marginals(const numbers_t *, const double *, int64_t, int64_t, int64_t, double *, double *)
     int kernel_draw_numbers(const numbers_t *, double *, int64_t, int64_t, int64_t, const grid_t *, const double *,
                             double *)
-    void kernel_keep_shares(double, int64_t, double *, double *)
+    void kernel_keep_log_gammas(double, int64_t, double *)
     void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, const double *,
                        const double *, int64_t, double *)
     void kernel_log_sums(double *, int64_t, int64_t, double *)
     void draw_tables_of_rows "draw_tables"(const stream_key *, const int32_t *, const double *, int64_t, int64_t, int64_t *)
 
 cdef enum:
-    SHARES_KEPT = 2048  # log Gamma functions of `Shares` are looked up below this count; a power of 2
+    KEPT = 1024  # log Gamma functions of counts below it, a power of 2, are looked up
+    MOST_KEPT = 1024  # for so many pseudo-counts, at most
 
 
 kernel_isa = ISA_NUMBER
@@ -162,10 +164,37 @@ def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const in
     _check_columns(levels, beta, offsets, first, last)
     by_column, by_cluster = np.zeros(last - first), np.zeros((n_clusters + 7) // 8 * 8)
     cdef double[::1] column = by_column, cluster = by_cluster
+    cdef int64_t[::1] kept = np.zeros(2 * (last - first), np.int64)  # addresses
+    cdef int64_t c, l
+    cdef double total
     if last > first and n_clusters:
+        for c in range(first, last):
+            total = 0.0
+            for l in range(offsets[c], offsets[c + 1] - 1):
+                total += beta[l]
+                if beta[l] != beta[offsets[c]]:
+                    break
+            else:
+                kept[2 * (c - first)] = <int64_t>_log_gammas_kept(beta[offsets[c]])
+                kept[2 * (c - first) + 1] = <int64_t>_log_gammas_kept(total)
         with nogil:
-            kernel_marginals(&levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters, &column[0], &cluster[0])
+            kernel_marginals(&levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters,
+                             <const double *const *>&kept[0], KEPT, &column[0], &cluster[0])
     return by_column, by_cluster[:n_clusters]
+
+
+cdef dict _kept = {}  # by pseudo-count
+
+
+cdef const double *_log_gammas_kept(double a) except? NULL:
+    """log Gamma of whole numbers plus a pseudo-count; NULL where many others are kept."""
+    found = _kept.get(a)
+    if found is None:
+        if len(_kept) == MOST_KEPT:
+            return NULL
+        found = _kept[a] = np.empty(KEPT)
+        kernel_keep_log_gammas(a, KEPT, <double *>address(found))
+    return <const double *>address(found)
 
 
 cdef class Shares:
@@ -177,10 +206,11 @@ cdef class Shares:
 
     def __init__(self, spreads):
         self._spread = np.array(spreads, np.float64)
-        self._kept = np.empty((len(spreads), 2, SHARES_KEPT))
+        self._kept = np.empty((len(spreads), 2, KEPT))
         cdef int64_t i
         for i in range(len(spreads)):
-            kernel_keep_shares(self._spread[i], SHARES_KEPT, &self._kept[i, 0, 0], &self._kept[i, 1, 0])
+            kernel_keep_log_gammas(self._spread[i], KEPT, &self._kept[i, 0, 0])
+            kernel_keep_log_gammas(self._spread[i] + self._spread[i], KEPT, &self._kept[i, 1, 0])
 
     def log_sums(self, const int32_t[:, ::1] levels, const int64_t[::1] offsets, labels):
         """Log of the sum, over columns and spreads, of the probability that a column's cells fall to two clusters as
@@ -199,7 +229,7 @@ cdef class Shares:
             with nogil:
                 for i in range(n_spreads):
                     kernel_shares(&levels[0, 0], &offsets[0], n_columns, n_clusters, label, self._spread[i],
-                                  &self._kept[i, 0, 0], &self._kept[i, 1, 0], SHARES_KEPT, &score[i, 0, 0])
+                                  &self._kept[i, 0, 0], &self._kept[i, 1, 0], KEPT, &score[i, 0, 0])
                 kernel_log_sums(&score[0, 0, 0], n_spreads * n_columns, width, &result[b, 0])
         return out[:, :n_clusters]
 
