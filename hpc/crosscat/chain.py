@@ -157,16 +157,15 @@ class Mixture:
         for view in self.views:
             if which == set(view.columns):
                 return view.components
-        parent_of = self.linking.coding.parent_of
-        key = which, frozenset((name, parent) for name, parent in parent_of.items() if name in which)
+        key = which, frozenset(of for of in self.linking.coding.parent_of.items() if of[0] in which)
         if key not in self._known:
             blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
             columns = renumbered(self._modelled(which))  # none where cells are not looked at
             if len(self._known) >= max(KNOWN[0], KNOWN[1] // len(self.columns)):
-                del self._known[next(iter(self._known))]
+                del self._known[next(iter(self._known))]  # the one that was not asked for the longest
             self._known[key] = Components(columns, self.linking.priors, blocks if s.likelihood else {})
-        self._known[key] = self._known.pop(key)  # those that are asked for no more come first
-        return self._known[key]
+        result = self._known[key] = self._known.pop(key)
+        return result
 
     def rebase(self, bases: Mapping[str, np.ndarray]) -> None:
         """Give linked columns other bases (`links.base`). Not collective."""

@@ -153,7 +153,7 @@ class Ledger:
         self, streams: Sequence[np.random.Generator], judge: Callable[..., U | None],
         work: Callable[[Ledger, list[int]], Iterable],
     ) -> list[U | None]:  # fmt: skip
-        """Judge a merge for each stream: judge(ledger, log of a uniform number, cluster, the cluster's `work`, stream)."""
+        """Judge a merge for each stream: judge(ledger, log of a uniform number, cluster, its `work`, stream)."""
         if self.n_labels < 2:
             return [None] * len(streams)
         begun = [(np.log(stream.random()), int(stream.integers(self.n_labels))) for stream in streams]
