@@ -125,7 +125,7 @@ def _worth(ledger: Ledger, label: int) -> np.ndarray:
 
 
 def _worths(ledger: Ledger, labels: Sequence[int]) -> Iterator[Worth]:
-    """Of several clusters."""
+    """The worth of several clusters."""
     each, log_sides = ledger.of_each(gains_of, labels), _log_sides(ledger, ledger.column, labels)
     d = ledger.hyper.discount
     alone, both = gammaln(ledger.sizes() - d), gammaln(np.array([gains.size for gains in each]) - d)

@@ -328,7 +328,7 @@ def _present(ledger: Ledger) -> Statistics:
 
 
 def _none_yet(ledger: Ledger, work: Callable) -> dict:
-    """What `work` results in by label, as it becomes known."""
+    """Results of `work` by label, as they become known."""
     return {}
 
 
