@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.hpc.crosscat.moves import grouping
-from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Cluster, Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
 from mpibayes.hpc.crosscat.sync import apart
@@ -309,7 +309,8 @@ def _accept(
     both = np.where(single, present[:, 0], joined)
     three = [ledger.cluster(columns) for columns in (one, two, both)]
     m_one, m_two, m = (clusters.size for clusters in three)
-    of_rows = (ledger.log_parted(*three) - log_q + np.log(m * (m - 1.0) / (2.0 * m_one * m_two))).tolist()
+    of_rows = (np.log(m * (m - 1.0) / (2.0 * m_one * m_two)) - log_q).tolist()  # of seeds and sides
+    terms = list(zip(*(map(Cluster, of.size.tolist(), of.log_f.tolist()) for of in three)))
     for g, (a, b) in enumerate(groups.tolist()):
         log_u, split = np.log(stream.random()), a == b
         if split:
@@ -317,7 +318,7 @@ def _accept(
         else:
             halves = [(int(one[g]), [a]), (int(two[g]), [b])]
             k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
-        ratio = ledger.log_new(k) + of_rows[g]
+        ratio = ledger.log_split(*terms[g], k) + of_rows[g]
         ratio += grouping.log_probability(k + 1, n_pairs + 1) - grouping.log_probability(k, n_pairs)
         accepted = bool(log_u < (ratio if split else -ratio)) and bool(allowed[g])
         ledger.count(split, accepted)

@@ -111,18 +111,10 @@ class Ledger:
 
     def log_split(self, one: Cluster, two: Cluster, both: Cluster, n_before: int) -> float:
         """Log of the posterior with the cluster split over that with it whole; n_before: clusters before the split."""
-        return float(self.log_new(n_before) + self.log_parted(one, two, both))
-
-    def log_new(self, n_before: int) -> float:
-        """The part of it that is the same for all clusters."""
         d = self.hyper.discount
-        return math.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d)
-
-    def log_parted(self, one: Cluster, two: Cluster, both: Cluster) -> Any:
-        """The part of it that depends on the clusters; of several, an array."""
-        d = self.hyper.discount
-        prior = gammaln(one.size - d) + gammaln(two.size - d) - gammaln(both.size - d)
-        return prior + one.log_f + two.log_f - both.log_f
+        prior = math.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(float(both.size - d))
+        prior += gammaln(float(one.size - d)) + gammaln(float(two.size - d))
+        return float(prior + one.log_f + two.log_f - both.log_f)
 
     def sizes(self) -> np.ndarray:
         """Rows of each cluster, (K,)."""
