@@ -24,6 +24,8 @@ class Section(BaseModel):
     of_the_model: ClassVar[bool] = False  # its keys say what the model is: chains of one model agree in them
     retired: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions that are accepted and ignored, and why
 
+    refused_by: ClassVar[Collection[str]] = ()  # families that have the section and no use for it
+
     @property
     def taken(self) -> Collection[str]:
         """Columns of the table that are no columns of the model, since the section has another use for them."""

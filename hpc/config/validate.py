@@ -202,7 +202,8 @@ def _sections(family: str) -> Mapping[str, type[Section]]:
 def _families_with(section: str, key: str | None = None) -> list[str]:
     """The kinds of models that have this section, or this key of it; "auto" is one of them, and left out."""
     sections = ((name, _sections(name).get(section)) for name in registry.ROOMS if name != registry.AUTO)
-    return [name for name, of in sections if of is not None and (key is None or key in of.model_fields)]
+    having = ((name, of) for name, of in sections if of is not None and name not in of.refused_by)
+    return [name for name, of in having if key is None or key in of.model_fields]
 
 
 def _setting(kind: str) -> str:

@@ -31,7 +31,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
         _view_rules(sections["model"], sections["sampler"], report)
     if "outcome" in sections:
         outcomes.between_keys(sections["outcome"], report)
-        _outcome_rules(sections, report)
+        _outcome_rules(sections, named["columns"], report)
     if "model" in sections:
         _link_rules(sections["model"], report)
     if {"model", "sampler", "anneal"} <= sections.keys():
@@ -141,10 +141,14 @@ def _link_rules(model: Model, report: Report) -> None:
         report.add(("model", "links"), f"{around}: links go in a circle; take one of them out")
 
 
-def _outcome_rules(sections: Mapping[str, Section], report: Report) -> None:
-    """Report settings that there are none of beside an outcome."""
-    if sections["outcome"].column is None:
+def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Section], report: Report) -> None:
+    """Report settings that there are none of beside an outcome. columns: the sections of columns."""
+    name = sections["outcome"].column
+    if name is None:
         return
+    if name in columns and columns[name].prior is not None:
+        what = f"given, but {shown(name)} is the outcome, whose law is in [outcome]; take it out"
+        report.add(("columns", name, "prior"), what)
     model, sampler = sections.get("model"), sections.get("sampler")
     if model is not None and model.has_views:
         what = f"an outcome is of a mixture, and model.family = {shown(model.family)}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.errors import DataError
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.outcome.answers import Answers
@@ -97,7 +98,12 @@ class Columns:
             cells = getattr(rows, self.column.block)[:, self.column.index]
             y = (self.likelihood.encode(cells) - centre) / unit
             y[blank_cells(rows, self.column)] = np.nan
-        x = [of.build(rows, first_row, response=False).x[:, : of.n_predictors] for of in (self.slopes, self.covariates)]
+        try:
+            built = [(of, of.build(rows, first_row, response=False)) for of in (self.slopes, self.covariates)]
+        except DataError as error:
+            name = self.column.name
+            raise DataError(f"rows without all predictors of the outcome '{name}'", error.problems) from None
+        x = [of_rows.x[:, : of.n_predictors] for of, of_rows in built]
         return Answers(y, *map(np.ascontiguousarray, x))
 
     def of_shards(self, comm: Communicator, bounds: Sequence[tuple[int, int]]) -> list[Answers]:
@@ -113,9 +119,29 @@ class Columns:
         """The held-out rows of this rank's blocks. Collective."""
         rows = None
         if config.heldout_path is not None:
-            rows, _ = self.data.read_heldout_file(comm, config.heldout_path, config.data.unseen)
+            rows = self._of_file(comm, config)
         blocks = self.data.heldout_blocks(comm, n_blocks, rows).blocks
-        return agree(comm, lambda: {i: self.answers(of) for i, of in blocks.items()}, "read its held-out outcomes")
+        what = f"{config.heldout_path}: " if config.heldout_path is not None else ""
+
+        def answered() -> dict[int, Answers]:
+            try:
+                return {i: self.answers(of) for i, of in blocks.items()}
+            except DataError as error:
+                raise DataError(what + error.message, error.problems) from None
+
+        return agree(comm, answered, "read its held-out outcomes")
+
+    def _of_file(self, comm: Communicator, config: Config) -> Rows | None:
+        """Root's rows of a held-out file, which has the outcome and its predictors. Collective."""
+        assert config.heldout_path is not None
+        try:
+            return self.data.read_heldout_file(comm, config.heldout_path, config.data.unseen)[0]
+        except DataError as error:
+            needed = ", ".join([self.keys.column, *self.keys.predictors])
+            why = f"held-out rows are scored with their outcome, which needs {needed}"
+            again = DataError(error.message, [*error.problems, why])
+            again.shared = error.shared
+            raise again from None
 
     def law(self, comm: Communicator, answers: Sequence[Answers], n_shards: int) -> Law:
         """Law of the coefficients, as the keys and the outcome's mean have it. Collective."""

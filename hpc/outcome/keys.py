@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from mpibayes.hpc.config.section import POSITIVE, Name, Positive, Section, key, tuples
 
 Names = Annotated[tuple[Name, ...], BeforeValidator(tuples)]
-Number = Annotated[float, Field(ge=-1e100, le=1e100)]
+Number = Annotated[float, Field(ge=-1e15, le=1e15)]
 Numbers = Annotated[tuple[Number, ...], Field(min_length=1)]
 Scales = Annotated[tuple[Positive, ...], Field(min_length=1)]
 MOST = 16  # coefficients that are tried for a new cluster
@@ -18,6 +18,7 @@ MOST = 16  # coefficients that are tried for a new cluster
 
 class Outcome(Section):
     of_the_model: ClassVar[bool] = True
+    refused_by: ClassVar[Collection[str]] = ("crosscat",)
 
     column: Name | None = key(
         None,

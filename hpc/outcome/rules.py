@@ -12,6 +12,8 @@ from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
 from mpibayes.io.rows import Column
 from mpibayes.text import counted
 
+MOST_LOG = 100  # size of the mean of log odds and log rates, at most
+
 
 def likelihood_of(outcome: Outcome, column: Column) -> str:
     """Name of the likelihood, with "auto" decided by the outcome's column."""
@@ -63,8 +65,10 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
     elif column.kind == "survival":
         report.add(("outcome", "column"), f"{shown(outcome.column)} is of times to an event, which have no likelihood")
     else:
-        for problem in LIKELIHOODS[likelihood_of(outcome, column)].problems(column):
+        likelihood = likelihood_of(outcome, column)
+        for problem in LIKELIHOODS[likelihood].problems(column):
             report.add(("outcome", "column"), problem)
+        _check_values(outcome, likelihood, report)
     for key, names in (("covariates", outcome.covariates), ("slopes", outcome.slopes)):
         for name in names:
             problem = _problem(columns.get(name), name, list(columns))
@@ -78,6 +82,17 @@ def against_table(config: Config, columns: Mapping[str, Column], report: Report)
             if isinstance(given, tuple) and len(given) != n:
                 text = f"has {counted(len(given), 'number')}, expected {n}: one for each {what}"
                 report.add(("outcome", key), f"{text} (a column of levels has one for every level but the first)")
+
+
+def _check_values(outcome: Outcome, likelihood: str, report: Report) -> None:
+    """Report values that a likelihood has no use for, and intercepts beyond all odds and rates."""
+    for _, name in without_effect(outcome.model_copy(update={"likelihood": likelihood})):
+        if getattr(outcome, name) != Outcome.model_fields[name].default:
+            report.add(("outcome", name), f"given, but {shown(likelihood)} has no use for it; take it out")
+    mean = outcome.mean if isinstance(outcome.mean, tuple) else (outcome.mean,)
+    if likelihood in ("logistic", "poisson") and isinstance(mean[0], float) and abs(mean[0]) > MOST_LOG:
+        what = "log odds" if likelihood == "logistic" else "the log of a mean count"
+        report.add(("outcome", "mean"), f"got {shown(mean[0])}, expected {what}, from -{MOST_LOG} to {MOST_LOG}")
 
 
 def _width(column: Column) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from mpibayes.errors import ConfigError
+from mpibayes.errors import ConfigError, DataError
 from mpibayes.hpc.family import Forecast, Request, SparseForecast
 from mpibayes.hpc.posterior.chains import family_in, files_of
 from mpibayes.hpc.registry import forecast_of, posterior_of
@@ -93,7 +93,10 @@ def predict(
         for block in rows:
             for start in range(0, len(block), forecast.batch):
                 batch = block.take(slice(start, start + forecast.batch))
-                predictions = forecast(batch, n_rows)
+                try:
+                    predictions = forecast(batch, n_rows)
+                except DataError as error:
+                    raise DataError(f"{source}: {error.message}", error.problems) from None
                 if complete is not None or impute:
                     never.update(dict(rows_lacking(Absence.stored(forecast.like.source), forecast.like.columns, batch)))
                 if write:

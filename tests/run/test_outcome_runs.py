@@ -161,6 +161,10 @@ def test_what_an_outcome_refuses(ran):
         "sampler.strategy=anneal": "is not for a mixture with an outcome",
         "model.family=crosscat": "an outcome is of a mixture",
         "outcome.mean=[1, 2]": "outcome.mean: has 2 numbers, expected 1",
+        "outcome.mean=1e14": "expected log odds, from -100 to 100",
+        "outcome.scale=2.0": 'given, but "logistic" has no use for it',
+        "columns.sick.prior={dirichlet=[1.0, 1.0]}": "is the outcome, whose law is in [outcome]",
+        "model.family=ibp": 'take it out, or set model.family = "mixture"',
     }.items():
         done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets(change))
         assert done.returncode == 2 and words in done.stderr, (change, done.stderr)
@@ -169,3 +173,14 @@ def test_what_an_outcome_refuses(ran):
     assert "lacks 12 cells; a predictor" in done.stderr
     done = mpibayes(ran, "export", "bare", "--to", "outcome")
     assert done.returncode != 0
+
+
+def test_files_without_what_an_outcome_needs(ran):
+    """Messages name the file and the outcome."""
+    (ran / "without.csv").write_text("age,sex,x0,x1,x2,x3,x4,x5\n1,f,1,1,1,1,1,1\n")
+    (ran / "gap.csv").write_text("age,sex,x0,x1,x2,x3,x4,x5,sick\n,f,1,1,1,1,1,1,no\n")
+    gap = "gap.csv: rows without all predictors of the outcome 'sick'"
+    assert gap in mpibayes(ran, "predict", "one", "gap.csv", "-o", "q.csv").stderr
+    assert gap in mpibayes(ran, "run", "run.toml", "-o", "of-gap", *sets("data.heldout=gap.csv")).stderr
+    done = mpibayes(ran, "run", "run.toml", "-o", "of-none", *sets("data.heldout=without.csv"))
+    assert "held-out rows are scored with their outcome, which needs sick, age, sex" in done.stderr
