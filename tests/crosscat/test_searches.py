@@ -233,9 +233,8 @@ def test_the_chain_as_it_was_is_judged_alike_on_ranks():
     from mpibayes.hpc.parallel.comm import world
 
     data = Data(*table(2))
-    present = searches.Present(
-        [[c.name for c in data.columns]], [np.where(np.arange(data.n_rows) < 200, 0, searches.IDLE)]
-    )
+    labels = np.where(np.arange(data.n_rows) < 200, 0, searches.IDLE)
+    present = searches.Present([[c.name for c in data.columns]], [labels])
     run = partial(
         searches.best_search, data=data, settings=Settings(seed=3), chain=1, n_rows=150, n_views=1, n_searches=2,
         present=present,
