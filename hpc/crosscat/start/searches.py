@@ -38,7 +38,7 @@ from mpibayes.io.rows import Rows
 from mpibayes.text import counted, enumerated
 
 CYCLES = 20  # of a chain as it is, before it is judged
-OF_CLUSTERS = 80  # cycles of a search of a mixture, which has clusters alone to find; after 40 it lacks up to 0.9 nats
+OF_CLUSTERS = 80  # cycles of a search of a mixture, which has clusters alone to find; after 40 it lacks up to 0.5 nats
 CLOSE = 0.05  # nats a row: searches as near as that to the best are as good, up to the noise of few judges
 
 
