@@ -60,7 +60,7 @@ class BlockLaw:
         mine = known.only(self.names)
         if len(mine.of) == 1:
             ((events, which),) = mine.of.values()
-            if _ranges(events).any():
+            if ranges(events).any():
                 table = self.log_masses(events)
                 return np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
         total = np.zeros((known.n_rows, len(self.law.nu)))
@@ -72,10 +72,12 @@ class BlockLaw:
         return total
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
-        """A copy given other known cells of other columns."""
+        """The same given what is known of other columns; 0 in clusters where that is impossible."""
         if given is None or not self.knows(given):
             return self.score(known)
-        return self.score(known.join(given)) - self.score(given)
+        before = self.score(given)
+        possible = np.isfinite(before)
+        return np.where(possible, self.score(known.join(given)) - np.where(possible, before, 0.0), 0.0)
 
     def cells(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
         """Values (n, D), NaN where nothing is known, and the sum of the logarithms of their steps (n,). Raises
@@ -84,10 +86,10 @@ class BlockLaw:
         for name, (events, which) in known.of.items():
             if name not in self.names:
                 continue
-            if _ranges(events).any():
+            if ranges(events).any():
                 raise ConfigError(
-                    f"column '{name}' is modelled jointly with others, in a block or in lines: a range of it can be "
-                    "given where nothing else of these is asked for or given"
+                    f"column '{name}' is modelled jointly with others in a block: a range of it can be given where "
+                    "nothing else of these is asked for or given"
                 )
             seen = which < len(events)
             x[seen, self.names.index(name)] = (0.5 * (events.low + events.high))[which[seen]]
@@ -128,7 +130,7 @@ class BlockLaw:
         return {name: x[:, m] for m, name in enumerate(self.names) if name in requested}
 
 
-def _ranges(events: Events) -> np.ndarray:
+def ranges(events: Events) -> np.ndarray:
     """Mask of the events wider than one recorded value."""
     step = events.column.resolution
     return events.high - events.low > step * (1.0 + 1e-9) + 1e-300

@@ -34,7 +34,7 @@ from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
 
-MOST_KNOWN = 128  # sets of columns whose components are kept
+KNOWN = 128, 2**14  # sets of columns whose components are kept: at least so many, or of so many columns together
 
 
 class Mixture:
@@ -157,15 +157,15 @@ class Mixture:
         for view in self.views:
             if which == set(view.columns):
                 return view.components
-        parent_of = self.linking.coding.parent_of
-        key = which, frozenset((name, parent) for name, parent in parent_of.items() if name in which)
+        key = which, frozenset(of for of in self.linking.coding.parent_of.items() if of[0] in which)
         if key not in self._known:
             blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
             columns = renumbered(self._modelled(which))  # none where cells are not looked at
-            if len(self._known) == MOST_KNOWN:
-                del self._known[next(iter(self._known))]
+            if len(self._known) >= max(KNOWN[0], KNOWN[1] // len(self.columns)):
+                del self._known[next(iter(self._known))]  # the one that was not asked for the longest
             self._known[key] = Components(columns, self.linking.priors, blocks if s.likelihood else {})
-        return self._known[key]
+        result = self._known[key] = self._known.pop(key)
+        return result
 
     def rebase(self, bases: Mapping[str, np.ndarray]) -> None:
         """Give linked columns other bases (`links.base`). Not collective."""

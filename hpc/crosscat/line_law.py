@@ -14,11 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.masses import log_real
-from mpibayes.hpc.components.multinormal import Multinormal, Predictive
+from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat.blocks import LEAST, BlockLaw, patterns_of
+from mpibayes.hpc.crosscat.blocks import LEAST, BlockLaw, patterns_of, ranges
+from mpibayes.hpc.crosscat.line_boxes import Boxes
 from mpibayes.hpc.crosscat.line_parameters import LineParameters
+from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
@@ -28,29 +31,7 @@ from mpibayes.io import recording
 from mpibayes.io.rows import Column, Rows
 
 CLOSE, FAR, TINY = 1.0 - 1e-12, 38.0, 1e-300  # FAR: deviations beyond which there is no probability
-LOG_2PI = float(np.log(2.0 * np.pi))
-
-
-@dataclass
-class Normals(Predictive):
-    """Multivariate normals, whose matrices are their covariances; degrees of freedom are infinite."""
-
-    def log_density(self, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        norm, log_determinant, _ = self._norm(x, seen)
-        return -0.5 * (norm + log_determinant + len(seen) * LOG_2PI)
-
-    def conditional(self, x: np.ndarray, seen: np.ndarray, lacking: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        each = [self.single(x, seen, int(m)) for m in lacking]
-        return np.stack([of[0] for of in each], axis=2), np.stack([of[1] ** 2 for of in each], axis=2)
-
-    def single(self, x: np.ndarray, seen: np.ndarray, member: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        form = len(x), len(self.nu)
-        variance = self.matrix[:, member, member]
-        if not len(seen):
-            return np.broadcast_to(self.location[:, member], form), np.broadcast_to(np.sqrt(variance), form), self.nu
-        _, mean, cross, slope = self._given(x, seen, np.array([member]))
-        rest = np.maximum(variance - (cross * slope).sum(axis=1)[:, 0], 0.0)
-        return mean[:, :, 0], np.broadcast_to(np.sqrt(rest), form), self.nu
+MOST_RANGES = 4  # of one tree: each adds a dimension to an integral
 
 
 def _rectangles(x: np.ndarray, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
@@ -81,8 +62,8 @@ class LineLaw(BlockLaw):
     number: Sequence[int]
 
     def cells(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
-        """See `BlockLaw.cells`; values are on the model's scale."""
-        x, width = super().cells(known)
+        """See `BlockLaw.cells`; values are on the model's scale, and NaN where a range is known."""
+        x, width = super().cells(known.without(self._ranged(known)))
         for m, column in enumerate(self.columns):
             there = np.flatnonzero(~np.isnan(x[:, m]))
             if len(there) and (column.log or column.shape is not None):
@@ -94,14 +75,53 @@ class LineLaw(BlockLaw):
                 width[there] += np.where(possible, slope, -np.inf)
         return x, width
 
+    def _ranged(self, known: Known) -> list[str]:
+        """Columns of which a range is known, parents first."""
+        return [name for name in self.names if name in known.of and ranges(known.of[name][0]).any()]
+
+    def _boxes(self, known: Known) -> Boxes | None:
+        """Return all that is known of these columns, if it has ranges. Raises ConfigError where these are many."""
+        names = self._ranged(known)
+        if not names:
+            return None
+        if len(names) > MOST_RANGES:
+            raise ConfigError(
+                f"{len(names)} ranges of numbers that lean on each other in lines: give values of some, or at most "
+                f"{MOST_RANGES} ranges"
+            )
+        low, high = (np.full((known.n_rows, len(names)), end) for end in (-np.inf, np.inf))
+        for i, name in enumerate(names):
+            events, which = known.of[name]
+            seen, bounds = which < len(events), self._coordinates(events)
+            low[seen, i], high[seen, i] = (end[which[seen]] for end in bounds)
+        return Boxes([self.names.index(name) for name in names], self.cells(known)[0], low, high)
+
+    def _coordinates(self, events: Events) -> np.ndarray:
+        """First and last value of each event on the model's scale, (2, U)."""
+        column, bounds = self._column(events.column.name), np.stack([events.low, events.high])
+        if column.log:
+            bounds = np.maximum(bounds, 0.0)
+        with np.errstate(divide="ignore"):
+            return recording.coordinate(column, bounds)
+
+    def score(self, known: Known) -> np.ndarray:
+        boxes = self._boxes(known)
+        if boxes is None or len(known.only(self.names).of) == 1:
+            return super().score(known)
+        points = known.without(self._ranged(known))
+        return super().score(points) + boxes.log_p(self.law)
+
     def log_masses(self, events: Events) -> np.ndarray:
         m, law = self.names.index(events.column.name), self.law
         scale = np.sqrt(law.matrix[:, m, m])
         return log_real(self.columns[m], law.location[:, m], scale, np.inf, events.low[:, None], events.high[:, None])
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
-        m, (x, _) = self.names.index(events.column.name), self.cells(given.without([events.column.name]))
-        out = np.zeros((len(weight), len(events)))
+        given = given.without([events.column.name])
+        boxes, m = self._boxes(given), self.names.index(events.column.name)
+        if boxes is not None:
+            return boxes.averaged(self.law, m, *self._coordinates(events), weight)
+        (x, _), out = self.cells(given), np.zeros((len(weight), len(events)))
         for seen, at in patterns_of(x):
             location, scale, _ = self.law.single(x[at][:, seen], seen, m)
             rows, k = np.nonzero(weight[at] > LEAST)
@@ -124,12 +144,7 @@ class LineLaw(BlockLaw):
         rho = matrix[:, at[0], at[1]] / scale.prod(axis=1)
         ends = []
         for i, of in enumerate((one, other)):
-            bounds = np.stack([of.low, of.high])
-            if self.columns[at[i]].log:
-                bounds = np.maximum(bounds, 0.0)
-            with np.errstate(divide="ignore"):
-                y = recording.coordinate(self.columns[at[i]], bounds)
-            ends.append((y[..., None] - self.law.location[:, at[i]]) / scale[:, i])
+            ends.append((self._coordinates(of)[..., None] - self.law.location[:, at[i]]) / scale[:, i])
         return _rectangles(ends[0], ends[1], rho)
 
     def scored(self, rows: Rows) -> np.ndarray:
@@ -163,6 +178,9 @@ class LineLaw(BlockLaw):
     ) -> dict[str, np.ndarray]:
         """Recorded values (n,) of the columns requested, of what is known, or drawn given it and the row's cluster."""
         x, _ = self.cells(known)
+        boxes = self._boxes(known)
+        if boxes is not None:
+            x = boxes.drawn(self.law, self.number, cluster, stream, ids)
         names = [self.names[m] for m in range(len(self.names)) if self.names[m] in requested]
         normals = replace(stream, sub=Multinormal.substreams[0])
         for seen, at in patterns_of(x):

@@ -151,7 +151,7 @@ class Linking:
         Not collective."""
         if not self.numbers.columns:
             return None
-        columns = [column for kind in components.kinds for column in kind.columns]
+        columns = [column for kind in components.kinds for c in range(len(kind)) for column in kind.members(c)]
         return [self.numbers.blanked(i, columns, part) for i, part in enumerate(rows)]
 
     def fill_gaps(self) -> None:

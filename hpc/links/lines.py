@@ -39,7 +39,7 @@ class Lines:
         given = [priors.get(c.name) or {} for c in columns]
         self._grids = [line.grids(c, prior) for c, prior in zip(columns, given)]
         self._mean = [line.mean_of(c, prior) for c, prior in zip(columns, given)]
-        self._centers, self._scales = np.array([(c.center, c.scale) for c in columns]).T
+        self._centers, self._scales = np.array([(c.center, c.scale) for c in columns]).reshape(-1, 2).T
         of = [self._under(c) for c in range(len(columns))]
         self._under_parents = of  # of each column, (G, R)
         self._without = [self._alone(c) for c in range(len(columns))]  # (means, G)

@@ -16,7 +16,7 @@ import numpy as np
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Known, known_of
 from mpibayes.hpc.family import Posterior
-from mpibayes.hpc.law import Asked, AskedClusters, AskedJoint, JointLaw, Law
+from mpibayes.hpc.law import LINES, Asked, AskedClusters, AskedJoint, JointLaw, Law
 from mpibayes.hpc.parallel.comm import Communicator, agree, on_root, serial
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.posterior.chains import family_in
@@ -104,6 +104,11 @@ class Asking:
         outcome = self.asked.outcome
         self.columns = [c for c in self.asked.columns if taken or outcome is None or c.name != outcome.name]
         self.conditions = Conditions(self.asked.like, self.columns, self.asked.apart)
+
+    @property
+    def in_blocks(self) -> set[str]:
+        """Columns in blocks, from which no row is left out, and which have no sets of predictors."""
+        return {name for name, block in self.asked.joint.items() if block != LINES}
 
     def beside(self, run: RunAt | Path) -> Asking:
         """Another run, which is opened once; the directory of one with this run's options. Collective. Raises what

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.query.asking import Asking
-from mpibayes.hpc.query.surprisal import Surprise, in_blocks, log_units, of_table
+from mpibayes.hpc.query.surprisal import Surprise, log_units, of_table
 from mpibayes.io.rows import BLOCKS, Rows
 
 
@@ -26,8 +26,8 @@ class Oddness:
 
     def __init__(self, asking: Asking):
         asking.require("surprisal of the table")
-        if blocks := in_blocks(asking):
-            raise ConfigError(f"column '{min(blocks)}' is in a block, from which no row can be left out")
+        if asking.in_blocks:
+            raise ConfigError(f"column '{min(asking.in_blocks)}' is in a block, from which no row can be left out")
         self._asking, self.names = asking, [c.name for c in asking.columns]
         rows, cells = _surprisals(of_table(asking, self.names, asking.asked.n_rows))
         n_seen = np.maximum((~np.isnan(cells)).sum(axis=0), 1)

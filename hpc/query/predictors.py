@@ -2,7 +2,8 @@
 
 A set is found greedily: the best by itself, then the one that adds most to it. Columns of numbers are in cells, so that
 the first's information is a sum (`dependence.py`). What more columns add is the mean, over rows simulated from the
-posterior predictive distribution, of how much the entropy of the column asked about falls given their cells: of each
+posterior predictive distribution, of how much the entropy of the column asked about falls given their cells, or given
+their values where numbers lean on each other in lines (ranges of many of these would each take an integral): of each
 row that entropy is a sum, not a simulation, and the rows are the same for all sets, so that differences between sets
 have small errors. The error is of the simulation and, by a jackknife, of the draws.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.data.events import Known
+from mpibayes.hpc.data.events import Known, of_values
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query.answer import Answer
 from mpibayes.hpc.query.asking import Asking
@@ -87,19 +88,18 @@ def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
 
 def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_rows: int = ROWS) -> Answer:
     """Up to `size` columns; fewer where no other one adds more than twice its error."""
-    if name in asking.asked.joint:
-        raise ConfigError(
-            f"column '{name}' is modelled jointly with others, in a block or in lines: it has no set of predictors"
-        )
-    names = [n for n in others_than(asking, name, columns) if n not in asking.asked.joint]
+    if name in asking.in_blocks:
+        raise ConfigError(f"column '{name}' is modelled jointly with others in a block: it has no set of predictors")
+    names = [n for n in others_than(asking, name, columns) if n not in asking.in_blocks]
     if not names:
-        raise ConfigError("only columns of blocks and lines are left, whose cells are not independent in a cluster")
+        raise ConfigError("only columns of blocks are left, whose cells are not independent in a cluster")
     single = information(asking, [name], names)
     asked = [name, *names]
     rows = simulated(asking, Known(1, {}), asked, n_rows, SEED)
     cells = asking.supports(asked, CELLS)
     asking.draws(asked)
-    of = {n: (cells[n].events, cells[n].place(rows[n])) for n in names}
+    of = {n: (cells[n].events, cells[n].place(rows[n])) for n in names if n not in asking.asked.joint}
+    of |= {n: (of_values(asking.conditions.column(n), rows[n]), np.arange(n_rows)) for n in names if n not in of}
     entropy, first = float(single.entropy[0]), int(single.information[0].argmax())
     alone, alone_error = float(single.information[0, first]), float(single.error[0, first])
     chosen, tried = [names[first]], [n for i, n in enumerate(names) if i != first]

@@ -13,7 +13,6 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.data.events import Events, Known, known_of
-from mpibayes.hpc.law import LINES
 from mpibayes.hpc.parallel.together import dealt
 from mpibayes.hpc.query import average
 from mpibayes.hpc.query.answer import Answer
@@ -78,11 +77,6 @@ class Surprise:
         return list(average.in_blocks(self.known.n_rows, max(16, BYTES // width)))
 
 
-def in_blocks(asking: Asking) -> set[str]:
-    """Columns in blocks, from which no training row can be left out."""
-    return {name for name, block in asking.asked.joint.items() if block != LINES}
-
-
 def log_units(known: Known, steps: bool = False) -> np.ndarray:
     """Log of the unit in which numbers compare, (n, C), 0 for all other cells: a standard deviation of the column, on a
     log scale one of its logarithms. steps: also of numbers recorded in steps, as a number of steps."""
@@ -129,8 +123,7 @@ class Surprisal(Question):
         asking.require(OF_TABLE if rows is None else "surprisal")
         names = asking.conditions.names(self.columns) or [c.name for c in asking.columns]
         if rows is None:
-            blocks = in_blocks(asking)
-            joint = [n for n in names if n in blocks]
+            joint = [n for n in names if n in asking.in_blocks]
             if joint and self.columns:
                 raise ConfigError(
                     f"column '{joint[0]}' is in a block, from which no training row can be left out; name --rows"
@@ -219,7 +212,7 @@ class Novelty(Question):
 
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
         asking.require("novelty")
-        compared, blocks = OF_TABLE not in asking.asked.cannot, in_blocks(asking)
+        compared = OF_TABLE not in asking.asked.cannot
         names = [n for n in asking.conditions.names(self.columns) or rows.there(asking) if n not in rows.lacking]
         known = asking.known(rows.whole(asking).rows, names)
         asking.draws(names)
@@ -231,7 +224,7 @@ class Novelty(Question):
         rank = np.full(known.n_rows, np.nan)
         for kind in np.argsort(-sizes, kind="stable")[:PATTERNS]:
             seen_names = [name for name, there in zip(known.of, kinds[kind]) if there]
-            if seen_names and compared and blocks.isdisjoint(seen_names):
+            if seen_names and compared and asking.in_blocks.isdisjoint(seen_names):
                 reference = np.sort(_reference(asking, seen_names))
                 at = of.ravel() == kind
                 rank[at] = np.searchsorted(reference, unlikely[at]) / len(reference)

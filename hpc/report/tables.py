@@ -225,7 +225,7 @@ def use_it(run: Any, sound: str, best: Chain | None = None) -> list[str]:
     """Next steps with a sound result; none with another. best: the chain to use alone."""
     if best is not None:
         return [
-            f"Use {best.name}, which predicts best: mpibayes predict {best.folder} NEW.csv -o OUT.csv scores new rows, "
+            f"Use {best.name}, the best chain: mpibayes predict {best.folder} NEW.csv -o OUT.csv scores new rows, "
             f"mpibayes query {best.folder} answers questions."
         ]
     home = run.chains[0].home

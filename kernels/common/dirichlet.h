@@ -45,31 +45,64 @@ static void FN(draw_levels)(const stream_key *key, const int32_t *levels, const 
         }
 }
 
+/* out[n] = log Gamma(n + a) of n = 0, ..., n_kept - 1, a multiple of 8 */
+static void FN(keep_log_gammas)(double a, int64_t n_kept, double *out) {
+    for (int64_t n = 0; n < n_kept; n += N_DOUBLE) {
+        vd x;
+        for (int j = 0; j < N_DOUBLE; j++) x[j] = (double)(n + j);
+        *(FN(vd_loose) *)(out + n) = FN(log_gamma)(x + a);
+    }
+}
+
+/* out[j] = log Gamma(n[j] + a), as it was kept where all n are small */
+ALWAYS_INLINE void FN(log_gammas_of)(const int64_t n[BLOCK], double a, const double *kept, int64_t n_kept, double *out) {
+    int64_t most = 0;
+    for (int j = 0; j < BLOCK; j++) most |= n[j];
+    if (most < n_kept) { /* n_kept is a power of 2 */
+        for (int j = 0; j < BLOCK; j++) out[j] = kept[n[j]];
+        return;
+    }
+    for (int j = 0; j < BLOCK; j++) out[j] = (double)n[j];
+    for (int j = 0; j < BLOCK; j += N_DOUBLE)
+        *(FN(vd_loose) *)(out + j) = FN(log_gamma)(*(FN(vd_loose) *)(out + j) + a);
+}
+
+/* 8 counts of a row of levels, 0 behind its end; 0 where all of them are */
+ALWAYS_INLINE int64_t FN(load_whole)(const int32_t *row, int64_t k, int64_t K, int64_t out[BLOCK]) {
+    int64_t any = 0;
+    for (int j = 0; j < BLOCK; j++) any |= out[j] = k + j < K ? row[k + j] : 0;
+    return any;
+}
+
 /* Log marginal likelihood of columns first..last-1: by_column[c - first] over all clusters, and added to by_cluster[k]
- * over these columns (docs/math.md 1.3). K8 = K rounded up to 8; by_cluster has room for K8. */
+ * over these columns (docs/math.md 1.3). K8 = K rounded up to 8; by_cluster has room for K8. kept: for each column, log
+ * Gamma of whole numbers below n_kept plus the pseudo-count of all its levels, and plus their sum; NULL: they are worked
+ * out. */
 static void FN(marginals)(const int32_t *levels, const double *beta, const int64_t *offsets, int64_t first, int64_t last,
-                          int64_t K, double *by_column, double *by_cluster) {
+                          int64_t K, const double *const *kept, int64_t n_kept, double *by_column, double *by_cluster) {
     for (int64_t c = first; c < last; c++) {
-        int64_t missing = offsets[c + 1] - 1;
-        double prior = 0, sum = 0, last_beta = 1.0;
+        int64_t missing = offsets[c + 1] - 1, n[BLOCK], in_all[BLOCK];
+        const double *of_level = kept[2 * (c - first)], *of_all = kept[2 * (c - first) + 1];
+        double prior = 0, sum = 0, last_beta = 1.0, of_n[BLOCK];
         vd log_gamma_beta = SPREAD(0.0);
         for (int64_t l = offsets[c]; l < missing; l++) prior += beta[l];
-        vd log_gamma_prior = FN(log_gamma)(SPREAD(prior));
+        double log_gamma_prior = of_all ? of_all[0] : FN(log_gamma)(SPREAD(prior))[0];
         for (int64_t k = 0; k < K; k += BLOCK) {
-            double score[BLOCK] = {0}, observed[BLOCK] = {0}, counts[BLOCK];
+            double score[BLOCK] = {0};
+            for (int j = 0; j < BLOCK; j++) in_all[j] = 0;
             for (int64_t l = offsets[c]; l < missing; l++) {
-                if (!FN(load_counts)(levels + l * K, k, K, counts)) continue;
-                vd b = SPREAD(beta[l]);
-                if (beta[l] != last_beta) log_gamma_beta = FN(log_gamma)(b), last_beta = beta[l]; /* mostly all equal */
-                for (int j = 0; j < BLOCK; j += N_DOUBLE) {
-                    vd n = *(FN(vd_loose) *)(counts + j);
-                    *(FN(vd_loose) *)(observed + j) += n;
-                    *(FN(vd_loose) *)(score + j) += FN(log_gamma)(b + n) - log_gamma_beta;
+                if (FN(load_whole)(levels + l * K, k, K, n) == 0) continue;
+                if (beta[l] != last_beta) { /* mostly all equal */
+                    log_gamma_beta = SPREAD(of_level ? of_level[0] : FN(log_gamma)(SPREAD(beta[l]))[0]);
+                    last_beta = beta[l];
                 }
+                FN(log_gammas_of)(n, beta[l], of_level, of_level ? n_kept : 0, of_n);
+                for (int j = 0; j < BLOCK; j++) in_all[j] += n[j];
+                for (int j = 0; j < BLOCK; j += N_DOUBLE)
+                    *(FN(vd_loose) *)(score + j) += *(FN(vd_loose) *)(of_n + j) - log_gamma_beta;
             }
-            for (int j = 0; j < BLOCK; j += N_DOUBLE)
-                *(FN(vd_loose) *)(score + j) -=
-                    FN(log_gamma)(prior + *(FN(vd_loose) *)(observed + j)) - log_gamma_prior;
+            FN(log_gammas_of)(in_all, prior, of_all, of_all ? n_kept : 0, of_n);
+            for (int j = 0; j < BLOCK; j++) score[j] -= of_n[j] - log_gamma_prior;
             for (int64_t j = 0; j < BLOCK; j++) {
                 if (k + j >= K) score[j] = 0;
                 by_cluster[k + j] += score[j];
@@ -159,26 +192,40 @@ static void FN(grid_scores_of_base)(const int32_t *levels, int64_t first_row, in
 
 /* score[c][k] = log probability, over a share ~ Beta(spread, spread) of every level of column c, missing cells too, that
  * the cells of clusters `label` and k fall to these two as they do: sum over levels of log B(n_k + spread, n_label +
- * spread) - log B(spread, spread). score is [column][K8], K8 = K rounded up to 8. */
+ * spread) - log B(spread, spread). score is [column][K8], K8 = K rounded up to 8; one, two: log Gamma functions of whole numbers plus spread and
+ * plus twice it, as they were kept. */
 static void FN(shares)(const int32_t *levels, const int64_t *offsets, int64_t C, int64_t K, int64_t label, double spread,
-                       double *score) {
+                       const double *one, const double *two, int64_t n_kept, double *score) {
     int64_t K8 = (K + BLOCK - 1) / BLOCK * BLOCK;
-    vd one = SPREAD(spread), both = one + one;
-    vd alone = 2.0 * FN(log_gamma)(one) - FN(log_gamma)(both);
+    double alone = 2.0 * one[0] - two[0];
     for (int64_t c = 0; c < C; c++, score += K8) {
         for (int64_t k = 0; k < K8; k++) score[k] = 0;
         for (int64_t l = offsets[c]; l < offsets[c + 1]; l++) {
-            double own = levels[l * K + label], counts[BLOCK];
-            vd log_gamma_own = FN(log_gamma)(one + own) - alone;
+            int64_t own = levels[l * K + label], n[BLOCK] = {own};
+            double of_own[BLOCK], of_n[BLOCK], of_both[BLOCK];
+            FN(log_gammas_of)(n, spread, one, n_kept, of_own);
+            double log_gamma_own = of_own[0] - alone;
             for (int64_t k = 0; k < K; k += BLOCK) {
-                if (!FN(load_counts)(levels + l * K, k, K, counts) && own == 0) continue;
-                for (int j = 0; j < BLOCK; j += N_DOUBLE) {
-                    vd n = *(FN(vd_loose) *)(counts + j);
-                    *(FN(vd_loose) *)(score + k + j) +=
-                        (FN(log_gamma)(n + one) + log_gamma_own) - FN(log_gamma)((n + own) + both);
-                }
+                if ((FN(load_whole)(levels + l * K, k, K, n) | own) == 0) continue;
+                FN(log_gammas_of)(n, spread, one, n_kept, of_n);
+                for (int j = 0; j < BLOCK; j++) n[j] += own;
+                FN(log_gammas_of)(n, spread + spread, two, n_kept, of_both);
+                for (int j = 0; j < BLOCK; j++) score[k + j] += (of_n[j] + log_gamma_own) - of_both[j];
             }
         }
+    }
+}
+
+/* out[k] = log of the sum over i of exp(score[i][k]), K8 of each of n; score is changed */
+static void FN(log_sums)(double *score, int64_t n, int64_t K8, double *out) {
+    for (int64_t k = 0; k < K8; k += N_DOUBLE) {
+        vd top = *(FN(vd_loose) *)(score + k), total = SPREAD(0.0);
+        for (int64_t i = 1; i < n; i++) {
+            vd x = *(FN(vd_loose) *)(score + i * K8 + k);
+            top = SELECT(x > top, x, top);
+        }
+        for (int64_t i = 0; i < n; i++) total += FN(exp_negative)(*(FN(vd_loose) *)(score + i * K8 + k) - top);
+        *(FN(vd_loose) *)(out + k) = top + vlog(total);
     }
 }
 #undef BLOCK

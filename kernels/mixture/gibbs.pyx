@@ -11,9 +11,9 @@ seated but to be when the sweep meets the row, -2 and below idle: not in the sub
 
 import numpy as np
 
-from libc.math cimport exp, log
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from mpibayes.kernels.common.machine cimport address, aligned
 from mpibayes.kernels.mixture.instantiated cimport Instantiated
 from mpibayes.kernels.mixture.layout cimport (
     STATUS_BAD_LABEL, STATUS_DONE, STATUS_GROW, STATUS_NO_CANDIDATE, STATUS_NOT_A_NUMBER, instantiated_t, outcome_t,
@@ -36,6 +36,7 @@ cdef extern from "mixture.h" nogil:
                            const instantiated_t *, tail_t *, work_t *, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                            int)
     outcome_t kernel_predictive(const rows_t *, tail_t *, work_t *, double *, double *)
+    double kernel_take(const double *, int64_t, int64_t, const double *, const int32_t *, double *, int32_t *)
     outcome_t kernel_seat(const rows_t *, int64_t, const int32_t *, int32_t *, int32_t *, int32_t *, const double *,
                           double, tail_t *, work_t *, double *)
 
@@ -233,33 +234,22 @@ def take(const double[:, ::1] terms, const double[::1] u, const int32_t[::1] giv
 
     u: float64 (n,), uniforms of the draws. given: int32 (n,), columns that are taken instead.
     """
-    cdef int64_t i, n = terms.shape[0]
-    cdef int k, most = terms.shape[1]
-    cdef double top, total, below, log_q = 0.0
+    cdef int64_t n = terms.shape[0], n_columns = terms.shape[1]
     cdef bint follow = given is not None
-    if most < 1 or (given.shape[0] if follow else u.shape[0]) != n:
+    if n_columns < 1 or (given.shape[0] if follow else u.shape[0]) != n:
         raise ValueError(f"expected weights, and what to draw by, of {n} rows")
-    out, weights = np.empty(n, np.int32), np.empty(most)
-    cdef int32_t[::1] pick = out
-    cdef double[::1] weight = weights
+    out, weights = np.empty(n, np.int32), aligned(n_columns + 7, np.float64)
+    cdef double log_q = 0.0
+    cdef double *weight = <double *>address(weights)
+    cdef int32_t *chosen = <int32_t *>address(out)
+    cdef const double *uniform = NULL
+    cdef const int32_t *taken = NULL
+    if n == 0:
+        return out, log_q
+    if follow:
+        taken = &given[0]
+    else:
+        uniform = &u[0]
     with nogil:
-        for i in range(n):
-            top = terms[i, 0]
-            for k in range(1, most):
-                if terms[i, k] > top:
-                    top = terms[i, k]
-            total = 0.0
-            for k in range(most):
-                weight[k] = exp(terms[i, k] - top)
-                total += weight[k]
-            if follow:
-                k = given[i]
-            else:
-                k = 0
-                below = weight[0]
-                while k < most - 1 and below <= u[i] * total:
-                    k += 1
-                    below += weight[k]
-            pick[i] = k
-            log_q += terms[i, k] - top - log(total)
+        log_q = kernel_take(&terms[0, 0], n, n_columns, uniform, taken, weight, chosen)
     return out, log_q

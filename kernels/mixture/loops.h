@@ -15,6 +15,7 @@
 #include "anchors.h"
 #include "known.h"
 #include "response.h"
+#include "take.h"
 #include "sweep.h"
 #include "moments.h"
 #include "lanes_end.h"

@@ -27,6 +27,10 @@ static inline outcome_t kernel_seat(const rows_t *rows, int64_t first, const int
                                     double *log_q) {
     return DISPATCH(seat, rows, first, guide, home, known, slot, u, boost, t, w, log_q);
 }
+static inline double kernel_take(const double *terms, int64_t n_rows, int64_t n_columns, const double *u,
+                                 const int32_t *given, double *weight, int32_t *chosen) {
+    return DISPATCH(take, terms, n_rows, n_columns, u, given, weight, chosen);
+}
 static inline void kernel_add_cells(const rows_t *rows, const int32_t *cluster, int64_t pad, double *sum,
                                     int64_t *count) {
     DISPATCH(add_cells, rows, cluster, pad, sum, count);

@@ -10,7 +10,7 @@ number of 16 bits.
 import numpy as np
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from mpibayes.kernels.common.machine cimport address, aligned
 
@@ -235,26 +235,31 @@ cdef class Packed:
                 for s in range(SCANS_OF_A_BLOCK):
                     self._words[s, self._place[i]] = <uint16_t>(out[s >> 2] >> (16 * (s & 3)))
 
-    def scan(self, int64_t scan, beta, shrink, tilt, Counts whole, Counts one, zero, Counts out):
+    def scan(self, int64_t scan, beta, shrink, tilt, Counts whole, Counts one, zero, Counts out, int64_t times=1):
         """Every row but the fixed ones takes a side anew; those on side 1 are added to `out`.
 
         scan: below WORDS, which numbers to use. beta float64 (L,): pseudo-counts, 0 in missing rows; shrink float64
         (G,): rows of the whole group that each side has besides its own; tilt float64 (G,): log odds before a cell is
         looked at, or None: those of the sides' sizes. whole, one, zero: counts over all ranks of all rows and of those
-        on sides 1 and 0; with None every row that is not on side 1 is on side 0.
+        on sides 1 and 0; with None every row that is not on side 1 is on side 0. times: so many scans, with the numbers
+        of one after another, each of what the one before has left in `out`, where one rank has all rows; `one` is then
+        changed.
         """
         cdef const double[::1] pseudo = beta, rows = shrink, log_odds = shrink if tilt is None else tilt
         cdef Counts on_zero = whole if zero is None else zero
-        cdef counts_t counts_of_zero = on_zero.c
-        if not 0 <= scan < WORDS or rows.shape[0] != self.c.n_groups or log_odds.shape[0] != self.c.n_groups \
-                or pseudo.shape[0] != self.c.n_levels:
+        cdef counts_t of_one = one.c, of_zero = on_zero.c, after = out.c
+        cdef size_t n_cells = self.c.n_groups * self.n_cells * sizeof(int32_t)
+        cdef size_t n_sums = self.c.n_groups * self.n_sums * sizeof(int64_t)
+        cdef int64_t i
+        if not 0 <= scan <= scan + times <= WORDS or times < 1 or rows.shape[0] != self.c.n_groups \
+                or log_odds.shape[0] != self.c.n_groups or pseudo.shape[0] != self.c.n_levels:
             raise ValueError("odds and groups do not fit together")
         for given in (whole, one, on_zero, out):
             self._check(given)
         if self.c.n_chunks == 0:
             return
         if zero is None:
-            counts_of_zero.cells = NULL
+            of_zero.cells = NULL
         cdef const double *given_beta = &pseudo[0] if pseudo.shape[0] else NULL
         cdef const double *given_tilt = NULL
         if tilt is not None:
@@ -262,5 +267,13 @@ cdef class Packed:
         cdef double *work = <double *>address(self._work)
         cdef float *table = <float *>address(self._table)
         with nogil:
-            scan_rows(&self.c, scan, given_beta, &rows[0], given_tilt, whole.c, one.c, counts_of_zero, work, table,
-                      out.c)
+            for i in range(times):
+                if i > 0:
+                    of_one, after, of_zero.cells = after, of_one, NULL
+                    memset(after.cells, 0, n_cells)
+                    memset(after.sums, 0, n_sums)
+                scan_rows(&self.c, scan + i, given_beta, &rows[0], given_tilt, whole.c, of_one, of_zero, work, table,
+                          after)
+            if after.cells != out.c.cells:
+                memcpy(out.c.cells, after.cells, n_cells)
+                memcpy(out.c.sums, after.sums, n_sums)

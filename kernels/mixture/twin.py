@@ -276,6 +276,17 @@ def sweep(
     return moved
 
 
+def take(terms, u, given=None):
+    """See mixture.take."""
+    chosen, log_q = np.empty(len(terms), np.int32), 0.0
+    for i, row in enumerate(terms):
+        weight = np.exp(row - row.max())
+        below = weight.cumsum()
+        chosen[i] = given[i] if given is not None else min((below <= u[i] * below[-1]).sum(), len(row) - 1)
+        log_q += row[chosen[i]] - row.max() - np.log(below[-1])
+    return chosen, log_q
+
+
 def log_predictive_clusters(rows, tail):
     """See mixture.log_predictive_clusters."""
     out = np.empty((len(rows.reals), tail.n_slots + 1))

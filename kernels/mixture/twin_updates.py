@@ -144,14 +144,15 @@ def draw_numbers(statistics, hyper, first, last, grids, u):
             hyper[c, f] = points[np.searchsorted(below, u[c - first, f] * below[-1], side="right")]
 
 
-def log_shares(levels, offsets, label, spread):
-    """See updates.log_shares."""
-    out = np.zeros((len(offsets) - 1, levels.shape[1]))
-    for c, k in np.ndindex(*out.shape):
+def log_sums_of_shares(levels, offsets, labels, spreads):
+    """See updates.Shares."""
+    score = np.zeros((len(labels), len(spreads), len(offsets) - 1, levels.shape[1]))
+    for b, s, c, k in np.ndindex(*score.shape):
+        spread = spreads[s]
         for row in levels[offsets[c] : offsets[c + 1]].tolist():
-            a, b, alone = row[k] + spread, row[label] + spread, 2.0 * lgamma(spread) - lgamma(2.0 * spread)
-            out[c, k] += lgamma(a) + lgamma(b) - lgamma(a + b) - alone
-    return out
+            one, two, alone = row[k] + spread, row[labels[b]] + spread, 2.0 * lgamma(spread) - lgamma(2.0 * spread)
+            score[b, s, c, k] += lgamma(one) + lgamma(two) - lgamma(one + two) - alone
+    return np.logaddexp.reduce(score.reshape(len(labels), -1, levels.shape[1]), axis=1)
 
 
 def grid_scores(levels, offsets, columns, grid, base=None):

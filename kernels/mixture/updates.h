@@ -40,8 +40,9 @@ static inline void kernel_draw_levels(const stream_key *key, const int32_t *leve
     DISPATCH(draw_levels, key, levels, beta, offsets, first, last, n_clusters, table, scratch);
 }
 static inline void kernel_marginals(const int32_t *levels, const double *beta, const int64_t *offsets, int64_t first,
-                                    int64_t last, int64_t n_clusters, double *by_column, double *by_cluster) {
-    DISPATCH(marginals, levels, beta, offsets, first, last, n_clusters, by_column, by_cluster);
+                                    int64_t last, int64_t n_clusters, const double *const *kept, int64_t n_kept,
+                                    double *by_column, double *by_cluster) {
+    DISPATCH(marginals, levels, beta, offsets, first, last, n_clusters, kept, n_kept, by_column, by_cluster);
 }
 static inline void kernel_grid_scores(const int32_t *levels, int64_t first_row, int64_t missing_row, int64_t n_clusters,
                                       const double *grid, int64_t n_grid, const double *rising, int64_t tabulated,
@@ -53,9 +54,16 @@ static inline void kernel_grid_scores_of_base(const int32_t *levels, int64_t fir
                                               int64_t *observed, double *scores) {
     DISPATCH(grid_scores_of_base, levels, first_row, missing_row, n_clusters, grid, n_grid, base, observed, scores);
 }
+static inline void kernel_keep_log_gammas(double a, int64_t n_kept, double *out) {
+    DISPATCH(keep_log_gammas, a, n_kept, out);
+}
 static inline void kernel_shares(const int32_t *levels, const int64_t *offsets, int64_t n_columns, int64_t n_clusters,
-                                 int64_t label, double spread, double *score) {
-    DISPATCH(shares, levels, offsets, n_columns, n_clusters, label, spread, score);
+                                 int64_t label, double spread, const double *one, const double *two, int64_t n_kept,
+                                 double *score) {
+    DISPATCH(shares, levels, offsets, n_columns, n_clusters, label, spread, one, two, n_kept, score);
+}
+static inline void kernel_log_sums(double *score, int64_t n, int64_t width, double *out) {
+    DISPATCH(log_sums, score, n, width, out);
 }
 static inline void kernel_number_marginals(const numbers_t *s, const double *hyper, int64_t n_hyper, int64_t first,
                                            int64_t last, double *by_column, double *by_cluster) {

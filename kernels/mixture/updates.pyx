@@ -25,7 +25,8 @@ cdef extern from "updates.h" nogil:
     void kernel_normals(const stream_key *, const uint64_t *, int64_t, double *)
     void kernel_draw_levels(const stream_key *, const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
                             float *, double *)
-    void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t, double *, double *)
+    void kernel_marginals(const int32_t *, const double *, const int64_t *, int64_t, int64_t, int64_t,
+                          const double *const *, int64_t, double *, double *)
     void kernel_grid_scores(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *, int64_t,
                             int64_t *, double *)
     void kernel_grid_scores_of_base(const int32_t *, int64_t, int64_t, int64_t, const double *, int64_t, const double *,
@@ -58,8 +59,15 @@ cdef extern from "updates.h" nogil:
     void kernel_number_marginals(const numbers_t *, const double *, int64_t, int64_t, int64_t, double *, double *)
     int kernel_draw_numbers(const numbers_t *, double *, int64_t, int64_t, int64_t, const grid_t *, const double *,
                             double *)
-    void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, double *)
+    void kernel_keep_log_gammas(double, int64_t, double *)
+    void kernel_shares(const int32_t *, const int64_t *, int64_t, int64_t, int64_t, double, const double *,
+                       const double *, int64_t, double *)
+    void kernel_log_sums(double *, int64_t, int64_t, double *)
     void draw_tables_of_rows "draw_tables"(const stream_key *, const int32_t *, const double *, int64_t, int64_t, int64_t *)
+
+cdef enum:
+    KEPT = 1024  # log Gamma functions of counts below it, a power of 2, are looked up
+    MOST_KEPT = 1024  # for so many pseudo-counts, at most
 
 
 kernel_isa = ISA_NUMBER
@@ -156,24 +164,74 @@ def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const in
     _check_columns(levels, beta, offsets, first, last)
     by_column, by_cluster = np.zeros(last - first), np.zeros((n_clusters + 7) // 8 * 8)
     cdef double[::1] column = by_column, cluster = by_cluster
+    cdef int64_t[::1] kept = np.zeros(2 * (last - first), np.int64)  # addresses
+    cdef int64_t c, l
+    cdef double total
     if last > first and n_clusters:
+        for c in range(first, last):
+            total = 0.0
+            for l in range(offsets[c], offsets[c + 1] - 1):
+                total += beta[l]
+                if beta[l] != beta[offsets[c]]:
+                    break
+            else:
+                kept[2 * (c - first)] = <int64_t>_log_gammas_kept(beta[offsets[c]])
+                kept[2 * (c - first) + 1] = <int64_t>_log_gammas_kept(total)
         with nogil:
-            kernel_marginals(&levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters, &column[0], &cluster[0])
+            kernel_marginals(&levels[0, 0], &beta[0], &offsets[0], first, last, n_clusters,
+                             <const double *const *>&kept[0], KEPT, &column[0], &cluster[0])
     return by_column, by_cluster[:n_clusters]
 
 
-def log_shares(const int32_t[:, ::1] levels, const int64_t[::1] offsets, int64_t label, double spread):
-    """Log probability that cells fall to clusters `label` and k as they do, where each level of a column, missing cells
-    too, has a share of its own, Beta(spread, spread): (C, K) float64. levels, offsets: as of `draw_levels`."""
-    cdef int64_t n_clusters = levels.shape[1], n_columns = offsets.shape[0] - 1
-    if offsets[n_columns] != levels.shape[0] or not 0 <= label < n_clusters:
-        raise ValueError("levels, offsets and the cluster do not fit together")
-    out = np.empty((n_columns, (n_clusters + 7) // 8 * 8))
-    cdef double[:, ::1] score = out
-    if n_columns:
-        with nogil:
-            kernel_shares(&levels[0, 0], &offsets[0], n_columns, n_clusters, label, spread, &score[0, 0])
-    return out[:, :n_clusters]
+cdef dict _kept = {}  # by pseudo-count
+
+
+cdef const double *_log_gammas_kept(double a) except? NULL:
+    """log Gamma of whole numbers plus a pseudo-count; NULL where many others are kept."""
+    found = _kept.get(a)
+    if found is None:
+        if len(_kept) == MOST_KEPT:
+            return NULL
+        found = _kept[a] = np.empty(KEPT)
+        kernel_keep_log_gammas(a, KEPT, <double *>address(found))
+    return <const double *>address(found)
+
+
+cdef class Shares:
+    """How cells fall to two clusters where each level of a column, missing cells too, has a share of its own. spreads:
+    of the shares, Beta(spread, spread); each column has one of them, all equally likely."""
+
+    cdef double[::1] _spread
+    cdef double[:, :, ::1] _kept  # [spread][1, 2 times it][whole number]: log Gamma of their sum
+
+    def __init__(self, spreads):
+        self._spread = np.array(spreads, np.float64)
+        self._kept = np.empty((len(spreads), 2, KEPT))
+        cdef int64_t i
+        for i in range(len(spreads)):
+            kernel_keep_log_gammas(self._spread[i], KEPT, &self._kept[i, 0, 0])
+            kernel_keep_log_gammas(self._spread[i] + self._spread[i], KEPT, &self._kept[i, 1, 0])
+
+    def log_sums(self, const int32_t[:, ::1] levels, const int64_t[::1] offsets, labels):
+        """Log of the sum, over columns and spreads, of the probability that a column's cells fall to two clusters as
+        they do: (B, K) float64, of each of B labels and every cluster. levels, offsets: as of `draw_levels`."""
+        cdef int64_t n_clusters = levels.shape[1], n_columns = offsets.shape[0] - 1, width = (n_clusters + 7) // 8 * 8
+        cdef int64_t n_spreads = self._spread.shape[0], b, i, label
+        if offsets[n_columns] != levels.shape[0] or n_columns < 1:
+            raise ValueError("levels and offsets do not fit together")
+        out, scores = np.empty((len(labels), width)), np.empty((n_spreads, n_columns, width))
+        cdef double[:, ::1] result = out
+        cdef double[:, :, ::1] score = scores
+        for b in range(len(labels)):
+            label = labels[b]
+            if not 0 <= label < n_clusters:
+                raise ValueError(f"there is no cluster {label}: levels and labels do not fit together")
+            with nogil:
+                for i in range(n_spreads):
+                    kernel_shares(&levels[0, 0], &offsets[0], n_columns, n_clusters, label, self._spread[i],
+                                  &self._kept[i, 0, 0], &self._kept[i, 1, 0], KEPT, &score[i, 0, 0])
+                kernel_log_sums(&score[0, 0, 0], n_spreads * n_columns, width, &result[b, 0])
+        return out[:, :n_clusters]
 
 
 def draw_tables(const int32_t[:, ::1] levels, const double[::1] beta, *, seed, purpose, sub, cycle, chain):

@@ -22,8 +22,8 @@ def test_density_is_that_of_the_views_together():
     parts = [ViewDensity(v.components, v.hyper, v.partition.statistics) for v in chain.views]
     whole = Density(parts, chain.places).log_density(unseen())
     rows = Probe(unseen())
-    assert np.allclose(rows.log_density(chain, chain.views), whole, rtol=1e-12)
-    each = sum(rows.log_density(chain, [view]) for view in chain.views)
+    assert np.allclose(sum(rows.log_densities(chain, chain.views)), whole, rtol=1e-12)
+    each = sum(rows.log_densities(chain, [view])[0] for view in chain.views)
     assert np.allclose(each, whole, rtol=1e-12)
 
 

@@ -16,6 +16,7 @@ from mpibayes.hpc.crosscat.moves.ledger import Ledger
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import generator
 from mpibayes.io.table import table_from_arrays
+from mpibayes.kernels.mixture import updates
 from tests.exact import production, transitions
 from tests.exact.compare import LOOKS, chi_square, seed
 from tests.exact.enumerate import CASES
@@ -62,10 +63,10 @@ def one_spread():
     """Sides are taken to be dealt with the first spread alone."""
 
     def log_sides(*of):
-        with mock.patch.object(program, "SPREAD", program.SPREAD[:1]):
+        with mock.patch.multiple(program, SPREAD=first, SHARES=updates.Shares(first)):
             return right(*of)
 
-    right = program._log_sides
+    first, right = program.SPREAD[:1], program._log_sides
     return mock.patch.object(program, "_log_sides", log_sides)
 
 

@@ -128,7 +128,8 @@ def verdict_on_moves(n_replicates, wrong=contextlib.nullcontext, core=2, name="s
 @pytest.mark.thorough
 @pytest.mark.parametrize("core", [2, 4, 100])
 def test_law_of_moves_of_views(core):
-    result = verdict_on_moves(40 if core == 2 else REPLICATES, core=core)
+    """At the size at which a program without q is rejected."""
+    result = verdict_on_moves(40, core=core)
     assert result.passed, f"{result} (seed {seed(124)})"
 
 

@@ -21,7 +21,7 @@ from mpibayes.hpc.crosscat.moves import alike as informed_moves
 from mpibayes.hpc.crosscat.moves import by_level as level_moves
 from mpibayes.hpc.crosscat.moves import launched as guided_moves
 from mpibayes.hpc.crosscat.moves import ledger as cluster_book
-from mpibayes.hpc.crosscat.moves.ledger import Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Ledger, gains_of
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.kernels.mixture import twin_split
 from tests.exact import production
@@ -176,7 +176,7 @@ def informed(ledger: Ledger, tape: Tape) -> None:
     split = tape.choose([1.0 - splits, splits])
     if split:
         informed_moves._split(ledger, 0, Stream(tape))
-    elif (result := ledger.judged([Stream(tape)], informed_moves._judged)[0]) is not None:
+    elif (result := ledger.judged([Stream(tape)], informed_moves._judged, gains_of)[0]) is not None:
         informed_moves._merge(ledger, 0, *result)
 
 
@@ -185,7 +185,7 @@ def by_level(ledger: Ledger, tape: Tape) -> None:
     splits = level_moves._splits(ledger)
     if tape.choose([1.0 - splits, splits]):
         level_moves._split(ledger, 0, Stream(tape))
-    elif (result := ledger.judged([Stream(tape)], level_moves._judged)[0]) is not None:
+    elif (result := ledger.judged([Stream(tape)], level_moves._judged, level_moves._worths)[0]) is not None:
         level_moves._merge(ledger, *result)
 
 

@@ -44,7 +44,7 @@ def global_update(rng):
     yield from updates.line_marginals(
         np.exp(rng.normal(size=(4, 3))), *np.exp(rng.normal(size=(2, 3))), 0.3, n, u, x, uu, 0.1 * ux, xx
     )
-    yield from (updates.log_shares(levels, offsets, 3, spread) for spread in (0.5, 0.05))
+    yield updates.Shares([0.5, 0.05]).log_sums(levels, offsets, [3, 1])
     yield updates.grid_scores(levels, offsets, [2, 0], updates.Grid([0.1, 0.7, 3.0]))
 
 

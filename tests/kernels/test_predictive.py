@@ -230,3 +230,28 @@ def test_scores_do_not_drift():
     one, other = (mixture.log_predictive_clusters(rows, t) for t in (tail, fresh))
     common = min(one.shape[1], other.shape[1]) - 1
     np.testing.assert_allclose(one[:, :common], other[:, :common], atol=3e-5)
+
+
+@pytest.mark.parametrize("n_columns", [1, 3, 8, 21])
+def test_columns_are_taken_as_the_twin_takes_them(n_columns):
+    rng = np.random.default_rng(n_columns)
+    terms, u = rng.normal(0, 30, (200, n_columns)), rng.random(200)
+    terms[:, -1] -= 2000.0
+    terms[::7, 0] = -np.inf if n_columns > 1 else 0.0
+    for given in (None, rng.integers(1 if n_columns > 1 else 0, n_columns, 200).astype(np.int32)):
+        (ours, log_q), (theirs, twins_log_q) = (of.take(terms, u, given) for of in (mixture, twin))
+        assert ours.tolist() == theirs.tolist()
+        assert log_q == pytest.approx(twins_log_q, rel=1e-13)
+
+
+def test_taken_columns_have_the_frequencies_of_their_weights():
+    rng = np.random.default_rng(5)
+    p = np.array([0.05, 0.25, 0.0, 0.4, 0.3])
+    with np.errstate(divide="ignore"):
+        terms = np.tile(np.log(p) + 700.0, (20_000, 1))
+    chosen, log_q = mixture.take(terms, rng.random(len(terms)))
+    count = np.bincount(chosen, minlength=5)
+    assert count[2] == 0
+    square = ((count - len(terms) * p) ** 2 / np.where(p > 0, len(terms) * p, 1.0)).sum()
+    assert square < 18.5  # chi-square, 3 degrees of freedom: false alarms 3.5e-4
+    assert log_q == pytest.approx(np.log(p[chosen]).sum())

@@ -77,6 +77,31 @@ def test_scans_agree_with_the_twin(kind):
         one, zero = after, None
 
 
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_several_scans_at_once_are_those_one_after_another(times):
+    rng = np.random.default_rng(43)
+    *arguments, beta = problem("mixed", 300, 4, rng)
+    n = sum(len(part[1]) for part in arguments[0])
+    side, fixed, shape = rng.integers(-1, 2, n), rng.random(n) < 0.1, shape_of(arguments[0][0][0], arguments[2])
+    results = []
+    for at_once in (False, True):
+        packed = scans.Packed(*arguments)
+        packed.set(side == 1, fixed)
+        packed.draw(**KEY)
+        whole, one, zero = (counts_of(scans, shape, 4) for _ in range(3))
+        for rows, counts in ((side > -2, whole), (side == 1, one), (side == 0, zero)):
+            packed.count(rows, counts)
+        for scan in range(3, 3 + (1 if at_once else times)):
+            after = counts_of(scans, shape, 4)
+            packed.scan(scan, beta, np.full(4, 3.0), None, whole, one, zero, after, times if at_once else 1)
+            one, zero = after, None
+        results.append((packed.sides(), after))
+    assert np.array_equal(results[0][0], results[1][0])
+    assert_same(results[0][1], results[1][1])
+    with pytest.raises(ValueError, match="do not fit together"):
+        packed.scan(14, beta, np.full(4, 3.0), None, whole, one, None, after, 3)
+
+
 @pytest.mark.quick(every=3)
 @pytest.mark.parametrize("kind", ["levels of all widths", "mixed"])
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 1.0])

@@ -130,7 +130,7 @@ def test_prefix_and_tail(kind, with_tail, n_clusters, free):
 def test_empty_tail(kind, n_clusters):
     """The new cluster alone beside instantiated ones, with every weight at which some row is undecided: a score that is
     off by a tenth opens it for another row in some of the sweeps."""
-    n, opened = 40, 0
+    n, opened = 24, 0
     rng = np.random.default_rng([5, len(kind), n_clusters])
     rows, prior = random_table(rng, n, **TABLES.get(kind, {"n_tallies": 2, "large": True}))
     parameters = random_parameters(rng, prior, n_clusters, n_clusters, np.zeros(0, np.uint64))

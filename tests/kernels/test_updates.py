@@ -63,9 +63,9 @@ def test_sums_are_those_of_the_twin(top):
     base = np.exp(np.random.default_rng(7).normal(0, 2, len(levels)))
     ours = updates.grid_scores(levels, offsets, [3, 0], updates.Grid(points), base)
     np.testing.assert_allclose(ours, twin.grid_scores(levels, offsets, [3, 0], points, base), rtol=1e-12, atol=1e-7)
-    for label, spread in ((0, 0.5), (10, 0.05), (20, 1.0)):  # cluster 10 is empty
-        ours = updates.log_shares(levels, offsets, label, spread)
-        np.testing.assert_allclose(ours, twin.log_shares(levels, offsets, label, spread), rtol=1e-11, atol=1e-7)
+    labels, spreads = [0, 10, 20], [0.5, 0.05, 1.0]  # cluster 10 is empty
+    ours = updates.Shares(spreads).log_sums(levels, offsets, labels)
+    np.testing.assert_allclose(ours, twin.log_sums_of_shares(levels, offsets, labels, spreads), rtol=1e-11, atol=1e-7)
 
 
 def numbers(rng, n_columns, n_clusters, real):
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="do not fit together"):
         updates.log_marginals(levels, beta, offsets, 0, 5)
     with pytest.raises(ValueError, match="do not fit together"):
-        updates.log_shares(levels, offsets, 5, 0.5)
+        updates.Shares([0.5]).log_sums(levels, offsets, [5])
     with pytest.raises(ValueError, match="levels and base do not fit"):
         updates.grid_scores(levels, offsets, [0], updates.Grid([1.0]), np.ones(3))
     with pytest.raises(ValueError, match="there is no column 4"):

@@ -180,7 +180,7 @@ def test_gains_of_several_clusters_are_those_of_each(monkeypatch):
 
     def gains(batches):
         opened = ledger.Ledger(view, 1)
-        return [np.array(g).tobytes() for batch in batches for g in opened.gains_of(batch)]
+        return [np.array(g).tobytes() for batch in batches for g in opened.of_each(ledger.gains_of, batch)]
 
     labels = [3, 0, 6, 3, 1]
     together = gains([labels])

@@ -92,3 +92,16 @@ def test_idle_rows_keep_their_numbers_and_the_log_joint_has_no_steps_of_them():
     mixture.linking.fill_gaps()
     assert np.array_equal(mixture.linking.gap_numbers() == before, idle[holes])
     assert np.isclose(mixture.view._log_base, np.log(0.5) * (~np.isnan(rows.reals)).sum())
+
+
+@pytest.mark.parametrize("parents", [(-1, 0, 1, -1), (1, 3, 1, -1), (-1, 3, 3, -1), (3, 3, 3, -1)])
+def test_missing_cells_have_no_steps_under_any_links(parents):
+    """The part of the log likelihood that is of the cells alone is of those that are there."""
+    columns, rows = with_holes()
+    columns = [replace(column, resolution=0.01, child=True) for column in columns]
+    (level,), codes = table_from_arrays([("c", "categorical", np.arange(len(rows)) % 3, ("p", "q", "r"))])
+    rows, settings = replace(rows, codes8=codes.codes8), Settings(seed=4, links="forest")
+    mixture = Mixture(serial(), [*columns, level], lambda a, b: rows.take(slice(a, b)), len(rows), settings)
+    before = mixture.view._log_base
+    mixture.linking.link(np.array(parents))
+    assert before != 0.0 and mixture.view._log_base == pytest.approx(before)

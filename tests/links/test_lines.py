@@ -9,10 +9,11 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat import line_law, line_parameters
+from mpibayes.hpc.crosscat import line_boxes, line_law, line_parameters
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
+from mpibayes.hpc.query import predictors
 from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io import recording
@@ -148,9 +149,80 @@ def test_an_unknown_number_is_summed_out(asking, wanted, given):
     assert logsumexp(parts) == pytest.approx(log_p(asking, wanted, given), abs=2e-3)
 
 
-def test_ranges_beside_other_numbers_are_refused(asking):
-    with pytest.raises(ConfigError, match="in lines: a range of it can be given where nothing else"):
-        log_p(asking, {"size": (40.0, 50.0)}, {"price": 80.0})
+RANGES = [
+    ({"price": (60.0, 90.0)}, {"size": 45.0}),
+    ({"size": (40.0, 47.0)}, {"price": (70.0, 95.0), "make": "a"}),
+    ({"tax": 91.0}, {"price": (70.0, 95.0), "size": 44.0}),
+    ({"tax": (85.0, 95.0), "depth": (20.0, 24.0)}, {"price": (70.0, 95.0)}),
+]
+
+
+def sums_over_values(asking, wanted: dict, given: dict) -> float:
+    """log p(w | g) = log p(w, g) - log p(g), each a sum over the recorded values in its ranges."""
+
+    def total(cells: dict) -> float:
+        values = {n: np.arange(v[0], v[1] + 1.0) for n, v in cells.items() if isinstance(v, tuple)}
+        grid = dict(zip(values, np.meshgrid(*values.values(), indexing="ij")))
+        n = next(iter(grid.values())).size if grid else 1
+        of = {c: (of_values(asking.conditions.column(c), x.ravel()), np.arange(n)) for c, x in grid.items()}
+        rest = {name: v for name, v in cells.items() if name not in values}
+        known = Known(n, of).join(one(asking, **rest).repeat(n)) if rest else Known(n, of)
+        return float(logsumexp(asking.log_p(known, Known(n, {}))[0]))
+
+    return total({**wanted, **given}) - total(given)
+
+
+def ranges_differ(asking) -> list[float]:
+    return [abs(log_p(asking, *of) - sums_over_values(asking, *of)) for of in RANGES]
+
+
+def test_ranges_of_numbers_are_sums_over_their_values(asking):
+    assert max(ranges_differ(asking)) < 5e-3  # a value counts with its density times a step
+
+
+def test_ranges_that_do_not_know_of_each_other_are_rejected(asking, monkeypatch):
+    right = line_boxes.log_box
+    monkeypatch.setattr(line_boxes, "log_box", lambda mean, c, *of: right(mean, np.diag(np.diagonal(c)), *of))
+    assert max(ranges_differ(asking)) > 0.1
+
+
+def test_many_ranges_are_refused(asking, monkeypatch):
+    monkeypatch.setattr(line_law, "MOST_RANGES", 1)
+    with pytest.raises(ConfigError, match="2 ranges of numbers that lean on each other in lines: give values"):
+        log_p(asking, *RANGES[1])
+
+
+def test_a_distribution_given_ranges_is_that_of_probabilities(asking):
+    given = one(asking, price=(70.0, 95.0), depth=(20.0, 24.0))
+    ((_, d),) = asking.distributions("size", given, 16)
+    events, p = d.support.events, d.p[0] / d.p[0].sum()
+    each = Known(len(events), {"size": (events, np.arange(len(events)))})
+    assert np.allclose(p, np.exp(asking.log_p(each, given.repeat(len(events)))[0]), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["size", "tax", "price"])
+def test_numbers_drawn_given_ranges_have_their_probabilities(asking, name):
+    """Chi-square of numbers, of a range that is given or of others, one false alarm in 10,000 seeds."""
+    n, values = 2_000, np.arange(30.0, 130.0)
+    given = one(asking, price=(70.0, 95.0), depth=(20.0, 24.0))
+    drawn = simulated(asking, given, [name], n, 5)[name]
+    assert name != "price" or ((drawn >= 70.0) & (drawn <= 95.0)).all()
+    each = Known(len(values), {name: (of_values(asking.conditions.column(name), values), np.arange(len(values)))})
+    if name == "price":
+        inside = (values >= 70.0) & (values <= 95.0)
+        each, values = each.take(np.flatnonzero(inside)), values[inside]
+        rest = one(asking, depth=(20.0, 24.0))
+        p = np.exp(
+            asking.log_p(each, rest.repeat(len(values)))[0]
+            - log_p(asking, {"price": (70.0, 95.0)}, {"depth": (20.0, 24.0)})
+        )
+    else:
+        p = np.exp(asking.log_p(each, given.repeat(len(values)))[0])
+    times = np.array([(drawn == v).sum() for v in values])
+    often = p * n >= 5
+    p, times = np.append(p[often], max(1.0 - p[often].sum(), 0.0)), np.append(times[often], n - times[often].sum())
+    p, times = (p[:-1], times[:-1]) if p[-1] * n < 0.5 and times[-1] == 0 else (p, times)
+    assert chisquare(times, times.sum() * p / p.sum()).pvalue > 1e-4
 
 
 def test_information_is_that_of_the_joint_table(asking):
@@ -167,6 +239,30 @@ def test_information_is_that_of_the_joint_table(asking):
     table /= table.sum()
     exact = (table * np.log(np.maximum(table, 1e-300) / np.outer(table.sum(axis=1), table.sum(axis=0)))).sum()
     assert exact > 0.2 and mutual.information[0, 1] == pytest.approx(exact, abs=0.01)
+
+
+def test_a_set_of_predictors_adds_what_entropies_fall_by(asking):
+    n = 16  # simulated
+    lines = predictors.best_set(asking, "price", (), 2, n).columns
+    first, second = lines["column"]
+    assert {first, second} == {"size", "tax"}
+    rows = simulated(asking, Known(1, {}), ["tax", "make", "size", "price", "depth"], n, predictors.SEED)
+    price, x = asking.conditions.column("price"), np.arange(1.0, 6000.0)
+    events = asking.supports(["price"], predictors.CELLS)["price"].events
+    inside = ((x >= events.low[:, None]) & (x <= events.high[:, None])).astype(float)
+    falls = []
+    for i in range(n):
+        of = {c: (of_values(asking.conditions.column(c), rows[c][[i]]), np.zeros(1, int)) for c in (first, second)}
+        entropy = []
+        for names in ([first], [first, second]):
+            given = Known(1, {c: of[c] for c in names}).repeat(len(x))
+            p = inside @ np.exp(
+                asking.log_p(Known(len(x), {"price": (of_values(price, x), np.arange(len(x)))}), given)[0]
+            )
+            p = np.maximum(p / p.sum(), 1e-300)
+            entropy.append(-(p * np.log(p)).sum())
+        falls.append(entropy[0] - entropy[1])
+    assert lines["adds"][1] == pytest.approx(np.mean(falls), abs=3e-3)
 
 
 def test_simulated_numbers_have_their_probabilities(asking):

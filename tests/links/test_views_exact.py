@@ -67,7 +67,7 @@ def test_law_with_all_moves(name):
         mock.patch.object(sides, "ROWS", 2),
         mock.patch.object(moves, "cuts", lambda every, cycle: cycle % 2 == 0),
     ):
-        result = judged(serial(), LAWS[name], 2, 60, view_moves=3, split_merge=2, column_powers=1)
+        result = judged(serial(), LAWS[name], 2, 40, view_moves=3, split_merge=2, column_powers=1)
     assert result.passed, f"{result} (seed {seed(71)})"
 
 
@@ -77,7 +77,7 @@ def test_law_with_named_links():
     law = ViewsPosterior(
         [([0, 0, 1], 2), ([0, 1, 1], 2), ([1, 0, 1], 2), ([1, 1, 0], 2)], (0.3,), (0.7, 0.3), named={1: 0, 3: 1}
     )
-    result = judged(serial(), law, 2, 150, links=links, view_moves=2, column_powers=1)
+    result = judged(serial(), law, 2, 100, links=links, view_moves=2, column_powers=1)
     assert result.passed, f"{result} (seed {seed(71)})"
 
 

@@ -117,7 +117,7 @@ class _Scan:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """Of the columns with levels."""
+        """Evidence of links between columns with levels."""
         coding, plain, hyper, rows = self._plain
         return Evidence(self.comm, coding.contexts, plain.categorical, hyper.dirichlet, rows)
 

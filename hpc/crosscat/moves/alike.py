@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpibayes.hpc.components.grid import draw_on_grid
-from mpibayes.hpc.crosscat.moves.ledger import Gains, Labelled, Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Gains, Labelled, Ledger, gains_of
 from mpibayes.hpc.crosscat.moves.odds import odds_of_predictive
 from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
@@ -42,7 +42,7 @@ def _stream(ledger: Ledger, step: int) -> np.random.Generator:
 
 
 def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int, float, float] | None]:
-    return ledger.judged([_stream(ledger, step) for step in steps], _judged)
+    return ledger.judged([_stream(ledger, step) for step in steps], _judged, gains_of)
 
 
 def _judged(

@@ -8,14 +8,15 @@ no pass over the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from mpibayes.hpc.components.categorical import Categorical
 from mpibayes.hpc.components.grid import draw_on_grid
 from mpibayes.hpc.crosscat.moves.by_pattern import AFTER
-from mpibayes.hpc.crosscat.moves.ledger import Gains, Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Gains, Ledger, gains_of
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
@@ -23,6 +24,7 @@ from mpibayes.kernels.mixture import updates
 BY_LEVEL = 8  # steps a round
 BY_LEVEL_SPLITS = 1.0 / 4, 1.0 / 8  # share of them that propose a split, while partitions take shape and later
 SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share is drawn from: levels are shared, or go as a whole
+SHARES = updates.Shares(SPREAD)
 LEVEL_ROWS = 2**14  # of all steps of a round together, at most
 
 
@@ -44,21 +46,30 @@ def _stream(ledger: Ledger, step: int) -> np.random.Generator:
     return generator(**ledger.stream(Purpose.BY_LEVEL, 1 + step))
 
 
+class Worth(NamedTuple):
+    """A cluster merged with each other cluster, (K,): the gains, the log probability that a split of the union deals
+    these two sides, and the unnormalised log acceptance of the merge if both directions were proposed equally often."""
+
+    gains: Gains
+    log_sides: np.ndarray
+    worth: np.ndarray
+
+
 def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int] | None]:
-    return ledger.judged([_stream(ledger, step) for step in steps], _judged)
+    return ledger.judged([_stream(ledger, step) for step in steps], _judged, _worths)
 
 
-def _judged(ledger: Ledger, log_u: float, a: int, gains: Gains, stream: np.random.Generator) -> tuple[int, int] | None:
+def _judged(ledger: Ledger, log_u: float, a: int, of: Worth, stream: np.random.Generator) -> tuple[int, int] | None:
     """Cluster `a` and another that are to be joined; None: a merge is rejected."""
-    k, (log_sides, worth) = ledger.n_labels, ledger.once(_worth, a)
-    b = draw_on_grid(worth, stream)
+    k = ledger.n_labels
+    b = draw_on_grid(of.worth, stream)
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
-    ratio = ledger.log_split(one, two, gains.cluster(b), k - 1)
-    choice = _log_choice(worth, b)
-    accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b], _splits(ledger)))
+    ratio = ledger.log_split(one, two, of.gains.cluster(b), k - 1)
+    choice = _log_choice(of.worth, b)
+    accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, of.log_sides[b], _splits(ledger)))
     if accepted:  # the choice can also be made from the other's side, which takes longer to work out
-        choice = np.logaddexp(choice, _log_choice(ledger.once(_worth, b)[1], a))
-        accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, log_sides[b], _splits(ledger)))
+        choice = np.logaddexp(choice, _log_choice(_worth(ledger, b), a))
+        accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, of.log_sides[b], _splits(ledger)))
     return (a, b) if accepted else None
 
 
@@ -79,12 +90,12 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
     whole, one = ledger.column[cluster], ledger.enter(dealt)
     if ledger.comm.rank == 0:
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
-        log_sides = _log_sides(ledger, [one, one + 1], 0)[1]
+        log_sides = _log_sides(ledger, [one, one + 1], [0])[0, 1]
         accepted = bool(log_u < ratio + _log_proposals(k, np.log(2.0), log_sides, _splits(ledger)))
         if accepted:  # it would be if the merge were sure to choose these two, which takes longer to work out
             ledger.column[cluster] = one
             ledger.column.append(one + 1)
-            choice = np.logaddexp(*(_log_choice(_worth(ledger, i)[1], j) for i, j in ((cluster, k), (k, cluster))))
+            choice = np.logaddexp(*(_log_choice(_worth(ledger, i), j) for i, j in ((cluster, k), (k, cluster))))
             ledger.column.pop()
             ledger.column[cluster] = whole
             accepted = bool(log_u < ratio + _log_proposals(k, choice, log_sides, _splits(ledger)))
@@ -108,19 +119,25 @@ def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, 
     return sides
 
 
-def _worth(ledger: Ledger, label: int) -> tuple[np.ndarray, np.ndarray]:
-    """For a cluster merged with each other cluster: log probability that a split of the union deals these two sides,
-    and the unnormalised log acceptance of the merge if both directions were proposed equally often."""
-    gains, log_sides, d = ledger.gains(label), _log_sides(ledger, ledger.column, label), ledger.hyper.discount
-    return log_sides, gains.gain + gammaln(gains.size - d) - gammaln(ledger.sizes() - d) + log_sides
+def _worth(ledger: Ledger, label: int) -> np.ndarray:
+    """The `worth` of one cluster."""
+    return ledger.of_each(_worths, [label])[0].worth
 
 
-def _log_sides(ledger: Ledger, columns: list[int], of: int) -> np.ndarray:
-    """Log probability of the sides of one of some clusters and each of them, either of them side 0."""
+def _worths(ledger: Ledger, labels: Sequence[int]) -> Iterator[Worth]:
+    """The worth of several clusters."""
+    each, log_sides = ledger.of_each(gains_of, labels), _log_sides(ledger, ledger.column, labels)
+    d = ledger.hyper.discount
+    alone, both = gammaln(ledger.sizes() - d), gammaln(np.array([gains.size for gains in each]) - d)
+    for gains, of_both, sides in zip(each, both, log_sides):
+        yield Worth(gains, sides, gains.gain + of_both - alone + sides)
+
+
+def _log_sides(ledger: Ledger, columns: list[int], of: Sequence[int]) -> np.ndarray:
+    """Log probability of the sides of some clusters, by their places, and each of all, either of them side 0."""
     kind = ledger.components.categorical
     levels = ledger.statistics.of(Categorical)[0].take(columns, axis=1)
-    of_column = [updates.log_shares(levels, kind.offsets, of, spread) for spread in SPREAD]
-    return np.logaddexp.reduce(np.concatenate(of_column)) + np.log(2.0 / (len(SPREAD) * len(kind)))
+    return SHARES.log_sums(levels, kind.offsets, of) + np.log(2.0 / (len(SPREAD) * len(kind)))
 
 
 def _log_choice(worth: np.ndarray, other: int) -> float:

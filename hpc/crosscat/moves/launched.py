@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpibayes.hpc.crosscat.moves import grouping
-from mpibayes.hpc.crosscat.moves.ledger import Labelled, Ledger
+from mpibayes.hpc.crosscat.moves.ledger import Cluster, Labelled, Ledger
 from mpibayes.hpc.crosscat.moves.odds import Odds, odds_of_predictive
 from mpibayes.hpc.crosscat.moves.scans import Subset, as_single
 from mpibayes.hpc.crosscat.sync import apart
@@ -156,8 +156,8 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
         scanned = [(*as_single(ledger.components, rows, at), *rest) for rows, at, *rest in parts]
         subset = Subset(ledger.comm, ledger.components, scanned, whole, shrink, ledger.stream(Purpose.SIDES))
         subset.begin(*_flat(parts, labels, seeds))
-        for scan in range(SCANS):
-            subset.scan(scan, tilt if scan < FREE else None)
+        subset.scan(0, min(FREE, SCANS), tilt)
+        subset.scan(FREE, SCANS, None)
     if SCANS and ledger.components.exact:  # its counts are all there is to know
         sides = subset.statistics()
     else:
@@ -304,18 +304,21 @@ def _accept(
     k, k_before = ledger.n_labels, ledger.n_labels
     others = sorted(set(range(k)).difference(groups.ravel().tolist()))
     after = [(ledger.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
-    for g, (a, b) in enumerate(groups):
+    single, present = groups[:, 0] == groups[:, 1], np.array(ledger.column)[groups]
+    one, two = np.where(single[:, None], sides, present).T
+    both = np.where(single, present[:, 0], joined)
+    three = [ledger.cluster(columns) for columns in (one, two, both)]
+    m_one, m_two, m = (clusters.size for clusters in three)
+    of_rows = (np.log(m * (m - 1.0) / (2.0 * m_one * m_two)) - log_q).tolist()  # of seeds and sides
+    terms = list(zip(*(map(Cluster, of.size.tolist(), of.log_f.tolist()) for of in three)))
+    for g, (a, b) in enumerate(groups.tolist()):
         log_u, split = np.log(stream.random()), a == b
         if split:
-            (one, two), both = sides[g].tolist(), ledger.column[a]
-            halves = [(one, [k_before + 2 * g]), (two, [k_before + 2 * g + 1])]
+            halves = [(int(one[g]), [k_before + 2 * g]), (int(two[g]), [k_before + 2 * g + 1])]
         else:
-            one, two, both = ledger.column[a], ledger.column[b], int(joined[g])
-            halves = [(one, [a]), (two, [b])]
+            halves = [(int(one[g]), [a]), (int(two[g]), [b])]
             k, n_pairs = k - 1, n_pairs - 1  # as seen from the merged side
-        three = [ledger.cluster(at) for at in (one, two, both)]
-        m_one, m_two, m = (float(cluster.size) for cluster in three)
-        ratio = ledger.log_split(*three, k) - log_q[g] + np.log(m * (m - 1.0) / (2.0 * m_one * m_two))
+        ratio = ledger.log_split(*terms[g], k) + of_rows[g]
         ratio += grouping.log_probability(k + 1, n_pairs + 1) - grouping.log_probability(k, n_pairs)
         accepted = bool(log_u < (ratio if split else -ratio)) and bool(allowed[g])
         ledger.count(split, accepted)
@@ -323,7 +326,7 @@ def _accept(
             k, n_pairs = k + 1, n_pairs + 1
             after += halves
         else:
-            after.append((both, [a, b]))
+            after.append((int(both[g]), [a, b]))
     if ledger.tally.splits or ledger.tally.merges:
         for label, (at, places) in enumerate(after):
             new[places], column[label] = label, at

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.outcome.branching import Branches
     from mpibayes.hpc.outcome.outcome import Outcome
 
-T = TypeVar("T")
+T, U = TypeVar("T"), TypeVar("U")
 FOUND = 4  # numbers that are sent of a step, at most
 CELLS = 2**21  # numbers in the statistics of joined clusters that are worked out together, about
 
@@ -51,8 +51,8 @@ class Labelled:
 class Cluster(NamedTuple):
     """Terms of a cluster in the posterior: `size` rows, and the log marginal likelihood of their cells."""
 
-    size: float
-    log_f: float
+    size: Any
+    log_f: Any
 
 
 class Gains(NamedTuple):
@@ -105,7 +105,8 @@ class Ledger:
         self.log_f = np.append(self.log_f, self.components.log_marginal_clusters(self.hyper, statistics))
         return first
 
-    def cluster(self, column: int) -> Cluster:
+    def cluster(self, column: int | np.ndarray) -> Cluster:
+        """The cluster of a column, or the arrays of several."""
         return Cluster(self.statistics.size[column], self.log_f[column])
 
     def log_split(self, one: Cluster, two: Cluster, both: Cluster, n_before: int) -> float:
@@ -119,7 +120,7 @@ class Ledger:
         """Rows of each cluster, (K,)."""
         return self.statistics.size[self.column]
 
-    def once(self, work: Callable[..., object], *of: int):
+    def once(self, work: Callable[..., object], *of: Hashable):
         """work(ledger, *of): done once for the clusters as they are."""
         if self._known != self.column:
             self._known, self._found = list(self.column), {}
@@ -127,28 +128,29 @@ class Ledger:
             self._found[work, of] = work(self, *of)
         return self._found[work, of]
 
+    def of_each(self, work: Callable[[Ledger, list[int]], Iterable[T]], labels: Sequence[int]) -> list[T]:
+        """Results of work(ledger, labels), one a label, not to be changed; those that are not known of the clusters as
+        they are get worked out together."""
+        known = self.once(_none_yet, work)
+        new = [label for label in dict.fromkeys(labels) if label not in known]
+        if new:
+            known.update(zip(new, work(self, new)))
+        return [known[label] for label in labels]
+
     def gains(self, label: int) -> Gains:
         """Gains of merging a cluster with each other one; read-only."""
-        return self.gains_of([label])[0]
+        return self.of_each(gains_of, [label])[0]
 
-    def judged(self, streams: Sequence[np.random.Generator], judge: Callable[..., T | None]) -> list[T | None]:
-        """Judge a merge for each stream: judge(ledger, log of a uniform number, cluster, its gains, stream). All gains
-        are worked out together."""
+    def judged(
+        self, streams: Sequence[np.random.Generator], judge: Callable[..., U | None],
+        work: Callable[[Ledger, list[int]], Iterable],
+    ) -> list[U | None]:  # fmt: skip
+        """Judge a merge for each stream: judge(ledger, log of a uniform number, cluster, its `work`, stream)."""
         if self.n_labels < 2:
             return [None] * len(streams)
         begun = [(np.log(stream.random()), int(stream.integers(self.n_labels))) for stream in streams]
-        gains = self.gains_of([cluster for _, cluster in begun])
-        return [judge(self, *start, of, stream) for start, of, stream in zip(begun, gains, streams)]
-
-    def gains_of(self, labels: Sequence[int]) -> list[Gains]:
-        """Gains of several clusters, not to be changed; those that are not known yet are worked out together."""
-        known = self.once(_no_gains)
-        new = [label for label in dict.fromkeys(labels) if label not in known]
-        if new:
-            at_once = max(1, CELLS // (self.n_labels * sum(map(len, vars(self.statistics).values()))))
-            for start in range(0, len(new), at_once):
-                known.update(_gains(self, new[start : start + at_once]))
-        return [known[label] for label in labels]
+        done = self.of_each(work, [cluster for _, cluster in begun])
+        return [judge(self, *start, of, stream) for start, of, stream in zip(begun, done, streams)]
 
     def join(self, one: int, two: int) -> None:
         """Give the rows of two clusters one label."""
@@ -317,19 +319,24 @@ def _present(ledger: Ledger) -> Statistics:
     return ledger.statistics.take(ledger.column)
 
 
-def _no_gains(ledger: Ledger) -> dict[int, Gains]:
-    """By label, as they become known."""
+def _none_yet(ledger: Ledger, work: Callable) -> dict:
+    """Results of `work` by label, as they become known."""
     return {}
 
 
-def _gains(ledger: Ledger, labels: Sequence[int]) -> dict[int, Gains]:
+def gains_of(ledger: Ledger, labels: Sequence[int]) -> Iterator[Gains]:
+    """Gains of several clusters."""
+    at_once = max(1, CELLS // (ledger.n_labels * sum(map(len, vars(ledger.statistics).values()))))
+    for start in range(0, len(labels), at_once):
+        yield from _gains(ledger, labels[start : start + at_once])
+
+
+def _gains(ledger: Ledger, labels: Sequence[int]) -> Iterator[Gains]:
     each, alone = ledger.once(_present), ledger.log_f[ledger.column]
     whole = each if len(labels) == 1 else each.take(np.tile(np.arange(len(each)), len(labels)))
     joined = ledger.components.union(whole, each.take(np.repeat(labels, 1 if len(labels) == 1 else len(each))))
     log_f = ledger.components.log_marginal_clusters(ledger.hyper, joined)
-    gains = {}
     for label, size, log_f_of in zip(labels, joined.size.reshape(-1, len(each)), log_f.reshape(-1, len(each))):
         gain = log_f_of - (alone + alone[label])
         gain[label] = -np.inf
-        gains[label] = Gains(size, log_f_of, gain)
-    return gains
+        yield Gains(size, log_f_of, gain)

@@ -45,5 +45,10 @@ def both_sides(whole: Statistics, one: Statistics) -> Statistics:
 
     For tables whose statistics are exact: moments would lose digits.
     """
-    pairs = zip(vars(whole).values(), vars(one).values())
-    return Statistics(*(np.stack([a - b, b], axis=-1).reshape(*b.shape[:-1], 2 * len(one)) for a, b in pairs))
+    sides = []
+    for a, b in zip(vars(whole).values(), vars(one).values()):
+        both = np.empty((*b.shape, 2), b.dtype)
+        if b.size:
+            both[..., 0], both[..., 1] = a - b, b
+        sides.append(both.reshape(*b.shape[:-1], 2 * len(one)))
+    return Statistics(*sides)

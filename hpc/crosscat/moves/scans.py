@@ -82,18 +82,24 @@ class Subset:
                 self.packed.count(rows, counts)
         self._add_up(cells, sums)
 
-    def scan(self, number: int, tilt: np.ndarray | None) -> None:
-        """Every row takes a side anew. tilt (G,): log odds before a cell is looked at; None: those of the sizes."""
-        cells, sums = (np.zeros(shape, dtype) for shape, dtype in zip(self.shape, (np.int32, np.int64)))
-        after = kernels.Counts(cells, sums)
-        if self.packed:
+    def scan(self, first: int, last: int, tilt: np.ndarray | None) -> None:
+        """Every row takes a side anew, in each of these scans. tilt (G,): log odds before a cell is looked at; None:
+        those of the sizes."""
+        number = first
+        while number < last:
+            cells, sums = (np.zeros(shape, dtype) for shape, dtype in zip(self.shape, (np.int32, np.int64)))
+            after = kernels.Counts(cells, sums)
             block, place = divmod(number, kernels.WORDS)
-            if block != self.drawn:
-                self.packed.draw(**{**self.key, "sub": block})
-                self.drawn = block
-            self.packed.scan(place, self.beta, self.shrink, tilt, self.whole, self.one, self.zero, after)
-        self._add_up(cells, sums)
-        self.one, self.zero = after, None
+            times = min(last - number, kernels.WORDS - place) if self.comm.size == 1 else 1
+            if self.packed:
+                if block != self.drawn:
+                    self.packed.draw(**{**self.key, "sub": block})
+                    self.drawn = block
+                of = self.beta, self.shrink, tilt, self.whole, self.one, self.zero, after
+                self.packed.scan(place, *of, times)
+            self._add_up(cells, sums)
+            self.one, self.zero = after, None
+            number += times
 
     def _add_up(self, cells: np.ndarray, sums: np.ndarray) -> None:
         self.comm.sum_everywhere(cells)

@@ -16,7 +16,7 @@ HEADLINE = "Use the groups that are named here; single clusters differ between t
 ROUGH = "Use the groups that are named here; other figures are rough"
 ONE = "No groups of rows were found; use the predictions"
 PREDICTIONS = "Use the predictions; no groups of rows can be used"
-BEST = "Use the predictions of the best chain; the others predict less well"
+BEST = "Use the predictions of the best chain; the chains have found different groups"
 VIEWS = "Use the views of the columns and the predictions; no groups of rows can be used"
 
 

@@ -166,10 +166,10 @@ class RunSummary:
 
     @property
     def best(self) -> Chain | None:
-        """The chain that predicts best, where chains differ in it and its own scores no longer rise."""
-        order, by_score = agreement.ranked(self.summaries)
+        """The best chain, if its scores of held-out rows no longer rise."""
+        order, _ = agreement.ranked(self.summaries)
         chain = next(c for c, summary in zip(self.run.chains, self.summaries) if summary is order[0])
-        return chain if by_score and _judged(self.run, [chain]).level else None
+        return chain if _judged(self.run, [chain]).level else None
 
     @property
     def same_views(self) -> bool:

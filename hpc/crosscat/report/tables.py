@@ -112,7 +112,7 @@ def searched(p: RunSummary) -> list[tuple[str, str]]:
         stayed = any(searches.left_present(record) is False for record in records)
         return [("searches", "as rows came, no new search predicted better than the chains as they were")] * stayed
     alike = p.agreement is not None and p.agreement.verdict == "same"
-    enough = alike or any(map(searches.others_near, scores))
+    enough = not p.run.several or alike or any(map(searches.others_near, scores))
     more = "" if enough else ": more of them may find better views (sampler.searches)"
     return [("searches", searches.of_chains_in_words(scores, records[0].get("judges", 0)) + more)]
 

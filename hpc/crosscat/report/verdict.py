@@ -74,9 +74,10 @@ def _of_best(p: RunSummary) -> list[str]:
     """Compare the scores of the best chain, whose predictions can be used, and of the others."""
     if p.best is None:
         return []
-    (best, *others), _ = agreement.ranked(p.summaries)
+    (best, *others), by_score = agreement.ranked(p.summaries)
     scores = span([round(c.heldout, 3) for c in others], "")
-    return [f"{best.name} predicts best: held-out rows score {best.heldout:.3f} nats a row, in other chains {scores}."]
+    how = "predicts best" if by_score else "has the highest log joint and predicts as well as the others"
+    return [f"{best.name} {how}: held-out rows score {best.heldout:.3f} nats a row, in other chains {scores}."]
 
 
 def _found(p: RunSummary) -> list[str]:

@@ -29,18 +29,31 @@ FEWEST, LARGEST = 3, 200  # rows of a cluster of a product that rows are dealt t
 FINER = 5.0  # clusters of a product of two partitions over those of either, at most
 
 
-def suited(subject: Subject, partition: Rowwise, u: np.ndarray) -> Drawn:
-    """A partition whose rows are drawn anew by uniforms u (N,), given what its clusters say of some columns.
+class Suited:
+    """Partitions whose rows are drawn anew given what the clusters of a partition say of some columns."""
 
-    log_q is that of their names, and as much more as there are ways to name clusters: partitions have no names.
-    """
-    of, rows, (concentration, discount) = subject.components, subject.cells(0), partition.process
-    hyper = replace(subject.hyper, concentration=concentration, discount=discount)
-    statistics = sync.statistics(subject.comm, of, [(rows, partition.z[0])], partition.n_labels, 1)
-    terms = kernels.log_predictive_clusters(rows, collapsed_clusters(of, hyper, statistics))
-    z, log_q = kernels.take(np.ascontiguousarray(terms[:, :-1]), u)
-    names, z = np.unique(z, return_inverse=True)
-    return Drawn([z.astype(np.int32)], len(names), log_q + float(gammaln(partition.n_labels + 1)))
+    def __init__(self, subject: Subject, partition: Rowwise):
+        of, rows, (concentration, discount) = subject.components, subject.cells(0), partition.process
+        hyper = replace(subject.hyper, concentration=concentration, discount=discount)
+        statistics = sync.statistics(subject.comm, of, [(rows, partition.z[0])], partition.n_labels, 1)
+        terms = kernels.log_predictive_clusters(rows, collapsed_clusters(of, hyper, statistics))
+        self._terms, self._n_labels = np.ascontiguousarray(terms[:, :-1]), partition.n_labels
+
+    def draw(self, u: np.ndarray) -> Drawn:
+        """A partition by uniforms u (N,).
+
+        log_q is that of the names of clusters, and as much more as there are ways to name them: partitions have none.
+        """
+        z, log_q = kernels.take(self._terms, u)
+        present = np.bincount(z, minlength=self._n_labels) > 0
+        name = np.cumsum(present, dtype=np.int32) - np.int32(1)
+        n_labels = int(name[-1]) + 1
+        return Drawn([name[z]], n_labels, log_q + float(gammaln(float(self._n_labels + 1))))
+
+
+def suited(subject: Subject, partition: Rowwise, u: np.ndarray) -> Drawn:
+    """Draw one of those."""
+    return Suited(subject, partition).draw(u)
 
 
 def log_weight(law: PitmanYor, subject: Subject, drawn: Drawn) -> float:
@@ -54,7 +67,8 @@ def log_evidence(view: View, stream: np.random.Generator) -> float:
     rows, (partition,) = view.shards[0].rows, of_views([view])
     of = view.components, view.hyper, lambda shard, at=None: rows
     subject = Subject(view.comm, *of, view.shards, view.z, len(rows), 1)
-    draws = (suited(subject, partition, stream.random(len(rows))) for _ in range(DRAWS))
+    suits = Suited(subject, partition)
+    draws = (suits.draw(stream.random(len(rows))) for _ in range(DRAWS))
     return max(log_weight(view.law, subject, drawn) for drawn in draws)
 
 

@@ -29,13 +29,11 @@ class Probe:
 
     rows: Rows
 
-    def log_density(self, chain: Searching, views: Sequence[View]) -> np.ndarray:
-        """Log density of each row in some views of a chain, (n,) float64."""
-        result = np.zeros(len(self.rows))
+    def log_densities(self, chain: Searching, views: Sequence[View]) -> list[np.ndarray]:
+        """Log density of each row in each of some views of a chain, (n,) float64."""
         codings = [chain.linking.coding_of(view.columns) for view in views]
-        for view, density in zip(views, densities(views, codings)):
-            result += density.log_density(chain.cells_of(view.columns, self.rows))
-        return result
+        each = zip(views, densities(views, codings))
+        return [density.log_density(chain.cells_of(view.columns, self.rows)) for view, density in each]
 
 
 def gain(after: np.ndarray, before: np.ndarray) -> float:

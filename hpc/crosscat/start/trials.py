@@ -74,12 +74,13 @@ class Present:
 
 class Trials:
     """Rounds of trials of a chain on one rank and one shard. tried: number of trials of each change, by its name; told:
-    see `_told`."""
+    see `_told`; density: of the rows of the probe by each view as it is after so many cycles, as far as it is known."""
 
     def __init__(self, chain: Searching, stream: np.random.Generator):
         self.chain, self.stream = chain, stream
         self.tried: Counter[frozenset] = Counter()
         self.told: dict[tuple, float] = {}
+        self.density: tuple[int, dict[int, np.ndarray]] = -1, {}
 
     def run(self) -> None:
         """Until a round has changed nothing."""
@@ -151,11 +152,16 @@ class Trials:
     def _predicts(self, other: Searching, home: Sequence[int]) -> float:
         """Gain of another chain's views over those they replace in predicting the probe, in nats per row; 0 without a
         probe, or where the difference may be chance."""
-        rows = self.chain.probe
+        rows, chain = self.chain.probe, self.chain
         if rows is None:
             return 0.0
-        before = rows.log_density(self.chain, [self.chain.views[v] for v in home])
-        return probe.gain(rows.log_density(other, other.views), before)
+        if self.density[0] != chain.cycles:
+            self.density = chain.cycles, {}
+        known = self.density[1]
+        for v in home:
+            if v not in known:
+                (known[v],) = rows.log_densities(chain, [chain.views[v]])
+        return probe.gain(sum(rows.log_densities(other, other.views)), sum(known[v] for v in home))
 
     def _law(self, change: Change) -> float:
         """Log prior ratio of a change of the views' columns."""

@@ -310,7 +310,12 @@ def test_the_best_chain_is_of_use_where_chains_differ_in_how_well_they_predict(r
     result = verdict(p)
     assert result.headline == group_words.BEST and result.sound == DOUBT
     assert result.found[0].startswith("chain-2 predicts best: held-out rows score -20.0")
-    assert result.next[0].startswith(f"Use chain-2, which predicts best: mpibayes predict {run_dir}/chain-2 NEW.csv")
+    assert result.next[0].startswith(f"Use chain-2, the best chain: mpibayes predict {run_dir}/chain-2 NEW.csv")
+    apart = p.summaries[0]
+    p.summaries[0] = replace(apart, heldout_averaged=float(scores[1].mean()) - 0.01)
+    alike = verdict(p)  # at one check, but not at the one before
+    assert alike.headline == group_words.BEST and " has the highest log joint and predicts as well" in alike.found[0]
+    p.summaries[0] = apart
     p.run.chains[1].trace["heldout_lpd"] = scores[1] + np.linspace(-0.5, 0.0, 400)
     rising = verdict(p)
     assert rising.headline == "" and rising.sound == BAD and "predict " not in "".join(rising.next)

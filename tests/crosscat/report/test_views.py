@@ -254,11 +254,14 @@ def test_chains_agree_on_columns_and_then_on_rows(columns, rows, worst, words):
     assert "mean log joints differ by 500 nats" in apart and "the best first" in apart
 
 
-@pytest.mark.parametrize("verdict, advised", [("same", False), ("different", True)])
-def test_searches_of_the_chains_in_a_line(tmp_path, verdict, advised):
-    """More of them are advised where no chain has found its best twice, and chains differ."""
+@pytest.mark.parametrize(
+    "verdict, several, advised", [("same", True, False), ("different", True, True), ("different", False, False)]
+)
+def test_searches_of_the_chains_in_a_line(tmp_path, verdict, several, advised):
+    """More of them are advised where no chain has found its best twice, and chains of several views differ."""
     chains = [SimpleNamespace(folder=tmp_path / name) for name in ("chain-1", "chain-2")]
-    posterior = SimpleNamespace(run=SimpleNamespace(chains=chains), agreement=SimpleNamespace(verdict=verdict))
+    opened = SimpleNamespace(chains=chains, several=several)
+    posterior = SimpleNamespace(run=opened, agreement=SimpleNamespace(verdict=verdict))
     for chain in chains:
         chain.folder.mkdir()
     assert tables.searched(posterior) == [], "a run of before there was start.json"

@@ -1,0 +1,86 @@
+"""Ranges of several columns in lines, beside values of others: their probability in a cluster, where the columns of a
+tree are a multivariate normal, and draws within them (docs/math.md 2.12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mpibayes.hpc.components.boxes import draw_in_box, log_box
+from mpibayes.hpc.components.single import inside
+from mpibayes.hpc.crosscat.blocks import LEAST, patterns_of
+from mpibayes.hpc.crosscat.normals import Normals
+from mpibayes.hpc.parallel.streams import Stream
+
+IN_BOXES = 2**31 + 3  # sub-stream
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Ranges of columns `of` (R,), from low to high (n, R), infinite where nothing is known; x (n, D): values, NaN
+    where they are not known."""
+
+    of: Sequence[int]
+    x: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def _in_clusters(
+        self, law: Normals, of: Sequence[int]
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, int, np.ndarray, np.ndarray]]:
+        """Yield (rows, which, cluster, mean, covariance) of some columns given the values: in each cluster the means
+        (m, R) of the different rows, the number of each row among these, and their covariance."""
+        of = np.array(of, np.intp)
+        for seen, at in patterns_of(self.x):
+            parts = [self.x[at][:, seen], self.low[at], self.high[at]]
+            _, first, which = np.unique(np.column_stack(parts), axis=0, return_index=True, return_inverse=True)
+            mean, matrix = law.together(self.x[at[first]][:, seen], seen, of)
+            for k in range(len(law.nu)):
+                yield at, which.ravel(), k, mean[:, k], matrix[k]
+
+    def log_p(self, law: Normals) -> np.ndarray:
+        """Log probability of the ranges given the values in every cluster, (n, K + 1)."""
+        out = np.empty((len(self.x), len(law.nu)))
+        for at, which, k, mean, matrix in self._in_clusters(law, self.of):
+            first = _first(which)
+            out[at, k] = log_box(mean, matrix, self.low[at[first]], self.high[at[first]])[which]
+        return out
+
+    def averaged(self, law: Normals, member: int, low: np.ndarray, high: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """Average the probabilities of intervals of one more column given all this over clusters, weighted by (n,
+        K + 1): (n, U)."""
+        out = np.zeros((len(weight), len(low)))
+        for at, which, k, mean, matrix in self._in_clusters(law, [*self.of, member]):
+            here = at[_first(which)]
+            for i in np.unique(which[weight[at, k] > LEAST]):
+                ends = [self.low[here[i]], self.high[here[i]]]
+                base = log_box(mean[[i], :-1], matrix[:-1, :-1], *(end[None] for end in ends))
+                ends = [np.column_stack([np.tile(a, (len(b), 1)), b]) for a, b in zip(ends, (low, high))]
+                if not np.isfinite(base):
+                    continue
+                p = np.exp(log_box(np.tile(mean[i], (len(low), 1)), matrix, *ends) - base)
+                rows = at[which == i]
+                out[rows] += weight[rows, k, None] * p
+        return out
+
+    def drawn(
+        self, law: Normals, number: Sequence[int], cluster: np.ndarray, stream: Stream, ids: np.ndarray
+    ) -> np.ndarray:
+        """Values and draws within the ranges given the rows' clusters, (n, D), NaN elsewhere."""
+        x, uniforms = self.x.copy(), replace(stream, sub=IN_BOXES)
+        u = np.column_stack([inside(uniforms.uniforms(number[m] << 32 | ids)) for m in self.of])
+        for at, which, k, mean, matrix in self._in_clusters(law, self.of):
+            here = cluster[at] == k
+            rows = at[here]
+            if len(rows):
+                drawn = draw_in_box(mean[which[here]], matrix, self.low[rows], self.high[rows], u[rows])
+                known = np.isfinite(self.low[rows]) | np.isfinite(self.high[rows])
+                x[np.ix_(rows, self.of)] = np.where(known, drawn, np.nan)
+        return x
+
+
+def _first(which: np.ndarray) -> np.ndarray:
+    """The first row of each of the different ones."""
+    return np.unique(which, return_index=True)[1]
