@@ -137,7 +137,7 @@ def test_predictors_at_their_first_level_are_rejected(asking, monkeypatch):
 
 
 def test_distributions_are_log_probabilities(few):
-    """The outcome and its predictor, rows that know others, and a range of a predictor."""
+    """Distributions of the outcome and of its predictor, of rows that know others, and of a range of a predictor."""
     for name, given in (("y", {"c": 2}), ("b", {"y": 1, "c": 0}), ("c", {"y": 0}), ("y", {})):
         conditions = known(few, given).repeat(2)
         ((_, of),) = few.distributions(name, conditions, 16)
