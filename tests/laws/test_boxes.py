@@ -48,7 +48,7 @@ def test_three_of_them(chain):
 
 
 def test_far_out_there_are_still_digits():
-    """Of two independent variables, and of one that says nothing of the other."""
+    """Two variables that are all but independent, far out in both tails."""
     covariance = np.array([[1.0, 1e-6], [1e-6, 1.0]])
     log_p = log_box(np.zeros((1, 2)), covariance, np.array([[25.0, -INF]]), np.array([[INF, -20.0]]))
     assert log_p[0] == pytest.approx(log_ndtr(-25.0) + log_ndtr(-20.0), abs=1e-3)
