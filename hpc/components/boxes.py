@@ -40,7 +40,7 @@ def log_box(mean: np.ndarray, covariance: np.ndarray, low: np.ndarray, high: np.
         for rows in _pieces(len(mean)):
             mine = of[0][rows], of[1], of[2][rows], of[3][rows]
             _, at, _, _, log_mass = _along(_pivot(mine), *mine)
-            total[rows] += _by_row(len(mine[0]), at, log_mass.ravel().reshape(len(at), -1))
+            total[rows] += _by_row(len(mine[0]), at, log_mass)
     return total
 
 
@@ -167,6 +167,8 @@ def _drawn(at: np.ndarray, start: np.ndarray, half: np.ndarray, log_mass: np.nda
     top = np.full(n, -np.inf)
     np.maximum.at(top, at, log_mass.max(axis=1))
     mass = np.exp(log_mass - np.where(np.isfinite(top), top, 0.0)[at][:, None])
+    if not len(at):  # of no row there is any probability
+        return np.zeros(n)
     total, before = np.bincount(at, mass.sum(axis=1), n), mass.sum(axis=1).cumsum()
     offset = np.append(0.0, np.bincount(at, mass.sum(axis=1), n).cumsum())
     target = np.minimum(offset[:-1] + u * total, offset[1:] * (1.0 - 1e-15))

@@ -63,6 +63,7 @@ class LineLaw(BlockLaw):
 
     def cells(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
         """See `BlockLaw.cells`; values are on the model's scale, and NaN where a range is known."""
+        known = self._informative(known)
         x, width = super().cells(known.without(self._ranged(known)))
         for m, column in enumerate(self.columns):
             there = np.flatnonzero(~np.isnan(x[:, m]))
@@ -74,6 +75,19 @@ class LineLaw(BlockLaw):
                 x[there, m] = np.where(possible, y, column.center)
                 width[there] += np.where(possible, slope, -np.inf)
         return x, width
+
+    def _informative(self, known: Known) -> Known:
+        """Return what is known of these columns, without events that any number is: cells of which the logarithm has no
+        value are no ranges that values of other rows would have to be taken as."""
+        of = {}
+        for name, (events, which) in known.only(self.names).of.items():
+            says = np.isfinite(events.low) | np.isfinite(events.high)
+            if not says.all():
+                place = np.where(says, np.cumsum(says) - 1, says.sum())
+                events, which = events.take(says), np.append(place, says.sum())[which]
+            if len(events):
+                of[name] = events, which
+        return Known(known.n_rows, of)
 
     def _ranged(self, known: Known) -> list[str]:
         """Columns of which a range is known, parents first."""
@@ -105,8 +119,9 @@ class LineLaw(BlockLaw):
             return recording.coordinate(column, bounds)
 
     def score(self, known: Known) -> np.ndarray:
+        known = self._informative(known)
         boxes = self._boxes(known)
-        if boxes is None or len(known.only(self.names).of) == 1:
+        if boxes is None or len(known.of) == 1:
             return super().score(known)
         points = known.without(self._ranged(known))
         return super().score(points) + boxes.log_p(self.law)
@@ -117,7 +132,7 @@ class LineLaw(BlockLaw):
         return log_real(self.columns[m], law.location[:, m], scale, np.inf, events.low[:, None], events.high[:, None])
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
-        given = given.without([events.column.name])
+        given = self._informative(given.without([events.column.name]))
         boxes, m = self._boxes(given), self.names.index(events.column.name)
         if boxes is not None:
             return boxes.averaged(self.law, m, *self._coordinates(events), weight)
@@ -177,6 +192,7 @@ class LineLaw(BlockLaw):
         self, known: Known, requested: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray
     ) -> dict[str, np.ndarray]:
         """Recorded values (n,) of the columns requested, of what is known, or drawn given it and the row's cluster."""
+        known = self._informative(known)
         x, _ = self.cells(known)
         boxes = self._boxes(known)
         if boxes is not None:

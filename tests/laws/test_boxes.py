@@ -55,6 +55,14 @@ def test_far_out_there_are_still_digits():
     assert log_interval(np.array([30.0]), np.array([INF]))[0] == pytest.approx(log_ndtr(-30.0))
 
 
+def test_boxes_out_of_reach_have_no_probability():
+    """As ranges have in clusters that are nowhere near."""
+    covariance, low, high = np.array([[1.0, 0.5], [0.5, 1.0]]), np.full((1, 2), 50.0), np.full((1, 2), 60.0)
+    assert log_box(np.zeros((1, 2)), covariance, low, high)[0] == -INF
+    drawn = draw_in_box(np.zeros((1, 2)), covariance, low, high, np.full((1, 2), 0.5))
+    assert drawn == pytest.approx(50.0, abs=0.1)
+
+
 def ks(seed: int) -> list[float]:
     covariance, mean = np.array([[1.0, 1.8, 0.3], [1.8, 4.0, 0.5], [0.3, 0.5, 1.0]]), np.array([0.3, -0.2, 0.0])
     low, high = np.array([-0.5, 0.5, -1.0]), np.array([2.0, 1.5, INF])

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import chisquare
+from scipy.stats import chisquare, multivariate_normal, norm
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.crosscat import line_boxes, line_law, line_parameters
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
 from mpibayes.hpc.query import predictors
@@ -18,6 +19,7 @@ from mpibayes.hpc.query.dependence import information
 from mpibayes.hpc.query.simulate import simulated
 from mpibayes.io import recording
 from mpibayes.io.ingest import import_table
+from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import twin
@@ -184,6 +186,20 @@ def test_ranges_that_do_not_know_of_each_other_are_rejected(asking, monkeypatch)
     right = line_boxes.log_box
     monkeypatch.setattr(line_boxes, "log_box", lambda mean, c, *of: right(mean, np.diag(np.diagonal(c)), *of))
     assert max(ranges_differ(asking)) > 0.1
+
+
+def test_a_cell_without_a_logarithm_is_no_range():
+    """0 in a column of logarithms says nothing; without a step, values of other rows would be ranges without width."""
+    columns = [Column("size", "real", "reals", 0), Column("price", "real", "reals", 1, log=True)]
+    normals = Normals(np.zeros((1, 2)), np.array([[[1.0, 0.8], [0.8, 1.0]]]), np.full(1, np.inf))
+    law = line_law.LineLaw(["size", "price"], normals, columns, [1, 2])
+    every = np.arange(3)
+    size, price = (of_values(c, np.array(x)) for c, x in zip(columns, ([0.5, 0.6, 0.7], [0.0, 1.0, np.e])))
+    known = Known(3, {"size": (size, every), "price": (price, every)})
+    log_p = law.score(known)[:, 0]
+    assert log_p[0] == pytest.approx(norm.logpdf(0.5))
+    for i, x in ((1, (0.6, 0.0)), (2, (0.7, 1.0))):
+        assert log_p[i] == pytest.approx(multivariate_normal(np.zeros(2), normals.matrix[0]).logpdf(x) - x[1])
 
 
 def test_many_ranges_are_refused(asking, monkeypatch):
