@@ -48,23 +48,37 @@ class Coder:
     def bounds(self, events: Events) -> tuple[np.ndarray, np.ndarray]:
         """Least and greatest y of each event, (U,) each."""
         if not self.likelihood.of_classes:
-            return (events.low - self.centre) / self.unit, (events.high - self.centre) / self.unit
+            low, high = events.low, events.high
+            if self._rounds:
+                low, high = np.where(low > 0.0, low - 0.5, -np.inf), high + 0.5
+            return (low - self.centre) / self.unit, (high - self.centre) / self.unit
         y = self.likelihood.encode(np.arange(2))
         if events.sets is None:
             return y[events.codes], y[events.codes]
         one, two = events.sets.T
         return np.where(one, y[0], y[1]), np.where(two, y[1], y[0])
 
+    @property
+    def _rounds(self) -> bool:
+        """True if counts have the law of real numbers, whose nearest count is recorded, and 0 for those below."""
+        return self.column.kind == "count" and self.likelihood.has_scale
+
+    @property
+    def _step(self) -> float:
+        """Of recorded values; 0 where there is none."""
+        return 1.0 if self._rounds else self.column.resolution
+
     def is_value(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Mask of bounds of y between which there is one recorded value."""
-        return high - low <= self.column.resolution / self.unit * (1.0 + 1e-9)
+        return high - low <= self._step / self.unit * (1.0 + 1e-9)
 
     def recorded(self, y: np.ndarray) -> np.ndarray:
         """Cells as they are recorded, of y."""
         if self.likelihood.of_classes:
             return np.where(self.likelihood.encode(np.ones(1))[0] == y, 1.0, 0.0)
-        x, step = self.centre + self.unit * y, self.column.resolution
-        return np.round(x / step) * step + 0.0 if step else x
+        x, step = self.centre + self.unit * y, self._step
+        x = np.round(x / step) * step + 0.0 if step else x
+        return np.maximum(x, 0.0) if self._rounds else x
 
     @property
     def log_unit(self) -> float:

@@ -8,8 +8,11 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from mpibayes.hpc.data.events import Events
+from mpibayes.hpc.outcome.asked import Coder
 from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 from mpibayes.hpc.parallel.streams import Purpose, Stream
+from mpibayes.io.rows import Column
 
 X = np.linspace(-50.0, 50.0, 1_000_001)
 CASES = [
@@ -47,3 +50,15 @@ def test_ranges_and_draws_are_of_the_law(name):
     y = of.drawn(np.full(N, ETA), NU, SCALE, Stream(3, Purpose.OUTCOME_CELLS, 0), np.arange(N))
     below = np.array([np.mean(y <= x) for x in np.arange(-2.0, 8.0)])
     assert np.abs(below - law.cdf(np.arange(-2.0, 8.0))).max() < 1.95 / N**0.5
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_counts_have_all_the_probability(name):
+    """Of 0, of 1 to 3, and of more; and draws are counts."""
+    column, none = Column("visits", "count", "tallies", 0), None
+    coder = Coder(column, LIKELIHOODS[name], none, none, *((1.5, 2.0) if name != "poisson" else (0.0, 1.0)))
+    events = Events(column, np.full(3, -1), None, np.array([0.0, 1.0, 4.0]), np.array([0.0, 3.0, np.inf]))
+    log_p = coder.likelihood.log_between(np.full(3, ETA), *coder.bounds(events), NU, SCALE)
+    assert np.exp(log_p).sum() == pytest.approx(1.0, abs=1e-4)
+    x = coder.recorded(np.array([-2.0, -0.2, 0.0, 0.3, 2.0]) if name != "poisson" else np.arange(5.0))
+    assert (x >= 0.0).all() and (x == np.round(x)).all()
