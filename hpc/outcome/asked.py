@@ -65,7 +65,7 @@ class Coder:
 
     @property
     def _step(self) -> float:
-        """Of recorded values; 0 where there is none."""
+        """Step of recorded values; 0 where there is none."""
         return 1.0 if self._rounds else self.column.resolution
 
     def is_value(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ def test_ranges_and_draws_are_of_the_law(name):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_counts_have_all_the_probability(name):
-    """Of 0, of 1 to 3, and of more; and draws are counts."""
+    """Probabilities of 0, of 1 to 3 and of more add up to 1; and draws are counts."""
     column, none = Column("visits", "count", "tallies", 0), None
     coder = Coder(column, LIKELIHOODS[name], none, none, *((1.5, 2.0) if name != "poisson" else (0.0, 1.0)))
     events = Events(column, np.full(3, -1), None, np.array([0.0, 1.0, 4.0]), np.array([0.0, 3.0, np.inf]))
