@@ -153,8 +153,8 @@ def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Sectio
     if model is not None and model.has_views:
         what = f"an outcome is of a mixture, and model.family = {shown(model.family)}"
         report.add(("outcome", "column"), f'{what}; set family = "mixture"')
-    elif model is not None and (model.parents != "none" or not model.likelihood):
-        key = "links" if model.parents != "none" else "likelihood"
+    elif model is not None and (model.links not in ("auto", "none") or not model.likelihood):
+        key = "likelihood" if model.links in ("auto", "none") else "links"  # "lines", too
         report.add(("model", key), f"{shown(getattr(model, key))} is not for a mixture with an outcome; take it out")
     if sampler is not None and sampler.opening == "all":
         report.add(("sampler", "opening"), '"all" is not for a mixture with an outcome; take it out')

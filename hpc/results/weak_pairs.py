@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mpibayes.hpc.law import LINES
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.hpc.report.document import Facts, Field, Table, on_page
 from mpibayes.hpc.report.drawing import cut
@@ -51,7 +52,7 @@ def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
     notes = []
     if named:
         notes.append(
-            "the run has no links, and pairs of columns are weaker in it than in the table, and so in completed cells: "
+            "pairs of columns are weaker in the run than in the table, and so in completed cells: "
             f"{enumerated_pairs(named)}; a run with {weak.keys} under [model] keeps them (docs/imputation.md)"
         )
     if biased:
@@ -73,14 +74,15 @@ class WeakPairs:
 
     @property
     def strong(self) -> list[tuple[str, str]]:
-        """Strong pairs that links would carry, of a run without links."""
+        """Strong pairs that links would carry, of a run without links or with lines alone."""
         if not self.asking.asked.link_keys:
             return []
         return [pair for pair in (self.found.pairs[i] for i in self.found.clear(STRONG)) if self._linkable(pair)]
 
     @cached_property
     def blocks(self) -> list[list[str]]:
-        """Groups of numbers that vary together where a view has many clusters: each would be a block."""
+        """Groups of numbers that vary together where a view has many clusters: each would be a block. Numbers that may
+        be in lines only if the run weakens a pair of them: the others are carried by lines already."""
         columns = self.asking.named(list(self.asking.asked.joinable))
         if len(columns) < 2 or self.n_clusters < MANY:
             return []
@@ -90,7 +92,12 @@ class WeakPairs:
             r = np.nan_to_num(np.abs(np.corrcoef(x, rowvar=False)))
         one, other = np.triu_indices(len(columns), 1)
         near = np.argsort(-r[one, other], kind="stable")[: np.count_nonzero(r[one, other] >= TOGETHER)]
-        return groups([(columns[one[i]].name, columns[other[i]].name) for i in near], WIDEST)
+        result = groups([(columns[one[i]].name, columns[other[i]].name) for i in near], WIDEST)
+        weaker = [set(self.found.pairs[i]) for i in self.found.clear()]
+        return [block for block in result if not self._lined(block) or any(pair <= set(block) for pair in weaker)]
+
+    def _lined(self, names: Collection[str]) -> bool:
+        return all(self.asking.asked.joint.get(name) == LINES for name in names)
 
     def _linkable(self, pair: tuple[str, str]) -> bool:
         one, other = pair
@@ -106,8 +113,9 @@ class WeakPairs:
             )
         more = self.asking.asked.line_keys
         for block in self.blocks[:1]:
+            how = "of which lines carry only a part" if self._lined(block) else "which takes clusters to imitate"
             sentences.append(
-                f"The numbers {enumerated(list(map(cut, block)))} vary together, which takes clusters to imitate. "
+                f"The numbers {enumerated(list(map(cut, block)))} vary together, {how}. "
                 f"A run with {_as_lines(more) + ' under [model], or with ' if more else ''}a block of them describes "
                 "it inside clusters, and may need fewer of them."
             )

@@ -114,7 +114,7 @@ def test_links_to_name_are_a_forest():
 
 def test_completed_tables_come_with_a_note(plain, linked, tmp_path):
     """It names pairs that have a cell to complete."""
-    notes = [note for note in complete(plain, None, tmp_path / "a", copies=2).notes if "no links" in note]
+    notes = [note for note in complete(plain, None, tmp_path / "a", copies=2).notes if "are weaker in the run" in note]
     assert len(notes) == 1 and "sector with pay, job with pay;" in notes[0] and 'links = "forest"' in notes[0]
     assert not any("links" in note for note in complete(linked, None, tmp_path / "b", copies=2).notes)
 
@@ -164,6 +164,10 @@ def test_numbers_that_vary_together_are_advised_a_block(tmp_path, monkeypatch):
     text = " ".join(text_of(apart).split())
     assert '[blocks.numbers] columns = ["size", "same"]' in text
     assert 'or as links, under [model] links = "lines"' in text
+    lined = ONE_CLUSTER.replace("[model]", "[model]\nlinks = 'lines'\nlines = ['size', 'same', 'lone']")
+    more |= {"text": lined, "links": "lines", "link_moves": 5}
+    made = asked_report(Posterior([make_run(tmp_path / "lined", written, **more)]))
+    assert not any("vary together" in s for s in made.verdict.next)  # a line is as good as a block of two
 
 
 def test_groups_of_pairs():

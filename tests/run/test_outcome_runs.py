@@ -157,6 +157,7 @@ def test_what_an_outcome_refuses(ran):
         "outcome.likelihood=normal": 'set outcome.likelihood = "logistic"',
         "outcome.covariate_sd=[1, 2, 3]": "outcome.covariate_sd: has 3 numbers, expected 2",
         "model.links=forest": "is not for a mixture with an outcome",
+        "model.links=lines": "is not for a mixture with an outcome",
         "sampler.opening=all": "is not for a mixture with an outcome",
         "sampler.strategy=anneal": "is not for a mixture with an outcome",
         "model.family=crosscat": "an outcome is of a mixture",

@@ -65,7 +65,7 @@ def advise(
         done, planned = min(c.cycles for c in stopped), max(chain.config.run.cycles for chain in chains)
         step = f"Run the same command again: it resumes from cycle {done:,} of {planned:,}."
         return Advice([step, *([] if agreed else _until_then(chains, summaries, on, settled, shown, several))])
-    other_views = several and len(on[0].groups) > 1
+    other_views = several and bool(on) and len(on[0].groups) > 1
     steps, commands = _remedies(chains, summaries, verdict, settled, ess, still, other_views)
     if not agreed:
         steps += _until_then(chains, summaries, on, settled, shown, several)

@@ -372,6 +372,7 @@ def test_advice_without_kept_labels_is_about_what_the_traces_say():
     made, of = kept_chains()
     result = remedies.advise(made, of, [], ENDED, 50.0)
     assert result.steps[0] == "Continue the run, so that it settles." and "run.cycles=1200" in result.commands[0][1]
+    assert remedies.advise(made, of, [], ENDED, 50.0, several=True) == result  # views, too
     one = remedies.advise(made[:1], of[:1], [], ENDED)
     assert one.steps[0].startswith("Run more than one chain") and not one.commands
 
