@@ -52,7 +52,7 @@ class Suited:
 
 
 def suited(subject: Subject, partition: Rowwise, u: np.ndarray) -> Drawn:
-    """Draw one of those."""
+    """Draw such a partition by uniforms u (N,)."""
     return Suited(subject, partition).draw(u)
 
 
