@@ -80,6 +80,16 @@ class LinePosterior:
         center = np.append(mean, np.zeros(len(precision) - 1))
         return log_regression(x[:, c], design, precision, center, self.nu, variance)
 
+    def _at_points(self, rows: tuple[int, ...], c: int, parent: int, mean: float, variance: float) -> np.ndarray:
+        """The same at each of `points` as the value of the missing cell, in `row` and `column`."""
+        x, result = self.x[list(rows)], []
+        if self.row not in rows or self.column not in (c, parent):
+            return np.full(len(self.points), self._of_rows(x, c, parent, mean, variance))
+        for point in self.points:
+            x[rows.index(self.row), self.column] = point
+            result.append(self._of_rows(x, c, parent, mean, variance))
+        return np.array(result)
+
     @property
     def table(self) -> np.ndarray:
         """The cells of all columns."""
@@ -125,13 +135,7 @@ class HolePosterior(LinePosterior):
 
         @functools.cache
         def of_rows(rows: tuple[int, ...], c: int, parent: int) -> np.ndarray:
-            if self.row not in rows or self.column not in (c, parent):
-                return np.full(len(t), self._of_rows(self.x[list(rows)], c, parent, mean, variance))
-            x, at, result = self.x[list(rows)], rows.index(self.row), []
-            for point in self.points:
-                x[at, self.column] = point
-                result.append(self._of_rows(x, c, parent, mean, variance))
-            return np.array(result)
+            return self._at_points(rows, c, parent, mean, variance)
 
         def of(z, forest) -> np.ndarray:
             clusters = [tuple(np.flatnonzero(z == k).tolist()) for k in np.unique(z)]

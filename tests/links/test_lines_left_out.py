@@ -51,13 +51,7 @@ class Evidence(lines.LinePosterior):
 
         @functools.cache
         def of_rows(rows, c, parent):
-            if self.row not in rows or self.column not in (c, parent):
-                return np.full(len(width), self._of_rows(self.x[list(rows)], c, parent, MEAN, VARIANCE))
-            x, at, result = self.x[list(rows)], rows.index(self.row), []
-            for point in self.points:
-                x[at, self.column] = point
-                result.append(self._of_rows(x, c, parent, MEAN, VARIANCE))
-            return np.array(result)
+            return self._at_points(rows, c, parent, MEAN, VARIANCE)
 
         def of(z, forest):
             clusters = [tuple(np.flatnonzero(z == k).tolist()) for k in np.unique(z)]
