@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -294,6 +295,13 @@ def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProc
         expired.stdout, expired.stderr = process.communicate()
         raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def exit_code(done: subprocess.CompletedProcess) -> int:
+    """Return the code that mpirun gave, or that a rank aborted with: of ranks that end together MPICH's mpirun may
+    report one that it killed itself (docs/mpi.md)."""
+    aborted = re.search(r"Abort\((\d+)\)", done.stderr) if done.returncode == signal.SIGKILL else None
+    return int(aborted[1]) if aborted else done.returncode
 
 
 @functools.cache

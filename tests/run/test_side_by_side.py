@@ -12,7 +12,7 @@ import time
 import pytest
 
 from mpibayes.hpc.parallel.schedule import MOST_BYTES, decided, grouped
-from tests.conftest import FOR_RANKS, launch
+from tests.conftest import FOR_RANKS, exit_code, launch
 from tests.run.conftest import FAULTY, command, config_text, exported, mixed_table, run, run_some
 
 WITHIN = 60  # seconds: alone a case takes 3 to 6
@@ -193,7 +193,7 @@ IN_WORDS = "not enough memory|only I know|boom|not a finite number|No space left
 
 @pytest.mark.quick("root-of-the-second", "nan", "no-room")
 @pytest.mark.parametrize(
-    "ranks, code, exit_code, saved",
+    "ranks, code, expected, saved",
     [
         (2, IN_A_CYCLE.format(rank=1, what='raise NumericalError("only I know")'), 5, True),
         (4, IN_A_CYCLE.format(rank=3, what='raise NumericalError("only I know")'), 5, False),
@@ -205,11 +205,11 @@ IN_WORDS = "not enough memory|only I know|boom|not a finite number|No space left
     ],
     ids=["root-of-the-second", "one-of-the-second", "internal", "memory", "nan", "no-room", "no-room-alone"],
 )
-def test_a_fault_in_one_group_ends_the_other(place, ranks, code, exit_code, saved):
+def test_a_fault_in_one_group_ends_the_other(place, ranks, code, expected, saved):
     """With one message. Where the failing group can say so, the other ends at a checkpoint."""
     words = ("--set", "run.chains=2", "--set", "run.groups=2", "--set", "run.checkpoint_minutes=0.001")
     done = faulty(place, code, "out", *words, ranks=ranks)
-    assert done.returncode == exit_code, done.stdout + done.stderr
+    assert exit_code(done) == expected, done.stdout + done.stderr
     reported = re.findall(r"mpibayes: error: .*", done.stderr)
     assert len(reported) == 1 and re.search(IN_WORDS, reported[0]), done.stderr
     assert not (place / "out" / "LOCK").exists() or not saved
