@@ -1,7 +1,7 @@
 """Numbers that lean on a column with levels, as questions see them: a law in each of its contexts (docs/math.md 2.14).
 
 A number alone has the law of its kind there. One that others lean on in lines has a multivariate normal with these,
-whose parameters are drawn (`line_law`).
+whose parameters are drawn (`lines/law.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mpibayes.hpc.components.masses import log_negative_binomial, log_real, log_
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.single import InContexts, one_uniform
 from mpibayes.hpc.crosscat import reach
-from mpibayes.hpc.crosscat.line_law import LineLaw
+from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.linked import Branch, Linked

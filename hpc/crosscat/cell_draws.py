@@ -20,7 +20,7 @@ from mpibayes.hpc.components.statistics import empty, join
 from mpibayes.hpc.crosscat import reach
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
 from mpibayes.hpc.crosscat.branches import branches_of
-from mpibayes.hpc.crosscat.line_law import LineLaw, line_laws
+from mpibayes.hpc.crosscat.lines.law import LineLaw, line_laws
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.crosscat.within import draw_within, number_within
 from mpibayes.hpc.data.events import Known

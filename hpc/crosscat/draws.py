@@ -6,7 +6,7 @@ it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of
 Of a mixture: labels (D, N), concentration and discount (D,), and where columns are linked `links` (D, C), the place of
 each modelled column's parent among them, -1 for none, and `gaps` (D, G), the levels of the missing cells that others
 lean on (`links/gaps.py`), column by column, and zeros behind them, and `numbers` (D, F), the values of missing cells of
-numbers that may be in lines (`line_gaps.py`). With an outcome: outcome_theta (D, K, p) of the clusters, with zeros
+numbers that may be in lines (`lines/gaps.py`). With an outcome: outcome_theta (D, K, p) of the clusters, with zeros
 behind the draw's last, outcome_beta (D, B), and outcome_law (D, 2 p + 1). Of several views: labels (D, V, N),
 concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the view of each used
 column of the table. Everything else about clusters is computed again from the table, read in slices.
@@ -30,7 +30,7 @@ from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.bases import with_bases
 from mpibayes.hpc.crosscat.keys import Model, priors
 from mpibayes.hpc.crosscat.law import Law
-from mpibayes.hpc.crosscat.line_gaps import lacking
+from mpibayes.hpc.crosscat.lines.gaps import lacking
 from mpibayes.hpc.crosscat.of_columns import OfColumns, ViewDraw
 from mpibayes.hpc.crosscat.population import mean_weights
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY

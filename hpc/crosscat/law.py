@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpibayes.hpc.crosscat.cell_draws import CellDraws
-from mpibayes.hpc.crosscat.line_law import LineLaw
+from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Events, Known

@@ -5,8 +5,8 @@ open a cluster. With the draws of a posterior that knows the row, 1 / p(x_c | th
 the average of 1 / p_d(x_c | the rest of the row) over draws d (Gelfand, Dey & Chang 1992).
 
 Numbers in lines have parameters that were drawn given all rows, which the draw d is then made of, too: those of the
-row's cluster stay as they are. A new cluster has the prior's, integrated out (`line_new`), whether the row is alone or
-not.
+row's cluster stay as they are. A new cluster has the prior's, integrated out (`lines/new.py`), whether the row is alone
+or not.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from mpibayes.hpc.components.masses import log_negative_binomial, log_real
 from mpibayes.hpc.components.normal import posterior
 from mpibayes.hpc.crosscat.branches import LineBranch, NumberBranch
-from mpibayes.hpc.crosscat.line_law import LineLaw
-from mpibayes.hpc.crosscat.line_new import opened
+from mpibayes.hpc.crosscat.lines.law import LineLaw
+from mpibayes.hpc.crosscat.lines.new import opened
 from mpibayes.hpc.crosscat.view_law import ViewLaw, normalised
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links import bins

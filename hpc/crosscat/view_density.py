@@ -20,7 +20,7 @@ from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.branches import branches_of
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
-from mpibayes.hpc.crosscat.line_law import LineLaw, line_laws
+from mpibayes.hpc.crosscat.lines.law import LineLaw, line_laws
 from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.links import bins
 from mpibayes.hpc.links.coding import Coding

@@ -13,7 +13,7 @@ from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.blocks import BlockLaw, JointLaw
-from mpibayes.hpc.crosscat.line_law import LineLaw
+from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.crosscat.population import log_cluster_weights
 from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.hpc.data.events import Events, Known

@@ -12,8 +12,8 @@ from unittest import mock
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from mpibayes.hpc.crosscat import line_gaps
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.lines import gaps
 from mpibayes.hpc.links.lines import Lines
 from mpibayes.io.table import table_from_arrays
 from mpibayes.kernels.mixture import updates
@@ -277,24 +277,24 @@ def sums_for_averages():
 @contextlib.contextmanager
 def cells_by_the_parent_alone():
     """Missing cells are drawn without a look at the columns that lean on them."""
-    right = line_gaps.Tree.passed_up
+    right = gaps.Tree.passed_up
 
     def alone(self, lines):
         total, shift, precision = right(self, lines)
         return total, *({c: np.zeros_like(x) for c, x in of.items()} for of in (shift, precision))
 
-    with mock.patch.object(line_gaps.Tree, "passed_up", alone):
+    with mock.patch.object(gaps.Tree, "passed_up", alone):
         yield
 
 
 @contextlib.contextmanager
 def labels_by_other_columns_alone():
     """Rows that lack a cell take labels whatever their numbers say of them."""
-    right = line_gaps.Tree.passed_up
+    right = gaps.Tree.passed_up
 
     def flat(self, lines):
         total, *rest = right(self, lines)
         return np.zeros_like(total), *rest
 
-    with mock.patch.object(line_gaps.Tree, "passed_up", flat):
+    with mock.patch.object(gaps.Tree, "passed_up", flat):
         yield

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from mpibayes.hpc.crosscat import line_gaps
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
+from mpibayes.hpc.crosscat.lines import gaps
 from mpibayes.hpc.parallel.comm import serial, world
 from mpibayes.io.table import table_from_arrays
 from tests.exact.compare import LOOKS, by_looks, judge, seed
@@ -175,8 +175,8 @@ def test_missing_cells_of_a_line_below_levels(n_shards):
 
 @pytest.mark.thorough
 def test_missing_cells_of_other_contexts_are_rejected(monkeypatch):
-    right = line_gaps._context
-    monkeypatch.setattr(line_gaps, "_context", lambda *of: (1 - right(*of)) * (of[2] in of[0].in_contexts))
+    right = gaps._context
+    monkeypatch.setattr(gaps, "_context", lambda *of: (1 - right(*of)) * (of[2] in of[0].in_contexts))
     assert not of_missing_in_line(1, 150, LOOKS).passed
 
 

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.draws import of_chain
-from mpibayes.hpc.crosscat.line_gaps import Tree
+from mpibayes.hpc.crosscat.lines.gaps import Tree
 from mpibayes.hpc.crosscat.start.subsample import Annealing
 from mpibayes.hpc.crosscat.tallies import Total
 from mpibayes.hpc.links.coding import Coding

@@ -9,8 +9,9 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare, multivariate_normal, norm
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.crosscat import line_boxes, line_law, line_parameters
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
+from mpibayes.hpc.crosscat.lines import boxes, parameters
+from mpibayes.hpc.crosscat.lines import law as line_law
 from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Known, known_of, of_values
 from mpibayes.hpc.data.latent import OF_NEW_ROWS
@@ -116,7 +117,7 @@ def test_parameters_that_are_not_drawn_are_rejected(asking, views, monkeypatch):
         def standard_normal(self, size):
             return np.zeros(size)
 
-    monkeypatch.setattr(line_parameters, "generator", lambda **key: Middle())
+    monkeypatch.setattr(parameters, "generator", lambda **key: Middle())
     view, (_, rows) = views[0], rows_of(asking)
     large = np.flatnonzero(view.statistics.size > 10)
     fixed, exact = averages(view, rows, 1)[0][:, large], of_kernels(view, rows)[:, large]
@@ -183,8 +184,8 @@ def test_ranges_of_numbers_are_sums_over_their_values(asking):
 
 
 def test_ranges_that_do_not_know_of_each_other_are_rejected(asking, monkeypatch):
-    right = line_boxes.log_box
-    monkeypatch.setattr(line_boxes, "log_box", lambda mean, c, *of: right(mean, np.diag(np.diagonal(c)), *of))
+    right = boxes.log_box
+    monkeypatch.setattr(boxes, "log_box", lambda mean, c, *of: right(mean, np.diag(np.diagonal(c)), *of))
     assert max(ranges_differ(asking)) > 0.1
 
 

@@ -14,7 +14,7 @@ from scipy.stats import t as student
 
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.left_out import LeftOut
-from mpibayes.hpc.crosscat.line_new import NewTree, Student
+from mpibayes.hpc.crosscat.lines.new import NewTree, Student
 from mpibayes.hpc.data.events import known_of
 from mpibayes.hpc.query.asking import Asking
 from mpibayes.io.table import table_from_arrays, write_table

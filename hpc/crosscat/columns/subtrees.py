@@ -18,7 +18,7 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY, Present, Rowwise, auxiliaries, of_views, scores
-from mpibayes.hpc.crosscat.number_evidence import number_evidence
+from mpibayes.hpc.crosscat.lines.evidence import number_evidence
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT, log_prior_of
 from mpibayes.hpc.links.numbers import MOST_HYPER, Numbers

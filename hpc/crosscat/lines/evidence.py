@@ -11,7 +11,7 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
-from mpibayes.hpc.crosscat.line_moments import line_moments
+from mpibayes.hpc.crosscat.lines.moments import line_moments
 from mpibayes.hpc.links.children import Cells, Children
 from mpibayes.hpc.links.coding import NUMBERS, Coding
 from mpibayes.hpc.links.forest import ROOT

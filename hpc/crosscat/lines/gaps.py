@@ -17,7 +17,7 @@ import numpy as np
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
-from mpibayes.hpc.crosscat.line_parameters import LineParameters
+from mpibayes.hpc.crosscat.lines.parameters import LineParameters
 from mpibayes.hpc.crosscat.state import Shared, Weights
 from mpibayes.hpc.crosscat.sweep import instantiated
 from mpibayes.hpc.links.coding import Coding, number_in

@@ -19,8 +19,8 @@ from mpibayes.hpc.components.masses import log_real
 from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.blocks import LEAST, BlockLaw, patterns_of, ranges
-from mpibayes.hpc.crosscat.line_boxes import Boxes
-from mpibayes.hpc.crosscat.line_parameters import LineParameters
+from mpibayes.hpc.crosscat.lines.boxes import Boxes
+from mpibayes.hpc.crosscat.lines.parameters import LineParameters
 from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Events, Known
 from mpibayes.hpc.links.coding import Coding

@@ -20,7 +20,7 @@ from mpibayes.hpc.components.line import Line
 from mpibayes.hpc.components.normal import posterior
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.blocks import patterns_of
-from mpibayes.hpc.crosscat.line_law import LineLaw
+from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.links.coding import Coding

@@ -13,8 +13,8 @@ from scipy.special import gammaln
 from mpibayes.hpc.components.normal import START
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.draws import Posterior
-from mpibayes.hpc.crosscat.line_moments import line_moments
-from mpibayes.hpc.crosscat.number_evidence import child_evidence
+from mpibayes.hpc.crosscat.lines.evidence import child_evidence
+from mpibayes.hpc.crosscat.lines.moments import line_moments
 from mpibayes.hpc.links.bins import bounds
 from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
