@@ -4,7 +4,7 @@
     x | u = a + b (u - m) + noise,  noise ~ N(0, s2),  s2 ~ Inv-chi2(nu, variance),
     a | s2 ~ N(mean, s2 / kappa),   b | s2 ~ N(0, s2 / (kappa^2 v))
 
-for the parent u of mean m and variance v in the whole table. It is what a block of both (multinormal.py) says of the
+for the parent u of mean m and variance v in the whole table. It is what a block of both (block.py) says of the
 second given the first, where S_0 = diag(kappa^2 v, nu variance) and the degrees of freedom are nu: statistics and
 kernels are those of such a block, whose first column is given. Hyperparameters are (kappa, nu, variance), on the grids
 of a normal column; mean is the column's own unless it was given.
@@ -62,7 +62,7 @@ def posterior(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx)
 
 
 class Line:
-    """One such column, with the methods of a `multinormal.Block` of two columns, the parent's first."""
+    """One such column, with the methods of a `block.Block` of two columns, the parent's first."""
 
     width = 2
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.masses import log_t
-from mpibayes.hpc.components.multinormal import Predictive
+from mpibayes.hpc.components.predictive import Predictive
 from mpibayes.hpc.data.events import Events, Known
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from mpibayes.hpc.components.multinormal import default_grids
+from mpibayes.hpc.components.block import default_grids
 from mpibayes.hpc.config import keys
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.section import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.components.multinormal import Predictive
+from mpibayes.hpc.components.predictive import Predictive
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError
-from mpibayes.hpc.components.multinormal import Block
+from mpibayes.hpc.components.block import Block
 from mpibayes.hpc.components.normal import VARIANCE_GRID
 from mpibayes.hpc.config.against_table import check_columns
 from mpibayes.hpc.config.load import load

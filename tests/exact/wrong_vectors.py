@@ -5,16 +5,16 @@ from unittest import mock
 
 import numpy as np
 
-from mpibayes.hpc.components import multinormal as vector
+from mpibayes.hpc.components.block import Block
 
 
 def _other_posterior(change):
-    right = vector.Block.posterior
+    right = Block.posterior
 
     def posterior(self, wishart, n, mean, scatter):
         return change(self, right(self, wishart, n, mean, scatter), n, mean)
 
-    return mock.patch.object(vector.Block, "posterior", posterior)
+    return mock.patch.object(Block, "posterior", posterior)
 
 
 def one_degree_short():

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from mpibayes.hpc.components import multinormal as vector
 from mpibayes.hpc.components import normal
+from mpibayes.hpc.components.block import Block
+from mpibayes.hpc.components.predictive import cholesky
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.data.rows import Carve, in_blocks
@@ -77,7 +78,7 @@ def test_chain_rule_in_any_order(seed, n_rows, widths, missing):
         assert total == pytest.approx(whole, rel=1e-9, abs=1e-7), seed
 
 
-def ratio_identity(block: vector.Block, x: np.ndarray, g) -> tuple[float, float]:
+def ratio_identity(block: Block, x: np.ndarray, g) -> tuple[float, float]:
     """log f(C) by the program, and log p(x | theta) + log p(theta) - log p(theta | C) at any theta, by SciPy."""
     d, n = block.width, len(x)
     wishart = np.array([PRIOR["kappa"], d + 0.7, PRIOR["variance"]])
@@ -113,7 +114,7 @@ WRONG = [
 def test_marginal_likelihood_is_the_ratio_of_densities(width):
     g = np.random.default_rng(width)
     x = g.normal(size=(9, width)) @ (g.normal(size=(width, width)) + np.eye(width))
-    block = vector.Block("b", [f"x{d}" for d in range(width)], g.normal(size=width), 0.5 + g.random(width))
+    block = Block("b", [f"x{d}" for d in range(width)], g.normal(size=width), 0.5 + g.random(width))
     result, expected = ratio_identity(block, x, g)
     assert result == pytest.approx(expected, abs=1e-8)
     for wrong in WRONG[: 4 if width == 1 else 5]:
@@ -245,7 +246,7 @@ def test_pivots_are_put_right_matrix_by_matrix():
     for variance in (1e-4, 1e-14, 1e-20):
         least = np.full(12, 13.0 * variance)
         both = np.stack([a.T @ a + np.diag(least) for a in (x, y)])
-        lower = vector.cholesky(both, np.broadcast_to(least, (2, 12)))
+        lower = cholesky(both, np.broadcast_to(least, (2, 12)))
         np.testing.assert_allclose(lower @ lower.swapaxes(1, 2), both, rtol=1e-9, atol=1e-9)
         assert (np.diagonal(lower, axis1=1, axis2=2) ** 2 >= least * (1 - 1e-12)).all()
-        assert vector.cholesky(both[1:], least[None]).tobytes() == lower[1].tobytes()
+        assert cholesky(both[1:], least[None]).tobytes() == lower[1].tobytes()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mpibayes.hpc.components.multinormal import Predictive as Student
+from mpibayes.hpc.components.predictive import Predictive as Student
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.law import Law

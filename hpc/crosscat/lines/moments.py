@@ -9,7 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from mpibayes.hpc.components.multinormal import Multinormal, unpack
+from mpibayes.hpc.components.block import unpack
+from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.links.lines import Moments

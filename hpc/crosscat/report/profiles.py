@@ -12,8 +12,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from mpibayes.hpc.components.block import unpack
 from mpibayes.hpc.components.line import Line
-from mpibayes.hpc.components.multinormal import Multinormal, unpack
+from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.product import Components, Prior
 from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.report import ordered
