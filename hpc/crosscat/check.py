@@ -16,11 +16,12 @@ from mpibayes.hpc.crosscat.columns.proposal import PIECE
 from mpibayes.hpc.crosscat.columns.scan import AUXILIARY
 from mpibayes.hpc.crosscat.family import settings_of
 from mpibayes.hpc.crosscat.given_priors import GammaPrior
-from mpibayes.hpc.crosscat.keys import Model, Output, Sampler
+from mpibayes.hpc.crosscat.keys import Model, Output
 from mpibayes.hpc.crosscat.lines.gaps import AT_ONCE as AT_ONCE_IN_LINES
 from mpibayes.hpc.crosscat.lines.gaps import lacking
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
+from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import strategy, views

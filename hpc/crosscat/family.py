@@ -17,7 +17,8 @@ from mpibayes.hpc.crosscat import draws
 from mpibayes.hpc.crosscat.chain import Mixture, Settings
 from mpibayes.hpc.crosscat.given_priors import AUTO_CONCENTRATION
 from mpibayes.hpc.crosscat.heldout import HeldOut
-from mpibayes.hpc.crosscat.keys import Model, Output, Sampler, priors
+from mpibayes.hpc.crosscat.keys import Model, Output, priors
+from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.start import newcomers, searches, strategy, views
 from mpibayes.hpc.crosscat.start.labels import Given, given_labels, grown_labels, labels_of_chain

@@ -11,7 +11,8 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.places import Report, bare, shown
 from mpibayes.hpc.config.section import Section
 from mpibayes.hpc.crosscat.given_priors import GAMMA_GRID, PRIORS, GammaPrior, prior_words, table_kinds
-from mpibayes.hpc.crosscat.keys import OF_VIEWS, Anneal, Block, Column, Model, Sampler, growing_schedule
+from mpibayes.hpc.crosscat.keys import OF_VIEWS, Block, Column, Model
+from mpibayes.hpc.crosscat.sampler_keys import Anneal, Sampler, growing_schedule
 from mpibayes.hpc.data.children import why_no_child
 from mpibayes.hpc.data.lines import why_no_line
 from mpibayes.hpc.links.coding import MOST_CODES

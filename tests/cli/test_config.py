@@ -9,7 +9,8 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.config.against_table import check_columns
 from mpibayes.hpc.config.load import load
 from mpibayes.hpc.config.resolved import as_dict, difference, resolved_toml
-from mpibayes.hpc.crosscat.keys import SECTIONS, Anneal, Model, Output, Sampler, priors
+from mpibayes.hpc.crosscat.keys import SECTIONS, Model, Output, priors
+from mpibayes.hpc.crosscat.sampler_keys import Anneal, Sampler
 from mpibayes.io.rows import Column
 
 MINIMAL = '[data]\ntable = "t.h5"\n'

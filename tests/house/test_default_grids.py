@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpibayes.hpc.components import categorical, multinormal, normal, poisson
+from mpibayes.hpc.components import block, categorical, normal, poisson
 from mpibayes.hpc.crosscat import pitman_yor
 from mpibayes.hpc.ibp.family import GRID_OF_C
 
@@ -24,7 +24,7 @@ GRIDS = {
     "c (7.4)": np.array(GRID_OF_C),
 }
 SPACED = {"log": np.geomspace, "even": np.linspace}
-MODULES = (categorical, multinormal, normal, pitman_yor, poisson)
+MODULES = (block, categorical, normal, pitman_yor, poisson)
 
 
 def grids_of(text):
@@ -59,6 +59,6 @@ def test_no_grid_is_forgotten_and_another_one_is_seen():
 
 def test_blocks_have_the_grids_of_columns():
     for width in (2, 5):
-        grids = multinormal.default_grids(width)
+        grids = block.default_grids(width)
         assert grids["kappa"] is normal.KAPPA_GRID and grids["variance"] is normal.VARIANCE_GRID
         assert (grids["nu"] == width - 1 + normal.NU_GRID).all()

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.moves.round import due as moves_due
 from mpibayes.hpc.crosscat.partitions import nearest
 from mpibayes.hpc.crosscat.representative import FEWEST
+from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import MOVES, OF_COLUMNS, SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import ScalarSummary, summary_of

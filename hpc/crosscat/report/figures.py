@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.keys import Anneal
 from mpibayes.hpc.crosscat.report.agreement import ChainSummary
 from mpibayes.hpc.crosscat.report.heat_map import EMPTY, brightness, rectangle
+from mpibayes.hpc.crosscat.sampler_keys import Anneal
 from mpibayes.hpc.crosscat.scalars import SCALARS
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.report.drawing import (

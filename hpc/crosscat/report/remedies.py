@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.report.agreement import Agreement, ChainSummary, moves_in, moves_together, ranked, worst
+from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.start import strategy
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.report import advice

@@ -14,8 +14,9 @@ from pathlib import Path
 from mpibayes.errors import ConfigError
 from mpibayes.hpc import settled
 from mpibayes.hpc.config.config import Config
-from mpibayes.hpc.crosscat.keys import Anneal, Model, Sampler, growing_schedule
+from mpibayes.hpc.crosscat.keys import Model
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
+from mpibayes.hpc.crosscat.sampler_keys import Anneal, Sampler, growing_schedule
 from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
 

@@ -9,11 +9,11 @@ import pytest
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.config.keys import Run
 from mpibayes.hpc.config.places import Places
-from mpibayes.hpc.crosscat.keys import Sampler
 from mpibayes.hpc.crosscat.partitions import nearest, variations
 from mpibayes.hpc.crosscat.report import agreement as chains
 from mpibayes.hpc.crosscat.report import remedies
 from mpibayes.hpc.crosscat.report.answers import answer, listed, settled
+from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.posterior.scalars import MOST_R_HAT
 from mpibayes.hpc.posterior.similarity import similarity
