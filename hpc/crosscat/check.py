@@ -21,15 +21,19 @@ from mpibayes.hpc.crosscat.lines.gaps import AT_ONCE as AT_ONCE_IN_LINES
 from mpibayes.hpc.crosscat.lines.gaps import lacking
 from mpibayes.hpc.crosscat.moves.launched import BATCH, SUBSET
 from mpibayes.hpc.crosscat.moves.round import EVERY, OFTEN
+from mpibayes.hpc.crosscat.outcome_cost import law_of, outcome_bytes, outcome_of, time_coefficients
 from mpibayes.hpc.crosscat.sampler_keys import Sampler
 from mpibayes.hpc.crosscat.scalars import BY_FAMILY
 from mpibayes.hpc.crosscat.speed import TYPICAL_NETWORK, Speed, Timing
 from mpibayes.hpc.crosscat.start import strategy, views
 from mpibayes.hpc.crosscat.start.trials import TRIALS
+from mpibayes.hpc.crosscat.with_outcome import add_to_sample, in_words
 from mpibayes.hpc.data.rows import Data
 from mpibayes.hpc.links.coding import widest_links
 from mpibayes.hpc.links.gaps import AT_ONCE as AT_ONCE_IN_GAPS
 from mpibayes.hpc.links.scores import AT_ONCE
+from mpibayes.hpc.outcome.columns import Columns
+from mpibayes.hpc.outcome.law import Law
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.cores import program_cores
@@ -49,7 +53,14 @@ TYPICAL_CLUSTERS = 256
 TYPICAL_CLUSTERS_OF_A_VIEW = 64
 
 
-OF_EVERY_CHAIN = ("rows", "labels", "draws", "heldout", "clusters")  # parts that stay while another one advances
+OF_EVERY_CHAIN = (
+    "rows",
+    "labels",
+    "draws",
+    "heldout",
+    "clusters",
+    "outcome",
+)  # parts that stay
 
 
 def memory_per_rank(
@@ -70,6 +81,7 @@ def memory_per_rank(
     links: bool = False,
     gaps: int = 0,
     holes: int = 0,
+    outcome: Law | None = None,
 ) -> dict[str, int]:
     """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
 
@@ -77,7 +89,7 @@ def memory_per_rank(
     growing: the chain starts from a subsample. joint: columns of each block. n_clusters: of a view.
     has_views: there may be several, of which `n_views` are expected, and found first on `pilot_rows`.
     links: they are learned; columns have as many contexts as they may come to have. gaps: columns that others may lean
-    on and that lack cells. holes: missing cells of numbers in lines.
+    on and that lack cells. holes: missing cells of numbers in lines. outcome: of the rows, if there is one.
 
     process    Python, libraries, and the MPI library where there is one
     rows       cells of its shards: 1 byte a categorical column (2 above 255 levels), 8 a real or count column
@@ -101,6 +113,7 @@ def memory_per_rank(
                context, twice (4 bytes each)
     gaps       of each such column a byte a row; weights of levels, a few times; level probabilities (4 bytes), twice;
                of missing numbers a place and a byte, and in draws and checkpoints, twice, a number (8), all on root
+    outcome    see `outcome_bytes`
     """
     widths = {b: sum(1 if c.levels else c.contexts for c in columns if c.block == b) for b in ARRAYS}
     row = sum(width * np.dtype(ARRAYS[block]).itemsize for block, width in widths.items())
@@ -130,7 +143,8 @@ def memory_per_rank(
         + (5 * 8 * AT_ONCE_IN_GAPS + 8 * levels * n_clusters if gaps else 0)
         + 25 * holes
         + (6 * 8 * AT_ONCE_IN_LINES if holes else 0),
-        "bounds": _bounds_bytes(rows, -(-n_train // n_shards), padded, levels, numeric, entries),
+        "bounds": _bounds_bytes(rows, -(-n_train // n_shards), padded, levels, numeric, entries) if not outcome else 0,
+        "outcome": outcome_bytes(outcome, rows, -(-n_train // n_shards), -(-heldout_rows // n_ranks)),
     }
 
 
@@ -175,17 +189,21 @@ def sample_rows(data: Data, most: int = SAMPLE_ROWS) -> Rows:
 
 def time_sample(
     data: Data, settings: Settings, init: str, n_clusters: int, cycles: int = SAMPLE_CYCLES, n_views: int = 0,
-    search: bool = False,
+    search: bool = False, outcome: Columns | None = None,
 ) -> Timing:  # fmt: skip
     """Start a sample of the rows as the run will start, all of them at once, and time cycles of the real sampler.
 
-    n_views: views that its columns are dealt to; 0: all stay together. search: whether they are searched for.
+    n_views: views that its columns are dealt to; 0: all stay together. search: whether they are searched for. outcome:
+    its columns, with the same rows.
     Processor seconds, since other programs may be running; a cycle of one process does nothing but compute.
     """
-    rows = sample_rows(data, strategy.ROWS if n_views else SAMPLE_ROWS)
+    most = strategy.ROWS if n_views else SAMPLE_ROWS
+    rows = sample_rows(data, most)
     n_shards = min(settings.shards or len(rows), shards.default_count(len(rows)))  # as long ones as a run has
     settings = replace(settings, annealing=None, shards=n_shards)
     mixture = Mixture(serial(), data.columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), settings)
+    if outcome is not None:
+        add_to_sample(mixture, outcome, sample_rows(outcome.data, most))
     began = searched = time.process_time()
     if search:
         result = views.found_by(views.searched(data.columns, rows, views.settings_of_search(mixture), 0, n_views))
@@ -213,9 +231,10 @@ def time_sample(
     quiet, info = quickest(0)
     round_s = max(0.0, quickest(1)[0] - quiet) if settings.split_merge != 0 else 0.0
     clusters = -(-info.n_clusters // info.n_views)
-    return Timing(
-        len(rows), mixture.n_shards, start_s, quiet, round_s, clusters, info.moved_fraction, info.n_views, search_s
-    )
+    drawn = None if outcome is None else time_coefficients(mixture)
+    quiet -= 0.0 if drawn is None else drawn.row_s * len(rows) + drawn.root_s
+    of_chain = max(quiet, 0.0), round_s, clusters, info.moved_fraction, info.n_views, search_s
+    return Timing(len(rows), mixture.n_shards, start_s, *of_chain, drawn)
 
 
 def memory(examined: Examined, ranks: int) -> dict[str, int]:
@@ -233,6 +252,7 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
     return memory_per_rank(
         columns, data.n_rows, examined.config.run.shards, examined.schedule(ranks).sizes[-1], clusters, joint=joint,
         n_views=n_views, has_views=several, mpi=ranks > 1, links=model.learns_links, gaps=gaps, holes=holes,
+        outcome=law_of(outcome_of(examined)),
     )  # fmt: skip
 
 
@@ -245,9 +265,11 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     dealt = strategy.views_at_first(config) if several else 0
     sample, searches = strategy.pilot_rows(config, data.n_rows), strategy.searches(config, data.n_rows)
     at_once = min(searches, max(1, program_cores() // ranks))  # in a rank and its children
+    outcome = outcome_of(examined)
     timing = time_sample(
-        data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0
-    )
+        data, settings_of(config, data.n_rows), *_start(config), n_views=dealt, search=several and sample > 0,
+        outcome=outcome,
+    )  # fmt: skip
     run, n_shards = config.run, config.run.shards
     working = min(fewest, n_shards)
     yield from about_table(config, table, data, n_heldout)
@@ -256,6 +278,11 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     if n_shards > 16:
         yield "", "K mixes more slowly with more shards, about in proportion: use as few as the ranks need"
     yield "sampler", _exactness(config)
+    if outcome is not None:
+        first, *warnings = in_words(outcome, config)
+        yield "outcome", first.removeprefix("outcome: ")
+        for warning in warnings:
+            yield "", warning
     yield "start", strategy.start_in_words(config, data.n_rows)
     if run.chains > 1 and strategy.initial(config) == "overdispersed":
         yield "", f"chain 1; the others: {strategy.STARTS['overdispersed']}"
@@ -280,7 +307,7 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
         data.columns, data.n_rows, n_shards, fewest, n_clusters, kept, n_heldout, mpi=ranks > 1,
         moves=config.of(Sampler).split_merge != 0, growing=growth != 0,
         joint=[len(columns) for columns in data.carve.blocks.values()], n_views=timing.n_views, has_views=several,
-        pilot_rows=sample * at_once,
+        pilot_rows=sample * at_once, outcome=law_of(outcome),
     )  # fmt: skip
     if run.judged:  # all chains of a group are in memory at once
         parts |= {name: schedule.turns * parts[name] for name in OF_EVERY_CHAIN}
@@ -296,6 +323,9 @@ def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
     yield "time", f"{cycle_s:.3g} s a cycle on {counted(working, 'rank')} ({rate(data.n_rows / cycle_s)})"
     measured = _in_views(timing.n_clusters, timing)
     yield "", f"measured on {counted(timing.n_rows, 'row')} with {measured}, one process"
+    if timing.coefficients is not None:
+        share = speed.cycle_s(working, drawn=False) / cycle_s
+        yield "", f"this includes draws of the outcome's coefficients, {1.0 - share:.0%} of it"
     if several:
         yield "", "this includes moves of columns, whose time is scaled with the number of rows"
     chains = f" x {run.chains} chains" if run.chains > 1 else ""

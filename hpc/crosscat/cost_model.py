@@ -21,6 +21,30 @@ ADD_S = 2.5e-10  # per byte that a rank adds up in a reduction (int32, from memo
 
 
 @dataclass(frozen=True)
+class Coefficients:
+    """A draw of an outcome's coefficients in each cycle (docs/math.md 2.16). own, shared: those of a cluster, and
+    global ones; passes: gradients; row_s, root_s: seconds of a row, and of root for all rows."""
+
+    own: int
+    shared: int
+    passes: int
+    row_s: float
+    root_s: float
+
+    def messages(self, clusters: int, shards: int) -> tuple[float, float, float]:
+        """Bytes of a gradient of all shards, of the coefficients, and of the sums of squares of all shards."""
+        q, numbers = self.own + self.shared, clusters * self.own + self.shared
+        squares = 8.0 * shards * clusters * (1 + q * (q + 1) // 2)
+        return 8.0 * shards * (clusters + 1 + numbers), 8.0 * (numbers + 2 * self.own + 1), squares
+
+    def message_seconds(self, clusters: int, shards: int, ranks: int, net: Network) -> float:
+        """Seconds until root has every gradient, and all ranks the coefficients."""
+        gradient, given, squares = self.messages(clusters, shards)
+        each = gather(gradient, ranks, net) + broadcast(given, ranks, net)
+        return self.passes * each + broadcast(given, ranks, net) + gather(squares, ranks, net)
+
+
+@dataclass(frozen=True)
 class Problem:
     """A table and a chain on it. columns: categorical ones; level_rows: their levels, with one for missing each."""
 
@@ -34,6 +58,7 @@ class Problem:
     widest: int = 0  # level rows of the column with most of them; 0: all alike
     moved: float = 0.1  # rows that change their cluster in a cycle
     moves_every: int = 4  # cycles between rounds of split and merge moves, 0: none
+    coefficients: Coefficients | None = None
 
     @property
     def lanes(self) -> int:
@@ -196,7 +221,11 @@ def wire_bytes(problem: Problem, ranks: int, design: Design = Design()) -> dict[
         return {}
     table = 4.0 * p.level_rows * p.clusters
     moments = 8.0 * 3 * p.reals * p.clusters
-    return {
+    of, drawn = p.coefficients, {}
+    if of is not None:
+        gradient, given, squares = of.messages(p.clusters, p.shards)
+        drawn["coefficients"] = of.passes * gradient + (1 + of.passes) * given + squares
+    return drawn | {
         "counts": table + 4.0 * (2 + p.counts) * p.clusters,
         "anchors": 8.0 * p.clusters * (1 if design.tree else p.shards),
         "moments": moments * (levels_of(ranks) if design.tree else p.shards),
@@ -220,7 +249,9 @@ def message_seconds(problem: Problem, ranks: int, net: Network, design: Design =
         merged = problem.shards * (MERGE_S + 3e-9 * 3 * problem.reals * problem.clusters)
         moments += merged if problem.reals else 0.0
     spread = gather_everywhere if design.divided else broadcast
-    return {
+    of = problem.coefficients
+    drawn = {} if of is None else {"coefficients": of.message_seconds(problem.clusters, problem.shards, ranks, net)}
+    return drawn | {
         "reduction": reduce_everywhere(n["counts"], ranks, net) + anchors + moments,
         "broadcast": spread(n["parameters"], ranks, net),
         "news": reduce_everywhere(n["news"], ranks, net),
@@ -267,6 +298,8 @@ def forecast(problem: Problem, ranks: int, net: Network = ONE_NODE, design: Desi
         for phase in DIVIDED:
             fixed = SECONDS[phase].get("cycle", 0.0)
             seconds[phase] = fixed + (seconds[phase] - fixed) * share
+    if p.coefficients is not None:
+        seconds["coefficients"] = rows * p.coefficients.row_s + p.coefficients.root_s
     for phase, s in message_seconds(p, ranks, net, design).items():
         seconds[phase] = seconds.get(phase, 0.0) + s
     seconds["moves"] = seconds["moves"] / p.moves_every if p.moves_every else 0.0

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mpibayes.hpc.crosscat.cost_model import Network, Problem, compute_seconds, forecast, message_seconds, wire_bytes
+from mpibayes.hpc.crosscat.cost_model import (
+    Coefficients,
+    Network,
+    Problem,
+    compute_seconds,
+    forecast,
+    message_seconds,
+    wire_bytes,
+)
 from mpibayes.io.rows import Column
 
 # Between nodes, unless they are far worse, messages matter little; see benchmarks/scaling.md for other networks.
@@ -25,6 +33,7 @@ class Timing:
     moved: float  # share of the rows that changed their cluster
     n_views: int = 1
     search_s: float = 0.0  # for views, on all rows of the sample
+    coefficients: Coefficients | None = None  # of an outcome, whose draw is no part of cycle_s
 
 
 @dataclass
@@ -42,19 +51,23 @@ class Speed:
             n_rows, len(levels), sum(levels), timing.n_clusters, n_shards,
             reals=sum(c.block == "reals" for c in columns), counts=sum(c.block == "tallies" for c in columns),
             widest=max(levels, default=0), moved=timing.moved, moves_every=moves_every,
+            coefficients=timing.coefficients,
         )  # fmt: skip
-        sample = replace(problem, rows=timing.n_rows, shards=timing.n_shards, moves_every=0)
+        sample = replace(problem, rows=timing.n_rows, shards=timing.n_shards, moves_every=0, coefficients=None)
         whole_round = compute_seconds("moves", sample, timing.n_rows, timing.n_shards)
         return cls(
             problem, timing.cycle_s / forecast(sample, 1).total, timing.moves_s / whole_round if whole_round else 0.0
         )
 
-    def cycle_s(self, ranks: int) -> float:
+    def cycle_s(self, ranks: int, drawn: bool = True) -> float:
+        """drawn: with draws of an outcome's coefficients."""
         ranks = min(ranks, self.problem.shards)
-        talk = sum(message_seconds(self.problem, ranks, TYPICAL_NETWORK).values())
+        messages = message_seconds(self.problem, ranks, TYPICAL_NETWORK)
         seconds = forecast(self.problem, ranks, TYPICAL_NETWORK).seconds
-        moves = seconds.pop("moves")
-        return self.factor * (sum(seconds.values()) - talk) + self.moves_factor * moves + talk
+        moves, coefficients = seconds.pop("moves"), seconds.pop("coefficients", 0.0)  # which are as they were measured
+        talk = sum(s for phase, s in messages.items() if phase != "coefficients")
+        rest = self.factor * (sum(seconds.values()) - talk) + self.moves_factor * moves + talk
+        return rest + coefficients if drawn else rest
 
     def efficiency(self, ranks: int) -> float:
         return self.cycle_s(1) / (ranks * self.cycle_s(ranks))

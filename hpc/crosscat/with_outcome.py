@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.outcome.answers import Answers
 from mpibayes.hpc.outcome.columns import Columns
 from mpibayes.hpc.outcome.keys import Outcome as Keys
 from mpibayes.hpc.outcome.outcome import Outcome
+from mpibayes.io.rows import Rows
 from mpibayes.text import enumerated
 
 if TYPE_CHECKING:
@@ -24,9 +26,20 @@ def columns_of(config: Config, data: Data) -> Columns:
 
 def add_outcome(mixture: Mixture, columns: Columns, config: Config) -> None:
     """Give a chain its outcome. Collective."""
+    answers = columns.of_shards(mixture.comm, [(shard.start, shard.start + len(shard)) for shard in mixture.shards])
+    _add(mixture, columns, answers, entry_of(config))
+
+
+def add_to_sample(mixture: Mixture, columns: Columns, rows: Rows) -> None:
+    """Give a chain of a sample its outcome, which labels follow from the start. rows: the sample's cells of these
+    columns."""
+    cut = [slice(shard.start, shard.start + len(shard)) for shard in mixture.shards]
+    _add(mixture, columns, [columns.answers(rows.take(of)) for of in cut], 0)
+
+
+def _add(mixture: Mixture, columns: Columns, answers: list[Answers], entry: int) -> None:
     comm, n_shards = mixture.comm, mixture.n_shards
-    answers = columns.of_shards(comm, [(shard.start, shard.start + len(shard)) for shard in mixture.shards])
-    law, entry = columns.law(comm, answers, n_shards), entry_of(config)
+    law = columns.law(comm, answers, n_shards)
     of = mixture.shards, answers, n_shards, law, mixture.settings.seed, mixture.chain, entry
     mixture.outcome = Outcome(comm, *of)
 

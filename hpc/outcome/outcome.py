@@ -67,6 +67,11 @@ class Outcome:
         self._new = np.zeros((self.law.p, 0))
         self._offsets = {s.index: kernels.offsets(a.w, self.beta, a.y) for s, a in zip(self.shards, self.answers)}
 
+    @property
+    def passes(self) -> int:
+        """Gradients of a draw of all coefficients."""
+        return 1 + LEAPFROGS + (SCALE_STEPS if self.law.learns_scale else 0)
+
     def response(self, shard: int, clusters: np.ndarray, slots: np.ndarray) -> kernels.Response:
         """The outcome of a shard's rows for its sweeps, under coefficients of these clusters, and of others in the
         first slots of its tail."""

@@ -11,6 +11,8 @@ from mpibayes.hpc.cli import main
 from mpibayes.hpc.cli.check import check
 from mpibayes.hpc.crosscat import check as mixture_check
 from mpibayes.hpc.data.rows import Data
+from mpibayes.hpc.outcome.law import Law
+from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
 from mpibayes.hpc.registry import check_of
 from mpibayes.io.table import table_from_arrays, write_table
 
@@ -91,6 +93,20 @@ def test_what_it_says_of_views(case, capsys):
         assert words in text, (words, text)
 
 
+def test_what_it_says_of_an_outcome(case, capsys):
+    of = [f"outcome.{key}" for key in ("column=x0", "covariates=['count']", "slopes=['x1']", "likelihood=normal")]
+    more = [word for each in [*of, "columns.count.use=false"] for word in ("--set", each)]
+    assert main(["check", str(case), "--ranks", "2", *more]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "outcome:        x0 (normal) by clusters, slopes of x1, covariates count; labels follow it from cycle 101 on",
+        "warning: count is no column of the mixture", ", outcome 0.1 (for", "draws of the outcome's coefficients, ",
+    ):  # fmt: skip
+        assert words in text, (words, text)
+    assert main(["check", str(case)]) == 0
+    assert "outcome" not in capsys.readouterr().out
+
+
 def test_the_prior_alone(case, capsys):
     assert main(["check", str(case), "--set", "model.likelihood=false"]) == 0
     assert "leaves the prior on partitions" in capsys.readouterr().out
@@ -134,6 +150,10 @@ def test_memory_parts(tmp_path):
     assert views["columns"] == 500 * 11 + 250 * (2 * 27 + 24 + 32 * 17) and views["pilot"] == 100 * (7 * 27 + 2448)
     assert parts["subsample"] == 0 and growing["subsample"] == 16 * 250
     assert half["rows"] == parts["rows"] // 2 and half["gathered"] == half["draws"] == 0
+    of = Law(LIKELIHOODS["logistic"], np.zeros(2), np.ones(2), np.ones(3), np.zeros(2), n_fresh=4)
+    outcome = mixture_check.memory_per_rank(table.columns, table.n_rows, 4, 2, 200, heldout_rows=100, outcome=of)
+    assert outcome["outcome"] == (500 + 50) * (8 + 4 * 4) + 500 * 16 + 250 * (4 * 2 * 24 + 16)
+    assert outcome["bounds"] == parts["outcome"] == 0
 
 
 PEAK = """
@@ -148,8 +168,12 @@ sys.exit(code)
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-@pytest.mark.parametrize("n, cycles, views", [(300_000, 4, 0), (100_000, 2, 2)], ids=["one", "several"])
-def test_memory_forecast_of_a_real_run(tmp_path, n, cycles, views):
+@pytest.mark.parametrize(
+    "n, cycles, views, outcome",
+    [(300_000, 4, 0, False), (100_000, 2, 2, False), (300_000, 4, 0, True)],
+    ids=["one", "several", "outcome"],
+)
+def test_memory_forecast_of_a_real_run(tmp_path, n, cycles, views, outcome):
     """Peak resident memory of one process within 20 % of the forecast, where the data, and what is copied of them, are
     half of it."""
     every = 2
@@ -159,7 +183,8 @@ def test_memory_forecast_of_a_real_run(tmp_path, n, cycles, views):
     (tmp_path / "run.toml").write_text(
         f'[data]\ntable = "t.h5"\n[sampler]\ninit = "random"\ninit_clusters = 8\n{of_views}'
         f'[model]\nfamily = "{family}"\n'
-        f"[run]\ncycles = {cycles}\n[output]\nlabels = {every}\n"
+        f"[run]\ncycles = {cycles}\nburn_in = 2\n[output]\nlabels = {every}\n"
+        + (f'[outcome]\ncolumn = "x0"\ncovariates = {[f"x{i}" for i in range(1, 20)]}\n' if outcome else "")
     )
     done = subprocess.run(
         [sys.executable, "-c", PEAK, str(tmp_path / "run.toml"), str(tmp_path / "run")],
@@ -167,9 +192,10 @@ def test_memory_forecast_of_a_real_run(tmp_path, n, cycles, views):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     peak = 1024 * int(done.stdout.rsplit("peak KiB", 1)[1])
+    law = Law(LIKELIHOODS["normal"], np.zeros(1), np.ones(1), np.ones(19), np.zeros(1)) if outcome else None
     parts = mixture_check.memory_per_rank(
-        table.columns, n, 6 if n > 200_000 else 4, 1, 8, kept_draws=cycles // every, mpi=False,
-        n_views=max(1, views), has_views=views > 0,
+        table.columns[: len(table.columns) - outcome], n, 6 if n > 200_000 else 4, 1, 8, kept_draws=cycles // every,
+        mpi=False, n_views=max(1, views), has_views=views > 0, outcome=law,
     )  # fmt: skip
     forecast = sum(parts.values())
     assert abs(peak - forecast) < 0.2 * peak, (peak / 2**20, forecast / 2**20)

@@ -11,6 +11,7 @@ from mpibayes.hpc.crosscat.cost_constants import SECONDS
 from mpibayes.hpc.crosscat.cost_model import (
     COMPUTE,
     ONE_NODE,
+    Coefficients,
     Cycle,
     Design,
     Network,
@@ -122,6 +123,41 @@ def test_speed_follows_the_sample():
     moving = speed.Speed.of(columns, 10_000_000, 200, 4, replace(timing, moves_s=3.0))
     per_row = 3.0 / 20_000 * 10_000_000 / 4
     assert 3.0 / 4 < moving.cycle_s(1) - fast.cycle_s(1) < 1.2 * per_row
+
+
+def test_a_draw_of_coefficients_is_as_it_was_measured():
+    """Its rows are shared among ranks, and root's part is not; each gradient of every shard goes to root."""
+    of = Coefficients(own=2, shared=3, passes=5, row_s=2e-8, root_s=0.5)
+    timing = speed.Timing(20_000, 4, 0.0, 1.0, 0.0, 40, 0.1, coefficients=of)
+    columns = place_columns([("c", "categorical", tuple("ab"))])
+    drawn = speed.Speed.of(columns, 10_000_000, 200, 0, timing)
+    without = speed.Speed.of(columns, 10_000_000, 200, 0, replace(timing, coefficients=None))
+    assert drawn.cycle_s(1) - without.cycle_s(1) == pytest.approx(0.2 + 0.5)
+    assert drawn.cycle_s(20, drawn=False) == pytest.approx(without.cycle_s(20))
+    sent = of.message_seconds(40, 200, 20, speed.TYPICAL_NETWORK)
+    assert drawn.cycle_s(20) - without.cycle_s(20) == pytest.approx(0.01 + 0.5 + sent)
+    assert of.messages(40, 200) == (8 * 200 * (41 + 83), 8 * (83 + 5), 8 * 200 * 40 * 16)
+    whole = 5 * 8 * 200 * 124 + 6 * 8 * 88 + 8 * 200 * 40 * 16
+    assert drawn.wire_bytes(20) - without.wire_bytes(20) == whole
+
+
+def test_a_sample_with_an_outcome_times_its_draws(tmp_path):
+    from mpibayes.hpc.crosscat.chain import Settings
+    from mpibayes.hpc.data.rows import Data
+    from mpibayes.hpc.outcome.columns import Columns
+    from mpibayes.hpc.outcome.keys import Outcome
+    from mpibayes.io.table import table_from_arrays, write_table
+
+    rng = np.random.default_rng(0)
+    made = [("c", "categorical", rng.integers(0, 3, 30_000), None), ("y", "real", rng.normal(size=30_000), None)]
+    table = write_table(tmp_path / "t.h5", *table_from_arrays(made))
+    outcome = Columns.of(Outcome(column="y"), Data(table, (), None), None)
+    timing = mixture_check.time_sample(
+        Data(table, ("y",), None), Settings(shards=4, split_merge=0), "one", 1, 2, outcome=outcome
+    )
+    of = timing.coefficients
+    assert (of.own, of.shared, of.passes) == (1, 0, 7)
+    assert 0 < of.row_s < 1e-5 and 0 < of.root_s < 0.2 and timing.cycle_s > 0
 
 
 def test_a_sample_has_shards_as_long_as_a_run(tmp_path):

@@ -1,0 +1,54 @@
+"""Memory and time that an outcome takes, for `mpibayes check`."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from mpibayes.hpc.crosscat.chain import Mixture
+from mpibayes.hpc.crosscat.cost_model import Coefficients
+from mpibayes.hpc.crosscat.with_outcome import columns_of
+from mpibayes.hpc.outcome.columns import Columns
+from mpibayes.hpc.outcome.keys import Outcome
+from mpibayes.hpc.outcome.law import Law
+from mpibayes.hpc.run.examine import Examined
+
+TIMED = 3  # draws, of which the quickest counts
+
+
+def outcome_of(examined: Examined) -> Columns | None:
+    """The columns of the outcome, if there is one."""
+    config = examined.config
+    return columns_of(config, examined.data) if config.of(Outcome).column is not None else None
+
+
+def law_of(outcome: Columns | None) -> Law | None:
+    """A law with as many coefficients as the outcome's."""
+    return None if outcome is None else outcome.law_of(0.0, 0.0, 0.0)
+
+
+def outcome_bytes(law: Law | None, rows: int, shard: int, heldout_rows: int) -> int:
+    """Memory of a rank's rows: outcome (8) and predictors (4 each), of held-out rows, too; offset and odds in the
+    sweeps (8 each). Of one shard, coefficients that a new cluster may have, with their random numbers (24 each), and
+    numbers of rows and choices (8 each)."""
+    if law is None:
+        return 0
+    row = 8 + 4 * (law.p - 1 + len(law.covariate_sd))
+    return (rows + heldout_rows) * row + 16 * rows + shard * (24 * law.n_fresh * law.p + 16)
+
+
+def time_coefficients(mixture: Mixture) -> Coefficients:
+    """Time draws of the coefficients, which end there: with all rows, and with none that has a cluster."""
+    outcome, seconds = mixture.outcome, []
+    assert outcome is not None
+    for z in (mixture.view.z, [np.full_like(of, -1) for of in mixture.view.z]):
+        took = []
+        for _ in range(TIMED):
+            began = time.process_time()
+            outcome.draw(z, mixture.cycles)
+            took.append(time.process_time() - began)
+        seconds.append(min(took))
+    whole, root = seconds
+    row = max(whole - root, 0.0) / mixture.n_rows
+    return Coefficients(outcome.law.p, len(outcome.beta), outcome.passes, row, root)
