@@ -83,14 +83,14 @@ class Outcomes:
         mine = {c.name for c in (*self.run.data.stored, *self.columns.data.stored)}
         return used_columns(self.run.table.columns, {c.name for c in self.run.table.columns} - mine)[0]
 
-    def apart(self, rows: Rows, first_row: int) -> tuple[Rows, Answers]:
-        """The mixture's columns of rows of `all_columns`, and the predictors of their outcomes."""
+    def apart(self, rows: Rows, first_row: int | np.ndarray, known: bool = False) -> tuple[Rows, Answers]:
+        """The mixture's columns of rows of `all_columns`, and the predictors of their outcomes; known: with these."""
 
         def of(columns: Sequence[Column]) -> Rows:
             names = {c.name for c in columns}
             return take_columns(rows, used_columns(self.all_columns, {c.name for c in self.all_columns} - names)[1])
 
-        return of(self.run.data.stored), self.columns.answers(of(self.columns.data.stored), first_row, known=False)
+        return of(self.run.data.stored), self.columns.answers(of(self.columns.data.stored), first_row, known)
 
     def recorded(self, values: np.ndarray) -> np.ndarray:
         """Expectations in units of the table."""

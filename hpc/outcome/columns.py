@@ -20,6 +20,7 @@ from mpibayes.hpc.outcome.rules import likelihood_of
 from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.reduce import shard_sum_everywhere
 from mpibayes.hpc.regression.design import Design, Term, blank_cells
+from mpibayes.hpc.regression.likelihoods.likelihood import NUMERIC
 from mpibayes.hpc.regression.likelihoods.student_t import StudentT
 from mpibayes.io.rows import Column, Rows
 
@@ -37,6 +38,14 @@ class Predictors(Design):
             if term.column.name in cells:
                 self._fill(x, term, cells[term.column.name], np.zeros(n, bool))
         return np.ascontiguousarray(x[:, : self.n_predictors])
+
+    def of_rows(self, rows: Rows) -> np.ndarray:
+        """Predictors of rows, (n, D), which may lack cells of any column."""
+        x = np.zeros((len(rows), self.width), np.float32)
+        for term in self.terms:
+            cells = getattr(rows, term.column.block)[:, term.column.index]
+            self._fill(x, term, cells, term.column.is_missing(cells))
+        return np.nan_to_num(x[:, : self.n_predictors])
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,20 @@ class Columns:
     def covariates(self) -> Predictors:
         """Predictors with global coefficients."""
         return self._predictors(self.keys.covariates)
+
+    def of_all(self, columns: Sequence[Column], most: int) -> tuple[Predictors, list[str]]:
+        """So many predictors of an outcome without clusters: of all columns but its own, the narrowest first, with
+        indicators of missing cells; and the names of columns that are not among them."""
+        terms, total = [], 0
+        width = {c.name: 1 if c.kind in NUMERIC else len(c.levels) - 1 for c in columns if c.kind != "survival"}
+        constant = {c.name for c in columns if c.kind in NUMERIC and c.minimum == c.maximum} | {self.column.name}
+        for c in sorted(columns, key=lambda c: width.get(c.name, 0)):
+            term = Term(c, total, c.n_missing > 0)
+            if width.get(c.name, 0) > 0 and c.name not in constant and total + term.width <= most:
+                terms.append(term)
+                total += term.width
+        left = [c.name for c in columns if c.name not in {t.column.name for t in terms} | {self.column.name}]
+        return Predictors(StudentT, self.column, tuple(terms), False, True, "indicator"), left
 
     def _predictors(self, names: Sequence[str]) -> Predictors:
         by_name, terms, first = {c.name: c for c in self.data.stored}, [], 0

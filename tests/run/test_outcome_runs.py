@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from mpibayes.hpc.crosscat.draws import Posterior
+from mpibayes.hpc.crosscat.report.outcome import _explained
+from mpibayes.hpc.crosscat.report.outcome_scores import ALL_COLUMNS, CLUSTERS, COVARIATES, NONE, scores_of
 from tests.run.conftest import mpibayes, sets
 
 N, TRUTH = 360, 0.8
@@ -61,11 +63,56 @@ def text_of(place, *words):
 def test_the_report_has_effects(ran, undrawn):
     text = text_of(ran, "report", "one", "--full")
     assert "Global coefficients: the odds ratio of each covariate" in text
+    assert "held-out rows: log loss of the outcome" in text and "regression on all columns" in text
     of = json.loads((ran / "one" / "report" / "summary.json").read_text())["outcome"]
     assert of["covariates"]["age"]["q05"] < np.exp(TRUTH) < of["covariates"]["age"]["q95"]
     assert abs(np.log(of["covariates"]["sex[m]"]["q50"])) < 0.9  # three standard errors
+    models = of["heldout"]["models"]
+    assert models["clusters and covariates"]["log_density"] > models["no predictors"]["log_density"]
+    assert sum(line["rows"] for line in models["regression on all columns"]["calibration"]) == of["heldout"]["rows"]
+    assert of["without_clusters"]["age"]["q50"] < of["covariates"]["age"]["q50"]  # averages over groups
     apart = sorted(c["q50"] for c in of["clusters"][:2])
     assert apart[0] < 0.5 and apart[1] > 2.0
+
+
+def test_scores_of_held_out_rows(ran):
+    """Probabilities are those of `predict`; without predictors, the share of all rows; each model has one row's score
+    after another."""
+    run = Posterior([ran / "one"])
+    run.read_traces()
+    scores = scores_of(run, run.kept())
+    lines = (ran / "people.csv").read_text().splitlines()
+    (ran / "held.csv").write_text("\n".join([lines[0], *(lines[1 + i] for i in run.data.heldout)]) + "\n")
+    text_of(ran, "predict", "one", "held.csv", "-o", "held-p.csv")
+    rows = list(csv.DictReader((ran / "held.csv").read_text().splitlines()))
+    there = [i for i, row in enumerate(rows) if row["sick"]]
+    p = [float(row["sick_p_yes"]) for row in csv.DictReader((ran / "held-p.csv").read_text().splitlines())]
+    yes = np.array([rows[i]["sick"] == "yes" for i in there])
+    assert 30 < len(yes) == len(scores.second) and np.array_equal(yes, scores.second)
+    assert scores.of_class[CLUSTERS] == pytest.approx(np.array(p)[there], abs=1e-4)
+    for name, each in scores.log_density.items():
+        assert each == pytest.approx(np.log(np.where(yes, scores.of_class[name], 1.0 - scores.of_class[name])))
+    training = run.outcomes.answers.y
+    assert scores.of_class[NONE] == pytest.approx(np.full(len(yes), np.nanmean(training > 0)), abs=0.03)
+    mean = {name: each.mean() for name, each in scores.log_density.items()}
+    assert min(mean[CLUSTERS], mean[ALL_COLUMNS]) > mean[COVARIATES] > mean[NONE]
+    tenths = scores.tenths(CLUSTERS)
+    assert tenths[:, 0].sum() == len(yes) and np.all(np.diff(tenths[:, 1]) >= 0)
+    assert tenths[:, 0] @ tenths[:, 2] == yes.sum()
+
+
+def test_a_covariate_that_labels_do_not_know(ran, undrawn):
+    """A warning of the one that differs between clusters; age does not."""
+    of = sets('outcome.covariates=["age", "x0"]', "columns.x0.use=false", "columns.age.use=false", "run.cycles=40")
+    text_of(ran, "run", "run.toml", "-o", "unknown", *of)
+    text_of(ran, "report", "unknown")
+    made = json.loads((ran / "unknown" / "report" / "summary.json").read_text())
+    assert [w for w in made["warnings"] if w.startswith("the covariate x0 differs between clusters, and is no column")]
+    of = made["outcome"]
+    assert set(of["without_clusters"]) == {"age", "x0[1]"} and of["without_clusters"]["x0[1]"]["q50"] > 4.0
+    x, labels = np.random.default_rng(1).normal(size=1000), np.arange(1000) % 20
+    assert abs(_explained(x, labels)) < 0.02
+    assert _explained(x + 0.5 * (labels % 2), labels) == pytest.approx(1 / 17, abs=0.04)
 
 
 def test_predictions_and_draws(ran):
@@ -111,6 +158,9 @@ def test_other_outcomes(ran, column, likelihood, undrawn):
     text_of(ran, "run", "run.toml", "-o", column + likelihood, *of)
     text_of(ran, "report", column + likelihood)
     made = json.loads((ran / (column + likelihood) / "report" / "summary.json").read_text())["outcome"]
+    scores = {name: model["log_density"] for name, model in made["heldout"]["models"].items()}
+    assert scores["clusters and covariates"] > scores["no predictors"]
+    assert "calibration" not in made["heldout"]["models"]["no predictors"]
     truth = np.exp(0.5 * TRUTH) if likelihood == "poisson" else TRUTH
     assert made["covariates"]["age"]["q50"] == pytest.approx(truth, abs=0.15)
     if likelihood == "normal":

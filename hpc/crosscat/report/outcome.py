@@ -12,12 +12,17 @@ import numpy as np
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.outcomes import Outcomes
 from mpibayes.hpc.crosscat.partitions import contingency
+from mpibayes.hpc.crosscat.report import outcome_scores
+from mpibayes.hpc.crosscat.report.outcome_scores import Scores, scores_of, without_clusters
 from mpibayes.hpc.crosscat.representative import Representative
 from mpibayes.hpc.posterior.chains import evenly
-from mpibayes.hpc.report.document import Field, Section, Table, on_page, on_paper
+from mpibayes.hpc.report.document import PAGE, Field, Section, Table, on_page, on_paper
+from mpibayes.text import enumerated
 
 DRAWS, LISTED = 1_000, 30
 POINTS = (0.05, 0.5, 0.95)
+NORMAL_95 = 1.6449
+LEAST = 0.02
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,9 @@ class Effects:
     (D, 3): coefficients; each at POINTS of its draws. names, against: of the covariates' predictors.
     observed (R + 1,): mean outcome of the rows that have one (NaN: none has), of all rows last; known (R + 1,): how
     many these are.
-    scale: of a number, its median, or NaN."""
+    scale: of a number, its median, or NaN.
+    plain (D, 3): coefficients of a regression without clusters, at the same points. apart: predictors that are no
+    columns of the mixture, and whose mean differs between clusters. scores: None where no row is held out."""
 
     of: Outcomes
     of_clusters: np.ndarray
@@ -36,6 +43,9 @@ class Effects:
     observed: np.ndarray
     known: np.ndarray
     scale: float
+    plain: np.ndarray
+    apart: Sequence[str]
+    scores: Scores | None
 
     @property
     def ratio(self) -> bool:
@@ -70,7 +80,40 @@ def effects_of(run: Posterior, r: Representative) -> Effects | None:
     return Effects(
         of, _points(clusters), _points(covariates), design.names, design.references,
         np.append(total, total.sum()) / np.where(count > 0, count, np.nan), count, float(np.median(scale)),
+        _plain(of), _apart(run, of, r.labels), scores_of(run, kept) if run.likelihood else None,
     )  # fmt: skip
+
+
+def _plain(of: Outcomes) -> np.ndarray:
+    """See `Effects.plain`."""
+    plain, n = without_clusters(of), of.columns.covariates.n_predictors
+    if plain is None:
+        return np.full((n, len(POINTS)), np.nan)
+    at, error = (x[len(x) - n :, None] for x in (plain.coefficients, plain.errors))
+    return at + error * np.array([-NORMAL_95, 0.0, NORMAL_95])
+
+
+def _apart(run: Posterior, of: Outcomes, labels: np.ndarray) -> list[str]:
+    """See `Effects.apart`: clusters explain LEAST of the variance of a predictor, beyond what chance explains."""
+    names, mine = [], {c.name for c in run.data.stored}
+    for design, x in ((of.columns.slopes, of.answers.u), (of.columns.covariates, of.answers.w)):
+        for term in design.terms:
+            shares = [_explained(x[:, j], labels) for j in range(term.first, term.first + term.width)]
+            if term.column.name not in mine and max(shares) > LEAST:
+                names.append(term.column.name)
+    return names
+
+
+def _explained(x: np.ndarray, labels: np.ndarray) -> float:
+    """Share of the variance of x (n,) between clusters, less what is expected of labels that have nothing to do with
+    it."""
+    size = np.bincount(labels)
+    mean = np.bincount(labels, x) / size
+    n, k, total = len(x), len(size), float(np.var(x, dtype=np.float64))
+    if total == 0.0 or n <= k:
+        return 0.0
+    within = total - float(size @ (mean - x.mean(dtype=np.float64)) ** 2) / n
+    return 1.0 - within / (n - k) * (n - 1) / total
 
 
 def _points(draws: Sequence[np.ndarray]) -> np.ndarray:
@@ -79,6 +122,18 @@ def _points(draws: Sequence[np.ndarray]) -> np.ndarray:
 
 def _or_none(x: float) -> float | None:
     return None if np.isnan(x) else float(x)
+
+
+def warnings_of(e: Effects | None) -> list[str]:
+    """A warning of predictors that labels should know."""
+    if e is None or not e.apart:
+        return []
+    many = len(e.apart) > 1
+    which = f"the covariate{'s' * many} {enumerated(e.apart)} differ{'' if many else 's'} between clusters"
+    are = "are no columns" if many else "is no column"
+    return [
+        f"{which}, and {are} of the mixture: coefficients take a part of the clusters' effect; leave out use = false"
+    ]
 
 
 def section(e: Effects, lines: Sequence[Any]) -> Section:
@@ -104,15 +159,24 @@ def section(e: Effects, lines: Sequence[Any]) -> Section:
     parts = [[on_page(words), on_paper(words), clusters]]
     if len(e.names):
         unit = ", of numbers by a standard deviation" if e.of.columns.keys.standardise else ""
-        global_words = f"Global coefficients: the {likelihood.effect} of each covariate within clusters{unit}."
-        each = e.shown(e.of_covariates)
+        global_words = (
+            f"Global coefficients: the {likelihood.effect} of each covariate within clusters{unit}; and that of a "
+            "regression on the covariates, without clusters."
+        )
+        each, plain = e.shown(e.of_covariates), e.shown(e.plain)
         lines_of = [
-            [covariate, against, *(float(x) for x in each[j, [1, 0, 2]])]
+            [covariate, against, *map(float, each[j, [1, 0, 2]]), *map(float, plain[j, [1, 0, 2]])]
             for j, (covariate, against) in enumerate(zip(e.names, e.against))
         ]
-        fields = [Field("covariate"), Field("against", "text", "the level that it is compared with"), *effect]
+        beside = [
+            Field("without clusters", "number", "by a regression on the covariates"),
+            Field("its 5 %", "number", on=PAGE), Field("its 95 %", "number", on=PAGE),
+        ]  # fmt: skip
+        fields = [Field("covariate"), Field("against", "text", "the level that it is compared with"), *effect, *beside]
         table = Table("covariate", fields, lines_of)
         parts.append([on_page(global_words), on_paper(global_words), table])
+    if e.scores is not None:
+        parts += outcome_scores.parts(e.scores)
     return Section("outcome", f"Outcome: {name}", parts)
 
 
@@ -128,5 +192,7 @@ def numbers(e: Effects) -> dict[str, Any]:
         "effect": e.of.columns.likelihood.effect,
         "clusters": [three(x) | {"observed": _or_none(o)} for x, o in zip(e.of_clusters, e.observed)],
         "covariates": {name: three(x) for name, x in zip(e.names, e.of_covariates)},
+        "without_clusters": {name: three(x) for name, x in zip(e.names, e.plain)},
+        "heldout": None if e.scores is None else outcome_scores.numbers(e.scores),
         "scale": _or_none(e.scale),
     }

@@ -26,7 +26,7 @@ from mpibayes.hpc.crosscat.report.dependence import Dependence, dependence
 from mpibayes.hpc.crosscat.report.groups import ShownLevel
 from mpibayes.hpc.crosscat.report.links import Links, links_of
 from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
-from mpibayes.hpc.crosscat.report.outcome import Effects, effects_of
+from mpibayes.hpc.crosscat.report.outcome import Effects, effects_of, warnings_of
 from mpibayes.hpc.crosscat.report.profiles import BlockProfile, ColumnProfile, Trait
 from mpibayes.hpc.crosscat.report.remedies import Advice, advise
 from mpibayes.hpc.crosscat.representative import (
@@ -223,6 +223,7 @@ def summarise(run: Posterior) -> RunSummary:
     _describe(posterior, kept)
     if run.outcomes is not None:
         posterior.outcome = effects_of(run, reference.views[0])
+        posterior.warnings += warnings_of(posterior.outcome)
     return posterior
 
 

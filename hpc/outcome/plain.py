@@ -1,0 +1,107 @@
+"""A regression of an outcome without clusters, for comparison: the mode of its coefficients, and their errors there.
+
+Coefficients but the intercept have the prior N(0, SD^2), hardly more than what keeps them finite where classes are
+separated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpibayes.hpc.outcome.likelihoods import Likelihood
+
+SD, WIDE = 2.5, 100.0  # of coefficients, and of the intercept
+STEP = 1e-4  # of differences in eta and in the log of the scale
+STEPS, ENOUGH = 50, 1e-6  # of Newton's method, and the gain in nats at which it ends
+HALVINGS = 20
+PIECE = 16_384  # rows whose products are formed together
+
+
+@dataclass(frozen=True)
+class Plain:
+    """Coefficients (q,) of predictors whose first is 1, and their standard errors; nu, scale: of a number."""
+
+    likelihood: type[Likelihood]
+    coefficients: np.ndarray
+    errors: np.ndarray
+    nu: float
+    scale: float
+
+    def log_density(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """log L of rows, (n,)."""
+        return self.likelihood.log_density(x @ self.coefficients, y, self.nu, self.scale)
+
+    def expectations(self, x: np.ndarray) -> np.ndarray:
+        """Mean of each row's outcome, or the probability of its second class, (n,)."""
+        return self.likelihood.expectation(x @ self.coefficients)
+
+
+def fit(likelihood: type[Likelihood], x: np.ndarray, y: np.ndarray, nu: float) -> Plain:
+    """x (n, q) float32, whose first column is 1; y (n,), without gaps."""
+    n, q = x.shape
+    precision = np.full(q, SD**-2.0)
+    precision[0] = WIDE**-2.0
+    mean = float(y.mean())
+    scale = max(float(y.std()), 1e-6) if likelihood.has_scale else 1.0
+    coefficients = np.zeros(q)
+    coefficients[0] = likelihood.centre(mean * n / (n + 2.0) if likelihood.of_classes else mean)
+
+    def value(at: np.ndarray, eta: np.ndarray, scale: float) -> float:
+        log_density = likelihood.log_density(eta, y, nu, scale)
+        return float(log_density.sum()) - 0.5 * float(precision @ at**2)
+
+    eta = x @ coefficients
+    best = value(coefficients, eta, scale)
+    for _ in range(STEPS):
+        before = best
+        slope, weight = _slopes(lambda e, s=scale: likelihood.log_density(e, y, nu, s), eta)
+        step = np.linalg.solve(_gram(x, weight) + np.diag(precision), x.T @ slope - precision * coefficients)
+        size = 1.0
+        for _ in range(HALVINGS):
+            trial = coefficients + size * step
+            eta_there = x @ trial
+            there = value(trial, eta_there, scale)
+            if there >= best:
+                coefficients, eta, best = trial, eta_there, there
+                break
+            size *= 0.5
+        if likelihood.has_scale:
+            scale, best = _scaled(lambda s, a=coefficients, e=eta: value(a, e, s), scale, best)
+        if best - before < ENOUGH:
+            break
+    _, weight = _slopes(lambda e: likelihood.log_density(e, y, nu, scale), eta)
+    covariance = np.linalg.inv(_gram(x, weight) + np.diag(precision))
+    return Plain(likelihood, coefficients, np.sqrt(np.diag(covariance)), nu, scale)
+
+
+def _slopes(of: Callable[[np.ndarray], np.ndarray], eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First differences of log L in eta, and second ones with their sign changed, (n,) each; these are 0 where log L is
+    convex, as that of a t is far from its mode."""
+    below, here, above = of(eta - STEP), of(eta), of(eta + STEP)
+    return (above - below) / (2.0 * STEP), np.maximum((2.0 * here - below - above) / STEP**2, 0.0)
+
+
+def _gram(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Sum of w v v' over the rows v of x."""
+    total = np.zeros((x.shape[1], x.shape[1]))
+    for rows in (slice(i, i + PIECE) for i in range(0, len(x), PIECE)):
+        piece = x[rows].astype(np.float64)
+        total += piece.T @ (weight[rows, None] * piece)
+    return total
+
+
+def _scaled(of: Callable[[float], float], scale: float, best: float) -> tuple[float, float]:
+    """A better scale by a step of Newton's method in its log, and the log density there."""
+    below, above = of(scale * math.exp(-STEP)), of(scale * math.exp(STEP))
+    bend = (2.0 * best - below - above) / STEP**2
+    step = (above - below) / (2.0 * STEP) / bend if bend > 0.0 else math.copysign(1.0, above - below)
+    for _ in range(HALVINGS):
+        there = of(scale * math.exp(max(-1.0, min(1.0, step))))
+        if there >= best:
+            return scale * math.exp(max(-1.0, min(1.0, step))), there
+        step *= 0.5
+    return scale, best

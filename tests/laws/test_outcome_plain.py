@@ -1,0 +1,59 @@
+"""The regression without clusters: where its slopes vanish, and errors of the coefficients."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from mpibayes.hpc.outcome.likelihoods import LIKELIHOODS
+from mpibayes.hpc.outcome.plain import SD, WIDE, fit
+
+N, TRUTH = 800, np.array([0.4, 1.0, -0.5])
+
+
+def problem(name, g):
+    x = np.column_stack([np.ones(N), g.normal(size=(N, 2))]).astype(np.float32)
+    eta = x @ TRUTH
+    return x, {
+        "logistic": np.where(g.random(N) < 1.0 / (1.0 + np.exp(-eta)), 1.0, -1.0),
+        "poisson": g.poisson(np.exp(eta)).astype(float),
+        "normal": eta + 0.3 * g.normal(size=N),
+        "student-t": eta + 0.3 * g.standard_t(4, size=N),
+    }[name]
+
+
+@pytest.mark.parametrize("name", list(LIKELIHOODS))
+def test_it_is_the_mode(name):
+    """Against a general optimiser; errors are those of the inverse of its Hessian, by differences."""
+    of = LIKELIHOODS[name]
+    x, y = problem(name, np.random.default_rng(1))
+    plain = fit(of, x, y, 4.0)
+    precision = np.array([WIDE**-2.0, SD**-2.0, SD**-2.0])
+
+    def minus(v):
+        scale = np.exp(v[3]) if of.has_scale else 1.0
+        return 0.5 * precision @ v[:3] ** 2 - of.log_density(x @ v[:3], y, 4.0, scale).sum()
+
+    start = np.zeros(3 + of.has_scale)
+    best = minimize(minus, start, method="BFGS", options={"gtol": 1e-4})
+    assert plain.coefficients == pytest.approx(best.x[:3], abs=1e-4)
+    if of.has_scale:
+        assert plain.scale == pytest.approx(np.exp(best.x[3]), rel=1e-3)
+    at, h = np.append(plain.coefficients, np.log(plain.scale))[: len(start)], 1e-3
+    steps = h * np.eye(len(start))[:3]
+    hessian = [
+        [minus(at + a + b) - minus(at + a - b) - minus(at - a + b) + minus(at - a - b) for a in steps] for b in steps
+    ]
+    expected = np.sqrt(np.diag(np.linalg.inv(np.array(hessian) / (4.0 * h * h))))
+    assert plain.errors == pytest.approx(expected, rel=0.05)  # of a t, rows far from the mode count for 0, not less
+    assert plain.log_density(x, y).sum() == pytest.approx(of.log_density(x @ at[:3], y, 4.0, plain.scale).sum())
+
+
+def test_hard_cases_have_a_finite_mode():
+    """Separated classes, one class alone, an outlier."""
+    g = np.random.default_rng(2)
+    x, y = problem("student-t", g)
+    separated = fit(LIKELIHOODS["logistic"], x, np.where(x[:, 1] > 0.0, 1.0, -1.0), 4.0)
+    assert 5.0 < separated.coefficients[1] < 100.0
+    assert fit(LIKELIHOODS["logistic"], x, np.full(N, 1.0), 4.0).expectations(x).min() > 0.99
+    y[0] = 1e6
+    assert fit(LIKELIHOODS["student-t"], x, y, 4.0).coefficients == pytest.approx(TRUTH, abs=0.1)
