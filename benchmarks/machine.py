@@ -3,7 +3,7 @@
 A kept result is NAME.json: title, command, date, commit, machine, versions of other programs, `tables` as they were
 printed ({"title", "head", "lines", "note"}), a `note`, `pictures` beside it, and whatever else the command measured,
 every repeat, in DIGITS significant digits. Each key has a line, each of several records one of its own.
-results/README.md is made from all of them.
+results/README.md has a section of each, and others.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
 
 
 def keep(name: str, title: str, command: str, tables: list[dict], **measured) -> Path:
-    """Write NAME.json, and README.md anew; the file."""
+    """Write NAME.json, and its section of README.md; the file."""
     RESULTS.mkdir(exist_ok=True)
     result = {"title": title, "command": command, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())}
     result |= {"commit": commit(), "machine": machine(), "tables": tables, **measured}
     path = RESULTS / f"{name}.json"
     path.write_text(as_text(result))
-    write_readme()
+    write_readme([name])
     return path
 
 
@@ -136,38 +136,38 @@ def prose(text: str) -> str:
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)
 
 
-def write_readme() -> None:
-    """README.md of the kept results."""
-    parts = [
-        "# Kept results of the benchmarks",
-        prose(
-            "Written by the commands (`--keep`); the json files have every repeat. "
-            "Ratios carry over to other machines better than seconds."
-        ),
-    ]
-    last = ""
+def write_readme(names: Sequence[str] | None = None) -> None:
+    """Write sections of README.md anew, of kept results by name (None: of all); the others stay."""
+    path = RESULTS / "README.md"
+    intro, *parts = _text(path).split("\n## ")
+    sections = {part.split("\n", 1)[0]: part.rstrip("\n") for part in parts}
     for name, result in kept().items():
-        m = result["machine"]
-        caches = ", ".join(f"{k} {v}" for k, v in m["caches"].items())
-        about = (
-            f"{m['processor']}, {m['cores']} cores ({caches}), kernels {m['instruction_set']}; {m['compiler']}; "
-            f"{m['system']}; Python {m['python']}, NumPy {m['numpy']}"
-        )
-        parts += [
-            f"## {result['title']}",
-            prose(f"`{result['command']}`, {result['date']}, commit {result['commit']}, [{name}.json]({name}.json)."),
-            prose(f"{'The same machine' if about == last else about}; load {m['load']} at the end."),
-        ]
-        last = about
-        if result.get("versions"):
-            parts.append(prose("With " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + "."))
-        for table in result["tables"]:
-            parts += [f"### {table['title']}"] if table.get("title") else []
-            parts += [markdown(table["head"], table["lines"])]
-            parts += [prose(table["note"])] if table.get("note") else []
-        parts += [prose(result["note"])] if result.get("note") else []
-        parts += [f"![{p}]({p})" for p in result.get("pictures", ())]
-    (RESULTS / "README.md").write_text("\n\n".join(parts) + "\n")
+        if names is None or name in names:
+            sections[result["title"]] = _section(name, result)
+    path.write_text("\n\n## ".join([intro.rstrip("\n"), *sections.values()]) + "\n")
+
+
+def _section(name: str, result: dict) -> str:
+    m = result["machine"]
+    caches = ", ".join(f"{k} {v}" for k, v in m["caches"].items())
+    about = (
+        f"{m['processor']}, {m['cores']} cores ({caches}), kernels {m['instruction_set']}; {m['compiler']}; "
+        f"{m['system']}; Python {m['python']}, NumPy {m['numpy']}; load {m['load']} at the end."
+    )
+    parts = [
+        result["title"],
+        prose(f"`{result['command']}`, {result['date']}, commit {result['commit']}, [{name}.json]({name}.json)."),
+        prose(about),
+    ]
+    if result.get("versions"):
+        parts.append(prose("With " + ", ".join(f"{k} {v}" for k, v in result["versions"].items()) + "."))
+    for table in result["tables"]:
+        parts += [f"### {table['title']}"] if table.get("title") else []
+        parts += [markdown(table["head"], table["lines"])]
+        parts += [prose(table["note"])] if table.get("note") else []
+    parts += [prose(result["note"])] if result.get("note") else []
+    parts += [f"![{p}]({p})" for p in result.get("pictures", ())]
+    return "\n\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def effects_of(run: Posterior, r: Representative) -> Effects | None:
     return Effects(
         of, _points(clusters), _points(covariates), design.names, design.references,
         np.append(total, total.sum()) / np.where(count > 0, count, np.nan), count, float(np.median(scale)),
-        _plain(of), _apart(run, of, r.labels), scores_of(run, kept) if run.likelihood else None,
+        _plain(of), _apart(run, of, r.labels), scores_of(run, kept),
     )  # fmt: skip
 
 
