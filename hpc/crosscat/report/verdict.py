@@ -52,7 +52,12 @@ def _of_predictions(p: RunSummary) -> list[str]:
         return _of_best(p)
     sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
     if p.same_views:
-        sentences.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns{_names(p)}.")
+        which = (
+            f"the same {len(p.views)} views of the columns{_names(p)}"
+            if len(p.views) > 1
+            else "one view of all columns"
+        )
+        sentences.append(f"Every chain has {which}.")
     return sentences
 
 
@@ -63,9 +68,7 @@ def _rows(run: Posterior) -> str:
 
 
 def _names(p: RunSummary) -> str:
-    """The columns of the first views; "" of a single one."""
-    if len(p.views) == 1:
-        return ""
+    """The columns of the first views."""
     left = len(p.views) - VIEWS_NAMED
     names = [group_words.first_columns(view) for view in p.views[:VIEWS_NAMED]]
     return ": " + "; ".join([*names, *([f"and {left} more"] if left > 0 else [])])

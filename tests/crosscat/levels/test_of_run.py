@@ -232,7 +232,7 @@ def test_predictions_are_of_use_where_groups_are_not(run_dir):
         "Use the predictions: mpibayes predict"
     )
     p.of_columns = Agreement(np.eye(2) * 0.01 + 0.99, np.zeros((2, 2)), 7, gap=500.0)
-    assert verdict(p).headline == group_words.VIEWS and "same 1 view" in verdict(p).found[1]
+    assert verdict(p).headline == group_words.VIEWS and "one view of all columns" in verdict(p).found[1]
     p.of_columns = replace(p.of_columns, ari=np.eye(2))
     assert verdict(p).headline == group_words.PREDICTIONS, "views differ"
     p.summaries[0] = replace(p.summaries[0], climbed=500.0)
