@@ -33,6 +33,8 @@ def require_links(run_dirs) -> None:
         model = config_in(run_dir).model
         if model.parents == "none" or not model.likelihood:
             how = 'a run with model.links = "forest" learns them'
+            if config_in(run_dir).of(Outcome).column is not None:
+                how = "a mixture with an outcome learns none"
             raise ConfigError(f"{run_dir}: has no links between columns; {how}")
 
 

@@ -103,7 +103,7 @@ class Model(keys.Model):
         "auto",
         "columns that depend on a parent column, in the same way in all clusters: categorical and boolean ones, and "
         "numbers on numbers; lines: learned, between numbers alone; forest: learned; or these links and no others; "
-        "auto: lines in views, none in a mixture",
+        "auto: lines in views, none in a mixture that lists no model.lines",
         '"auto", "none", "lines", "forest", or [[CHILD, PARENT], ...], each child once and no circles',
         decided_once=True,
         formerly="none",
@@ -200,7 +200,8 @@ class Model(keys.Model):
     def links_by_default(self) -> str:
         if self.links != "auto":
             return ""
-        return "lines" if self.has_views and self.likelihood and self.lines != "none" else "none"
+        listed = not isinstance(self.lines, str)  # which asks for lines in a mixture, too
+        return "lines" if (self.has_views or listed) and self.likelihood and self.lines != "none" else "none"
 
     @property
     def fits_lines(self) -> bool:

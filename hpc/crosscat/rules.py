@@ -65,6 +65,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
     _check_links(config, columns, report)
     _check_bins(config, columns, report)
     _check_lines(config, columns, report)
+    _check_idle(config.of(Model), report)
     outcomes.against_table(config, columns, report)
     _check_children(config, columns, report)
 
@@ -142,6 +143,13 @@ def _link_rules(model: Model, report: Report) -> None:
         report.add(("model", "links"), f"{around}: links go in a circle; take one of them out")
 
 
+def _asks_for_links(model: Model) -> str:
+    """Name the key that asks for links; "" where none does."""
+    if model.links != "auto":
+        return "" if model.links == "none" else "links"
+    return "" if isinstance(model.lines, str) else "lines"
+
+
 def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Section], report: Report) -> None:
     """Report settings that there are none of beside an outcome. columns: the sections of columns."""
     name = sections["outcome"].column
@@ -154,8 +162,8 @@ def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Sectio
     if model is not None and model.has_views:
         what = f"an outcome is of a mixture, and model.family = {shown(model.family)}"
         report.add(("outcome", "column"), f'{what}; set family = "mixture"')
-    elif model is not None and (model.links not in ("auto", "none") or not model.likelihood):
-        key = "likelihood" if model.links in ("auto", "none") else "links"  # "lines", too
+    elif model is not None and ((learned := _asks_for_links(model)) or not model.likelihood):
+        key = learned or "likelihood"
         report.add(("model", key), f"{shown(getattr(model, key))} is not for a mixture with an outcome; take it out")
     if sampler is not None and sampler.opening == "all":
         report.add(("sampler", "opening"), '"all" is not for a mixture with an outcome; take it out')
@@ -329,6 +337,13 @@ def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Re
     linked = {name for pair in of_numbers for name in pair if set(pair) <= with_levels.keys()}
     what = "a number in lines is a real one, without atoms, in no block", "is in a line", "a number"
     _check_numbers("lines", linked, why_no_line, what, config, by_name, report)
+
+
+def _check_idle(model: Model, report: Report) -> None:
+    """Report columns for links that links = "auto" does not learn."""
+    for key in ("bins", "children"):
+        if model.links == "auto" and not isinstance(getattr(model, key), str):
+            report.add(("model", key), 'has no effect with links = "auto"; add links = "forest", or take it out')
 
 
 def _check_children(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:

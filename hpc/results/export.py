@@ -66,7 +66,8 @@ def export(
         door.NEEDS[to](given)
     if to in OF_DRAWS and to not in door.FORMS:
         what = f"a model without {OF_DRAWS[to]}"
-        others = ", ".join(f"--to {form}" for form in (*door.FORMS, "csv"))
+        there = [form for form in door.FORMS if _has(door, form, given)]
+        others = ", ".join(f"--to {form}" for form in (*there, "csv"))
         raise ConfigError(f"{given[0]}: {what}; {others} and --to arviz write its draws")
     if to == "clusters":
         run = posterior_of(family)(given, burn_in, table)
@@ -98,6 +99,15 @@ def export(
     if to in forms.TEXTS and to != "links":
         done.notes.extend(_left_out(given))
     return done
+
+
+def _has(door: Any, form: str, run_dirs: Sequence[str | Path]) -> bool:
+    """True if the runs have what a form writes."""
+    try:
+        door.NEEDS.get(form, lambda _: None)(run_dirs)
+    except ConfigError:
+        return False
+    return True
 
 
 def _check_target(out: Path, run_dirs: Sequence[str | Path], to: str, overwrite: bool) -> None:

@@ -143,6 +143,11 @@ def place_of(folder: Path, times: int) -> Path:
     return folder / FOLDER / str(times)
 
 
+def continued_as(home: Path) -> Path | None:
+    """The run of all rows, where `home` is one as it was before some came; otherwise None."""
+    return home.parent.parent if home.parent.name == FOLDER and home.name.isdigit() else None
+
+
 def source_of(folder: Path, place: Path, times: int) -> Path | None:
     """The chain that the one in `place` starts from: itself before the last growth that found it with kept draws; None
     where none did."""

@@ -96,6 +96,31 @@ def test_a_run_without_links_has_none_to_export(place):
     assert done.returncode == 2 and 'model.links = "forest" learns them' in done.stderr
 
 
+def test_advice_of_forms_is_of_those_that_the_run_has(place):
+    done = mpibayes(place, "export", "straight", "--to", "features")
+    assert done.returncode == 2 and "--to labels, --to clusters, --to links, --to csv and" in done.stderr, done.stderr
+    assert run(place, "bare", "--set", "model.links=none", "--set", "run.cycles=4").returncode == 0
+    done = mpibayes(place, "export", "bare", "--to", "features")
+    assert done.returncode == 2 and "--to labels, --to clusters, --to csv and" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("family", ["mixture", "auto"])  # of these columns a mixture, too
+def test_columns_that_are_listed_for_lines_are_linked_in_a_mixture(tmp_path, family):
+    u, v = np.random.default_rng(4).normal(size=(2, 30))
+    columns = [("u", "real", u, None), ("v", "real", u + 0.1 * v, None)]
+    write_table(tmp_path / "table.h5", *table_from_arrays(columns))
+    (tmp_path / "run.toml").write_text('[data]\ntable = "table.h5"\n[run]\ncycles = 4\n')
+    words = ["--set", f"model.family={family}", "--set"]
+    done = run(tmp_path, "one", *words, 'model.lines=["u", "v"]')
+    assert done.returncode == 0 and "links: u, v may depend on one another in lines" in done.stdout, done.stderr
+    assert run(tmp_path, "none", *words, "model.lines=auto").returncode == 0
+    for name, there in (("one", False), ("none", True)):
+        done = mpibayes(tmp_path, "export", name, "--to", "links")
+        assert ("has no links between columns" in done.stderr) is there, done.stderr
+    done = run(tmp_path, "two", *words, 'model.children=["u"]')
+    assert done.returncode == 2 and 'has no effect with links = "auto"; add links = "forest"' in done.stderr
+
+
 @pytest.mark.parametrize(
     ("links", "words"),
     [

@@ -208,6 +208,7 @@ def test_what_an_outcome_refuses(ran):
         "outcome.covariate_sd=[1, 2, 3]": "outcome.covariate_sd: has 3 numbers, expected 2",
         "model.links=forest": "is not for a mixture with an outcome",
         "model.links=lines": "is not for a mixture with an outcome",
+        'model.lines=["age", "amount"]': "is not for a mixture with an outcome",
         "sampler.opening=all": "is not for a mixture with an outcome",
         "sampler.strategy=anneal": "is not for a mixture with an outcome",
         "model.family=crosscat": "an outcome is of a mixture",
@@ -222,6 +223,10 @@ def test_what_an_outcome_refuses(ran):
         assert not (ran / "none").exists(), change
     done = mpibayes(ran, "run", "run.toml", "-o", "none", *sets("outcome.column=amount", 'outcome.covariates=["sick"]'))
     assert "lacks 12 cells; a predictor" in done.stderr
+    done = mpibayes(ran, "export", "one", "--to", "links")
+    assert (
+        done.returncode == 2 and "a mixture with an outcome learns none" in done.stderr and "forest" not in done.stderr
+    )
     done = mpibayes(ran, "export", "bare", "--to", "outcome")
     assert done.returncode != 0
 

@@ -37,6 +37,7 @@ class Level:
     agree: least adjusted Rand index between chains, voting over the common tree; by_itself: the same where each chain
     has its own tree (with that of the groups shown), NaN where one of them has no such level; matched: the least
     overlap (rows in both / rows in either) of a group shown with the nearest of a chain's own. All NaN of one chain.
+    clear: see `Tree.clear`.
     """
 
     branch: np.ndarray
@@ -47,6 +48,7 @@ class Level:
     agree: float
     by_itself: float
     matched: float
+    clear: float = 1.0
 
     @property
     def n(self) -> int:
@@ -86,12 +88,11 @@ class Level:
 
 
 def first_level(levels: Sequence[Level]) -> Level | None:
-    """The level to look at first: the smallest natural one, else the smallest usable one, else the smallest."""
-    for good in (lambda level: level.natural, lambda level: level.usable, lambda level: True):
-        for level in levels:
-            if good(level):
-                return level
-    return None
+    """The level to look at first: the clearest natural one, else the smallest usable one, else the smallest."""
+    natural = [level for level in levels if level.natural]
+    if natural:
+        return max(natural, key=lambda level: level.clear)  # the smallest of several
+    return next((level for level in levels if level.usable), levels[0] if levels else None)
 
 
 def judged(p: Patterns, tree: Tree, chain_trees: Sequence[tuple[Tree, np.ndarray]], n: int) -> Level | None:
@@ -101,9 +102,9 @@ def judged(p: Patterns, tree: Tree, chain_trees: Sequence[tuple[Tree, np.ndarray
     if branch is None:
         return None
     groups, by_chain = vote(branch, p.leaves), p.by_chain()
-    rows = np.bincount(groups, p.rows, n).astype(np.int64)
+    rows, clear = np.bincount(groups, p.rows, n).astype(np.int64), tree.clear(n)
     if len(by_chain) < 2:
-        return Level(branch, groups, rows, np.nan, np.full(n, np.nan), np.nan, np.nan, np.nan)
+        return Level(branch, groups, rows, np.nan, np.full(n, np.nan), np.nan, np.nan, np.nan, clear)
     votes = [vote(branch, leaves) for leaves in by_chain]
     same = np.all(np.stack(votes) == votes[0], axis=0)
     certain_of = np.bincount(groups[same], p.rows[same], n) / rows
@@ -114,7 +115,7 @@ def judged(p: Patterns, tree: Tree, chain_trees: Sequence[tuple[Tree, np.ndarray
         by_itself = _least([groups, *its], p.rows)
         matched = min(float(jaccard(_together(groups, z, p.rows)).min()) for z in its)
     certain = float(p.rows[same].sum() / p.rows.sum())
-    return Level(branch, groups, rows, certain, certain_of, _least(votes, p.rows), by_itself, matched)
+    return Level(branch, groups, rows, certain, certain_of, _least(votes, p.rows), by_itself, matched, clear)
 
 
 def _least(partitions: Sequence[np.ndarray], rows: np.ndarray) -> float:

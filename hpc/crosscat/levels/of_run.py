@@ -20,7 +20,7 @@ from mpibayes.hpc.posterior.chains import evenly
 MOST_DRAWS, FEWEST_DRAWS = 5, 3  # of each chain
 MANY = 500  # clusters of a view's draws in all, from which on there are the fewest
 MOST_LEAVES = 1000  # of a tree; smaller clusters join the nearest of these
-ALL_UP_TO, COARSER = 20, (25, 30, 40, 50, 75, 100, 150, 200, 300, 500)  # numbers of groups that a report offers
+OFFERED = (*range(2, 21), 25, 30, 40, 50, 75, 100, 150, 200, 300, 500)  # numbers of groups in a report
 
 
 @dataclass
@@ -44,8 +44,7 @@ class ViewLevels:
 
     def offered(self) -> list[Level]:
         """The levels that a report shows, few groups first: all of few groups, and some of many."""
-        numbers = [*range(2, ALL_UP_TO + 1), *COARSER]
-        return [level for level in map(self.level, numbers) if level is not None]
+        return [level for level in map(self.level, OFFERED) if level is not None]
 
     def rows(self, level: Level) -> np.ndarray:
         """The group of every training row, int64 (N,), 0..n-1."""

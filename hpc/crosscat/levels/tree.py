@@ -41,6 +41,12 @@ class Tree:
             branch[self.merges[i]] = branch[self.n_leaves + i]
         return np.unique(_by_first(branch[: self.n_leaves]), return_inverse=True)[1].astype(np.int64)
 
+    def clear(self, n: int) -> float:
+        """Nats that dividing n - 1 branches into n gains, over those, at least 1, that the next division does.
+        2 <= n <= K."""
+        at = self.n_leaves - n
+        return float(self.costs[at] / max(self.costs[at - 1] if at else 0.0, 1.0))
+
 
 def _by_first(labels: np.ndarray) -> np.ndarray:
     """Each label replaced by the place where it first occurs."""

@@ -21,14 +21,15 @@ VERDICTS = {  # on the rows of a view, in a table
     "unknown": "cannot be decided",
 }
 
-ON_VIEWS = "On the views, yes"  # where a bare Yes would be read as one on clusters, on which they do not agree
+ON_VIEWS = "on the views"  # where a bare Yes would be read as one on clusters, too
 
 
 def answer(a: Agreement, summaries: Sequence[ChainSummary], rows: Mapping[int, Agreement] | None = None) -> list[str]:
     """Say whether the chains found the same clustering; if not, which chain is best. rows: of the rows in
     each view, by its number, where `a` is of the columns."""
     within = worst(rows.values()) if rows else "same"
-    sentences = _found(a, summaries, "rows" if rows is None else "columns", "Yes" if within == "same" else ON_VIEWS)
+    yes = "Yes" if not rows else f"Yes, {ON_VIEWS}" if within == "same" else f"{ON_VIEWS.capitalize()}, yes"
+    sentences = _found(a, summaries, "rows" if rows is None else "columns", yes)
     if rows:
         sentences.append(_in_views(rows))
     if worst([a, *(rows or {}).values()]) in ("unknown", "same"):
@@ -69,7 +70,7 @@ def _in_views(rows: Mapping[int, Agreement]) -> str:
     """Name the views in which the chains found the same clusters."""
     same = [str(v) for v, a in rows.items() if a.verdict == "same"]
     if len(same) == len(rows):
-        return f"The clusters are the same in every view: {_least(rows.values())}."
+        return f"On the clusters, too: {_least(rows.values())}."
     others = {str(v): a for v, a in rows.items() if a.verdict != "same"}
     where = f", in view {listed(list(others), 12)}" if same else ", in any view" if len(rows) > 1 else ""
     return f"On single clusters, not fully{where}: {_least(others.values())}."
@@ -97,15 +98,13 @@ def _found(a: Agreement, summaries: Sequence[ChainSummary], of: str, yes: str) -
     if verdict == "same":
         return [f"{yes}: {measured}."]
     if verdict == "spread":
-        how = (
-            "As well with each other as each with itself"
-            if of == "rows"
-            else "On the views, as well as each with itself"
-        )
+        if of == "columns":
+            return [f"On the views, as well as each with itself: some columns change views within a chain; {measured}."]
+        how = "As well with each other as each with itself"
         return [f"{how}: {measured}. Many partitions are plausible, or the chains are still too short."]
     if verdict == "apart":
         if of == "columns" and not a.climbing and np.all(np.isfinite(a.ari)) and a.between(a.ari).min() >= ALIKE:
-            return [f"{ON_VIEWS}: {measured}.", f"Inside the views they have not mixed: {_gap(a)}."]
+            return [f"{ON_VIEWS.capitalize()}, yes: {measured}.", f"Inside the views they have not mixed: {_gap(a)}."]
         return [_disagree(a, summaries), f"The agreement of their partitions says little yet: {measured}."]
     if verdict == "nearly":
         return [f"Nearly: they agree on most {of} and differ on the rest: {measured}."]

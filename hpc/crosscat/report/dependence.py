@@ -46,6 +46,18 @@ class Dependence:
         return float(self.with_others(view).mean())
 
     @property
+    def sure(self) -> list[list[str]]:
+        """Columns each two of which are together in at least SURE of the draws, in sets of two or more."""
+        sets: list[list[int]] = []
+        for c in range(len(self.share)):
+            home = next((of for of in sets if (self.share[c, of] >= SURE).all()), None)
+            if home is None:
+                sets.append([c])
+            else:
+                home.append(c)
+        return [[self.names[c] for c in of] for of in sets if len(of) > 1]
+
+    @property
     def uncertain(self) -> list[tuple[int, int]]:
         """Pairs of columns of which the draws are least certain, those nearest to one half first."""
         i, j = np.tril_indices(len(self.share), -1)

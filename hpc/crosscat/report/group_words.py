@@ -10,7 +10,8 @@ from mpibayes.hpc.crosscat.report.summarise import RunSummary, ViewSummary
 from mpibayes.text import counted, percent
 
 VIEWS_SAID = 3  # views of which the verdict says the levels
-NAMES_SAID = 6  # groups of a level that the verdict names
+NAMES_SAID = 8  # groups of a level that the verdict names
+JOINED = 3  # of a coarser one, of the first view
 NAMED = 3  # columns of a view
 HEADLINE = "Use the groups that are named here; single clusters differ between the chains"
 ROUGH = "Use the groups that are named here; other figures are rough"
@@ -33,9 +34,9 @@ def sentences(p: RunSummary) -> list[str]:
         return [groups.NOWHERE]
     views.sort(key=lambda v: (not _has(v, "natural"), not _has(v, "usable")))
     lines = []
-    for view in views[:VIEWS_SAID]:
+    for i, view in enumerate(views[:VIEWS_SAID]):
         spelled_out = 1 if p.run.several else groups.SAID
-        first, *more = _with_names(view, groups.in_words(view.levels, spelled_out, summaries=False))
+        first, *more = _with_names(view, groups.in_words(view.levels, spelled_out, summaries=False), JOINED * (not i))
         where = f"View {view.number} ({first_columns(view)}): " if p.run.several else ""
         lines += [f"{where}{first}", *more]
     left = len(views) - VIEWS_SAID
@@ -55,14 +56,21 @@ def _has(view: ViewSummary, what: str) -> bool:
     return any(getattr(shown.level, what) for shown in view.levels)
 
 
-def _with_names(view: ViewSummary, given: Sequence[str]) -> list[str]:
+def _with_names(view: ViewSummary, given: Sequence[str], most: int) -> list[str]:
     """The sentences about levels; that of the level shown first is followed by its groups, if these are few and can be
-    used."""
+    used, and natural levels of at most so many groups, which join some of these, by theirs."""
     shown = groups.first(view.levels)
     if shown is None or shown.level.n > NAMES_SAID or not groups.any_usable([shown]):
         return [*given]
     at = given.index(str(shown.level)) + 1
-    return [*given[:at], f"They are: {'; '.join(f'{g.name} ({percent(g.share)})' for g in shown.groups)}.", *given[at:]]
+    coarser = [of for of in view.levels if of.level.natural and of.level.n < min(shown.level.n, most + 1)]
+    joined = [f"In {of.level.n} groups: {_names_of(of)}." for of in coarser] if shown.level.natural else []
+    return [*given[:at], f"They are: {_names_of(shown)}.", *given[at:], *joined]
+
+
+def _names_of(shown: ShownLevel) -> str:
+    of = sorted(shown.groups, key=lambda group: group.name == groups.REST)  # sorted is stable
+    return "; ".join(f"{group.name} ({percent(group.share)})" for group in of)
 
 
 def first_columns(view: ViewSummary, most: int = NAMED, shown: Callable[[str], str] = str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,10 +12,10 @@ import numpy as np
 from mpibayes.hpc.crosscat.draws import OfColumns
 from mpibayes.hpc.crosscat.levels.cells import Tally
 from mpibayes.hpc.crosscat.levels.level import Level, first_level
-from mpibayes.hpc.crosscat.levels.of_run import ViewLevels
+from mpibayes.hpc.crosscat.levels.of_run import OFFERED, ViewLevels
 from mpibayes.hpc.crosscat.report import profiles
 from mpibayes.hpc.crosscat.report.beside_links import BesideLinks
-from mpibayes.hpc.crosscat.report.names import against_the_whole, most_telling, name_clusters
+from mpibayes.hpc.crosscat.report.names import NAMELESS, against_the_whole, most_telling, name_clusters
 from mpibayes.hpc.crosscat.report.profiles import Trait
 from mpibayes.hpc.crosscat.report.telling import Shared
 from mpibayes.hpc.crosscat.shares import PopulationShares
@@ -24,6 +25,8 @@ from mpibayes.text import counted, enumerated
 COMPARED = 12  # groups of a level that are named by what tells them from each other; of more, from all rows
 DETAILED = 8  # groups of a level whose columns the page has
 SAID = 3  # levels in sentences, of a kind
+REST = "all other rows"
+BEFORE = dict(pairwise(reversed(OFFERED)))  # each number of groups offered and the next smaller one
 NOWHERE = "No natural groups of rows in any view: whatever their number, another run would draw other lines."
 NONE = "No natural groups"
 EVERY = f"{NONE}: whatever their number, another run would draw other lines."
@@ -87,6 +90,8 @@ def shown_level(
     else:
         traits = most_telling(again, whole, every, repeated)
     total, names = level.rows.sum(), name_clusters(traits)
+    if names.count(NAMELESS) == 1:
+        names[names.index(NAMELESS)] = REST
     groups = [
         GroupLine(k + 1, int(n), float(n / total), float(level.certain_of[k]), traits[k], names[k])
         for k, n in enumerate(level.rows)
@@ -129,7 +134,8 @@ def in_words(levels: Sequence[ShownLevel], spelled_out: int = SAID, summaries: b
         return []
     if not of[0].judged:
         return [f"Groups from 2 to {of[-1].n}. One chain: not judged. With run.chains = 2 they would be."]
-    natural = [level for level in of if level.natural]
+    first = first_level(of)
+    natural = sorted((level for level in of if level.natural), key=lambda level: level is not first)  # sorted is stable
     usable = [level for level in of if level.usable and not level.natural]
     sentences = [str(level) for level in natural[:spelled_out]] or [f"{NONE}." if usable else EVERY]
     if len(natural) > spelled_out:
@@ -159,10 +165,10 @@ def judged(levels: Sequence[ShownLevel]) -> bool:
 
 
 def _numbers_of(levels: Sequence[Level]) -> str:
-    """2 to 5, 7 and 8 groups."""
+    """2 to 5, 7 and 8 groups. Of many groups few numbers are offered, and those between two of them are passed over."""
     runs: list[list[int]] = []
     for n in (level.n for level in levels):
-        if runs and n == runs[-1][-1] + 1:
+        if runs and BEFORE.get(n) == runs[-1][-1]:
             runs[-1].append(n)
         else:
             runs.append([n])

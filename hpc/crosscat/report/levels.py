@@ -12,6 +12,9 @@ from mpibayes.hpc.crosscat.report.summarise import LISTED, RunSummary, ViewSumma
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Field, Section, Stops, Table, on_page, on_paper
 from mpibayes.text import counted
 
+SLIDER = (
+    "Move the slider from few groups to all clusters. Groups are natural where each chain alone draws the same lines."
+)
 CERTAIN = Field("certain", "share", "of its rows: in the same group in every chain")
 
 
@@ -30,7 +33,8 @@ def section(p: RunSummary, view: ViewSummary, on: str = "both") -> Section:
     )  # fmt: skip
     sentences = groups.in_words(view.levels)
     of_first = tables[view.levels.index(first)]
-    parts = [[on_paper(_heading(p, view, sentences), of_first), on_page(*sentences, stops)]]
+    words = [SLIDER, *sentences] if not any(shown.level.natural for shown in view.levels) else [SLIDER]
+    parts = [[on_paper(_heading(p, view, sentences), of_first), on_page(*words, stops)]]
     if not p.run.several:
         return Section("groups", "Groups", parts, on)
     return Section(f"groups-{view.number}", f"Groups of view {view.number}: {first_columns(view, 4)}", parts, on)

@@ -332,7 +332,8 @@ def traits(
     """The columns that tell cluster k (of those shown) from the others, in the order of what each adds; of them those
     that tell it from all rows, too. repeated (C, K'): columns that follow from others there (`beside_links`)."""
     new = np.ones(len(columns), bool) if repeated is None else ~repeated[:, k]
-    telling = [c for c, is_new in zip(columns, new) if is_new and c.divergence[k] >= TELLING]
+    least = TELLING if len(columns) > 1 else 0.0  # of a column alone each cluster is a range
+    telling = [c for c, is_new in zip(columns, new) if is_new and c.divergence[k] >= least]
     others = [i for i in range(len(columns[0].divergence)) if i != k] if columns else []
     named: list[Trait] = []
     for c in order(telling, [(k, i) for i in others], np.array([c.divergence[k] for c in telling]), shared):

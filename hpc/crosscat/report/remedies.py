@@ -21,6 +21,7 @@ from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.report import advice
 from mpibayes.hpc.report.advice import Command
 from mpibayes.hpc.report.tables import sentence
+from mpibayes.hpc.run.grown import continued_as
 from mpibayes.hpc.scalar import SCORES
 from mpibayes.hpc.settled import LEAST_ESS, Judgement
 from mpibayes.text import counted
@@ -31,6 +32,7 @@ MOST_CHAINS = 8
 MOST_SEARCHES = 32  # for views, of a chain
 PREDICTIONS = "The scores have settled: predictions can be used as they are."
 AVERAGES = "Averages over the draws can be used (mpibayes predict, mpibayes query), single clusters cannot."
+NO_AVERAGES = "Until the chains agree, averages over them mean little."
 MOST_TIMES = 8.0  # as many cycles as there are, at most, in one piece of advice
 
 
@@ -49,6 +51,11 @@ def advise(
     """Say what to do next. on: agreement on the columns and on the rows of each view, or on the rows of a mixture; ess:
     the smallest of the scalars; shown: the chain whose clusters the report shows; several: whether there may be several
     views; missing: chains that were not started, in words."""
+    if now := continued_as(chains[0].home):
+        report = shlex.join(["mpibayes", "report", str(now)])
+        return Advice(
+            [f"These are the rows before others came, and this run does not go on. The run of all: {report}."]
+        )
     one_run, verdict = len({chain.home for chain in chains}) == 1, worst(on) if on else "unknown"
     if len(summaries) == 1:
         if missing:
@@ -85,18 +92,20 @@ def _remedies(
         commands.append(advice.longer(chains, _times(ess)))
     else:
         steps.append(f"More cycles are not likely to help: each chain has {LONG:,} or more.")
+    n = min(2 * len(summaries), MOST_CHAINS)
+    more = [advice.anew(chains, f"compare {n} chains, in a new run", run_chains=n)] if len(summaries) < n else []
     if verdict not in ("same", "unknown"):
         if not moves_in(summaries)[0]:
             commands.append(
                 advice.anew(chains, "switch split and merge moves on, in a new run", sampler_split_merge="auto")
             )
         elif other_views:  # searches decide them, and cycles hardly ever mend them
-            commands += _more_searches(chains)
-        elif not all(c.moves_in_every_cycle for c in summaries):
+            n_chains = n if steps else len(summaries)
+            searches = _more_searches(chains, n_chains, len(summaries))
+            commands, more = [*commands, *searches], [] if searches else more
+        elif verdict != "spread" and not all(c.moves_in_every_cycle for c in summaries):
             commands.append(advice.anew(chains, "make moves in every cycle, in a new run", sampler_split_merge=1))
-    if steps and len(summaries) < MOST_CHAINS:
-        n = min(2 * len(summaries), MOST_CHAINS)
-        commands.append(advice.anew(chains, f"compare {n} chains, in a new run", run_chains=n))
+    commands += more if steps else []
     if commands:
         words = ", or ".join(words for words, _ in commands)
         aim = ", so that it settles" if verdict in ("same", "unknown") and not steps else ""
@@ -108,14 +117,17 @@ def _remedies(
     return steps, commands
 
 
-def _more_searches(chains: Sequence[Chain]) -> list[Command]:
-    """Twice as many searches for views in each chain; none where there are MOST_SEARCHES, or chains made none."""
+def _more_searches(chains: Sequence[Chain], n_chains: int, there: int) -> list[Command]:
+    """Twice as many searches for views in each chain, and `n_chains` of them where fewer are there; none where chains
+    have made MOST_SEARCHES, or none."""
     sampler = chains[0].config.of(Sampler)
     n = strategy.SEARCHES if sampler.searches == "auto" else sampler.searches
     if sampler.init_rows == 0 or n >= MOST_SEARCHES:
         return []
-    more = min(2 * n, MOST_SEARCHES)
-    return [advice.anew(chains, f"make {more} searches for views in each chain, in a new run", sampler_searches=more)]
+    most = min(2 * n, MOST_SEARCHES)
+    where, keys = ("each chain", {}) if n_chains == there else (f"each of {n_chains} chains", {"run_chains": n_chains})
+    words = f"make {most} searches for views in {where}, in a new run"
+    return [advice.anew(chains, words, sampler_searches=most, **keys)]
 
 
 def standing_still(summaries: Sequence[ChainSummary], on: Sequence[Agreement], several: bool) -> str:
@@ -157,7 +169,7 @@ def _until_then(
     what = "clusters in the views" if rows_alone else "views" if several else "clusters"
     whose = f"those of {shown}, " if shown and not rows_alone and best != shown else ""
     where = f"; the best chain is {best}, shown by: {shlex.join(['mpibayes', 'report', str(folder)])}"
-    usable = PREDICTIONS if settled.has(SCORES) else "Until the chains agree, averages over them mean little."
+    usable = PREDICTIONS if settled.has(SCORES) else NO_AVERAGES
     if best == shown and not rows_alone:
         return [usable, f"The {what} below are those of {best}, the best chain: one answer of several."]
     return [usable, f"The {what} below are {whose}one answer of several{where}."]

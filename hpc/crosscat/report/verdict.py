@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpibayes.hpc.crosscat.draws import Posterior
 from mpibayes.hpc.crosscat.report import agreement, answers, group_words, links, tables
-from mpibayes.hpc.crosscat.report.remedies import AVERAGES, PREDICTIONS
+from mpibayes.hpc.crosscat.report.remedies import AVERAGES, NO_AVERAGES, PREDICTIONS
 from mpibayes.hpc.crosscat.report.summarise import RunSummary
 from mpibayes.hpc.report.document import BAD, DOUBT, GOOD, Verdict
 from mpibayes.hpc.report.tables import sentence, use_it, warned
@@ -13,6 +13,7 @@ from mpibayes.text import counted, percent, span
 
 LARGEST = 10  # clusters whose share is said
 VIEWS_NAMED = 6
+TOGETHER = 5  # columns of a set that are named
 
 
 def verdict(p: RunSummary) -> Verdict:
@@ -51,7 +52,12 @@ def _of_predictions(p: RunSummary) -> list[str]:
         return _of_best(p)
     sentences = [f"Predictions can be used: held-out scores of the chains differ by {APART:g} nats a row at most."]
     if p.same_views:
-        sentences.append(f"Every chain has the same {counted(len(p.views), 'view')} of the columns{_names(p)}.")
+        which = (
+            f"the same {len(p.views)} views of the columns{_names(p)}"
+            if len(p.views) > 1
+            else "one view of all columns"
+        )
+        sentences.append(f"Every chain has {which}.")
     return sentences
 
 
@@ -62,12 +68,20 @@ def _rows(run: Posterior) -> str:
 
 
 def _names(p: RunSummary) -> str:
-    """The columns of the first views; "" of a single one."""
-    if len(p.views) == 1:
-        return ""
+    """The columns of the first views."""
     left = len(p.views) - VIEWS_NAMED
     names = [group_words.first_columns(view) for view in p.views[:VIEWS_NAMED]]
     return ": " + "; ".join([*names, *([f"and {left} more"] if left > 0 else [])])
+
+
+def _sure_together(p: RunSummary) -> list[str]:
+    """Name the columns that share a view in nearly all draws, where the chains have found different views."""
+    sets = [] if p.same_views or p.dependence is None or len(p.summaries) < 2 else p.dependence.sure
+    if not sets:
+        return []
+    named = [", ".join(of[:TOGETHER]) + f" and {len(of) - TOGETHER} more" * (len(of) > TOGETHER) for of in sets]
+    left = f"; and {len(sets) - VIEWS_NAMED} more sets" if len(sets) > VIEWS_NAMED else ""
+    return [f"Columns that go together in every chain: {'; '.join(named[:VIEWS_NAMED])}{left}."]
 
 
 def _of_best(p: RunSummary) -> list[str]:
@@ -87,6 +101,7 @@ def _found(p: RunSummary) -> list[str]:
         return [*lines, "No draw of the labels was kept after burn-in, so clusters cannot be shown."]
     lines += _of_predictions(p)
     lines += group_words.sentences(p)
+    lines += _sure_together(p)
     if p.run.several:
         telling = [view for view in p.views if not view.slight]
         alone, sizes = len(p.views) - len(telling), [len(view.representative.sizes) for view in telling]
@@ -97,7 +112,11 @@ def _found(p: RunSummary) -> list[str]:
         )
         how_many = f"{len(telling)} of them {'has' if len(telling) == 1 else 'have'} " if telling and alone else ""
         others = "the other is" if alone == 1 else "the others are"
-        rest = f"; {others} a single column or a single cluster" if telling and alone else ""
+        bare = all(len(view.names) == 1 for view in p.views if view.slight)
+        what = (
+            ("a single column" if alone == 1 else "single columns") if bare else "a single column or a single cluster"
+        )
+        rest = f"; {others} {what}" if telling and alone else ""
         lines.append(
             f"{len(run.data.stored)} columns of {_rows(run)} in {counted(len(p.views), 'view')}: "
             f"{how_many}{groups}{rest}."
@@ -143,4 +162,5 @@ def _next(p: RunSummary, sound: str) -> list[str]:
     best = None if p.predicts or sound != DOUBT else p.best
     usable = GOOD if sound != BAD and p.predicts else sound
     use = use_it(p.run, usable, best)
-    return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step in (AVERAGES, PREDICTIONS)))]
+    known = (AVERAGES, PREDICTIONS, NO_AVERAGES)
+    return [*use_groups, *use, *(step for step in p.advice.steps if not (use and step in known))]

@@ -117,7 +117,7 @@ def test_all_doors_have_the_same_groups(run_dir, table, tmp_path):
     here, others = new_rows.of_group(asking, 2, 3, 1)
     assert sum(len(part.rows) for part in here.batches()) == sizes[1] and "group 2 of 3" in str(here.path)
     assert sum(len(part.rows) for part in others.batches()) == sizes[0] + sizes[2]
-    assert new_rows.of_group(asking, 1, None, 1)[0].path.name.startswith("group 1 of 2 (")  # those shown first
+    assert new_rows.of_group(asking, 1, None, 1)[0].path.name.startswith("group 1 of 3 (")  # those shown first
 
 
 def test_what_is_not_there(run_dir, tmp_path):
@@ -146,14 +146,14 @@ def test_the_page_and_the_text(run_dir, tmp_path):
     report(run_dir, out=tmp_path)
     text = " ".join((tmp_path / "report.txt").read_text().split())
     assert (
-        text.index("2 natural groups: ")
-        < text.index("3 natural groups: ")
+        text.index("3 natural groups: ")
+        < text.index("2 natural groups: ")
         < text.index("Clusters of the representative partition")
     )
     page = (tmp_path / "report.html").read_text()
     data = json.loads(page.split('id="data">')[1].split("</script>")[0])
     (stops,) = [part for part in data if part["part"] == "stops"]
-    assert [stop["mark"] for stop in stops["stops"]][:2] == ["good", "good"] and stops["first"] == 0
+    assert [stop["mark"] for stop in stops["stops"]][:2] == ["good", "good"] and stops["first"] == 1
     assert stops["stops"][-1]["name"].startswith("all ")
     three = stops["stops"][1]
     assert three["name"] == "3 natural groups" and len(three["table"]["rows"]) == 3
@@ -175,7 +175,7 @@ def test_names_follow_the_level_that_they_are_of(run_dir):
     """Also where no level is natural, and the first sentence says so."""
     p = summarise(Posterior([run_dir]))
     (view,) = p.views
-    for by_itself, place in ((1.0, 1), (0.0, 2)):
+    for by_itself, place in ((1.0, 1), (0.0, 2)):  # a summary follows the sentence that none is natural
         view.levels = [replace(s, level=replace(s.level, by_itself=by_itself)) for s in view.levels[:2]]
         text = group_words.sentences(p)
         assert [s.startswith("They are: ") for s in text].index(True) == place
@@ -189,7 +189,7 @@ def test_groups_are_of_use_where_chains_are_apart_and_not_where_one_climbs(run_d
     view.agreement = replace(view.agreement, gap=500.0)
     apart = verdict(p)
     assert apart.headline == group_words.HEADLINE and apart.sound == DOUBT
-    assert any("--groups 2" in step for step in apart.next)
+    assert any("--groups 3" in step for step in apart.next)
     p.summaries[0] = replace(p.summaries[0], climbed=500.0)
     climbing = verdict(p)
     assert climbing.headline == "" and climbing.sound == BAD
@@ -202,7 +202,7 @@ def test_groups_are_of_use_where_only_clusters_or_figures_are_in_doubt(run_dir):
     (view,) = p.views
     p.warnings = ["Fewer than 100 effective draws."]
     assert p.verdict == "same" and verdict(p).headline == group_words.ROUGH
-    assert levels.top(view, "", 3).fields[-1].heading == "2 natural groups"
+    assert levels.top(view, "", 3).fields[-1].heading == "3 natural groups"
     view.agreement = replace(view.agreement, ari=np.full((2, 2), 0.8))
     assert p.verdict == "spread" and verdict(p).headline == group_words.HEADLINE
     assert verdict(p).sound == DOUBT
@@ -232,7 +232,7 @@ def test_predictions_are_of_use_where_groups_are_not(run_dir):
         "Use the predictions: mpibayes predict"
     )
     p.of_columns = Agreement(np.eye(2) * 0.01 + 0.99, np.zeros((2, 2)), 7, gap=500.0)
-    assert verdict(p).headline == group_words.VIEWS and "same 1 view" in verdict(p).found[1]
+    assert verdict(p).headline == group_words.VIEWS and "one view of all columns" in verdict(p).found[1]
     p.of_columns = replace(p.of_columns, ari=np.eye(2))
     assert verdict(p).headline == group_words.PREDICTIONS, "views differ"
     p.summaries[0] = replace(p.summaries[0], climbed=500.0)
@@ -252,6 +252,7 @@ def test_levels_in_words():
     class Made:
         def __init__(self, n, natural=False, usable=False, agree=0.95):
             self.n, self.natural, self.usable, self.agree, self.judged = n, natural, usable, agree, True
+            self.clear = 9.0 if n == 5 else 1.0
 
         def __str__(self):
             return f"{self.n}."
@@ -262,7 +263,12 @@ def test_levels_in_words():
     assert words(Made(2, True, True), Made(3, False, True), Made(4, False, True), Made(7, False, True)) == [
         "2.", "3.", "Also summaries: 4 and 7 groups.",
     ]  # fmt: skip
-    assert words(*(Made(n, True, True) for n in range(2, 8))) == ["2.", "3.", "4.", "Also natural: 5 to 7 groups."]
+    assert words(*(Made(n, True, True) for n in range(2, 8))) == [
+        "5.", "2.", "3.", "Also natural: 4, 6 and 7 groups.",
+    ]  # fmt: skip
+    assert words(*(Made(n, False, True) for n in (18, 19, 20, 25, 30, 50))) == [
+        f"{groups.NONE}.", "18.", "Also summaries: 19 to 30 and 50 groups.",
+    ]  # fmt: skip
     of = [groups.ShownLevel(level, []) for level in (Made(2, True, True), Made(3, True, True), Made(4, False, True))]
     assert groups.in_words(of, 1, summaries=False) == ["2.", "Also natural: 3 groups."]
     assert groups.in_words(of[2:], 1, summaries=False) == [f"{groups.NONE}.", "4."]

@@ -128,3 +128,12 @@ def test_time_for_500_clusters_of_100_columns():
     start = time.process_time()
     grow(counts, np.arange(0, 1001, 10))
     assert time.process_time() - start < 15
+
+
+def test_a_division_is_clear_where_the_next_one_gains_little():
+    """Three groups of two alike clusters: in the nats that the last merges cost; the first ones cost less than one."""
+    counts = np.array([[90, 91, 5, 5, 5, 5], [5, 5, 80, 79, 15, 15], [5, 4, 15, 16, 80, 80.0]])
+    made = grow(counts, np.array([0, 3]))
+    *_, third, second, last = made.costs
+    assert third < 1.0 < second < last
+    assert made.clear(3) == second and made.clear(2) == last / second and made.clear(6) == made.costs[0]

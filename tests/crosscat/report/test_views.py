@@ -230,7 +230,8 @@ SAME, OTHER = [[0.99, 0.98], [0.98, 0.99]], [[0.99, 0.2], [0.2, 0.99]]
 @pytest.mark.parametrize(
     "columns, rows, worst, words",
     [
-        (SAME, {1: SAME, 3: SAME}, "same", "The clusters are the same in every view"),
+        (SAME, {1: SAME, 3: SAME}, "same", "Yes, on the views: adjusted Rand index 0.980"),
+        (SAME, {1: SAME, 3: SAME}, "same", "On the clusters, too: adjusted Rand index 0.980"),
         (
             SAME,
             {1: SAME, 3: OTHER},
@@ -240,7 +241,7 @@ SAME, OTHER = [[0.99, 0.98], [0.98, 0.99]], [[0.99, 0.2], [0.2, 0.99]]
         (OTHER, {1: SAME}, "different", "No, there are 2 sets of views (a | b)"),
         (SAME, {1: OTHER}, "different", "On single clusters, not fully: adjusted"),
         (SAME, {1: OTHER}, "different", "On the views, yes: "),
-        (SAME, {1: SAME}, "same", "Yes: "),
+        (SAME, {1: SAME}, "same", "On the clusters, too: "),
         (SAME, {}, "same", "Yes: "),
     ],
 )
@@ -310,3 +311,10 @@ def test_no_draws_leave_the_trace(two_tables, tmp_path, pictures):
     run = make_run(tmp_path / "a", two_tables, cycles=12, burn_in=4, keep=False, text=CROSSCAT)
     _, _, summary = run_report(run)
     assert summary["pictures"] == ["trace.png"] and "views" not in summary
+
+
+def test_columns_sure_to_go_together_are_named_where_views_differ():
+    """A set has every pair in nine tenths of the draws, so that no chain of pairs joins two columns that are apart."""
+    one, other = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 1, 1])
+    made = dependence.dependence(np.stack([one, other] * 5), list("abcde"), [["a", "b", "c"], ["d", "e"]])
+    assert sorted(map(sorted, made.sure)) == [["a", "b"], ["d", "e"]]
