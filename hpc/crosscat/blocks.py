@@ -59,10 +59,7 @@ class BlockLaw:
         """Log probability of what is known of these columns in every cluster, (n, K + 1)."""
         mine = known.only(self.names)
         if len(mine.of) == 1:
-            ((events, which),) = mine.of.values()
-            if ranges(events).any():
-                table = self.log_masses(events)
-                return np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
+            return self.alone(*next(iter(mine.of.values())))
         total = np.zeros((known.n_rows, len(self.law.nu)))
         if mine.of:
             x, width = self.cells(mine)
@@ -70,6 +67,11 @@ class BlockLaw:
                 if len(seen):
                     total[at] = self.law.log_density(x[at][:, seen], seen) + width[at, None]
         return total
+
+    def alone(self, events: Events, which: np.ndarray) -> np.ndarray:
+        """The same where nothing is known of other columns."""
+        table = self.log_masses(events)
+        return np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
         """The same given what is known of other columns; 0 in clusters where that is impossible."""
