@@ -9,8 +9,9 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare, multivariate_normal, norm
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.components import nodes
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
-from mpibayes.hpc.crosscat.lines import boxes, cells, parameters
+from mpibayes.hpc.crosscat.lines import boxes, parameters
 from mpibayes.hpc.crosscat.lines import law as line_law
 from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Known, known_of, of_values
@@ -298,7 +299,7 @@ def test_simulated_numbers_have_their_probabilities(asking):
 def test_predictions_are_those_of_questions(asking, views, monkeypatch):
     """Densities of rows with gaps, times their steps as if all were narrow, and means of missing cells, draw by
     draw."""
-    monkeypatch.setattr(cells, "WIDEST", np.full(len(cells.WIDEST), np.inf))
+    monkeypatch.setattr(nodes, "WIDEST", np.full(len(nodes.WIDEST), np.inf))
     recorded, _ = rows_of(asking, 4)
     for i, names in enumerate(("price", "tax", "size price", "make price")):
         for name in names.split():

@@ -14,6 +14,7 @@ from scipy.stats import t as student
 
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.left_out import LeftOut
+from mpibayes.hpc.crosscat.lines.cells import Cells
 from mpibayes.hpc.crosscat.lines.new import NewTree, Student
 from mpibayes.hpc.data.events import known_of
 from mpibayes.hpc.query.asking import Asking
@@ -187,5 +188,6 @@ def test_columns_of_a_new_cluster_are_summed_out(at):
         width @ (dense(root, y, 0) * dense(a, last, y)),
         dense(root, first, 0) * dense(a, last, first) * dense(b, third, first) * dense(c, last, last),
     ]
-    assert tree.log_density(rows) == pytest.approx(np.log(exact), abs=1e-8)
+    log_p = tree.log_p(Cells(None, ABOVE, rows, np.zeros(rows.shape), rows, rows))
+    assert log_p == pytest.approx(np.log(exact), abs=1e-8)
     assert tree.log_density(np.repeat(rows[:1], 3, axis=0)) == pytest.approx(np.log(exact[0]), abs=1e-8)

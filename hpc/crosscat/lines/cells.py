@@ -15,34 +15,16 @@ from functools import cached_property
 
 import numpy as np
 
+from mpibayes.hpc.components.nodes import NODES, log_sum, nodes_in, width_level
 from mpibayes.hpc.crosscat.blocks import LEAST, patterns_of
 from mpibayes.hpc.crosscat.normals import LOG_2PI, Normals
 from mpibayes.hpc.links.forest import ROOT
 
-# nodes of a cell, and the widest one in deviations given the others: the error is 1e-4 at the first, else 2e-5
-NODES = np.array([1, 2, 3, 4, 6, 8, 12, 24, 48, 96, 192])
-WIDEST = np.array([0.05, 0.35, 1.0, 2.0, 3.6, 5.5, 10.0, 20.0, 40.0, 80.0])
-A_PANEL, PANEL = 12, 3.0  # most nodes of one panel of a cell; the width of an event's panels, of 6 nodes
+PANEL = 3.0  # the width of an event's panels, of 6 nodes
 LEAST_NOISE = 1.0 / 60.0  # of a column given its neighbour, in units of their cells
 TAIL, MOST_TAIL = 0.25, 10.0  # a cell at z deviations varies as one that is TAIL z times as wide, counted up to this
 REACH = 6.5  # deviations of an unknown column that are summed over; of an event half as many again
 AT_ONCE = 1_000_000  # numbers of a message
-
-
-def width_level(width: np.ndarray) -> np.ndarray:
-    """Places in NODES of cells so wide in deviations."""
-    return np.searchsorted(WIDEST, width)
-
-
-def nodes_in(low: np.ndarray, high: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss and Legendre's n nodes in intervals (P,), and logarithms of their weights, (P, n)."""
-    per = min(n, A_PANEL)
-    x, w = np.polynomial.legendre.leggauss(per)
-    panels = n // per
-    place = ((np.arange(panels)[:, None] + 0.5 * (x + 1.0)) / panels).ravel()
-    size = (high - low)[:, None]
-    with np.errstate(divide="ignore"):
-        return low[:, None] + size * place, np.log(size) + np.log(np.tile(0.5 * w / panels, panels))
 
 
 def spanned(above: Sequence[int], needed: set[int], root: int) -> list[tuple[int, int]]:
@@ -60,16 +42,6 @@ def spanned(above: Sequence[int], needed: set[int], root: int) -> list[tuple[int
     for c, parent in order:  # which grows
         order += [(d, c) for d in sorted(near[c] & left) if d != parent]
     return order
-
-
-def log_sum(log: np.ndarray) -> np.ndarray:
-    """Logarithms of sums over the last axis."""
-    if log.shape[-1] == 1:
-        return log[..., 0]
-    top = log.max(axis=-1)
-    base = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return base + np.log(np.exp(log - base[..., None]).sum(axis=-1))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from mpibayes.hpc.components.masses import log_real
 from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.components.single import inside
-from mpibayes.hpc.crosscat.blocks import LEAST, BlockLaw, patterns_of, ranges
+from mpibayes.hpc.crosscat.blocks import IN_CELLS, LEAST, BlockLaw, patterns_of, ranges
 from mpibayes.hpc.crosscat.lines.boxes import Boxes
 from mpibayes.hpc.crosscat.lines.cells import Cells
 from mpibayes.hpc.crosscat.lines.parameters import LineParameters
@@ -35,7 +35,6 @@ from mpibayes.io.rows import Column, Rows
 CLOSE, FAR, TINY = 1.0 - 1e-12, 38.0, 1e-300  # FAR: deviations beyond which there is no probability
 MOST_RANGES = 4  # of one tree: each adds a dimension to an integral
 COARSE = 0.05  # width of a cell in deviations from which on it counts as a range beside ranges
-IN_CELLS = 2**31 + 4  # sub-stream
 
 
 def _rectangles(x: np.ndarray, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
