@@ -136,7 +136,6 @@ class Cells:
             halves = {c: 2.0**p for c, p in zip(wide, power)}
             yield Pairs(self, edges, at[rows], rows, k, counts, middle, halves)
 
-
     def _unknown(
         self, c: int, seen: np.ndarray, at: np.ndarray, step: dict[int, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -189,8 +188,8 @@ class Edges:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Rows (P,), at these places in `edges`, with clusters k (P,). node_counts: of the cells of columns. middle, half: where unknown columns are
-    summed over, the second in units of their deviations given their neighbours."""
+    """Rows (P,), at these places in `edges`, with clusters k (P,). node_counts: of the cells of columns. middle, half:
+    where unknown columns are summed over, the second in units of their deviations given their neighbours."""
 
     of: Cells
     edges: Edges

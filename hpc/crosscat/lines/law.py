@@ -81,8 +81,10 @@ class LineLaw(BlockLaw):
             width += np.log(column.resolution) if column.resolution else 0.0
             possible, (first, last) = np.isfinite(y), self._coordinates(events)
             possible_ends = possible & np.isfinite(first)
-            each = np.where(possible, y, column.center), np.where(possible, width, -np.inf), *(
-                np.where(possible_ends, end, 0.0) for end in (first, last)
+            each = (
+                np.where(possible, y, column.center),
+                np.where(possible, width, -np.inf),
+                *(np.where(possible_ends, end, 0.0) for end in (first, last)),
             )
             for out, of in zip((x, log_width, low, high), each):
                 out[seen, m] = of[which[seen]]
