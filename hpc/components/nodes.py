@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 # nodes of a cell, and the widest one in deviations given the others: the error is 1e-4 at the first, else 2e-5
@@ -17,13 +19,19 @@ def width_level(width: np.ndarray) -> np.ndarray:
 
 def nodes_in(low: np.ndarray, high: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Gauss and Legendre's n nodes in intervals (P,), and logarithms of their weights, (P, n)."""
+    (place, log_weight), size = _rule(n), (high - low)[:, None]
+    with np.errstate(divide="ignore"):
+        return low[:, None] + size * place, np.log(size) + log_weight
+
+
+@cache
+def _rule(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The nodes in an interval of one, and logarithms of their weights."""
     per = min(n, A_PANEL)
     x, w = np.polynomial.legendre.leggauss(per)
     panels = n // per
     place = ((np.arange(panels)[:, None] + 0.5 * (x + 1.0)) / panels).ravel()
-    size = (high - low)[:, None]
-    with np.errstate(divide="ignore"):
-        return low[:, None] + size * place, np.log(size) + np.log(np.tile(0.5 * w / panels, panels))
+    return place, np.log(np.tile(0.5 * w / panels, panels))
 
 
 def log_sum(log: np.ndarray) -> np.ndarray:

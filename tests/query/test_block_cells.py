@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from mpibayes.hpc.components.boxes import log_box
-from mpibayes.hpc.components.multinormal import Predictive
+from mpibayes.hpc.components.predictive import Predictive
 from mpibayes.hpc.crosscat.blocks import BlockLaw
 from mpibayes.hpc.data.events import Known, of_values
 from mpibayes.io.rows import Column
