@@ -46,7 +46,7 @@ def spanned(above: Sequence[int], needed: set[int], root: int) -> list[tuple[int
 
 @dataclass(frozen=True)
 class Cells:
-    """What is known of the columns of a tree, on the model's scale. law: of its columns in the clusters. above: the
+    """Known cells of the columns of a tree, on the model's scale. law: of its columns in the clusters. above: the
     place of each column's parent, or ROOT.
 
     x (n, D): values, NaN where there are none; log_width (n, D): logarithms of the cells' widths there, or what makes
@@ -219,7 +219,7 @@ class Pairs:
         return np.concatenate([answer(self.take(slice(i, i + step))) for i in range(0, len(self.rows), step)])
 
     def _of(self, a: np.ndarray) -> np.ndarray:
-        """What an array (n, K) or (1, K) has of the pairs."""
+        """Entries of an array (n, K) or (1, K) for the pairs."""
         return a[self.place if len(a) > 1 else 0, self.k]
 
     @cached_property
