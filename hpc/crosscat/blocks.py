@@ -1,20 +1,24 @@
 """Blocks of real columns as questions see them: a multivariate t in each cluster (docs/math.md 1.6, 2.12).
 
-Values of several columns of a block may be given; a range of one of them, alone. A value that was recorded in a step
-has the probability of the density times the step.
+Values of several columns of a block may be given; a range of one of them, alone. The probability of cells that are not
+narrow is a sum over nodes in all of them, as long as these are few; the finest have the density of the value with the
+variance of its rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.masses import log_t
+from mpibayes.hpc.components.nodes import NODES, log_sum, nodes_in, width_level
 from mpibayes.hpc.components.predictive import Predictive
+from mpibayes.hpc.components.single import inside
+from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Events, Known
 
 
@@ -42,6 +46,8 @@ class JointLaw(Protocol):
         (n, U)."""
 
 
+MOST_NODES, AT_ONCE = 2_000, 1_000_000  # of a row's cells; numbers
+IN_CELLS = 2**31 + 4  # sub-stream
 LEAST = 1e-12  # weight of a cluster that a row's conditional still looks at
 
 
@@ -59,17 +65,22 @@ class BlockLaw:
         """Log probability of what is known of these columns in every cluster, (n, K + 1)."""
         mine = known.only(self.names)
         if len(mine.of) == 1:
-            ((events, which),) = mine.of.values()
-            if ranges(events).any():
-                table = self.log_masses(events)
-                return np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
+            return self.alone(*next(iter(mine.of.values())))
         total = np.zeros((known.n_rows, len(self.law.nu)))
         if mine.of:
             x, width = self.cells(mine)
             for seen, at in patterns_of(x):
                 if len(seen):
-                    total[at] = self.law.log_density(x[at][:, seen], seen) + width[at, None]
+                    total[at] = self.law.log_density(x[at][:, seen], seen)
+                    for of in self._atoms(self.law, mine, seen):
+                        total[at, of.k] = log_sum(of.log_p(x[at][:, seen]))
+                    total[at] += width[at, None]
         return total
+
+    def alone(self, events: Events, which: np.ndarray) -> np.ndarray:
+        """The same where nothing is known of other columns."""
+        table = self.log_masses(events)
+        return np.append(table, np.zeros((1, table.shape[1])), axis=0)[which]
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
         """The same given what is known of other columns; 0 in clusters where that is impossible."""
@@ -110,8 +121,13 @@ class BlockLaw:
         x[:, m] = np.nan
         out = np.zeros((len(weight), len(events)))
         for seen, at in patterns_of(x):
+            for of in self._atoms(self.law, given, seen):
+                for i in np.flatnonzero(weight[at, of.k] > LEAST):
+                    out[at[i]] += weight[at[i], of.k] * of.averaged(x[at[i], seen], m, events)
+            fine = np.delete(np.arange(weight.shape[1]), [of.k for of in self._atoms(self.law, given, seen)])
             location, scale, nu = self.law.single(x[at][:, seen], seen, m)
-            rows, k = np.nonzero(weight[at] > LEAST)
+            rows, k = np.nonzero(weight[np.ix_(at, fine)] > LEAST)
+            k = fine[k]
             each = log_t(
                 location[rows, k, None], scale[rows, k, None], nu[k, None], events.low[None], events.high[None]
             )
@@ -122,12 +138,83 @@ class BlockLaw:
         """Values (n,) of the columns wanted by the clusters of the rows: of what is known, or drawn given it. law: of
         all blocks, of which this is one (`multinormal.Students`)."""
         x, _ = self.cells(known)
+        u = inside(replace(stream, sub=IN_CELLS).uniforms(block << 32 | ids))
         for seen, at in patterns_of(x):
             lacking = np.array([m for m, name in enumerate(self.names) if name in requested and m not in seen], np.intp)
             if len(lacking):
-                drawn = law.draw(block, x[at][:, seen], seen, lacking, cluster[at], stream, ids[at])
+                within = x[at][:, seen]
+                for of in self._atoms(law.blocks[block], known, seen):
+                    rows = np.flatnonzero(cluster[at] == of.k)
+                    within[rows] = of.drawn(within[rows], u[at[rows]])
+                drawn = law.draw(block, within, seen, lacking, cluster[at], stream, ids[at])
                 x[np.ix_(at, lacking)] = drawn
         return {name: x[:, m] for m, name in enumerate(self.names) if name in requested}
+
+    def _atoms(self, law: Predictive, known: Known, seen: np.ndarray) -> list[Atoms]:
+        """Nodes in the cells of columns in each cluster where these are not narrow."""
+        steps = [known.of[self.names[m]][0].column.resolution or 0.0 for m in seen]
+        return [of for k in range(len(law.nu)) if (of := atoms(law, k, seen, np.array(steps))) is not None]
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Nodes in the cells of columns `seen` in cluster k, as distances (A, D) from the middles, and the logarithms of
+    their weights (A,). law: of the cluster."""
+
+    k: int
+    seen: np.ndarray
+    law: Predictive
+    offset: np.ndarray
+    log_weight: np.ndarray
+
+    def log_p(self, x: np.ndarray) -> np.ndarray:
+        """Log probability of the cells about x (n, D) by nodes, in units of the product of their steps, (n, A)."""
+        step, parts = max(1, AT_ONCE // self.offset.size), []
+        for piece in (x[i : i + step] for i in range(0, len(x), step)):
+            at = (piece[:, None] + self.offset).reshape(-1, x.shape[1])
+            parts.append(self.law.log_density(at, self.seen).reshape(len(piece), -1) + self.log_weight)
+        return np.concatenate(parts) if parts else np.zeros((0, len(self.offset)))
+
+    def averaged(self, x: np.ndarray, member: int, events: Events) -> np.ndarray:
+        """Probabilities (U,) of events of one more column given the cells about x (D,)."""
+        log = self.log_p(x[None])[0]
+        location, scale, nu = self.law.single(x + self.offset, self.seen, member)
+        each = np.exp(log_t(location, scale, nu, events.low[None], events.high[None]))  # (A, U)
+        return (np.exp(log - log_sum(log))[:, None] * each).sum(axis=0)
+
+    def drawn(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Draws from the cells about x (n, D), by uniform numbers (n,)."""
+        log = self.log_p(x)
+        p = np.exp(log - log.max(axis=1, keepdims=True)).cumsum(axis=1)
+        return x + self.offset[(p[:, :-1] <= u[:, None] * p[:, -1:]).sum(axis=1)]
+
+
+def atoms(law: Predictive, k: int, seen: np.ndarray, steps: np.ndarray) -> Atoms | None:
+    """Nodes in cells of these steps in one cluster, of the coarsest columns as long as there are few; None where all
+    cells are narrow."""
+    if not steps.any():
+        return None
+    nu, matrix = law.nu[k], law.matrix[k].copy()
+    of_scale = np.linalg.pinv(matrix[np.ix_(seen, seen)], hermitian=True).diagonal() * (nu if np.isfinite(nu) else 1.0)
+    width = steps * np.sqrt(np.maximum(of_scale, 0.0))
+    level = width_level(width)
+    if not level.any():
+        return None
+    offset, log_weight = np.zeros((1, len(seen))), np.zeros(1)
+    for j in np.argsort(-width, kind="stable"):
+        n = int(NODES[level[j]])
+        if n == 1:
+            continue
+        if n * len(offset) > MOST_NODES:  # x + rounding, by its variance
+            matrix[seen[j], seen[j]] += steps[j] ** 2 / 12.0 * (nu if np.isfinite(nu) else 1.0)
+            continue
+        half = np.array([0.5 * steps[j]])
+        (at,), (weight,) = nodes_in(-half, half, n)
+        offset = np.repeat(offset, n, axis=0)
+        offset[:, j] = np.tile(at, len(log_weight))
+        log_weight = np.add.outer(log_weight, weight - np.log(steps[j])).ravel()
+    own = law.location[[k]], matrix[None], law.nu[[k]]
+    return Atoms(k, seen, Predictive(*own) if np.isfinite(nu) else Normals(*own), offset, log_weight)
 
 
 def ranges(events: Events) -> np.ndarray:

@@ -56,10 +56,11 @@ def weakened(asking: Asking, completed: Collection[str]) -> list[str]:
             f"{enumerated_pairs(named)}; a run with {weak.keys} under [model] keeps them (docs/imputation.md)"
         )
     if biased:
+        named = [pair for pair in biased if weak.nameable(pair)]
         notes.append(
             f"{enumerated_pairs(biased)}: the second column says which cells of the first are missing, and the run "
-            "weakens the pair, so that completed shares and means lean to those of the observed cells; link such pairs "
-            "by name (docs/imputation.md)"
+            "weakens the pair, so that completed shares and means lean to those of the observed cells"
+            + (f"; link by name {enumerated_pairs(named)} (docs/imputation.md)" if named else "")
         )
     return notes
 
@@ -102,6 +103,12 @@ class WeakPairs:
     def _linkable(self, pair: tuple[str, str]) -> bool:
         one, other = pair
         return self.asking.asked.may_lean(one, other) or self.asking.asked.may_lean(other, one)
+
+    def nameable(self, pair: tuple[str, str]) -> bool:
+        """True if a link between two columns may be named: one has levels, on which the other one leans."""
+        asked = self.asking.asked
+        has_links = asked.linked or asked.link_keys or asked.line_keys
+        return bool(has_links) and any(column.levels for column in self.asking.named(list(pair)))
 
     def advice(self) -> list[str]:
         """Say in the verdict what to do."""

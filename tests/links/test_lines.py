@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare, multivariate_normal, norm
 
 from mpibayes.errors import ConfigError
+from mpibayes.hpc.components import nodes
 from mpibayes.hpc.crosscat.collapsed import collapsed_clusters
 from mpibayes.hpc.crosscat.lines import boxes, parameters
 from mpibayes.hpc.crosscat.lines import law as line_law
@@ -163,12 +164,12 @@ RANGES = [
 def sums_over_values(asking, wanted: dict, given: dict) -> float:
     """log p(w | g) = log p(w, g) - log p(g), each a sum over the recorded values in its ranges."""
 
-    def total(cells: dict) -> float:
-        values = {n: np.arange(v[0], v[1] + 1.0) for n, v in cells.items() if isinstance(v, tuple)}
+    def total(parts: dict) -> float:
+        values = {n: np.arange(v[0], v[1] + 1.0) for n, v in parts.items() if isinstance(v, tuple)}
         grid = dict(zip(values, np.meshgrid(*values.values(), indexing="ij")))
         n = next(iter(grid.values())).size if grid else 1
         of = {c: (of_values(asking.conditions.column(c), x.ravel()), np.arange(n)) for c, x in grid.items()}
-        rest = {name: v for name, v in cells.items() if name not in values}
+        rest = {name: v for name, v in parts.items() if name not in values}
         known = Known(n, of).join(one(asking, **rest).repeat(n)) if rest else Known(n, of)
         return float(logsumexp(asking.log_p(known, Known(n, {}))[0]))
 
@@ -193,7 +194,7 @@ def test_a_cell_without_a_logarithm_is_no_range():
     """0 in a column of logarithms says nothing; without a step, values of other rows would be ranges without width."""
     columns = [Column("size", "real", "reals", 0), Column("price", "real", "reals", 1, log=True)]
     normals = Normals(np.zeros((1, 2)), np.array([[[1.0, 0.8], [0.8, 1.0]]]), np.full(1, np.inf))
-    law = line_law.LineLaw(["size", "price"], normals, columns, [1, 2])
+    law = line_law.LineLaw(["size", "price"], normals, columns, [1, 2], [-1, 0])
     every = np.arange(3)
     size, price = (of_values(c, np.array(x)) for c, x in zip(columns, ([0.5, 0.6, 0.7], [0.0, 1.0, np.e])))
     known = Known(3, {"size": (size, every), "price": (price, every)})
@@ -295,8 +296,10 @@ def test_simulated_numbers_have_their_probabilities(asking):
     assert chisquare(times, n * p / p.sum()).pvalue > 1e-4
 
 
-def test_predictions_are_those_of_questions(asking, views):
-    """Densities of rows with gaps, and means of missing cells, draw by draw."""
+def test_predictions_are_those_of_questions(asking, views, monkeypatch):
+    """Densities of rows with gaps, times their steps as if all were narrow, and means of missing cells, draw by
+    draw."""
+    monkeypatch.setattr(nodes, "WIDEST", np.full(len(nodes.WIDEST), np.inf))
     recorded, _ = rows_of(asking, 4)
     for i, names in enumerate(("price", "tax", "size price", "make price")):
         for name in names.split():

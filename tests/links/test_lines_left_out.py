@@ -14,6 +14,7 @@ from scipy.stats import t as student
 
 from mpibayes.hpc.crosscat.chain import Mixture
 from mpibayes.hpc.crosscat.left_out import LeftOut
+from mpibayes.hpc.crosscat.lines.cells import Cells
 from mpibayes.hpc.crosscat.lines.new import NewTree, Student
 from mpibayes.hpc.data.events import known_of
 from mpibayes.hpc.query.asking import Asking
@@ -187,5 +188,30 @@ def test_columns_of_a_new_cluster_are_summed_out(at):
         width @ (dense(root, y, 0) * dense(a, last, y)),
         dense(root, first, 0) * dense(a, last, first) * dense(b, third, first) * dense(c, last, last),
     ]
-    assert tree.log_density(rows) == pytest.approx(np.log(exact), abs=1e-8)
-    assert tree.log_density(np.repeat(rows[:1], 3, axis=0)) == pytest.approx(np.log(exact[0]), abs=1e-8)
+
+    def log_p(x: np.ndarray) -> np.ndarray:
+        return tree.log_p(Cells(None, ABOVE, x, np.zeros(x.shape), x, x))
+
+    assert log_p(rows) == pytest.approx(np.log(exact), abs=1e-8)
+    assert log_p(np.repeat(rows[:1], 3, axis=0)) == pytest.approx(np.log(exact[0]), abs=1e-8)
+
+
+def test_cells_of_a_new_cluster_are_integrals_over_them():
+    tree, step = NewTree(COLUMNS, ABOVE), 1.5
+    x = np.array([[0.5, -1.0, 2.0, np.nan], [1.0, np.nan, 0.5, np.nan], [1.0, 0.5, np.nan, np.nan]])
+    cells = Cells(None, ABOVE, x, np.full(x.shape, np.log(step)), x - 0.5 * step, x + 0.5 * step)
+    u, w = np.polynomial.legendre.leggauss(60)
+
+    def at(value: float) -> np.ndarray:
+        return value + 0.5 * step * u
+
+    weight, (root, a, b, _), exact = 0.5 * step * w, COLUMNS, []
+    for first, second, third, _ in x:
+        of_root, p = at(first), np.ones(len(u))
+        for column, value in ((a, second), (b, third)):
+            if not np.isnan(value):
+                p = p * (dense(column, at(value)[None], of_root[:, None]) @ weight)
+        exact.append(weight @ (dense(root, of_root, 0) * p))
+    assert tree.log_p(cells) == pytest.approx(np.log(exact), abs=3e-3)
+    narrow = Cells(None, ABOVE, x, cells.log_width, x, x)  # densities times steps
+    assert np.abs(tree.log_p(narrow) - np.log(exact)).max() > 0.01

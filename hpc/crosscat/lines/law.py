@@ -18,8 +18,10 @@ from mpibayes.errors import ConfigError
 from mpibayes.hpc.components.masses import log_real
 from mpibayes.hpc.components.multinormal import Multinormal
 from mpibayes.hpc.components.product import Components
-from mpibayes.hpc.crosscat.blocks import LEAST, BlockLaw, patterns_of, ranges
+from mpibayes.hpc.components.single import inside
+from mpibayes.hpc.crosscat.blocks import IN_CELLS, LEAST, BlockLaw, patterns_of, ranges
 from mpibayes.hpc.crosscat.lines.boxes import Boxes
+from mpibayes.hpc.crosscat.lines.cells import Cells
 from mpibayes.hpc.crosscat.lines.parameters import LineParameters
 from mpibayes.hpc.crosscat.normals import Normals
 from mpibayes.hpc.data.events import Events, Known
@@ -32,6 +34,7 @@ from mpibayes.io.rows import Column, Rows
 
 CLOSE, FAR, TINY = 1.0 - 1e-12, 38.0, 1e-300  # FAR: deviations beyond which there is no probability
 MOST_RANGES = 4  # of one tree: each adds a dimension to an integral
+COARSE = 0.05  # width of a cell in deviations from which on it counts as a range beside ranges
 
 
 def _rectangles(x: np.ndarray, y: np.ndarray, rho: np.ndarray) -> np.ndarray:
@@ -55,26 +58,37 @@ def _below(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
 @dataclass(frozen=True)
 class LineLaw(BlockLaw):
     """columns: of the tree, as plain rows have them, in the order of `names`, parents first. number: by which the draws
-    of each column's cells are named."""
+    of each column's cells are named. above: the place of each column's parent, or ROOT."""
 
     law: Normals
     columns: Sequence[Column]
     number: Sequence[int]
+    above: Sequence[int]
 
-    def cells(self, known: Known) -> tuple[np.ndarray, np.ndarray]:
-        """See `BlockLaw.cells`; values are on the model's scale, and NaN where a range is known."""
-        known = self._informative(known)
-        x, width = super().cells(known.without(self._ranged(known)))
-        for m, column in enumerate(self.columns):
-            there = np.flatnonzero(~np.isnan(x[:, m]))
-            if len(there) and (column.log or column.shape is not None):
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    y = recording.coordinate(column, x[there, m])
-                    slope = recording.log_slope(column, y)
-                possible = np.isfinite(y)
-                x[there, m] = np.where(possible, y, column.center)
-                width[there] += np.where(possible, slope, -np.inf)
-        return x, width
+    def cells(self, known: Known) -> Cells:
+        """The values that are known, on the model's scale; none where a range is."""
+        shape = known.n_rows, len(self.names)
+        x, log_width, low, high = (np.full(shape, of) for of in (np.nan, 0.0, 0.0, 0.0))
+        ranged = self._ranged(known)
+        for m, (name, column) in enumerate(zip(self.names, self.columns)):
+            if name not in known.of or name in ranged:
+                continue
+            events, which = known.of[name]
+            seen = np.flatnonzero(which < len(events))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                y = recording.coordinate(column, 0.5 * (events.low + events.high))
+                width = np.zeros(len(y)) + recording.log_slope(column, y)
+            width += np.log(column.resolution) if column.resolution else 0.0
+            possible, (first, last) = np.isfinite(y), self._coordinates(events)
+            possible_ends = possible & np.isfinite(first)
+            each = (
+                np.where(possible, y, column.center),
+                np.where(possible, width, -np.inf),
+                *(np.where(possible_ends, end, 0.0) for end in (first, last)),
+            )
+            for out, of in zip((x, log_width, low, high), each):
+                out[seen, m] = of[which[seen]]
+        return Cells(self.law, self.above, x, log_width, low, high)
 
     def _informative(self, known: Known) -> Known:
         """Return what is known of these columns, without events that any number is: cells of which the logarithm has no
@@ -90,8 +104,20 @@ class LineLaw(BlockLaw):
         return Known(known.n_rows, of)
 
     def _ranged(self, known: Known) -> list[str]:
-        """Columns of which a range is known, parents first."""
-        return [name for name in self.names if name in known.of and ranges(known.of[name][0]).any()]
+        """Columns of which a range is known, parents first, and beside them those with the coarsest cells."""
+        mine = {name: events for name, (events, _) in known.of.items() if name in self.names and len(events)}
+        names = [name for name, events in mine.items() if ranges(events).any()]
+        if names:
+            width = {name: self._width(mine[name]) for name in mine if name not in names}
+            coarse = sorted((name for name, of in width.items() if of > COARSE), key=width.__getitem__, reverse=True)
+            names += coarse[: max(MOST_RANGES - len(names), 0)]
+        return sorted(names, key=self.names.index)
+
+    def _width(self, events: Events) -> float:
+        """Median over the clusters of the width of a column's cells in deviations given all others."""
+        m, (low, high) = self.names.index(events.column.name), self._coordinates(events)
+        precision = np.linalg.pinv(self.law.matrix, hermitian=True)[:, m, m]
+        return float(np.median(high - low) * np.sqrt(np.median(precision)))
 
     def _boxes(self, known: Known) -> Boxes | None:
         """Return all that is known of these columns, if it has ranges. Raises ConfigError where these are many."""
@@ -108,7 +134,7 @@ class LineLaw(BlockLaw):
             events, which = known.of[name]
             seen, bounds = which < len(events), self._coordinates(events)
             low[seen, i], high[seen, i] = (end[which[seen]] for end in bounds)
-        return Boxes([self.names.index(name) for name in names], self.cells(known)[0], low, high)
+        return Boxes([self.names.index(name) for name in names], self.cells(known).x, low, high)
 
     def _coordinates(self, events: Events) -> np.ndarray:
         """First and last value of each event on the model's scale, (2, U)."""
@@ -120,11 +146,11 @@ class LineLaw(BlockLaw):
 
     def score(self, known: Known) -> np.ndarray:
         known = self._informative(known)
+        if len(known.of) == 1:
+            return self.alone(*next(iter(known.of.values())))
         boxes = self._boxes(known)
-        if boxes is None or len(known.of) == 1:
-            return super().score(known)
-        points = known.without(self._ranged(known))
-        return super().score(points) + boxes.log_p(self.law)
+        total = self.cells(known).log_p()
+        return total if boxes is None else total + boxes.log_p(self.law)
 
     def log_masses(self, events: Events) -> np.ndarray:
         m, law = self.names.index(events.column.name), self.law
@@ -136,12 +162,18 @@ class LineLaw(BlockLaw):
         boxes, m = self._boxes(given), self.names.index(events.column.name)
         if boxes is not None:
             return boxes.averaged(self.law, m, *self._coordinates(events), weight)
-        (x, _), out = self.cells(given), np.zeros((len(weight), len(events)))
+        cells, column = self.cells(given), self.columns[m]
+        ends = self._coordinates(events)
+        out, coarse = cells.averaged(m, *ends, weight)
+        exact = events.low == events.high
+        if coarse.any() and exact.any():  # densities of recorded numbers
+            out[:, exact] *= np.exp(recording.log_slope(column, ends[0, exact]))
+        x, weight = cells.x, np.where(coarse, 0.0, weight)
         for seen, at in patterns_of(x):
             location, scale, _ = self.law.single(x[at][:, seen], seen, m)
             rows, k = np.nonzero(weight[at] > LEAST)
             of = location[rows, k, None], scale[rows, k, None], np.inf
-            each = log_real(self.columns[m], *of, events.low[None], events.high[None])
+            each = log_real(column, *of, events.low[None], events.high[None])
             np.add.at(out, at[rows], np.exp(each) * weight[at[rows], k, None])
         return out
 
@@ -193,10 +225,12 @@ class LineLaw(BlockLaw):
     ) -> dict[str, np.ndarray]:
         """Recorded values (n,) of the columns requested, of what is known, or drawn given it and the row's cluster."""
         known = self._informative(known)
-        x, _ = self.cells(known)
         boxes = self._boxes(known)
         if boxes is not None:
             x = boxes.drawn(self.law, self.number, cluster, stream, ids)
+        else:
+            u = replace(stream, sub=IN_CELLS)
+            x = self.cells(known).drawn(cluster, lambda m, at: inside(u.uniforms(self.number[m] << 32 | ids[at])))
         names = [self.names[m] for m in range(len(self.names)) if self.names[m] in requested]
         normals = replace(stream, sub=Multinormal.substreams[0])
         for seen, at in patterns_of(x):
@@ -235,7 +269,7 @@ def line_laws(
         first = draw.place(columns[1].name) - 1  # the copy of its parent's cell
         numbers = [first, *(draw.place(column.name) for column in columns[1:])]
         laws = [
-            LineLaw([c.name for c in columns], _normals(columns, above, *of, lines), columns, numbers)
+            LineLaw([c.name for c in columns], _normals(columns, above, *of, lines), columns, numbers, above)
             for of in zip(*draw.root(columns[0].name))
         ]
         result.append((root, laws))

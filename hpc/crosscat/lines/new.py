@@ -9,7 +9,7 @@ of a column vary about two points alone, and one set of nodes does for all rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,9 +17,12 @@ import numpy as np
 
 from mpibayes.hpc.components.hyper import Hyper
 from mpibayes.hpc.components.line import Line
+from mpibayes.hpc.components.nodes import NODES as NODES_IN
+from mpibayes.hpc.components.nodes import log_sum, width_level
 from mpibayes.hpc.components.normal import posterior
 from mpibayes.hpc.components.product import Components
 from mpibayes.hpc.crosscat.blocks import patterns_of
+from mpibayes.hpc.crosscat.lines.cells import Cells
 from mpibayes.hpc.crosscat.lines.law import LineLaw
 from mpibayes.hpc.crosscat.view_law import ViewLaw
 from mpibayes.hpc.data.events import Known
@@ -67,37 +70,49 @@ class NewTree:
     def __init__(self, columns: Sequence[Student], above: Sequence[int]):
         self._columns, self._below = columns, [[d for d, p in enumerate(above) if p == c] for c in range(len(above))]
 
-    def log_density(self, x: np.ndarray) -> np.ndarray:
-        """Log density (n,) of the cells that are there, of rows (n, D) with NaN elsewhere."""
-        total = np.zeros(len(x))
-        for seen, at in patterns_of(x):
-            for part in np.array_split(at, max(1, len(at) // AT_ONCE)) if len(seen) else ():
-                total[part] = self._given(0, np.zeros((1, 1)), x[part], set(seen.tolist()))[:, 0]
+    def log_p(self, cells: Cells) -> np.ndarray:
+        """Log probability (n,) of cells."""
+        total = np.zeros(len(cells.x))
+        for seen, at in patterns_of(cells.x):
+            level = self._levels(cells, seen, at) if len(seen) else np.zeros(0, np.intp)
+            for of in np.unique(level):
+                same = at[level == of]
+                for part in np.array_split(same, max(1, len(same) * NODES_IN[of] // AT_ONCE)):
+                    known = {c: cells.nodes(part, c, int(NODES_IN[of])) for c in seen.tolist()}
+                    total[part] = self._given(0, np.zeros((1, 1)), known)[:, 0]
         return total
 
-    def _given(self, c: int, u: np.ndarray, x: np.ndarray, seen: set[int]) -> np.ndarray:
-        """Log density of what is known of a column and those below it given its parent's value, u (n, 1) or (1, Q);
-        an array that broadcasts to (n, Q)."""
-        if c in seen:
-            here = x[:, [c]]
-            return self._columns[c].log_density(here, u) + self._all_below(c, here, x, seen)
-        if not self._knows(c, seen):
+    def _levels(self, cells: Cells, seen: np.ndarray, at: np.ndarray) -> np.ndarray:
+        """Number of nodes that rows need (n,), as a place in NODES_IN: by the widths of their cells in scales of the
+        column where its parent is at its mean, and in those of the parent that change columns below."""
+        width = np.zeros(len(at))
+        for c in seen.tolist():
+            below = [self._columns[d].reach for d in self._below[c]]
+            width = np.maximum(width, (cells.high - cells.low)[at, c] / min([self._columns[c].width, *below]))
+        return width_level(width)
+
+    def _given(self, c: int, u: np.ndarray, known: Mapping[int, tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """Log probability of what is known of a column and those below it given its parent's value, u (n, U) or (1, U);
+        an array that broadcasts to (n, U). known: by column, nodes of its cells and logarithms of their weights."""
+        if c in known:
+            here, log_weight = known[c]
+            each = log_weight + self._all_below(c, here, known)
+            return log_sum(self._columns[c].log_density(here[:, None, :], u[:, :, None]) + each[:, None, :])
+        if not self._knows(c, known):
             return np.zeros((1, 1))
         points, log_weight = self._nodes[c]
-        below = log_weight + self._all_below(c, points[None], x, seen)
+        below = log_weight + self._all_below(c, points[None], known)
         if len(u) > 1 or u.size == 1:
-            each = self._columns[c].log_density(points[None], u) + below
-            top = each.max(axis=1, keepdims=True)
-            return top + np.log(np.exp(each - top).sum(axis=1, keepdims=True))
+            return log_sum(self._columns[c].log_density(points[None, None], u[:, :, None]) + below[:, None, :])
         top = below.max(axis=1, keepdims=True)
         each = np.exp(self._columns[c].log_density(points[:, None], u))
         return top + np.log(np.einsum("nq,qu->nu", np.exp(below - top), each))
 
-    def _all_below(self, c: int, here: np.ndarray, x: np.ndarray, seen: set[int]) -> np.ndarray:
-        return sum((self._given(d, here, x, seen) for d in self._below[c]), np.zeros((1, 1)))
+    def _all_below(self, c: int, here: np.ndarray, known: Mapping) -> np.ndarray:
+        return sum((self._given(d, here, known) for d in self._below[c]), np.zeros((1, 1)))
 
-    def _knows(self, c: int, seen: set[int]) -> bool:
-        return c in seen or any(self._knows(d, seen) for d in self._below[c])
+    def _knows(self, c: int, known: Mapping) -> bool:
+        return c in known or any(self._knows(d, known) for d in self._below[c])
 
     @cached_property
     def _nodes(self) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -142,9 +157,8 @@ class OpenLaw(LineLaw):
     new: NewTree
 
     def score(self, known: Known) -> np.ndarray:
-        total = super().score(known)
-        x, width = self.cells(known)
-        total[:, -1] = self.new.log_density(x) + width
+        total, known = super().score(known), self._informative(known)
+        total[:, -1] = self.new.log_p(self.cells(known))
         return total
 
 
@@ -154,5 +168,5 @@ def opened(view: ViewLaw) -> ViewLaw:
     for root, laws in view.all_lines:
         assert view.coding is not None  # there are lines
         new = new_tree(view.components, view.hyper, view.coding, laws[0])
-        made.append((root, [OpenLaw(law.names, law.law, law.columns, law.number, new) for law in laws]))
+        made.append((root, [OpenLaw(law.names, law.law, law.columns, law.number, law.above, new) for law in laws]))
     return view.with_lines(made)

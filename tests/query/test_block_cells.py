@@ -1,0 +1,50 @@
+"""Cells of numbers in blocks: probabilities of a multivariate t by quadrature over its scale."""
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from mpibayes.hpc.components.boxes import log_box
+from mpibayes.hpc.components.predictive import Predictive
+from mpibayes.hpc.crosscat.blocks import BlockLaw
+from mpibayes.hpc.data.events import Known, of_values
+from mpibayes.io.rows import Column
+
+NAMES, NU, EVERY = ["a", "b", "c"], 20.0, np.arange(3)
+SCALE = np.array([[1.0, 0.9, 0.3], [0.9, 1.2, 0.2], [0.3, 0.2, 0.8]])
+PLACES = np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 1.0], [1.0, 2.0, 0.0]])
+
+
+def known(step: float) -> Known:
+    columns = [Column(name, "real", "reals", i, resolution=step) for i, name in enumerate(NAMES)]
+    return Known(3, {c.name: (of_values(c, PLACES[:, i] * step), EVERY) for i, c in enumerate(columns)})
+
+
+def exact(step: float) -> np.ndarray:
+    u, w = np.polynomial.legendre.leggauss(200)
+    scales, ends = chi2.ppf(0.5 * (u + 1.0), NU) / NU, ((PLACES - 0.5) * step, (PLACES + 0.5) * step)
+    each = [np.exp(log_box(np.zeros((3, 3)), SCALE / s, *ends)) for s in scales]
+    return np.log(0.5 * w @ np.array(each))
+
+
+@pytest.fixture
+def block() -> BlockLaw:
+    return BlockLaw(NAMES, Predictive(np.zeros((1, 3)), NU * SCALE[None], np.array([NU])))
+
+
+@pytest.mark.parametrize("step", [0.02, 0.5, 1.0, 2.0])
+def test_cells_have_the_probabilities_of_boxes(block, step):
+    score = block.score(known(step))[:, 0]
+    assert score == pytest.approx(exact(step), abs=1e-3)
+    density = block.law.log_density(PLACES * step, EVERY)[:, 0] + 3.0 * np.log(step)
+    assert step < 0.5 or np.abs(density - exact(step)).max() > 0.02
+
+
+@pytest.mark.parametrize("step", [0.5, 1.0, 2.0])
+def test_conditionals_multiply(block, step):
+    of = known(step)
+    (column, given), every = (of.of["b"][0].column, of.only(["a", "c"])), np.arange(-80, 81)
+    p = block.averaged(of_values(column, every * step), np.ones((3, 1)), given)
+    assert p.sum(axis=1) == pytest.approx(np.ones(3), abs=1e-4)
+    at = (PLACES[:, 1] + 80).astype(int)
+    assert np.log(p[EVERY, at]) + block.score(given)[:, 0] == pytest.approx(block.score(of)[:, 0], abs=3e-4)
