@@ -4,9 +4,9 @@
     python -m tests.faults.growth --seed 1 --only 17        # case 17 again
 
 A case is a run that has ended. Up to three times a file is appended, and the append is disturbed; once two files are
-appended at the same time. Up to three starts with --grow are disturbed as those of `tests/faults/campaign.py` are. After
-each the table is that of before or after, the run of the earlier rows is whole, and the draws of the new one are those
-of a run that nothing disturbed; the last start is left alone.
+appended at the same time. Up to three starts with --grow are disturbed as those of `tests/faults/campaign.py` are.
+After each the table is that of before or after, the run of the earlier rows is whole, and the draws of the new one are
+those of a run that nothing disturbed; the last start is left alone.
 """
 
 from __future__ import annotations
