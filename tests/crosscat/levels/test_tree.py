@@ -121,7 +121,7 @@ def test_small_clusters_join_the_nearest_leaf():
 
 
 def test_each_small_cluster_joins_the_leaf_that_costs_least():
-    """Of several columns, some without a cell in a cluster."""
+    """Several columns, some without a cell in a cluster."""
     g = np.random.default_rng(3)
     counts, offsets = g.poisson(3 * g.gamma(0.3, size=(9, 40))), np.array([0, 3, 9])
     kept = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:12])
