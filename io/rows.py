@@ -156,8 +156,12 @@ def block_widths(columns: Iterable[Column]) -> dict[str, int]:
 
 def slice_rows(columns: Iterable[Column]) -> int:
     """Rows that are worked on at a time: at most SLICE_ROWS, and SLICE_BYTES in a wide table."""
-    row_bytes = sum(np.dtype(BLOCKS[c.block]).itemsize for c in columns)
-    return max(1, min(SLICE_ROWS, SLICE_BYTES // max(row_bytes, 1)))
+    return max(1, min(SLICE_ROWS, SLICE_BYTES // bytes_of_row(columns)))
+
+
+def bytes_of_row(columns: Iterable[Column]) -> int:
+    """Bytes of a row on disk; 1 where there are no columns."""
+    return max(1, sum(np.dtype(BLOCKS[c.block]).itemsize for c in columns))
 
 
 def place_columns(kinds: Iterable[tuple[str, str, Sequence[str]]]) -> tuple[Column, ...]:

@@ -30,7 +30,7 @@ from mpibayes.hpc.report.tables import captioned, finite, plain_table
 from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted, percent
 
-DRAWS = 20  # of the run before that are averaged over, at most
+DRAWS, DRAWS_OF_CELLS = 20, 5  # of the run before that are averaged over, at most, for rows and for single cells
 SCORED = 2000  # rows of a part, and of those held out
 LOOKED_AT = 20_000  # rows of which columns are compared, of each lot
 SHOWN = 12  # columns, and clusters
@@ -123,7 +123,7 @@ def _surprise(run: Any, before: Any, draws: Sequence[Any], numbers: np.ndarray) 
 def _in_columns(run: Any, before: Any, *lots: np.ndarray) -> list[InColumn]:
     now, then = run.data.stored, before.data.stored
     (old, _), (new, unseen) = (as_before(run.data.recorded_at(numbers), now, then) for numbers in lots)
-    return surprising_columns(before, DRAWS, old, new, unseen)
+    return surprising_columns(before, DRAWS_OF_CELLS, old, new, unseen)
 
 
 def as_before(rows: Rows, now: Sequence[Column], then: Sequence[Column]) -> tuple[Rows, dict[str, np.ndarray]]:

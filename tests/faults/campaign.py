@@ -53,6 +53,8 @@ RUN = ["run", "run.toml", "-o", "run"]
 FILLING = [("export", "run", "--to", "csv", "-o", "full/new.csv"), ("run", "run.toml", "-o", "full/run")]
 if importlib.util.find_spec("matplotlib") and importlib.util.find_spec("arviz"):
     FILLING.append(("report", "run", "-o", "full/new", "--burn-in", "0"))
+STORING = ("import", "append")  # phases of a table, and not of a run
+PHASES = (*STORING, "start-up", "growth", "cycles", "checkpoint write", "trace write")
 AIMS = ("start", "any", "checkpoint", "checkpoint", "trace")
 
 
@@ -61,12 +63,23 @@ class Case:
 
     def __init__(self, number: int, seed: int, folder: Path):
         self.random = Random(f"{seed}:{number}")
-        self.folder, self.number = folder, number
+        self.folder, self.number, self.words = folder, number, RUN
         self.faults: list[tuple[str, str]] = []  # (kind, phase) of those that were survived
         self.history: list[str] = []
         self.reached: dict[str, int] = {}  # by chain: the newest generation seen so far
 
     def run(self) -> None:
+        self.set_up()
+        for _ in range(self.random.randint(1, 3)):
+            if not self.disturbed_run():
+                break
+        self.last_start()
+        self.full_disk()
+        self.link_in_the_table()
+        self.replaced_table()
+
+    def set_up(self) -> None:
+        """The table, the configuration, and the run of it that nothing disturbs."""
         random, n_rows = self.random, self.random.randrange(150, 500)
         write_csv(self.folder / "table.csv", random, n_rows)
         text = config_text(random, CYCLES)
@@ -75,13 +88,6 @@ class Case:
         (self.folder / "run.toml").write_text(text.replace("[run]", f"[run]\ncheckpoint_minutes = {minutes}"))
         self.import_table()
         self.undisturbed()
-        for _ in range(random.randint(1, 3)):
-            if not self.disturbed_run():
-                break
-        self.last_start()
-        self.full_disk()
-        self.link_in_the_table()
-        self.replaced_table()
 
     def full_disk(self) -> None:
         """A limit on the size of files, anywhere in what is written: a message and nothing left, or all of it."""
@@ -162,8 +168,8 @@ class Case:
         if left := [path.name for path in self.folder.glob("*.tmp")]:
             raise Wrong(f"the import leaves {left}")
 
-    def undisturbed(self) -> None:
-        code, text = mpibayes("run", self.folder / "quiet.toml", "-o", self.folder / "quiet")
+    def undisturbed(self, *options: str) -> None:
+        code, text = mpibayes("run", self.folder / "quiet.toml", "-o", self.folder / "quiet", *options)
         if code:
             raise Wrong(f"the undisturbed run ends with {code}: {text}")
         self.expected = exports(self.folder / "quiet", self.folder / "exported")
@@ -175,7 +181,7 @@ class Case:
         if kind == "SIGINT to a rank":
             aim = "start"
         program = ("-m", "mpibayes") if kind in SIGNALS else (str(PROGRAM),)
-        start = Start(RUN, self.random.randint(1, 4), self.folder, program)
+        start = Start(self.words, self.random.randint(1, 4), self.folder, program)
         try:
             self.await_moment(start, aim)
             phase = self.phase(start)
@@ -194,7 +200,7 @@ class Case:
             with contextlib.suppress(FileNotFoundError, ValueError):  # not taken yet, or not written
                 lock.write_text(json.dumps(json.loads(lock.read_text()) | {"place": "elsewhere"}))
         alone = ALONE if kind == SECOND and can_be_alone() else ()
-        code, text = self.launched([*alone, sys.executable, PROGRAM, *RUN])
+        code, text = self.launched([*alone, sys.executable, PROGRAM, *self.words])
         self.history.append(f"{kind} beside {start.ranks} ranks ({phase}) -> {code}")
         refused = code == 2 and "is running it" in text
         if "Traceback" in text or not (refused or code == 0):
@@ -264,7 +270,7 @@ class Case:
         code = start.wait()
         self.history[-1] += f" -> {code}"
         self.check_words(start, code, kind)
-        if phase != "import":
+        if phase not in STORING:
             self.check_directory()
         if phase != "after the end":
             self.faults.append((kind, phase))
@@ -308,7 +314,7 @@ class Case:
                     raise Wrong(f"{place.name}: other {name} than in the undisturbed run")
 
     def last_start(self) -> None:
-        start = Start(RUN, self.random.randint(1, 4), self.folder)
+        start = Start(self.words, self.random.randint(1, 4), self.folder)
         code = start.wait()
         self.history.append(f"left alone on {start.ranks} ranks -> {code}")
         if code or "Traceback" in start.said():
@@ -336,7 +342,7 @@ def can_be_alone() -> bool:
     return shutil.which(ALONE[0]) is not None and launch([*ALONE, "true"]).returncode == 0
 
 
-def campaign(runs: int, seed: int, folder: Path, only: int | None = None, words=print):
+def campaign(runs: int, seed: int, folder: Path, only: int | None = None, words=print, kind: type[Case] = Case):
     """Cases until `runs` faults are survived. Returns ({(kind, phase): faults}, [what went wrong])."""
     survived: Counter[tuple[str, str]] = Counter()
     wrong: list[str] = []
@@ -344,7 +350,7 @@ def campaign(runs: int, seed: int, folder: Path, only: int | None = None, words=
     while sum(survived.values()) < runs and len(wrong) < 10:
         place = folder / f"case-{number}"
         place.mkdir(parents=True)
-        case = Case(number, seed, place)
+        case = kind(number, seed, place)
         try:
             case.run()
             shutil.rmtree(place)
@@ -361,7 +367,7 @@ def campaign(runs: int, seed: int, folder: Path, only: int | None = None, words=
 
 def table(survived: Counter) -> str:
     """Faults by kind and phase, as Markdown."""
-    phases = ["import", "start-up", "cycles", "checkpoint write", "trace write"]
+    phases = [phase for phase in PHASES if any(survived[kind, phase] for kind in KINDS)]
     rows = [["survived", *phases, "all"]]
     rows += [[k, *(str(survived[k, p]) for p in phases), str(sum(survived[k, p] for p in phases))] for k in KINDS]
     rows.append(["all", *(str(sum(survived[k, p] for k in KINDS)) for p in phases), str(sum(survived.values()))])
@@ -369,15 +375,16 @@ def table(survived: Counter) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(kind: type[Case] = Case, about: str = __doc__) -> int:
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--runs", type=int, default=200, help="disturbed starts")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="one case, by its number")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="mpibayes-faults-"))
     began = time.time()
-    survived, wrong = campaign(options.runs, options.seed, folder, options.only, lambda text: print(text, flush=True))
+    words = functools.partial(print, flush=True)
+    survived, wrong = campaign(options.runs, options.seed, folder, options.only, words, kind)
     print(f"\n{table(survived)}\n\n{len(wrong)} failures, {time.time() - began:.0f} s")
     if not wrong:
         shutil.rmtree(folder)

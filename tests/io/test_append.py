@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mpibayes.errors import ConfigError, DataError
+from mpibayes.hpc.data.rows import Data
 from mpibayes.io import append as appending
 from mpibayes.io import table as tables
 from mpibayes.io.append import append_rows
@@ -143,6 +144,20 @@ def test_rows_are_read_across_parts(people):
             rows = getattr(table.read(start, stop), block)
             assert np.array_equal(rows, getattr(every, block)[start:stop], equal_nan=rows.dtype.kind == "f")
     assert sum(len(rows) for rows in table.slices(7)) == 330
+
+
+def test_training_rows_are_read_many_at_a_time(tmp_path, monkeypatch):
+    """Narrow rows by the megabyte: opening a file takes longer than reading 4,096 of them."""
+    source = put(tmp_path, "a.csv", "c,d\n" + "".join(f"{'xyz'[i % 3]},{'uv'[i % 2]}\n" for i in range(20_000)))
+    import_table(source, tmp_path / "a.h5")
+    append_rows(put(tmp_path, "b.csv", "c,d\n" + "z,u\n" * 500), tmp_path / "a.h5")
+    data = Data(Table.open(tmp_path / "a.h5"), (), 0.1)
+    numbers, whole = np.r_[data.training_rows, data.heldout], data.table.read()
+    reads, read = [], Piece.read
+    monkeypatch.setattr(Piece, "read", lambda piece, *ends: reads.append(ends) or read(piece, *ends))
+    codes = np.concatenate([data.rows_of(0, data.n_rows).codes8, data.heldout_of(0, len(data.heldout)).codes8])
+    assert np.array_equal(codes, whole.codes8[numbers])
+    assert len(reads) == 2 * len(data.table.pieces)
 
 
 def test_a_column_that_outgrows_a_byte(tmp_path):

@@ -176,6 +176,16 @@ def test_what_a_factorization_has_not(place):
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
 
 
+def test_ratings_that_come_later_are_refused(place):
+    """A sparse table has no parts."""
+    x = made(160, 40, 3, True, seed=2)
+    write_sparse(place / "more.h5", SparseRows(x.starts, x.columns, x.values), 40)
+    other = ("run", "run.toml", "-o", "plain", *sets("run.chains=2", "data.table=more.h5"), "--grow")
+    for words in (other, ("import", "run.toml", "ratings.h5", "--append")):
+        done = mpibayes(place, *words)
+        assert done.returncode in (2, 3) and "a sparse table" in done.stderr, done.stderr
+
+
 def test_a_run_goes_on_with_the_prior_that_it_had(place):
     """Also where its file does not say, as before there was "auto"; which is another prior."""
     old = ("model.learn=false", "run.cycles=10")

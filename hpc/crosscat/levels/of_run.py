@@ -107,14 +107,15 @@ def _of_view(n_clusters: int, chain: Sequence[int], labels: Sequence[np.ndarray]
     first = np.cumsum([0, *sizes])
     p = patterns([z.astype(np.int64) + start for z, start in zip(labels, first)], chain)
     counts, offsets = for_tree(tallies)
-    chain_trees = []
-    for i in dict.fromkeys(chain):
-        its = [d for d, c in enumerate(chain) if c == i]
-        clusters = np.concatenate([np.arange(first[d], first[d + 1]) for d in its])
-        tree, leaf = _tree(counts[:, clusters], offsets)
-        chain_trees.append((tree, leaf[np.searchsorted(clusters, p.leaves[:, its])]))
     tree, leaf = _tree(counts, offsets)
     folded = Patterns(leaf[p.leaves], p.rows, p.of, p.chain)
+    chains, chain_trees = list(dict.fromkeys(chain)), []
+    for i in chains if len(chains) > 1 else ():
+        its = [d for d, c in enumerate(chain) if c == i]
+        clusters = np.concatenate([np.arange(first[d], first[d + 1]) for d in its])
+        of_chain, of_each = _tree(counts[:, clusters], offsets)
+        chain_trees.append((of_chain, of_each[np.searchsorted(clusters, p.leaves[:, its])]))
+    chain_trees = chain_trees or [(tree, folded.leaves)]
     return ViewLevels(n_clusters, folded, tree, chain_trees, [t.merged(leaf, 1.0) for t in tallies])
 
 

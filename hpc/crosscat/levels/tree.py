@@ -98,17 +98,20 @@ def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
 
 def joined(counts: np.ndarray, offsets: np.ndarray, most: int) -> np.ndarray:
     """The leaf of each cluster in a tree of at most so many, (K,) 0..: the largest clusters have their own, in their
-    order, and each smaller one joins the one that it costs least to merge with."""
+    order, and each smaller one joins the one that it costs least to merge with. Values that a small cluster lacks cost
+    nothing."""
     k = counts.shape[1]
     if k <= most:
         return np.arange(k)
     cells, sign = _signed(counts, offsets)
-    entropy = _n_log_n(cells) @ sign
     kept = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:most])
+    large = np.ascontiguousarray(cells[kept].T)
+    alone = _n_log_n(large)
     leaf = np.full(k, -1)
     leaf[kept] = np.arange(most)
     for b in np.flatnonzero(leaf < 0):
-        leaf[b] = int(np.argmin(_costs(b, kept, cells, sign, entropy)))
+        has = np.flatnonzero(cells[b])
+        leaf[b] = int(np.argmin(sign[has] @ (_n_log_n(large[has] + cells[b, has, None]) - alone[has])))
     return leaf
 
 

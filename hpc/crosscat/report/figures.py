@@ -32,6 +32,8 @@ from mpibayes.hpc.report.drawing import (
 from mpibayes.hpc.scalar import Scalar, named
 from mpibayes.text import took, visible
 
+BARS = 200  # of clusters, from which on their sizes are one shape
+
 
 @styled
 def trace(chains: Sequence[Chain], settled: Sequence[tuple[int, float] | None], scalars: Sequence[Scalar] = SCALARS):
@@ -271,10 +273,15 @@ def _sizes(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _size_panel(axes, mean: np.ndarray, low: np.ndarray, high: np.ndarray, n_rows: int) -> None:
     rank = np.arange(1, len(mean) + 1)
-    axes.bar(rank, mean, color="#9dbfe0", width=0.72, label="posterior mean")
-    reach = (np.maximum(mean - low, 0), np.maximum(high - mean, 0))
-    look = {"fmt": "none", "ecolor": "#1f4e79", "elinewidth": 1.2, "capsize": 2.2}
-    axes.errorbar(rank, mean, yerr=reach, label="5 % to 95 % of the draws", **look)
+    label = "5 % to 95 % of the draws"
+    if len(rank) > BARS:  # thinner than a dot, and each drawn by itself
+        axes.fill_between(rank, mean, 0.7, step="mid", color="#9dbfe0", label="posterior mean")
+        axes.vlines(rank, low, np.maximum(high, low), color="#1f4e79", linewidth=0.5, label=label)
+    else:
+        axes.bar(rank, mean, color="#9dbfe0", width=0.72, label="posterior mean")
+        reach = (np.maximum(mean - low, 0), np.maximum(high - mean, 0))
+        look = {"fmt": "none", "ecolor": "#1f4e79", "elinewidth": 1.2, "capsize": 2.2}
+        axes.errorbar(rank, mean, yerr=reach, label=label, **look)
     axes.set_yscale("log")
     axes.set_ylim(0.7, max(2.0, 1.8 * float(high.max())))
     axes.set_xlim(0.3, len(mean) + 0.7)

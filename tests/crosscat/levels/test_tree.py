@@ -120,6 +120,18 @@ def test_small_clusters_join_the_nearest_leaf():
     assert joined(counts, np.array([0, 2]), 5).tolist() == [0, 1, 2, 3, 4]
 
 
+def test_each_small_cluster_joins_the_leaf_that_costs_least():
+    """Several columns, some without a cell in a cluster."""
+    g = np.random.default_rng(3)
+    counts, offsets = g.poisson(3 * g.gamma(0.3, size=(9, 40))), np.array([0, 3, 9])
+    kept = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:12])
+    leaf = joined(counts, offsets, 12)
+    assert (leaf[kept] == np.arange(12)).all()
+    for b in np.setdiff1d(np.arange(40), kept):
+        costs = [cost(counts[:, a], counts[:, b], offsets) for a in kept]
+        assert costs[leaf[b]] == pytest.approx(min(costs), abs=1e-9)
+
+
 @pytest.mark.thorough
 def test_time_for_500_clusters_of_100_columns():
     """5 CPU seconds on one core, with room for a slow machine."""

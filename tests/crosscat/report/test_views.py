@@ -220,6 +220,14 @@ def test_few_cluster_sizes_have_a_panel_for_each_view(monkeypatch):
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == list(sizes)
 
 
+def test_sizes_of_many_clusters_are_one_shape(monkeypatch):
+    """Below an axis that is logarithmic, and not a bar for each."""
+    sizes = np.sort(np.random.default_rng(1).integers(1, 900, (3, 2 * figures.BARS)))[:, ::-1]
+    axes = axes_of(monkeypatch, figures.cluster_sizes, {"": sizes}, int(sizes.sum())).axes[0]
+    assert len(axes.patches) == 0 and len(axes.collections) == 2
+    assert axes.get_legend_handles_labels()[1] == ["posterior mean", "5 % to 95 % of the draws"]
+
+
 def agree(ari, **more):
     return agreement.Agreement(np.array(ari, float), np.zeros((2, 2)), 100, **more)
 
