@@ -97,7 +97,7 @@ class Linking:
         return self._codings[which]
 
     def unlinked(self, names: Collection[str]) -> Components:
-        """Those of these columns that may be linked, or have no levels, as they are without links. Not collective."""
+        """The columns of this set that may be linked, or have no levels, as they are without links. Not collective."""
         which = frozenset(names)
         if which not in self._unlinked:
             if len(self._unlinked) >= MOST_SETS:

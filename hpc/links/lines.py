@@ -71,12 +71,12 @@ class Lines:
 
     @cached_property
     def _under_parents(self) -> list[np.ndarray]:
-        """Of each column, (G, R); not worked out for the many partitions in which none has a parent."""
+        """Log evidence of each column under each parent, (G, R); most partitions are never asked for it."""
         return [self._under(c) for c in range(len(self.columns))]
 
     @cached_property
     def _without(self) -> list[np.ndarray]:
-        """Of each column, (means, G)."""
+        """Log evidence of each column without a parent, (means, G)."""
         return [self._alone(c) for c in range(len(self.columns))]
 
     def _under(self, c: int) -> np.ndarray:
