@@ -82,6 +82,10 @@ class Column:
         """Cells of a row in the column's array."""
         return 1 if self.levels else self.contexts
 
+    def at(self, index: int) -> Column:
+        """The column with its cells at another place; much cheaper than `dataclasses.replace`."""
+        return self if index == self.index else Column(**(vars(self) | {"index": index}))
+
     def is_missing(self, cells: np.ndarray) -> np.ndarray:
         """Mask of the missing cells of the column (n,), bool (n,)."""
         return cells == self.blank if self.levels else np.isnan(cells)

@@ -26,6 +26,7 @@ from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
 
 GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level, on average
+EVERY_POINT = tuple(GRID)
 START = 0.5
 
 
@@ -33,6 +34,18 @@ START = 0.5
 def _table(points: tuple[float, ...]) -> updates.Grid:
     """Scorer of a grid of multipliers; the same object for the same grid."""
     return updates.Grid(np.array(points))
+
+
+def _first(grid: np.ndarray) -> float:
+    """The initial multiplier of a column."""
+    return START if grid is GRID else float(grid[np.argmin(np.abs(np.log(grid / START)))])
+
+
+def _scorer(grid: np.ndarray) -> updates.Grid | None:
+    """Scorer of a grid; None of one point, which is fixed."""
+    if len(grid) == 1:
+        return None
+    return _table(EVERY_POINT if grid is GRID else tuple(grid))
 
 
 class Levels:
@@ -108,13 +121,17 @@ class Categorical(OneByOne):
         self.base[self.groups[1:] - 1] = 0.0
         self.grids = []
         for c, column in enumerate(columns):
-            prior = priors.get(column.name) or {}
+            prior = priors.get(column.name)
+            if not prior:
+                self.grids.append(GRID)
+                continue
             base = np.asarray(prior.get("dirichlet", prior.get("base", 1.0)))
             if base.ndim < 2:
                 base = np.tile(np.append(np.ones(self.n_levels[c]) * base, 0.0), self.contexts[c])
             self.base[self.offsets[c] : self.offsets[c + 1]] = base.ravel()
             self.grids.append(np.ones(1) if "dirichlet" in prior else as_grid(prior.get("grid", GRID)))
-        self._tables = [_table(tuple(grid)) if len(grid) > 1 else None for grid in self.grids]  # None: it is fixed
+        self._start = np.array([_first(grid) for grid in self.grids])
+        self._tables = [_scorer(grid) for grid in self.grids]
         self._even = self._evenly()
         self._known: dict[tuple[int, int], list[tuple]] = {}  # what `_learned` returns
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
@@ -131,10 +148,6 @@ class Categorical(OneByOne):
             if column.name in bases:
                 self.base[self.offsets[c] : self.offsets[c + 1]] = bases[column.name].ravel()
         self._even, self._known = self._evenly(), {}
-
-    def start(self) -> np.ndarray:
-        """Initial multiplier of every column, (C,)."""
-        return np.array([g[np.argmin(np.abs(np.log(g / START)))] for g in self.grids])
 
     def prior(self, multiplier: np.ndarray) -> dict[str, np.ndarray]:
         return {"offsets": self.offsets, "contexts": self.contexts, "dirichlet": self.pseudo_counts(multiplier)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +48,13 @@ class Dealing:
         return self._parts[rank]
 
 
+@cache
+def _without_columns(kind: type[Component]) -> tuple[Component, dict[str, np.ndarray]]:
+    """A kind without columns, and its prior: the same in all views, which have most kinds so."""
+    of = kind([], {}, {})
+    return of, of.prior(of.start())
+
+
 class Components:
     """The columns of a view by kind: `kinds`, in the order of KINDS, each also an attribute by its name.
 
@@ -68,9 +75,10 @@ class Components:
         joint: Mapping[str, Mapping] | None = None,
     ):
         self.kinds: list[Component] = []
+        ordered = sorted(columns, key=lambda c: c.index)
         for kind in KINDS:
-            members = [c for stored in kind.stored for c in sorted(columns, key=lambda c: c.index) if c.block == stored]
-            self.kinds.append(kind(members, priors or {}, joint or {}))
+            members = [c for stored in kind.stored for c in ordered if c.block == stored]
+            self.kinds.append(kind(members, priors or {}, joint or {}) if members else _without_columns(kind)[0])
         vars(self).update({kind.name: kind for kind in self.kinds})
         self._present = [(place, kind) for place, kind in enumerate(self.kinds) if len(kind)]
         self._first = [[kind.members(c)[0].name for c in range(len(kind))] for _, kind in self._present]
@@ -79,7 +87,7 @@ class Components:
         # True if all statistics are whole numbers, so that those of a part can be subtracted from the whole
         self.exact = all(kind.exact for _, kind in self._present)
         self._none: dict[tuple, Parameters] = {}
-        absent = (kind.prior(kind.start()) for kind in self.kinds if not len(kind))
+        absent = (_without_columns(type(kind))[1] for kind in self.kinds if not len(kind))
         self._absent_prior = {name: array for of in absent for name, array in of.items()}
 
     def kind_of(self, name: str) -> tuple[Any, int]:

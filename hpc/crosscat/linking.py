@@ -34,6 +34,8 @@ from mpibayes.io.rows import Rows
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
+MOST_SETS = 32  # of columns, of which the coding and the components are kept
+
 
 class Linking:
     """The links of all columns of a chain, whose shards have the cells of all columns, as the table has them, when it
@@ -44,6 +46,8 @@ class Linking:
         self.chain = chain
         linked = chain.settings.links != "none" and chain.settings.likelihood
         self.numbers = LineGaps(chain.columns if linked else (), [shard.rows for shard in chain.shards])
+        self._codings: dict[frozenset[str], Coding] = {}  # of sets of columns under the present links
+        self._unlinked: dict[frozenset[str], Components] = {}  # of sets of columns without links
         self.gaps = self._first()
         self.tables: dict[str, np.ndarray] = {}  # by which the bases were drawn last; none before the first cycle
         self.bases: dict[str, np.ndarray] = {}  # of columns that learn them, see links/base.py
@@ -84,8 +88,24 @@ class Linking:
         collective."""
         if len(names) == len(self.chain.columns):
             return self.coding
-        plain = renumbered(self.chain.plain(names))
-        return Coding(plain, parents_of(plain, self.coding.parent_of), self.coding.contexts)
+        which = frozenset(names)
+        if which not in self._codings:
+            if len(self._codings) >= MOST_SETS:
+                self._codings.clear()
+            plain = renumbered(self.chain.plain(which))
+            self._codings[which] = Coding(plain, parents_of(plain, self.coding.parent_of), self.coding.contexts)
+        return self._codings[which]
+
+    def unlinked(self, names: Collection[str]) -> Components:
+        """The columns of this set that may be linked, or have no levels, as they are without links. Not collective."""
+        which = frozenset(names)
+        if which not in self._unlinked:
+            if len(self._unlinked) >= MOST_SETS:
+                self._unlinked.clear()
+            of = self.coding_of(which)
+            plain = [*of.levelled, *(column for column in of.plain if not column.levels)]
+            self._unlinked[which] = Components(plain, self.chain.priors)
+        return self._unlinked[which]
 
     @property
     def codings(self) -> list[Coding]:
@@ -111,7 +131,7 @@ class Linking:
         other = {c.name for c, new, old in zip(chain.columns, parents, self.coding.parents) if new != old}
         before, views = self.codings, chain.views
         changed = [v for v, view in enumerate(views) if other & set(view.columns)]
-        self.gaps = Gaps(self.coding.with_parents(parents), self.gaps.masks)
+        self.gaps, self._codings = Gaps(self.coding.with_parents(parents), self.gaps.masks), {}
         self.bases = {name: base for name, base in self.bases.items() if name not in other} | dict(bases or {})
         chain.views = [view for v, view in enumerate(views) if v not in changed]  # others have components of old links
         new = {v: self._linked(views[v], before[v], v, rows, hyper or {}) for v in changed}
@@ -284,7 +304,7 @@ class Linking:
         for view, coding in zip(chain.views, self.codings):
             if coding.n_nodes > 1 and (coding.lines or coding.levelled):
                 at = np.array([place[column.name] for column in coding.plain])
-                plain = Components([*coding.levelled, *(c for c in coding.plain if not c.levels)], chain.priors)
+                plain = self.unlinked(view.columns)
                 hyper = plain.hyper(1.0, 0.0, view.components.by_column(view.hyper))
                 rows = self._completed(view, coding)
                 of = plain.categorical, hyper.dirichlet, list(zip(rows, view.z)), view.n_labels, view.key(chain.cycles)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,18 @@ class Lines:
         self._grids = [line.grids(c, prior) for c, prior in zip(columns, given)]
         self._mean = [line.mean_of(c, prior) for c, prior in zip(columns, given)]
         self._centers, self._scales = np.array([(c.center, c.scale) for c in columns]).reshape(-1, 2).T
-        of = [self._under(c) for c in range(len(columns))]
-        self._under_parents = of  # of each column, (G, R)
-        self._without = [self._alone(c) for c in range(len(columns))]  # (means, G)
 
-    def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Log evidence of each column under each parent, (R, R), -inf on the diagonal, and without one, (R,)."""
+    @cached_property
+    def under(self) -> np.ndarray:
+        """Log evidence of each column under each parent, (R, R), -inf on the diagonal."""
         score = np.array([np.logaddexp.reduce(of, axis=0) - np.log(len(of)) for of in self._under_parents])
         np.fill_diagonal(score, -np.inf)
-        return score, np.array([np.logaddexp.reduce(of, axis=None) - np.log(of.size) for of in self._without])
+        return score
+
+    @cached_property
+    def alone(self) -> np.ndarray:
+        """Log evidence of each column without a parent, (R,)."""
+        return np.array([np.logaddexp.reduce(of, axis=None) - np.log(of.size) for of in self._without])
 
     def draw(self, parents: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Hyperparameters (R, 4) given the parents (R,), negative for none: variances, and means of columns without a
@@ -64,6 +68,16 @@ class Lines:
                 hyper[c, normal.MEAN] = means[at // len(variances)]
                 hyper[c, normal.VARIANCE] = variances[at % len(variances)]
         return hyper
+
+    @cached_property
+    def _under_parents(self) -> list[np.ndarray]:
+        """Log evidence of each column under each parent, (G, R); most partitions are never asked for it."""
+        return [self._under(c) for c in range(len(self.columns))]
+
+    @cached_property
+    def _without(self) -> list[np.ndarray]:
+        """Log evidence of each column without a parent, (means, G)."""
+        return [self._alone(c) for c in range(len(self.columns))]
 
     def _under(self, c: int) -> np.ndarray:
         """Log evidence of a column under each parent at each variance, (G, R)."""

@@ -25,7 +25,6 @@ class Numbers:
         self._in_lines, self._are_children = ([number[c] for c in of] for of in (coding.lines, coding.children))
         self._length = [4 if coding.plain[c].kind == "real" else 2 for c in coding.leaning]
         self._d = len(coding.levelled)
-        self._of_lines = lines.scores() if self._in_lines else None
 
     def __len__(self) -> int:
         return len(self._length)
@@ -37,10 +36,10 @@ class Numbers:
         children = [i for i, c in enumerate(self._are_children) if c in columns]
         if parent < self._d and children:
             result[[self._are_children[i] for i in children]] = self._children.under(parent, children)
-        if self._of_lines is not None and parent == ROOT:
-            result[self._in_lines] = self._of_lines[1]
-        elif self._of_lines is not None and parent - self._d in self._in_lines:
-            result[self._in_lines] = self._of_lines[0][:, self._in_lines.index(parent - self._d)]
+        if self._in_lines and parent == ROOT:
+            result[self._in_lines] = self._lines.alone
+        elif parent - self._d in self._in_lines:
+            result[self._in_lines] = self._lines.under[:, self._in_lines.index(parent - self._d)]
         return result[list(columns)]
 
     def beside(self, score: np.ndarray, alone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -265,12 +265,15 @@ def slopes_without_a_prior():
 def sums_for_averages():
     """Scores are sums over the grids that are summed out, which are larger where a column has no parent."""
 
-    def sums(self):
+    def under(self):
         score = np.array([logsumexp(of, axis=0) for of in self._under_parents])
         np.fill_diagonal(score, -np.inf)
-        return score, np.array([logsumexp(of) for of in self._without])
+        return score
 
-    with mock.patch.object(Lines, "scores", sums):
+    def alone(self):
+        return np.array([logsumexp(of) for of in self._without])
+
+    with mock.patch.object(Lines, "under", property(under)), mock.patch.object(Lines, "alone", property(alone)):
         yield
 
 

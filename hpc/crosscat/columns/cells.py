@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -56,16 +56,20 @@ def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
 def renumbered(chosen: Sequence[Column]) -> list[Column]:
     """Columns with these places."""
     index = closed_up(chosen)
-    return [c if c.index == index[c.name] else replace(c, index=index[c.name]) for c in chosen]
+    return [c.at(index[c.name]) for c in chosen]
 
 
 def places(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> dict[str, np.ndarray]:
     """Places of these columns in each array of rows that have all columns (see `data.rows.take_columns`). Columns that
     `blocks` joins are chosen together."""
-    names = {column.name for column in chosen}
     result = {array: np.sort([c.index for c in chosen if c.block == array]).astype(np.intp) for array in ARRAYS}
-    widths = [len(of["columns"]) for of in blocks.values() if set(of["columns"]) <= names]
-    return result | {"widths": np.array(widths, np.int64)}
+    return result | {"widths": np.array(_widths(chosen, blocks), np.int64)}
+
+
+def _widths(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> list[int]:
+    """Columns of each of the blocks that are among the chosen ones."""
+    names = {column.name for column in chosen}
+    return [len(of["columns"]) for of in blocks.values() if names.issuperset(of["columns"])]
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,8 @@ class Gather:
             if c.leans_on is not None:
                 self._places[c.block].append((source, i - 1))
             self._places[c.block] += [(source, i + u) for u in range(c.n_cells)]
-        lines = np.full(sum(c.leans_on is not None for c in chosen), 2)
-        self.widths = np.append(places(chosen, blocks)["widths"], lines)  # of the blocks
+        lines = [2] * sum(c.leans_on is not None for c in chosen)
+        self.widths = np.array(_widths(chosen, blocks) + lines, np.int64)  # of the blocks
         self.n_cells = {block: len(part) for block, part in self._places.items()}  # of a row
         self._last: tuple[int, Rows] | None = None
 

@@ -86,7 +86,7 @@ class _Scan:
         self.stream = generator(purpose=Purpose.COLUMNS, **self.key)
         self.where, self.partitions, self.present = chain.view_of_unit, of_views(chain.views), Present.of(first)
         coding = chain.linking.coding
-        levelled = Components(coding.levelled, chain.priors).categorical.columns
+        levelled = chain.linking.unlinked([column.name for column in chain.columns]).categorical.columns
         names = [column.name for column in (*levelled, *(coding.plain[c] for c in coding.leaning))]
         self.names, self.n_levelled = names, len(levelled)
         place, home = {name: c for c, name in enumerate(names)}, coding.parent_of
@@ -111,7 +111,7 @@ class _Scan:
     def _plain(self) -> tuple[Coding, Components, Hyper, list[Rows]]:
         """The columns that may be linked as they are without links, and their cells in each shard."""
         chain, subject, coding = self.chain, self.chain.subject(self.names), self.chain.linking.coding_of(self.names)
-        plain = Components([*coding.levelled, *(c for c in coding.plain if not c.levels)], chain.priors)
+        plain = chain.linking.unlinked(self.names)
         hyper = plain.hyper(1.0, 0.0, subject.components.by_column(subject.hyper))
         return coding, plain, hyper, [coding.decoded(subject.cells(i)) for i in range(len(chain.shards))]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -31,12 +32,18 @@ def line_moments(
     r = len(columns)
     n, mean, products = np.zeros(k), np.zeros((r, k)), np.zeros((r, r, k))
     for part in _parts(r) if r else ():
-        chosen = [replace(columns[c], block="vectors", index=i) for i, c in enumerate(part)]
-        block = Components(chosen, joint={"lines": {"columns": [c.name for c in chosen]}})
+        block = _block(tuple(columns[c] for c in part))
         cells = [(_as_block(rows, [columns[c].index for c in part]), z) for rows, z in labelled]
         of = sync.statistics(comm, block, cells, k, n_shards).of(Multinormal)
         n[:], mean[part], products[np.ix_(part, part)] = of[0][0], of[1], np.moveaxis(unpack(of[2]), 0, -1)
     return Moments(n, mean, products)
+
+
+@lru_cache(maxsize=64)
+def _block(columns: tuple[Column, ...]) -> Components:
+    """Columns side by side, as a block; a scan asks for the same ones under each partition."""
+    chosen = [replace(column, block="vectors", index=i) for i, column in enumerate(columns)]
+    return Components(chosen, joint={"lines": {"columns": [c.name for c in chosen]}})
 
 
 def _parts(r: int) -> Iterator[list[int]]:

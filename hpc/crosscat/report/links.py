@@ -184,10 +184,9 @@ def _gains_of_lines(
     for pair in pairs:
         moments = line_moments(serial(), pair, every, k, len(every))
         hyper = np.array([(c.center, *START[1:3], START[3] * c.scale**2) for c in pair])
-        score, alone = Lines(pair, moments, {}, hyper).scores()
-        of = moments.products.sum(axis=2)
+        lines, of = Lines(pair, moments, {}, hyper), moments.products.sum(axis=2)
         words = f"correlation {of[0, 1] / max(np.sqrt(of[0, 0] * of[1, 1]), TINY):.2f} within clusters"
-        result.append((float(score[0, 1] - alone[0]) / max(moments.n.sum(), 1.0), words))
+        result.append((float(lines.under[0, 1] - lines.alone[0]) / max(moments.n.sum(), 1.0), words))
     return result
 
 

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpibayes.hpc.components.hyper import Hyper
+from mpibayes.hpc.components.product import Components
+from mpibayes.hpc.components.statistics import Statistics
 from mpibayes.hpc.crosscat.view import View
-from mpibayes.hpc.crosscat.view_density import densities
+from mpibayes.hpc.crosscat.view_density import ViewDensity
 from mpibayes.io.rows import Rows
 
 if TYPE_CHECKING:
@@ -31,9 +34,14 @@ class Probe:
 
     def log_densities(self, chain: Searching, views: Sequence[View]) -> list[np.ndarray]:
         """Log density of each row in each of some views of a chain, (n,) float64."""
-        codings = [chain.linking.coding_of(view.columns) for view in views]
-        each = zip(views, densities(views, codings))
-        return [density.log_density(chain.cells_of(view.columns, self.rows)) for view, density in each]
+        return [self.log_density(chain, v.columns, v.components, v.hyper, v.partition.statistics) for v in views]
+
+    def log_density(
+        self, chain: Searching, names: tuple[str, ...], components: Components, hyper: Hyper, statistics: Statistics
+    ) -> np.ndarray:
+        """The same in a view of these columns and clusters, which the chain need not have, (n,)."""
+        density = ViewDensity(components, hyper, statistics, chain.linking.coding_of(names))
+        return density.log_density(chain.cells_of(names, self.rows))
 
 
 def gain(after: np.ndarray, before: np.ndarray) -> float:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpibayes.hpc.crosscat import sync
 from mpibayes.hpc.crosscat.columns import alike
 from mpibayes.hpc.crosscat.columns.scan import Rowwise, of_views, scores
 from mpibayes.hpc.crosscat.pitman_yor import log_eppf
@@ -22,6 +23,7 @@ from mpibayes.hpc.crosscat.start.evidence import dealt, log_evidence, log_weight
 from mpibayes.hpc.crosscat.view import View
 
 if TYPE_CHECKING:
+    from mpibayes.hpc.crosscat.start.probe import Probe
     from mpibayes.hpc.crosscat.start.search import Searching
 
 ROUNDS = 3  # most rounds
@@ -152,16 +154,28 @@ class Trials:
     def _predicts(self, other: Searching, home: Sequence[int]) -> float:
         """Gain of another chain's views over those they replace in predicting the probe, in nats per row; 0 without a
         probe, or where the difference may be chance."""
-        rows, chain = self.chain.probe, self.chain
-        if rows is None:
-            return 0.0
-        if self.density[0] != chain.cycles:
-            self.density = chain.cycles, {}
+        rows = self.chain.probe
+        return 0.0 if rows is None else probe.gain(sum(rows.log_densities(other, other.views)), self._now(rows, home))
+
+    def _promises(self, new: Sequence[tuple[np.ndarray, Rowwise]], home: Sequence[int]) -> float:
+        """The same of views with these units and partitions, which no chain has yet."""
+        rows, chain, each = self.chain.probe, self.chain, []
+        for units, of in new if rows is not None else ():
+            subject = chain.subject(names := chain.names(units))
+            hyper = replace(subject.hyper, concentration=of.process[0], discount=of.process[1])
+            statistics = sync.statistics(chain.comm, subject.components, subject.labelled(of.z), of.n_labels, 1)
+            each.append(rows.log_density(chain, names, subject.components, hyper, statistics))
+        return 0.0 if rows is None else probe.gain(sum(each), self._now(rows, home))
+
+    def _now(self, rows: Probe, home: Sequence[int]) -> np.ndarray:
+        """Log density of each row of the probe by some of the present views."""
+        if self.density[0] != self.chain.cycles:
+            self.density = self.chain.cycles, {}
         known = self.density[1]
         for v in home:
             if v not in known:
-                (known[v],) = rows.log_densities(chain, [chain.views[v]])
-        return probe.gain(sum(rows.log_densities(other, other.views)), sum(known[v] for v in home))
+                (known[v],) = rows.log_densities(self.chain, [self.chain.views[v]])
+        return sum(known[v] for v in home)
 
     def _law(self, change: Change) -> float:
         """Log prior ratio of a change of the views' columns."""
@@ -238,7 +252,7 @@ class Trials:
         ((both, _),) = change.new
         partition = dealt(self.chain.subject(self.chain.names(both)), one, two, self.stream.random(self.chain.n_rows))
         merged = replace(change, new=[(both, partition)])
-        return replace(merged, gain=self.chain.n_rows * self._predicts(self.chain.beside(merged.new), change.old))
+        return replace(merged, gain=self.chain.n_rows * self._promises(merged.new, change.old))
 
     def _cuts(self, now: Present) -> Iterator[Change]:
         """A column, or columns that are close to each other, have a view of their own, with the clusters that are
@@ -253,7 +267,7 @@ class Trials:
             left, present = np.setdiff1d(now.units[v], out), now.partitions[v]
             (one, of_out), (two, of_left) = self._best(out, [present, nothing]), self._best(left, [present])
             new = [(out, one), (left, two)]
-            gain = max(of_out + of_left - now.evidence[v], chain.n_rows * self._predicts(chain.beside(new), [v]))
+            gain = max(of_out + of_left - now.evidence[v], chain.n_rows * self._promises(new, [v]))
             result.append(Change(out, (v, len(now.units)), new, gain, patience=OF_VIEWS))
         best = sorted(result, key=lambda change: -change.gain)[:MOST_CUTS]
         yield from (replace(change, old=(change.old[0], len(now.units) + i)) for i, change in enumerate(best))
