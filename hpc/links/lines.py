@@ -1,9 +1,9 @@
-"""Real columns that lean on each other in lines: the evidence of each such link given the labels, and the draw of the
-hyperparameters that go with it (docs/math.md 1.10, 2.14).
+"""Real columns linked in lines: the evidence of each such link given the labels, and the draw of the hyperparameters
+that go with it (docs/math.md 1.10, 2.14).
 
-A line leaves much less to be explained than no line, so that the variance which suits a column without a parent speaks
-against all of them. The variance is therefore summed out of each score, and the mean that a column without a parent has
-besides, and both are drawn once the links are there.
+A line leaves much less variance to explain, so the variance that suits a column without a parent would reject every
+line. The variance is therefore summed out of each score, and so is the mean of a column without a parent; both are
+drawn once the links are known.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from mpibayes.kernels.mixture import updates
 
 @dataclass(frozen=True)
 class Moments:
-    """Number, means and sums of products about them of R columns in K clusters: n (K,), mean (R, K), products (R, R,
-    K)."""
+    """Sizes n (K,), means (R, K) and sums of products about the means (R, R, K) of R columns in K clusters."""
 
     n: np.ndarray
     mean: np.ndarray
@@ -31,8 +30,7 @@ class Moments:
 
 
 class Lines:
-    """R columns, with their moments in clusters, their priors by name, and their hyperparameters (R, 4) as of normal
-    ones."""
+    """R real columns with their moments in clusters, priors by name, and hyperparameters (R, 4) as in `normal`."""
 
     def __init__(self, columns: Sequence[Column], moments: Moments, priors: Mapping[str, Mapping[str, Any]], hyper):
         self.columns, self._moments, self._hyper = columns, moments, hyper
@@ -41,18 +39,18 @@ class Lines:
         self._mean = [line.mean_of(c, prior) for c, prior in zip(columns, given)]
         self._centers, self._scales = np.array([(c.center, c.scale) for c in columns]).reshape(-1, 2).T
         of = [self._under(c) for c in range(len(columns))]
-        self._under_parents = of  # of each column, (G, R)
-        self._without = [self._alone(c) for c in range(len(columns))]  # (means, G)
+        self._under_parents = of  # (G, R) for each column
+        self._without = [self._alone(c) for c in range(len(columns))]  # (means, G) for each column
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Log evidence of each column under each parent, (R, R), -inf on the diagonal, and without one, (R,)."""
+        """Log evidence of each column under each parent, (R, R), -inf on the diagonal, and without a parent, (R,)."""
         score = np.array([np.logaddexp.reduce(of, axis=0) - np.log(len(of)) for of in self._under_parents])
         np.fill_diagonal(score, -np.inf)
         return score, np.array([np.logaddexp.reduce(of, axis=None) - np.log(of.size) for of in self._without])
 
     def draw(self, parents: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Hyperparameters (R, 4) given the parents (R,), negative for none: variances, and means of columns without a
-        parent, by uniforms u (R,)."""
+        """Draw hyperparameters (R, 4) given the parents (R,), negative for none: variances, and means of columns
+        without a parent. u (R,): uniforms."""
         hyper = self._hyper.copy()
         for c, parent in enumerate(parents.tolist()):
             means, _, _, variances = self._grids[c]
