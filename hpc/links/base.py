@@ -25,7 +25,7 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column
 from mpibayes.kernels.mixture import updates
 
-CONCENTRATIONS = updates.Grid(GRID)  # total pseudo-count of p0 divided by its number of levels, in each context
+CONCENTRATIONS = updates.Grid(GRID)  # mean pseudo-count per level and context in the prior of p0
 LEAST = 1e-20  # lower bound of a base: smaller values are lost in rounding
 
 Bases = Mapping[str, np.ndarray]  # base by column name
