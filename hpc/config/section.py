@@ -101,7 +101,7 @@ LENGTH_OF_TIME = 'a length of time: "3h50m", "90m", 3600 (seconds), "1-02:00:00"
 
 
 def parse_duration(text: str | int | float) -> float:
-    """Seconds of a length of time as people and SLURM write it; ValueError where it is not one, or not positive.
+    """Seconds of a duration as people and SLURM write it. Raises ValueError if it is not a duration, or not positive.
 
     >>> [parse_duration(t) for t in ("3h50m", "90m", "3600", "1-02:00:00", "02:00:00", "90:00", "1.5h")]
     [13800.0, 5400.0, 3600.0, 93600.0, 7200.0, 5400.0, 5400.0]
