@@ -1,9 +1,9 @@
 """One block of D real columns: normal-inverse-Wishart prior and its posterior in clusters (docs/math.md 1.6).
 
-A block has the hyperparameters (kappa, nu, variance), each fixed or learned on a grid, one after another given the
-others. The prior's matrix is S_0 = nu variance diag(scale^2), scale being the columns' own standard deviations, and its
-location the columns' own means unless it was given. With D = 1 this is the normal column of the same kappa and nu, its
-variance in units of scale^2.
+A block has hyperparameters (kappa, nu, variance), each fixed or learned on a grid, one after another given the others.
+The prior's matrix is S_0 = nu variance diag(scale^2), where scale holds the columns' standard deviations; its location
+is the columns' means unless given. With D = 1 this is the normal column of the same kappa and nu, with variance in
+units of scale^2.
 
 A cluster's scatter matrix is a packed lower triangle by rows, (0,0), (1,0), (1,1), ..., (pairs, K) in all clusters.
 """
@@ -26,12 +26,12 @@ START = (normal.START[normal.KAPPA], normal.START[normal.NU], normal.START[norma
 
 
 def n_pairs(width):
-    """Entries of a packed triangle."""
+    """Number of entries of a packed triangle."""
     return width * (width + 1) // 2
 
 
 def unpack(pairs: np.ndarray) -> np.ndarray:
-    """Symmetric matrices (..., K, D, D) of packed triangles (..., pairs, K)."""
+    """Unpack triangles (..., pairs, K) into symmetric matrices (..., K, D, D)."""
     width = int((2 * pairs.shape[-2]) ** 0.5)
     i, j = np.tril_indices(width)
     out = np.empty((*pairs.shape[:-2], pairs.shape[-1], width, width))
@@ -50,13 +50,13 @@ class Posterior:
 
 
 def default_grids(width: int) -> dict[str, np.ndarray]:
-    """Grids on which the hyperparameters of a block of so many columns are learned by default."""
+    """Default grids on which the hyperparameters of a block of `width` columns are learned."""
     return dict(zip(NAMES, (normal.KAPPA_GRID, width - 1 + normal.NU_GRID, normal.VARIANCE_GRID)))
 
 
 class Block:
-    """One block. name; names of its columns; center, scale (D,): each column's own; prior: {"kappa": number or grid,
-    "nu": ..., "variance": ..., "mean": (D,)}, or what of it is given."""
+    """One block. name: the block's. columns: their names. center, scale (D,): mean and standard deviation of each
+    column. prior: any of {"kappa": number or grid, "nu": ..., "variance": ..., "mean": (D,)}."""
 
     def __init__(self, name: str, columns: Sequence[str], center, scale, prior=None):
         prior = {key: value for key, value in (prior or {}).items() if value is not None}
@@ -69,11 +69,11 @@ class Block:
         self.start = [g[np.argmin(np.abs(g - a))] for g, a in zip(self.grids, aims)]
 
     def spread(self, wishart: np.ndarray) -> np.ndarray:
-        """Diagonal of S_0, (..., D), of wishart (..., 3)."""
+        """Diagonal of S_0, (..., D), for wishart (..., 3)."""
         return (wishart[..., NU] * wishart[..., VARIANCE])[..., None] * self.square
 
     def posterior(self, wishart: np.ndarray, n, mean, scatter) -> Posterior:
-        """wishart (..., 3); n (K,), mean (D, K), scatter (pairs, K) of K clusters."""
+        """Posterior of K clusters. wishart (..., 3); n (K,), mean (D, K), scatter (pairs, K)."""
         kappa0, nu0 = wishart[..., KAPPA, None], wishart[..., NU, None]
         kappa, nu = kappa0 + n, nu0 + n
         off = np.where(n > 0, mean - self.mean[:, None], 0.0).T
@@ -86,7 +86,7 @@ class Block:
         return Posterior(location, kappa, nu, cholesky(matrix, np.broadcast_to(spread, matrix.shape[:-1])))
 
     def predictive(self, wishart: np.ndarray, n, mean, scatter) -> Predictive:
-        """Predictive law of the next row in each cluster, and last in a new one."""
+        """Predictive law of the next row in each cluster; the last is for a new cluster."""
         blank = (np.append(a, np.zeros((*a.shape[:-1], 1), a.dtype), axis=-1) for a in (n, mean, scatter))
         p = self.posterior(wishart, *blank)
         matrix = (p.lower @ p.lower.swapaxes(-1, -2)) * ((p.kappa + 1.0) / p.kappa)[:, None, None]
@@ -120,19 +120,19 @@ class Block:
         )
 
     def update(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator) -> np.ndarray:
-        """(kappa, nu, variance) drawn from their grids given the partition, coordinate by coordinate, (3,)."""
+        """Draw (kappa, nu, variance) from their grids given the partition, coordinate by coordinate, (3,)."""
         wishart = wishart.copy()
         for i, grid in enumerate(self.grids):
             if len(grid) > 1:
                 score = np.empty(len(grid))
-                for point, value in enumerate(grid):  # one at a time: each takes K matrices
+                for point, value in enumerate(grid):  # one point at a time: each needs K matrices
                     wishart[i] = value
                     score[point] = self.log_marginal_cells(wishart, n, mean, scatter).sum()
                 wishart[i] = grid[draw_on_grid(score, stream)]
         return wishart
 
     def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):
-        """location (D, K), factor (pairs, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2.
+        """Draw location (D, K), factor (pairs, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2.
 
         With S_n = L L', the precision U' U is Wishart(nu_n, S_n^-1) for U = R' L^-1, R the upper triangle of normal
         deviates whose squared diagonal entry i = 1..D is chi-square with nu_n - D + i degrees of freedom (Bartlett
@@ -153,5 +153,5 @@ class Block:
 
 
 def log_multigamma(a: np.ndarray, d: int) -> np.ndarray:
-    """Logarithm of the multivariate gamma function of each of a."""
+    """Log of the multivariate gamma function at each element of a."""
     return gammaln(a[..., None] - 0.5 * np.arange(d)).sum(axis=-1) + 0.25 * d * (d - 1) * np.log(np.pi)

@@ -1,12 +1,12 @@
 """Categorical and Boolean columns: Dirichlet prior, level probabilities integrated out or drawn (docs/math.md 1.3).
 
-A column's pseudo-counts are a multiplier times its base: ones, or for a column of many levels how often each of them
-occurs (hpc/crosscat/bases.py). The multiplier is learned on a grid unless the prior was given. Arrays are
-[level row][cluster]; the last level row of a column counts its missing cells and has pseudo-count 0.
+A column's pseudo-counts are a multiplier times its base: ones, or for a column of many levels their frequencies
+(hpc/crosscat/bases.py). The multiplier is learned on a grid unless the prior is given. Arrays are [level row][cluster];
+the last level row of a column counts its missing cells and has pseudo-count 0.
 
-A column that leans on another has probabilities of its own in each context of its parent (docs/links.md), with the same
-pseudo-counts: its level rows are those of one context after another, each with a last row that has pseudo-count 0, and
-the last of them all counts missing cells.
+A column with a parent has separate probabilities in each context of the parent (docs/links.md), with the same
+pseudo-counts: its level rows are those of one context after another, each ending in a row with pseudo-count 0; the very
+last row counts missing cells.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
 
-GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # pseudo-count of each level, on average
+GRID = 2.0 ** np.arange(-6.0, 4.5, 0.5)  # mean pseudo-count per level
 EVERY_POINT = tuple(GRID)
 START = 0.5
 
 
 @lru_cache(maxsize=64)
 def _table(points: tuple[float, ...]) -> updates.Grid:
-    """Scorer of a grid of multipliers; the same object for the same grid."""
+    """Scorer of a grid of multipliers; cached, so that equal grids share one object."""
     return updates.Grid(np.array(points))
 
 
@@ -49,7 +49,7 @@ def _scorer(grid: np.ndarray) -> updates.Grid | None:
 
 
 class Levels:
-    """See `Law`: probabilities theta (L, K + 1) float32 of all levels."""
+    """Law of categorical columns (see `Law`): probabilities theta (L, K + 1) float32 of all levels."""
 
     def __init__(self, kind: Categorical, beta: np.ndarray, levels: np.ndarray):
         self.offsets = kind.offsets
@@ -89,11 +89,11 @@ class Levels:
 
 class Categorical(OneByOne):
     """All categorical columns of a view. A column's prior: {"dirichlet": [V_c]} (fixed), or {"grid": multipliers,
-    "base": [V_c]}, where either may be left out. A base may be of each context, [U_c, V_c + 1], 0 behind the levels.
+    "base": [V_c]}, both keys optional. A base may differ by context, [U_c, V_c + 1], with 0 behind the levels.
 
-    `n_levels` (C,): levels of each column; `contexts` (C,): of its parent, 1 where it has none; `offsets` (C + 1,):
+    `n_levels` (C,): levels of each column; `contexts` (C,): contexts of its parent, 1 without one; `offsets` (C + 1,):
     first level row of each; `groups` (contexts of all columns + 1,): first level row of each context, `group_of` (C +
-    1,): the first context of each column.
+    1,): first context of each column.
     """
 
     name, hyper, hyper_form = "categorical", "dirichlet", ()
@@ -133,17 +133,17 @@ class Categorical(OneByOne):
         self._start = np.array([_first(grid) for grid in self.grids])
         self._tables = [_scorer(grid) for grid in self.grids]
         self._even = self._evenly()
-        self._known: dict[tuple[int, int], list[tuple]] = {}  # what `_learned` returns
+        self._known: dict[tuple[int, int], list[tuple]] = {}  # cache of `_learned`
         self.cuts = {"column": np.arange(len(self) + 1), "level": self.offsets}
         self.cost = np.diff(self.offsets) + 1.0
         self.odds_form = (int(self.offsets[-1]),)
 
     def _evenly(self) -> np.ndarray:
-        """Mask of the columns whose levels all have the same pseudo-counts, (C,)."""
+        """Mask of the columns with equal pseudo-counts for all levels, (C,)."""
         return np.logical_and.reduceat((self.base == 1.0) | (self.base == 0.0), self.offsets[:-1])
 
     def rebase(self, bases: Mapping[str, np.ndarray]) -> None:
-        """Give columns other bases, of each context, by name."""
+        """Replace the bases of columns, given by name, one per context."""
         for c, column in enumerate(self.columns):
             if column.name in bases:
                 self.base[self.offsets[c] : self.offsets[c + 1]] = bases[column.name].ravel()
@@ -159,22 +159,22 @@ class Categorical(OneByOne):
         return (a[0] + b[0],)
 
     def pseudo_counts(self, multiplier: np.ndarray) -> np.ndarray:
-        """Dirichlet parameters by level row, (L,); 0 in missing rows."""
+        """Return the Dirichlet parameters by level row, (L,); 0 in missing rows."""
         return self.base * multiplier[self.column_of_row]
 
     def observed(self, levels: np.ndarray) -> np.ndarray:
-        """Observed cells of every column and cluster, (C, K), from `levels` (L, K)."""
+        """Count the observed cells of every column and cluster, (C, K), from `levels` (L, K)."""
         if not len(self.n_levels):
             return np.zeros((0, levels.shape[1]), np.int64)
         return np.add.reduceat(levels, self.offsets[:-1], axis=0, dtype=np.int64) - levels[self.missing_rows]
 
     @property
     def linked(self) -> bool:
-        """True if a column leans on another."""
+        """True if any column has a parent."""
         return len(self.groups) > len(self.offsets)
 
     def _over_contexts(self, values: np.ndarray, columns: slice) -> np.ndarray:
-        """Sums over contexts, (columns, ...), of values of each context of `columns`."""
+        """Sum `values`, one per context of `columns`, over contexts: (columns, ...)."""
         first = self.group_of[columns.start : columns.stop] - self.group_of[columns.start]
         return np.add.reduceat(values, first, axis=0) if self.linked and len(first) else values
 
@@ -184,8 +184,8 @@ class Categorical(OneByOne):
         return self._over_contexts(updates.log_marginals(levels, beta, self.groups, first, last)[0], columns)
 
     def _at_power(self, multiplier: np.ndarray, s: tuple, column: int, power: float) -> Iterator[tuple]:
-        """Yield the level rows of each context of a column, without that of missing cells, their pseudo-counts (V, 1),
-        and these with the power of the counts (V, K)."""
+        """Yield for each context of a column its level rows without missing cells, their pseudo-counts (V, 1), and the
+        pseudo-counts plus `power` times the counts (V, K)."""
         (levels,), beta = s, self.pseudo_counts(multiplier)[:, None]
         for group in range(self.group_of[column], self.group_of[column + 1]):
             rows = slice(self.groups[group], self.groups[group + 1] - 1)
@@ -241,7 +241,7 @@ class Categorical(OneByOne):
         return table
 
     def update(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
-        """Multipliers drawn from their grids; columns of one grid are scored together."""
+        """Draw multipliers from their grids; columns that share a grid are scored together."""
         (levels,), multiplier, stream = s, multiplier.copy(), self._own(stream)
         for table, even, subset, groups in self._learned(columns.start, columns.stop):
             score = updates.grid_scores(levels, self.groups, groups, table, None if even else self.base)
@@ -251,8 +251,8 @@ class Categorical(OneByOne):
         return multiplier[columns]
 
     def _learned(self, start: int, stop: int) -> list[tuple]:
-        """The columns start..stop-1 that learn, those of one grid together: their table, whether all levels share a
-        pseudo-count, the columns, and their groups."""
+        """Group the columns start..stop-1 whose multipliers are learned by grid: (scorer, True if all levels share a
+        pseudo-count, columns, their contexts)."""
         if (start, stop) not in self._known:
             learned: dict[tuple, list] = {}
             for c in range(start, stop):
@@ -266,7 +266,7 @@ class Categorical(OneByOne):
         return self._known[start, stop]
 
     def draw(self, multiplier: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray]:
-        """Log level probabilities, float32 (level rows of `columns`, K); 0 in missing rows."""
+        """Draw log level probabilities, float32 (level rows of `columns`, K); 0 in missing rows."""
         (levels,), beta, stream = s, self.pseudo_counts(multiplier), self._own(stream)
         first, last = self.group_of[[columns.start, columns.stop]].tolist()
         return (updates.draw_levels(levels, beta, self.groups, first, last, **vars(stream)),)

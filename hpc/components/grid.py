@@ -1,4 +1,4 @@
-"""Gibbs draws of hyperparameters that live on a grid."""
+"""Gibbs draws of hyperparameters on a grid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_WEIGHT = "a hyperparameter's weight on its grid is not a number"
 
 
 def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> int:
-    """Index drawn with probability proportional to exp(log_weight), (G,); -infinity marks a point that is not there."""
+    """Draw an index with probability proportional to exp(log_weight), (G,); -infinity marks an absent point."""
     chosen = weights.pick(log_weight, stream.random())
     if chosen < 0:
         raise NumericalError(NO_WEIGHT)
@@ -23,7 +23,7 @@ def draw_on_grid(log_weight: np.ndarray, stream: np.random.Generator) -> int:
 
 
 def pick_on_grid(log_weight: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Draw grid points by given uniforms in [0, 1), one per leading row. -infinity marks a point that is not there."""
+    """Draw grid points by given uniforms in [0, 1), one per leading row. -infinity marks an absent point."""
     chosen = weights.picks(np.atleast_2d(np.ascontiguousarray(log_weight)), np.atleast_1d(u))
     if (chosen < 0).any():
         raise NumericalError(NO_WEIGHT)
@@ -31,12 +31,12 @@ def pick_on_grid(log_weight: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 def as_grid(value: float | list[float]) -> np.ndarray:
-    """A number is a grid of one point: a fixed hyperparameter."""
+    """Return a grid; a number becomes a grid of one point, a fixed hyperparameter."""
     return np.atleast_1d(np.asarray(value, np.float64))
 
 
 class Grids:
-    """One grid a column, of a hyperparameter: points (columns, G), NaN behind the last point of a shorter grid."""
+    """Grids of one hyperparameter, one per column: points (columns, G), NaN behind the last point of a shorter grid."""
 
     def __init__(self, grids: Sequence[np.ndarray]):
         self.length = np.array([len(g) for g in grids], np.int64)
@@ -45,14 +45,14 @@ class Grids:
             row[: len(grid)] = grid
 
     def take(self, n: int) -> Grids:
-        """The grids of the first n columns."""
+        """Return the grids of the first n columns."""
         return Grids([row[:length] for row, length in zip(self.points[:n], self.length)])
 
 
 def draw_numbers(s: tuple, hyper: np.ndarray, columns: slice, grids: Sequence[Grids], stream: Stream) -> np.ndarray:
-    """The hyperparameters (columns, F) of some real or count columns, drawn from their grids one after another given
-    the others. s, hyper (C, F): of all columns of the kind; grids: of each of the F. The id of a draw is F times the
-    column's number among all, and which of the F it is."""
+    """Draw hyperparameters (columns, F) of real or count columns from their grids, one after another given the others.
+    s, hyper (C, F): of all columns of the kind. grids: for each of the F hyperparameters. The id of a draw is F times
+    the column's index in the kind plus the hyperparameter's."""
     hyper, n_hyper = hyper.copy(), hyper.shape[1]
     ids = np.arange(n_hyper * columns.start, n_hyper * columns.stop)
     try:
@@ -63,8 +63,8 @@ def draw_numbers(s: tuple, hyper: np.ndarray, columns: slice, grids: Sequence[Gr
 
 
 def at_points(s: tuple, points: np.ndarray) -> np.ndarray:
-    """Log marginal likelihood of one column of numbers at each of some hyperparameters (G, F), summed over contexts and
-    clusters, (G,). s: its statistics, (U, K) each."""
+    """Log marginal likelihood of one numeric column at each of G points of its hyperparameters (G, F), summed over
+    contexts and clusters, (G,). s: its statistics, (U, K) each."""
     n_contexts = len(s[0])
     each = tuple(np.tile(a, (len(points), 1)) for a in s)
     total = updates.number_marginals(each, np.repeat(points, n_contexts, axis=0), 0, len(points) * n_contexts)[0]
@@ -74,7 +74,8 @@ def at_points(s: tuple, points: np.ndarray) -> np.ndarray:
 def draw_in_contexts(
     s: tuple, hyper: np.ndarray, grids: Sequence[np.ndarray], stream: Stream, column: int
 ) -> np.ndarray:
-    """Hyperparameters (F,) of a column that has them in all contexts, as `draw_numbers` draws those of others."""
+    """Draw the hyperparameters (F,) of a column that shares them between contexts, as `draw_numbers` does for
+    others."""
     hyper, u = hyper.copy(), stream.uniforms(np.arange(len(hyper) * column, len(hyper) * (column + 1)))
     for f, grid in enumerate(grids):
         if len(grid) > 1:

@@ -1,4 +1,4 @@
-"""All hyperparameters of a view, and how they travel with their columns."""
+"""All hyperparameters of a view, which travel with their columns."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def _array(kind: type[Component]):
 class Hyper(make_dataclass("Arrays", [("concentration", float), ("discount", float), *map(_array, KINDS)])):
     """All hyperparameters of a view. With the labels they are the whole state of a chain.
 
-    concentration, discount, and the array of each kind by its `hyper`, (C, *hyper_form) float64; a kind that is not
+    concentration, discount, and one array per kind under its name `hyper`, (C, *hyper_form) float64; a kind that is not
     given has no columns.
     """
 
     def take(self, columns: Mapping[str, np.ndarray | slice]) -> Hyper:
-        """Take the hyperparameters of some columns, in the order given, by the name of their kind; of kinds not named,
+        """Select the hyperparameters of columns, in the order given, by the name of their kind; kinds not named get
         none."""
         chosen = {kind.hyper: getattr(self, kind.hyper)[columns.get(kind.name, slice(0))] for kind in KINDS}
         return replace(self, **chosen)
 
 
 def join(parts: Sequence[Hyper]) -> Hyper:
-    """The columns of all parts, within a kind one part after another; concentration and discount are the first's."""
+    """Concatenate the columns of all parts within each kind; concentration and discount are those of the first part."""
     arrays = {kind.hyper: np.concatenate([getattr(p, kind.hyper) for p in parts]) for kind in KINDS}
     return replace(parts[0], **arrays)

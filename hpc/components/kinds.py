@@ -1,4 +1,4 @@
-"""The kinds of columns there are: one more is its file, its kernel, and its place here."""
+"""The kinds of columns: a new kind needs a file, a kernel, and an entry here."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A real column that leans on another one in a line: a regression in each cluster, with a conjugate prior
+"""A real column that depends on another one in a line: a regression in each cluster, with a conjugate prior
 (docs/math.md 1.10).
 
     x | u = a + b (u - m) + noise,  noise ~ N(0, s2),  s2 ~ Inv-chi2(nu, variance),
     a | s2 ~ N(mean, s2 / kappa),   b | s2 ~ N(0, s2 / (kappa^2 v))
 
-for the parent u of mean m and variance v in the whole table. It is what a block of both (block.py) says of the
-second given the first, where S_0 = diag(kappa^2 v, nu variance) and the degrees of freedom are nu: statistics and
-kernels are those of such a block, whose first column is given. Hyperparameters are (kappa, nu, variance), on the grids
-of a normal column; mean is the column's own unless it was given.
+for the parent u of mean m and variance v in the whole table. It equals the conditional law of the second column given
+the first in a block of both (block.py), with S_0 = diag(kappa^2 v, nu variance) and nu degrees of freedom: statistics
+and kernels are those of such a block with its first column given. Hyperparameters are (kappa, nu, variance), on the
+grids of a normal column; mean is the column's own unless given.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ KAPPA, NU, VARIANCE = range(3)
 
 
 def grids(column: Column, prior: Mapping[str, Any]) -> list[np.ndarray]:
-    """Grids of the hyperparameters of a real column of this prior, in the order of `normal.NAMES`."""
+    """Grids of the hyperparameters of a real column with this prior, in the order of `normal.NAMES`."""
     return [as_grid(prior[name]) if name in prior else g for name, g in zip(normal.NAMES, normal.default_grids(column))]
 
 
 def mean_of(column: Column, prior: Mapping[str, Any]) -> float:
-    """Prior mean of a column at its parent's mean."""
+    """Prior mean of a column where its parent is at its mean."""
     given = as_grid(prior.get("mean", column.center))
     return float(given[0]) if len(given) == 1 else column.center
 
 
 class Posterior(NamedTuple):
-    """Posterior of clusters, arrays of one form: locations of both columns, kappa, nu, and of S_n its first pivot, the
-    slope of the second column on the first, and its second pivot."""
+    """Posterior of clusters, arrays of one shape: locations of both columns (given, location), kappa, nu, and of S_n
+    the first pivot, the slope of the second column on the first, and the second pivot (rest)."""
 
     given: Any
     location: Any
@@ -50,19 +50,20 @@ class Posterior(NamedTuple):
 
 
 def posterior(kappa0, nu0, variance, square, middle, mean0, n, u, x, uu, ux, xx) -> Posterior:
-    """square, middle: the parent's variance and mean; n, u, x, uu, ux, xx: number, means, sums of products about them.
-    All arguments broadcast."""
+    """Posterior given square, middle: the parent's variance and mean; n, u, x: count and means; uu, ux, xx: sums of
+    products about the means. All arguments broadcast."""
     kappa, nu, weight = kappa0 + n, nu0 + n, n * kappa0 / (kappa0 + n)
     of_u, of_x = (np.where(n > 0, a - b, 0.0) for a, b in ((u, middle), (x, mean0)))
     first = kappa0**2 * square + uu + weight * of_u * of_u
     cross = ux + weight * of_u * of_x
     slope, least = cross / first, nu0 * variance
-    rest = np.maximum(least + xx + weight * of_x * of_x - slope * cross, least)  # rounding alone can put it below
+    rest = np.maximum(least + xx + weight * of_x * of_x - slope * cross, least)  # only rounding puts it below
     return Posterior(middle + of_u * (n / kappa), mean0 + of_x * (n / kappa), kappa, nu, first, slope, rest)
 
 
 class Line:
-    """One such column, with the methods of a `block.Block` of two columns, the parent's first."""
+    """A column that depends on another in a line, with the methods of a `block.Block` of two columns, the parent
+    first."""
 
     width = 2
 
@@ -81,18 +82,18 @@ class Line:
         return np.array([wishart[KAPPA] ** 2 * self._square, wishart[NU] * wishart[VARIANCE]])
 
     def of_normal(self, hyper: np.ndarray) -> np.ndarray:
-        """Hyperparameters of the column in the form of a normal one, without its mean, (3,)."""
+        """Convert a normal column's hyperparameters to this column's: drop the mean, (3,)."""
         return hyper[1:]
 
     def as_normal(self, wishart: np.ndarray) -> np.ndarray:
-        """The inverse of `of_normal`, (4,)."""
+        """Invert `of_normal`, (4,)."""
         return np.append(self._mean, wishart)
 
     def _given(self, wishart: np.ndarray, n, mean, scatter) -> tuple:
         return *wishart, self._square, self._middle, self._mean, n, *mean, *scatter
 
     def posterior(self, wishart: np.ndarray, n, mean, scatter) -> Posterior:
-        """n (K,), mean (2, K), scatter (3, K) of K clusters."""
+        """Posterior of K clusters. n (K,), mean (2, K), scatter (3, K)."""
         return posterior(*self._given(wishart, n, mean, scatter))
 
     def log_marginal_cells(self, wishart: np.ndarray, n, mean, scatter) -> np.ndarray:
@@ -114,7 +115,7 @@ class Line:
         return np.concatenate([level, sides[1::2], sides[0::2]], axis=1)
 
     def update(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator) -> np.ndarray:
-        """(kappa, nu, variance) drawn from their grids given the partition, coordinate by coordinate, (3,)."""
+        """Draw (kappa, nu, variance) from their grids given the partition, coordinate by coordinate, (3,)."""
         wishart = wishart.copy()
         for i, grid in enumerate(self.grids):
             if len(grid) > 1:
@@ -125,8 +126,8 @@ class Line:
         return wishart
 
     def draw(self, wishart: np.ndarray, n, mean, scatter, stream: np.random.Generator):
-        """location (2, K), factor (3, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2, and the
-        first row of U is 0."""
+        """Draw location (2, K), factor (3, K) and constant (K,): log density = constant - 1/2 |U (x - location)|^2,
+        where the first row of U is 0."""
         p = self.posterior(wishart, n, mean, scatter)
         root = np.sqrt(2.0 * stream.standard_gamma(0.5 * p.nu) / p.rest)  # 1 / s
         z = stream.standard_normal((2, len(root)))

@@ -1,7 +1,7 @@
-"""Blocks of real columns with a full covariance in each cluster, and columns that lean on another in a line.
+"""Blocks of real columns with a full covariance in each cluster, and columns that depend on another in a line.
 
-A block's hyperparameters (`block.py`) are a row of a (B, 3) array. A column that leans on another (`line.py`) is a
-block of two, whose first column is given. The pairs of columns of all blocks are the rows of one array (pairs, K).
+A block's hyperparameters (`block.py`) are a row of a (B, 3) array. A column with a parent (`line.py`) is a block of
+two, whose first column is given. The pairs of columns of all blocks are the rows of one array (pairs, K).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpibayes.io.rows import Column, Rows
 
 
 def _pairs(widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The two columns of every pair, counted through all blocks."""
+    """The two columns of every pair, numbered through all blocks."""
     first, i, j = 0, [np.zeros(0, np.intp)], [np.zeros(0, np.intp)]
     for width in widths:
         rows, columns = np.tril_indices(width)
@@ -33,7 +33,7 @@ def _pairs(widths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Students:
-    """See `Law`: a multivariate t for each block."""
+    """Law of blocks (see `Law`): a multivariate t for each."""
 
     def __init__(self, kind: Multinormal, wishart: np.ndarray, s: tuple):
         self._kind, self._wishart, self._s = kind, wishart, s
@@ -76,23 +76,23 @@ class Students:
 
 
 class Multinormal:
-    """All blocks of a view, in order, and behind them the columns that lean on others in a line: a block counts as one
-    column; its columns, and its pairs of columns, lie side by side. joint: {"columns": names, "prior": what is given}
-    by the name of each block, in the order of the rows' `vectors`, where their columns lie (data.in_blocks).
+    """All blocks of a view, in order, followed by the columns that depend on others in a line. A block counts as one
+    column; its columns, and its pairs of columns, are adjacent. joint: {"columns": names, "prior": given keys} by block
+    name, in the order of the rows' `vectors`, which store their columns (data.in_blocks).
 
-    Statistics are n (B, K), the rows in which a block is there, mean (columns of all blocks, K), and scatter (their
+    Statistics are n (B, K), the rows in which a block is present, mean (columns of all blocks, K), and scatter (their
     pairs of columns, K), sums of products about the means.
     """
 
     name, hyper, hyper_form = "multinormal", "wishart", (3,)
     hyper_names = ("kappa", "nu", "variance")
     stored = ("vectors",)
-    prior_forms = ()  # a block has a prior, under its own name
+    prior_forms = ()  # a block's prior is given under its own name
     statistics = Array("vector_n", dtype=np.int64), Array("vector_mean", "coordinate"), Array("vector_scatter", "pair")
     parameters = Array("vector_location", "coordinate"), Array("vector_factor", "pair"), Array("vector_constant")
     odds = "vector", np.float64
     exact, measured = False, True
-    substreams = range(4, 2**31)  # one a block; below 2^32, where the attempts of a draw are counted
+    substreams = range(4, 2**31)  # one per block; below 2^32, where the attempts of a draw are numbered
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns = tuple(columns)
@@ -110,7 +110,7 @@ class Multinormal:
         self.cuts = {axis: np.concatenate([[0], np.cumsum(n)]) for axis, n in each.items()}
         self.cost = 8.0 * widths + 0.2 * widths**3
         own = [np.arange(b.width) >= given for b, given in zip(self.blocks, self.given)]
-        self.own = np.concatenate([np.zeros(0, bool), *own])  # coordinates that are not given
+        self.own = np.concatenate([np.zeros(0, bool), *own])  # mask of the coordinates that are not given
         self.odds_form = (int((1 + 2 * (widths + n_pairs(widths))).sum()),)
 
     def __len__(self) -> int:
@@ -124,7 +124,7 @@ class Multinormal:
         return np.array([b.start for b in self.blocks]).reshape(-1, 3)
 
     def prior(self, wishart: np.ndarray) -> dict[str, np.ndarray]:
-        """Prior with the locations and the diagonals of S_0 of all blocks, side by side."""
+        """Prior with the locations and the diagonals of S_0 of all blocks, concatenated."""
         none = np.zeros(0)
         mean = np.concatenate([none, *(b.mean for b in self.blocks)])
         spread = np.concatenate([none, *(b.spread(h) for b, h in zip(self.blocks, wishart))])
@@ -135,7 +135,7 @@ class Multinormal:
         return float(log_cells(self.columns, rows).sum())
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
-        """As `normal.merge_moments`, block by block."""
+        """Merge as `normal.merge_moments` does, block by block."""
         (n_a, mean_a, scatter_a), (n_b, mean_b, scatter_b) = a, b
         of_column, of_pair = (np.repeat(np.arange(len(self)), n) for n in (self.widths, n_pairs(self.widths)))
         i, j = _pairs(self.widths)
@@ -146,7 +146,7 @@ class Multinormal:
         return n, mean_a + step * share[of_column], scatter
 
     def parts(self, s: tuple) -> Iterator[tuple[Block | Line, np.ndarray, np.ndarray, np.ndarray]]:
-        """(block, n (K,), mean (D, K), scatter (pairs, K)) of each block."""
+        """Yield (block, n (K,), mean (D, K), scatter (pairs, K)) for each block."""
         n, mean, scatter = s
         column, pair = self.cuts["coordinate"], self.cuts["pair"]
         for b, block in enumerate(self.blocks):
@@ -175,7 +175,7 @@ class Multinormal:
         return np.repeat(n, self.widths, axis=0)[self.own], mean[self.own], scatter[i == j][self.own]
 
     def side_odds(self, wishart: np.ndarray, s: tuple) -> np.ndarray:
-        """Block by block, see `Block.side_odds`."""
+        """Coefficients block by block, see `Block.side_odds`."""
         none = np.zeros((s[0].shape[-1] // 2, 0))
         parts = zip(wishart, self.parts(s))
         return np.concatenate([none, *(block.side_odds(h, *m) for h, (block, *m) in parts)], axis=1)
@@ -197,12 +197,13 @@ class Multinormal:
         return law
 
     def update(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
-        """Hyperparameters coordinate by coordinate; a block has a stream of its own."""
+        """Draw hyperparameters coordinate by coordinate; each block has its own stream."""
         parts = list(enumerate(zip(wishart, self.parts(s))))[columns]
         return np.array([b.update(h, *m, self._own(stream, i)) for i, (h, (b, *m)) in parts]).reshape(-1, 3)
 
     def draw(self, wishart: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
-        """location (columns of these blocks, K), factor (their pairs, K), constant (blocks, K); see `Block.draw`."""
+        """Draw location (columns of these blocks, K), factor (their pairs, K), constant (blocks, K); see
+        `Block.draw`."""
         n_clusters, parts = s[0].shape[-1], list(enumerate(zip(wishart, self.parts(s))))[columns]
         drawn = [b.draw(h, *m, self._own(stream, i)) for i, (h, (b, *m)) in parts]
         none = np.zeros((0, n_clusters))

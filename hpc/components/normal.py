@@ -1,7 +1,7 @@
 """Real columns: normal likelihood, normal-inverse-chi-square prior (docs/math.md 1.5).
 
 Hyperparameters are rows (mean, kappa, nu, variance) of an (R, 4) array. Each is fixed or learned on a grid, one after
-another given the others. The default grids follow the column's own mean and standard deviation.
+another given the others. The default grids depend on the column's mean and standard deviation.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from mpibayes.kernels.common.functions import gammaln
 
 MEAN, KAPPA, NU, VARIANCE = range(4)
 NAMES = ("mean", "kappa", "nu", "variance")
-START = (0.0, 0.1, 2.0, 0.25)  # mean and variance in units of the column's deviation
+START = (0.0, 0.1, 2.0, 0.25)  # mean and variance in units of the column's standard deviation
 MEAN_GRID = np.linspace(-2.0, 2.0, 9)
 KAPPA_GRID = np.geomspace(0.01, 1.0, 9)
-NU_GRID = 2.0 ** np.arange(7)  # powers of two exactly: the kernels score such columns together
-VARIANCE_GRID = np.geomspace(1e-4, 1.0, 13)  # bounded below: a density has no bound at a repeated value
+NU_GRID = 2.0 ** np.arange(7)  # exact powers of two: the kernels score such columns together
+VARIANCE_GRID = np.geomspace(1e-4, 1.0, 13)  # bounded below: the density at a repeated value is unbounded
 
 
 def default_grids(column: Column) -> tuple[np.ndarray, ...]:
-    """Grids on which the hyperparameters of a column are learned by default."""
+    """Default grids on which the hyperparameters of a column are learned."""
     center, scale = column.center, column.scale
     return center + scale * MEAN_GRID, KAPPA_GRID, NU_GRID, scale**2 * VARIANCE_GRID
 
 
 def posterior(normal: np.ndarray, n, mean, scatter):
-    """(mean, kappa, nu, nu * variance) given moments, each shaped as `n`. normal is (R, 4) or broadcasts."""
+    """Posterior (mean, kappa, nu, nu * variance) given moments, each shaped as `n`. normal is (R, 4) or broadcasts."""
     m0, kappa0, nu0, variance0 = (normal[..., i, None] for i in range(4))
     kappa, nu = kappa0 + n, nu0 + n
     location = (kappa0 * m0 + n * mean) / kappa
@@ -44,7 +44,7 @@ def posterior(normal: np.ndarray, n, mean, scatter):
 
 
 def merge_moments(a: tuple, b: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(n, mean, scatter) of the rows of `a` and `b` together (Chan, Golub & LeVeque 1983)."""
+    """Moments (n, mean, scatter) of the union of the rows of `a` and `b` (Chan, Golub & LeVeque 1983)."""
     (n_a, mean_a, scatter_a), (n_b, mean_b, scatter_b) = a, b
     n = n_a + n_b
     share = n_b / np.maximum(n, 1)
@@ -53,19 +53,19 @@ def merge_moments(a: tuple, b: tuple) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def at_power(s: tuple, power: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Moments of rows that each count by a power."""
+    """Moments with every row counted with weight `power`."""
     n, mean, scatter = s
     return power * n, mean, power * scatter
 
 
 class Student(Numbers):
-    """See `Law`: t distributions with nu degrees of freedom."""
+    """Law of real columns (see `Law`): t distributions with nu degrees of freedom."""
 
     def __init__(self, kind: Normal, normal: np.ndarray, *s: np.ndarray):
         self.location, kappa, self.nu, spread = posterior(normal, *with_new(*s))
         variance = spread / self.nu * (1.0 + 1.0 / kappa)
         self.scale = np.sqrt(variance)
-        # a t with nu <= 2 has no variance: it then counts with that of nu = 3
+        # a t with nu <= 2 has no variance: the variance of nu = 3 stands in
         variance = variance * np.where(self.nu > 2.0, self.nu / np.where(self.nu > 2.0, self.nu - 2.0, 1.0), 3.0)
         shift = self.location - np.array([c.center for c in kind.columns]).reshape(-1, 1)
         super().__init__(kind.substreams[0], shift, variance + shift**2)
@@ -82,7 +82,7 @@ class Student(Numbers):
         return log_between((low - location) / scale, (high - location) / scale, self.nu[column])
 
     def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """See `NegativeBinomial.within`. In the left tail, where distribution functions keep their digits."""
+        """See `NegativeBinomial.within`. Computed in the left tail, where distribution functions keep their digits."""
         from scipy.special import stdtr, stdtrit  # slow to import
 
         location, scale, nu = (a[column, clusters] for a in (self.location, self.scale, self.nu))
@@ -92,14 +92,14 @@ class Student(Numbers):
         a, b, u = np.where(right, -b, a), np.where(right, -a, b), np.where(right, 1.0 - u, u)
         first, last = stdtr(nu, a), stdtr(nu, b)
         t = np.clip(stdtrit(nu, first + u * (last - first)), a, b)
-        t = np.where(np.isfinite(t), t, np.where(np.isfinite(b), b, a))  # beyond what can be told from 0
+        t = np.where(np.isfinite(t), t, np.where(np.isfinite(b), b, a))  # too far out to differ from 0
         return location + scale * np.where(right, -t, t)
 
 
 class Normal(InContexts):
     """All real columns of a view that are modelled one by one. A column's prior: None or {"mean": number or grid, ...}.
 
-    Moments are those of the observed cells: their number, their mean, and the sum of squares about it, each (P, K).
+    Statistics are moments of the observed cells: count, mean, and sum of squares about the mean, each (P, K).
     """
 
     name, hyper, hyper_form = "normal", "normal", (4,)
@@ -113,7 +113,7 @@ class Normal(InContexts):
     odds = "real", np.float64
     exact, measured = False, True
     summed_out = MEAN, VARIANCE
-    substreams = 1, 3  # of grids and precisions, and of means
+    substreams = 1, 3  # 1: grids and precisions; 3: means
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         super().__init__(columns)
@@ -171,13 +171,13 @@ class Normal(InContexts):
         return law
 
     def update(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
-        """Hyperparameters coordinate by coordinate."""
+        """Draw hyperparameters coordinate by coordinate."""
         return self.updated(normal, s, columns, self.grids, stream.at(self.substreams[0]))
 
     def draw(self, normal: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
-        """location, half_precision, constant: log density = constant - half_precision (x - location)^2.
+        """Draw location, half_precision, constant: log density = constant - half_precision (x - location)^2.
 
-        The id of a draw is the number of its column of cells among all and that of its cluster.
+        The id of a draw is the index of its column of cells and that of its cluster.
         """
         precisions, means = (stream.at(sub) for sub in self.substreams)
         parts = self.parts(columns)
@@ -189,6 +189,7 @@ class Normal(InContexts):
 
     @staticmethod
     def log_terms(parameters: tuple[np.ndarray, ...], x: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Log densities (n, U) of cells (n,) in clusters (n,), by the parameters of U columns of cells as of `draw`."""
+        """Log densities (n, U) of cells (n,) in clusters (n,), given the parameters of U columns of cells as in
+        `draw`."""
         location, half_precision, constant = (a[:, k] for a in parameters)
         return (constant - half_precision * (x - location) ** 2).T

@@ -24,7 +24,7 @@ RATE_GRID = np.geomspace(0.01, 100.0, 17)  # in units of 1 / (mean of the column
 
 
 class NegativeBinomial(Numbers):
-    """See `Law`: Poisson with a rate that is Gamma(shape, rate)."""
+    """Law of count columns (see `Law`): Poisson with rate ~ Gamma(shape, rate)."""
 
     def __init__(self, kind: Poisson, gamma: np.ndarray, *s: np.ndarray):
         n, total = with_new(*s)
@@ -40,14 +40,13 @@ class NegativeBinomial(Numbers):
         return nbinom.ppf(u, shape, rate / (rate + 1.0))
 
     def log_masses(self, column: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Log probability of numbers from low to high (..., 1) in every cluster, (..., K + 1)."""
+        """Log probability of the numbers from low to high (..., 1) in every cluster, (..., K + 1)."""
         return log_negative_binomial(self.shape[column], self.rate[column], low, high)
 
     def within(
         self, column: int | np.ndarray, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray
     ) -> np.ndarray:
-        """Numbers from low to high by the distribution function given that they are there: at u (n,) of it in the
-        cluster of each, (n,)."""
+        """Quantiles (n,) at u (n,) of each cluster's distribution truncated to the numbers from low to high."""
         shape, rate = (a[column, clusters] for a in (self.shape, self.rate))
         from scipy.stats import nbinom  # slow to import
 
@@ -55,7 +54,7 @@ class NegativeBinomial(Numbers):
 
 
 class Rates(NegativeBinomial):
-    """The same with rates (Q, K) of the clusters, and a new one's integrated out."""
+    """Law of count columns with drawn rates (Q, K) of the clusters; a new cluster's rate is integrated out."""
 
     def __init__(self, kind: Poisson, gamma: np.ndarray, s: tuple, rates: np.ndarray):
         super().__init__(kind, gamma, *s)
@@ -94,7 +93,7 @@ class Rates(NegativeBinomial):
 
 
 def _between(law, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Whole numbers from low to high at u of a law's distribution function there, in the tail where it is small."""
+    """Integer quantiles at u of a law truncated to low..high, computed in its smaller tail."""
     below, above = law.cdf(low - 1.0), law.sf(low - 1.0)
     left = law.ppf(below + u * (law.cdf(high) - below))
     last = law.sf(high)
@@ -106,7 +105,7 @@ def _between(law, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarra
 class Poisson(InContexts):
     """All count columns of a view. A column's prior: None or {"shape": number or grid, "rate": ...}.
 
-    Statistics are the number of observed cells and their sum, which is exact below 2^53, each (P, K).
+    Statistics are the count and the sum of observed cells, each (P, K); the sum is exact below 2^53.
     """
 
     name, hyper, hyper_form = "poisson", "gamma", (2,)
@@ -137,14 +136,14 @@ class Poisson(InContexts):
         return {"gamma": self.wide(gamma)}
 
     def log_base(self, rows: Rows) -> float:
-        """The 1 / x! of the cells that are there."""
+        """Log of the 1 / x! of the observed cells."""
         return -float(np.nansum(gammaln(rows.tallies + 1.0)))
 
     def merge(self, a: tuple, b: tuple) -> tuple[np.ndarray, ...]:
         return tuple(x + y for x, y in zip(a, b))
 
     def log_marginal_at(self, gamma: np.ndarray, s: tuple, column: int, power: float) -> float:
-        """Without the 1 / x!."""
+        """Log marginal likelihood at a power, without the 1 / x!."""
         parts = self.parts(slice(column, column + 1))
         (n, total), (shape, rate) = (power * a[parts] for a in s), gamma[column]
         return float((gammaln(shape + total) - gammaln(shape) + shape * np.log(rate)
@@ -172,13 +171,13 @@ class Poisson(InContexts):
         return Rates(self, self.wide(gamma), s, self.draw(gamma, s, slice(0, len(self)), stream)[1])
 
     def update(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
-        """Hyperparameters coordinate by coordinate."""
+        """Draw hyperparameters coordinate by coordinate."""
         return self.updated(gamma, s, columns, self.grids, stream.at(self.substreams[0]))
 
     def draw(self, gamma: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
-        """(log_rate, rate): log probability = x log_rate - rate - log x!.
+        """Draw (log_rate, rate): log probability = x log_rate - rate - log x!.
 
-        The id of a draw is the number of its column of cells among all and that of its cluster.
+        The id of a draw is the index of its column of cells and that of its cluster.
         """
         parts, stream = self.parts(columns), stream.at(self.substreams[0])
         (n, total), gamma = (a[parts] for a in s), self.wide(gamma)[parts]
@@ -188,6 +187,6 @@ class Poisson(InContexts):
 
     @staticmethod
     def log_terms(parameters: tuple[np.ndarray, ...], x: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """See `Normal.log_terms`; without the 1 / x!."""
+        """See `Normal.log_terms`; omits the 1 / x!."""
         log_rate, rate = (a[:, k] for a in parameters)
         return (x * log_rate - rate).T

@@ -1,4 +1,4 @@
-"""All columns of a view: the kinds of component side by side."""
+"""All columns of a view: the kinds of component together."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mpibayes.hpc.components.statistics import NAMES, Statistics
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import ARRAYS, Column
 
-HANDS = 32  # ranks that update columns, at most
+HANDS = 32  # most ranks that update columns
 
-Part = list[slice]  # columns of each kind, in the order of KINDS: what one rank updates, or all
+Part = list[slice]  # columns of each kind, in the order of KINDS: those of one rank, or all
 
 
 class Prior(SimpleNamespace):
-    """The component hyperparameters as the kernels read them, by the names of each kind's `prior`."""
+    """Component hyperparameters as the kernels read them, under the names of each kind's `prior`."""
 
 
 class Parameters(make_dataclass("Arrays", [array.name for kind in KINDS for array in kind.parameters])):
@@ -33,9 +33,11 @@ class Parameters(make_dataclass("Arrays", [array.name for kind in KINDS for arra
 
 
 class Dealing:
-    """Assignment of columns to the ranks that update them. `starts`: for each kind, in the order of KINDS, and each
-    axis, rank r has the rows from starts[axis][r] to starts[axis][r + 1] - 1; (ranks + 1,) int64. `lengths`: for each
-    kind, the number of columns of each rank."""
+    """Assignment of columns to the ranks that update them.
+
+    starts: for each kind, in the order of KINDS, and each axis, (ranks + 1,) int64: rank r has the rows starts[axis][r]
+    to starts[axis][r + 1] - 1. lengths: for each kind, the number of columns of each rank.
+    """
 
     def __init__(self, kinds: Sequence[Component], columns: Sequence[np.ndarray]):
         pairs = zip(kinds, columns)
@@ -56,13 +58,13 @@ def _without_columns(kind: type[Component]) -> tuple[Component, dict[str, np.nda
 
 
 class Components:
-    """The columns of a view by kind: `kinds`, in the order of KINDS, each also an attribute by its name.
+    """The columns of a view by kind: `kinds`, in the order of KINDS, each also an attribute under its name.
 
-    `columns`: mpibayes.io.rows.Column of every used column. `priors`: what is given by column name, see the kinds.
-    `joint`: {"columns": names, "prior": what is given} of each block of columns that are modelled jointly, by its name.
+    columns: mpibayes.io.rows.Column of every used column. priors: given keys by column name, see the kinds. joint:
+    {"columns": names, "prior": given keys} of each block of jointly modelled columns, by block name.
     """
 
-    categorical: Any  # and so on; each a `Component`
+    categorical: Any  # one attribute per kind, each a `Component`
     normal: Any
     poisson: Any
     multinormal: Any
@@ -84,14 +86,14 @@ class Components:
         self._first = [[kind.members(c)[0].name for c in range(len(kind))] for _, kind in self._present]
         self.names = frozenset(name for names in self._first for name in names)
         self.everything: Part = [slice(0, len(kind)) for kind in self.kinds]
-        # True if all statistics are whole numbers, so that those of a part can be subtracted from the whole
+        # True if all statistics are integers, so that a part can be subtracted from the whole
         self.exact = all(kind.exact for _, kind in self._present)
         self._none: dict[tuple, Parameters] = {}
         absent = (_without_columns(type(kind))[1] for kind in self.kinds if not len(kind))
         self._absent_prior = {name: array for of in absent for name, array in of.items()}
 
     def kind_of(self, name: str) -> tuple[Any, int]:
-        """The kind of a column, and its number there; of a block by the name of its first column."""
+        """Kind of a column, and its index there; a block goes by the name of its first column."""
         return next((kind, c) for kind in self.kinds for c in range(len(kind)) if kind.members(c)[0].name == name)
 
     @cached_property
@@ -103,14 +105,14 @@ class Components:
         return Hyper(concentration, discount, **{kind.hyper: kind.start() for kind in self.kinds})
 
     def by_column(self, hyper: Hyper) -> dict[str, np.ndarray]:
-        """The hyperparameters of each column by its name; those of a block by the name of its first column, those of a
-        column in a line in the form of a normal one's."""
+        """Hyperparameters of each column by name; a block goes by the name of its first column, and a column in a line
+        has those of a normal column."""
         arrays = [(names, getattr(hyper, kind.hyper)) for (_, kind), names in zip(self._present, self._first)]
         of = {name: row for names, array in arrays for name, row in zip(names, array)}
         return of | {line.name: line.as_normal(of[line.name]) for line in self.multinormal.lines}
 
     def hyper(self, concentration: float, discount: float, of_column: Mapping[str, np.ndarray]) -> Hyper:
-        """Assemble the hyperparameters from the columns' own; the inverse of `by_column`."""
+        """Assemble the hyperparameters from those of each column; inverts `by_column`."""
         lines = {line.name: line.of_normal(of_column[line.name]) for line in self.multinormal.lines}
         arrays, of_column = {}, {**of_column, **lines}
         for (_, kind), names in zip(self._present, self._first):
@@ -125,7 +127,7 @@ class Components:
         return Prior(**arrays)
 
     def union(self, a: Statistics, b: Statistics) -> Statistics:
-        """Statistics of clusters of `a` joined with those of `b`, pair by pair; one of them may have one cluster."""
+        """Statistics of the unions of clusters of `a` and `b`, pair by pair; one of them may have one cluster."""
         longer = a if len(a) >= len(b) else b
         arrays = {**vars(longer), "size": a.size + b.size}
         for _, kind in self._present:
@@ -133,9 +135,10 @@ class Components:
         return Statistics(**arrays)
 
     def deal(self, n_ranks: int) -> Dealing:
-        """The columns dealt to ranks, about evenly by what their update costs; a rank's are consecutive.
+        """Deal consecutive columns to ranks, about evenly by the cost of their update.
 
-        To 32 ranks at most, far apart: beyond that the widest column sets the pace, and more messages would only cost.
+        At most 32 ranks, far apart, get columns: beyond that the widest column sets the pace, and messages only add
+        cost.
         """
         hands = min(n_ranks, HANDS)
         cost = np.concatenate([kind.cost for kind in self.kinds])
@@ -145,19 +148,19 @@ class Components:
         return Dealing(self.kinds, [np.searchsorted(rank[a:b], np.arange(n_ranks + 1)) for a, b in pairwise(cuts)])
 
     def log_marginal(self, hyper: Hyper, s: Statistics, part: Part) -> list[np.ndarray]:
-        """Log marginal likelihood of the columns of a part given the partition, an array a kind; without the 1 / x!."""
+        """Log marginal likelihood of a part's columns given the partition, one array per kind; without the 1 / x!."""
         by_kind = {kind.name: kind.log_marginal(*of, columns) for kind, *of, columns in self._each(hyper, s, part)}
         return [by_kind.get(kind.name, np.zeros(0)) for kind in self.kinds]
 
     def log_marginal_clusters(self, hyper: Hyper, s: Statistics) -> np.ndarray:
-        """Log marginal likelihood of every cluster, summed over columns, (K,); counts without the 1 / x!."""
+        """Log marginal likelihood of every cluster, summed over columns, (K,); without the 1 / x! of counts."""
         each = self._each(hyper, s, self.everything)
         return sum((kind.log_marginal_clusters(*of) for kind, *of, _ in each), np.zeros(len(s)))
 
     def update(self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int]) -> dict[str, np.ndarray]:
-        """Hyperparameters of a part's columns, drawn given the partition, parameters integrated out (docs/math.md 2.4).
+        """Draw hyperparameters of a part's columns given the partition, parameters integrated out (docs/math.md 2.4).
 
-        hyper and s are of all columns; the result has Hyper's names and the part's rows alone.
+        hyper and s cover all columns; the result has Hyper's names and the part's rows alone.
         """
         stream = Stream(purpose=Purpose.COMPONENTS, **key)
         updated = {kind.hyper: getattr(hyper, kind.hyper)[:0] for kind in self.kinds}
@@ -168,9 +171,9 @@ class Components:
     def draw(
         self, hyper: Hyper, s: Statistics, part: Part, key: Mapping[str, int], purpose: Purpose = Purpose.PARAMETERS
     ) -> Parameters:
-        """Component parameters of a part's columns in every cluster, given all its rows (docs/math.md 2.1, step 4).
+        """Draw component parameters of a part's columns in every cluster given its rows (docs/math.md 2.1, step 4).
 
-        hyper and s are of all columns; of `hyper` only the part's rows matter. The result has the part's rows.
+        hyper and s cover all columns; only the part's rows of `hyper` matter. The result has the part's rows.
         """
         stream, drawn = Stream(purpose=purpose, **key), {}
         for kind, *of, columns in self._each(hyper, s, part):
@@ -179,7 +182,7 @@ class Components:
         return Parameters(**drawn, **{array.name: np.zeros((0, len(s)), array.dtype) for array in absent})
 
     def no_parameters(self, part: Part) -> Parameters:
-        """The result of `draw` where there are no clusters; the same object each time."""
+        """Result of `draw` without clusters; the same object each time."""
         which = tuple((of.start, of.stop) for of in part)
         if which not in self._none:
             each = [
@@ -190,7 +193,7 @@ class Components:
         return self._none[which]
 
     def _each(self, hyper: Hyper, s: Statistics, part: Part):
-        """Every kind that has columns in the part, with its hyperparameters, its statistics, and these columns."""
+        """Yield every kind with columns in the part, its hyperparameters, its statistics, and these columns."""
         for place, kind in self._present:
             columns = part[place]
             if columns.stop > columns.start:

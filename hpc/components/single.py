@@ -1,4 +1,4 @@
-"""Common part of the kinds with one cell per row and column, drawn by its inverse distribution function."""
+"""Shared base of the kinds with one cell per row and column, drawn by inverting the distribution function."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from mpibayes.kernels.mixture import updates
 
 
 def one_uniform(stream: Stream, sub: int, column: int, ids: np.ndarray) -> np.ndarray:
-    """A number inside (0, 1) for each row, named by its id and the column."""
+    """Uniform in the open interval (0, 1) for each row, named by its id and the column."""
     return inside(stream.at(sub).uniforms(column << 32 | ids))
 
 
 def inside(u: np.ndarray) -> np.ndarray:
-    """Multiples of 2^-53 from 0 to below 1 as numbers inside (0, 1)."""
+    """Map multiples of 2^-53 in [0, 1) into the open interval (0, 1)."""
     return np.minimum(u + 2.0**-54, 1.0 - 2.0**-53)
 
 
 class OneByOne:
-    """A kind whose columns are modelled one by one. _start: initial hyperparameters of each, (C, n)."""
+    """A kind whose columns are modelled one by one. _start: initial hyperparameters of each column, (C, n)."""
 
     columns: tuple[Column, ...]
     _start: np.ndarray
@@ -41,12 +41,13 @@ class OneByOne:
 
 
 class InContexts(OneByOne):
-    """Such a kind of numbers. One that leans on a column with levels has a column of cells for each context, in which
-    other rows lack theirs, and the same hyperparameters in all of them (docs/math.md 1.9). `columns`: those of cells;
-    those that lean on others are the last ones.
+    """A numeric kind whose columns are modelled one by one. A column that depends on one with levels has a column of
+    cells for each context, missing in rows of other contexts, and the same hyperparameters in all (docs/math.md 1.9).
+    `columns`: the columns of cells; those with parents come last.
 
-    _of (P,): the column that each column of cells is of; n_plain: columns that lean on none. summed_out: the
-    hyperparameters that are summed out of the evidence of a link."""
+    _of (P,): the column of each column of cells. n_plain: columns without a parent. summed_out: hyperparameters that
+    the evidence of a link sums out.
+    """
 
     summed_out: tuple[int, ...]
     grids: Sequence[Grids]
@@ -66,7 +67,7 @@ class InContexts(OneByOne):
         return (self._members[column],)
 
     def parts(self, columns: slice) -> slice:
-        """Columns of cells of some columns."""
+        """Slice of the columns of cells that belong to `columns`."""
         return slice(*(int(self.cuts["part"][c]) for c in (columns.start, columns.stop)))
 
     def wide(self, hyper: np.ndarray) -> np.ndarray:
@@ -74,8 +75,7 @@ class InContexts(OneByOne):
         return hyper if len(self.columns) == len(self) else hyper[self._of]
 
     def points(self, column: int, hyper: np.ndarray) -> np.ndarray:
-        """The hyperparameters (G, n) of a column that are summed out, at all points of their grids; others as in
-        `hyper` (n,)."""
+        """All grid points (G, n) of the summed-out hyperparameters of a column; the others are as in `hyper` (n,)."""
         grids = [
             grid.points[column, : grid.length[column]] if f in self.summed_out else hyper[f : f + 1]
             for f, grid in enumerate(self.grids)
@@ -83,7 +83,7 @@ class InContexts(OneByOne):
         return np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, len(grids))
 
     def log_marginal(self, hyper: np.ndarray, s: tuple, columns: slice) -> np.ndarray:
-        """Counts go without their 1 / x!."""
+        """See `Component.log_marginal`; counts omit 1 / x!."""
         parts = self.parts(columns)
         each = updates.number_marginals(s, self.wide(hyper), parts.start, parts.stop)[0]
         if len(each) == columns.stop - columns.start:
@@ -91,11 +91,11 @@ class InContexts(OneByOne):
         return np.add.reduceat(each, self.cuts["part"][columns] - parts.start)
 
     def log_marginal_clusters(self, hyper: np.ndarray, s: tuple) -> np.ndarray:
-        """Counts go without their 1 / x!."""
+        """See `Component.log_marginal_clusters`; counts omit 1 / x!."""
         return updates.number_marginals(s, self.wide(hyper), 0, len(self.columns))[1]
 
     def updated(self, hyper: np.ndarray, s: tuple, columns: slice, grids: Sequence[Grids], stream: Stream):
-        """Hyperparameters (columns, n) drawn from their grids, coordinate by coordinate."""
+        """Draw hyperparameters (columns, n) from their grids, coordinate by coordinate."""
         if columns.stop <= self.n_plain == len(self):
             return draw_numbers(s, hyper, columns, grids, stream)
         hyper, plain = hyper.copy(), slice(columns.start, min(columns.stop, self.n_plain))
@@ -111,12 +111,12 @@ class InContexts(OneByOne):
 
 
 class Numbers:
-    """See `Law`: columns of numbers with moments (C, K + 1) about their centers, whatever their distribution."""
+    """Base of laws (see `Law`) of numeric columns, given by moments (C, K + 1) about the columns' centers."""
 
-    n_bytes = 0  # next to nothing
+    n_bytes = 0  # negligible
 
     def __init__(self, sub: int, shift: np.ndarray, square: np.ndarray):
-        """shift, square: means of x - center, and of its square."""
+        """shift, square: means of x - center and (x - center)^2."""
         self._sub, self._shift, self._square = sub, shift, square
 
     def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -137,5 +137,5 @@ class Numbers:
 
 
 def with_new(*s: np.ndarray) -> list[np.ndarray]:
-    """Statistics (..., K) with those of a new cluster behind them, (..., K + 1)."""
+    """Append the statistics of a new cluster to statistics (..., K), each (..., K + 1)."""
     return [np.append(a, np.zeros((*a.shape[:-1], 1), a.dtype), axis=-1) for a in s]

@@ -16,8 +16,8 @@ NAMES = {kind.name: tuple(array.name for array in kind.statistics) for kind in K
 class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS for a in kind.statistics)])):
     """Sufficient statistics of K clusters for every column: the arrays that `kernels.accumulate` returns, in its order.
 
-    size (K,) int64, rows; then those of each kind by their names (its `statistics`), (rows of its axis, K). Missing
-    cells count in `levels`' missing rows alone.
+    size (K,) int64: rows per cluster; then the arrays of each kind under their names (its `statistics`), (rows of the
+    axis, K). Missing cells count in the missing rows of `levels` alone.
     """
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
         return tuple([arrays[name] for name in NAMES[kind.name]])
 
     def take(self, clusters: Sequence[int]) -> Statistics:
-        """The statistics of some clusters, in the order given."""
+        """Select the statistics of clusters, in the order given."""
         clusters = np.asarray(clusters, np.intp)
         k = len(clusters)
         arrays = vars(self).values()
@@ -37,10 +37,10 @@ class Statistics(make_dataclass("Arrays", ["size", *(a.name for kind in KINDS fo
 
 
 def empty(like: Statistics, n_clusters: int) -> Statistics:
-    """Statistics of clusters without rows."""
+    """Statistics of empty clusters."""
     return Statistics(*(np.zeros((*array.shape[:-1], n_clusters), array.dtype) for array in vars(like).values()))
 
 
 def join(parts: Sequence[Statistics]) -> Statistics:
-    """The clusters of all parts, one part after another."""
+    """Concatenate the clusters of all parts."""
     return Statistics(*(np.concatenate(arrays, axis=-1) for arrays in zip(*(vars(p).values() for p in parts))))

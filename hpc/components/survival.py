@@ -2,8 +2,8 @@
 and gamma priors on hazards (docs/math.md 1.11).
 
 Hyperparameters are rows (shape, rate) of a (C, 2) array, each fixed or learned on a grid, the rate in the column's unit
-of time. Within, times are whole ticks (`io.spells`), so that all sums are exact; densities of an event are those of a
-tick, and `log_base` makes them densities of the unit.
+of time. Internally times are whole ticks (`io.spells`), so that all sums are exact; densities of an event are per tick,
+and `log_base` converts them to the column's unit.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 class Times:
-    """See `Law`: times of the event, with hazards integrated out, or, where they were drawn, given.
+    """Law of the event's time (see `Law`), with hazards integrated out or drawn.
 
-    shape, rate (C, PARTS, K + 1): of each hazard, per tick; drawn (C, PARTS, K): hazards of the clusters.
+    shape, rate (C, PARTS, K + 1): posterior of each hazard, per tick. drawn (C, PARTS, K): hazards of the clusters.
     """
 
-    n_bytes = 0  # next to nothing
+    n_bytes = 0  # negligible
 
     def __init__(self, kind: Survival, hazard: np.ndarray, s: tuple, drawn: np.ndarray | None = None):
         self._kind = kind
@@ -46,7 +46,7 @@ class Times:
         self._before = [np.cumsum(each, axis=0) - each for each in lost]
 
     def _lost(self, column: int, ticks: np.ndarray, part: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Minus the log probability of surviving some ticks in a part, in clusters k. Arguments broadcast."""
+        """Minus the log probability of surviving `ticks` in a part, in clusters k. Arguments broadcast."""
         shape, rate = self.shape[column][part, k], self.rate[column][part, k]
         result = shape * np.log1p(ticks / rate)
         if self._drawn is None:
@@ -55,15 +55,15 @@ class Times:
         return np.where(old, self._drawn[column][part, np.where(old, k, 0)] * ticks, result)
 
     def log_survival(self, column: int, time: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Log probability that the event has not come by a time, in the column's unit, in clusters k. Arguments
+        """Log probability that the event comes after a time, in the column's unit, in clusters k. Arguments
         broadcast."""
         part, ticks = self._kind.split(column, time)
         lost = self._before[column][part, k] + self._lost(column, ticks, part, k)
         return np.where(np.isposinf(time), -np.inf, -lost)
 
     def log_probability(self, column: int, low: np.ndarray, high: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Log probability of times from low to high in clusters k; where both are the same the log density, of the
-        column's unit. Arguments broadcast."""
+        """Log probability of times from low to high in clusters k; the log density, in the column's unit, where low
+        equals high. Arguments broadcast."""
         first, last = (self.log_survival(column, np.maximum(x, 0.0), k) for x in (low, high))
         with np.errstate(divide="ignore", invalid="ignore"):
             between = first + np.log(-np.expm1(np.where(np.isposinf(high), -np.inf, last - first)))
@@ -71,11 +71,11 @@ class Times:
         return np.where(low == high, first + self._log_hazard(column, low, k), between)
 
     def log_masses(self, column: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """The same of times (U, 1) in every cluster, (U, K + 1)."""
+        """Log probability of times from low to high (U, 1) in every cluster, (U, K + 1); see `log_probability`."""
         return self.log_probability(column, low, high, self._every)
 
     def _log_hazard(self, column: int, time: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Log hazard at a time, both in the column's unit, in the part that has the event. Arguments broadcast."""
+        """Log hazard at a time, both in the column's unit, of the part that contains the event. Arguments broadcast."""
         part, ticks = self._kind.split(column, time, whole=True)
         h = self.shape[column][part, k] / (self.rate[column][part, k] + ticks)
         if self._drawn is not None:
@@ -84,7 +84,7 @@ class Times:
         return np.where(time < 0.0, -np.inf, np.log(h / self._kind.ticks[column]))
 
     def quantile(self, column: int, clusters: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Times (n,) before which the event comes with probability u in the cluster of each."""
+        """Times (n,) by which the event has come with probability u in each cluster."""
         return self._reached(column, clusters, -np.log1p(-np.minimum(u, 1.0 - 2.0**-53)))
 
     def _reached(self, column: int, clusters: np.ndarray, aim: np.ndarray) -> np.ndarray:
@@ -102,7 +102,7 @@ class Times:
         return (self._kind.starts[column][part] + within) * self._kind.ticks[column]
 
     def within(self, column: int, clusters: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Times (n,) from low to high by the distribution function given that they are there: at u of it."""
+        """Quantiles (n,) at u of the event's time truncated to low..high."""
         first, last = (self.log_survival(column, np.maximum(x, 0.0), clusters) for x in (low, high))
         return np.clip(self._reached(column, clusters, -first - np.log1p(u * np.expm1(last - first))), low, high)
 
@@ -110,7 +110,7 @@ class Times:
         raise NotImplementedError("a single cell is there or not")
 
     def averages(self, column, x, seen, lacking, weight) -> list[np.ndarray]:
-        """Moments of the time or, where it is later, of the greatest one of the table: that alone always has a mean."""
+        """Moments of the time, capped at the greatest time of the table: the capped time alone always has a mean."""
         c = self._kind.columns[column]
         ends = np.unique([0.0, *(end for end in c.ends if end < c.maximum), c.maximum])
         node = 0.5 * (ends[1:] - ends[:-1])[:, None] * NODES + 0.5 * (ends[1:] + ends[:-1])[:, None]
@@ -127,8 +127,8 @@ class Times:
 class Survival(OneByOne):
     """All survival columns of a view. A column's prior: None or {"shape": number or grid, "rate": ...}.
 
-    Statistics of every part of the time axis: events, rows that were last seen there, and the ticks that these spent
-    there; (C PARTS, K) each. The exposure of a part has all of it, too, for every row that was seen in a later one.
+    Statistics of every part of the time axis: events, rows last seen in it, and the ticks that these rows spent in it;
+    (C PARTS, K) each. The exposure of a part adds its whole width for every row last seen in a later part.
     """
 
     name, hyper, hyper_form = "survival", "hazard", (2,)
@@ -141,7 +141,7 @@ class Survival(OneByOne):
     parameters = Array("spell_start", "start"), Array("spell_hazard", "part")
     odds = "spell", np.float64
     exact = measured = False
-    substreams = (2**31 + 8,)  # behind those of blocks
+    substreams = (2**31 + 8,)  # after those of blocks
 
     def __init__(self, columns: Sequence[Column], priors: Mapping, joint: Mapping):
         self.columns, n = tuple(columns), np.arange(len(columns) + 1)
@@ -186,7 +186,7 @@ class Survival(OneByOne):
         raise NotImplementedError("a censored time is not a measurement")
 
     def side_odds(self, hazard: np.ndarray, s: tuple) -> np.ndarray:
-        """For each column: what `draw` has, of posterior means, differences of the sides."""
+        """For each column, the difference between the sides of the arrays that `draw` returns, at posterior means."""
         shape, rate = self.posterior(hazard, s)
         start, mean = self._scores(shape / rate)
         each = np.concatenate([start, mean], axis=1)
@@ -196,7 +196,7 @@ class Survival(OneByOne):
         return Times(self, hazard, s)
 
     def without(self, s: tuple, column: int, x: np.ndarray, clusters: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Statistics (C PARTS, n) of the cluster of each row without its cell x (n,) of a column."""
+        """Statistics (C PARTS, n) of each row's cluster without the row's cell x (n,) in a column."""
         events, ended, time = (a[:, clusters].copy() for a in s)
         seen = np.flatnonzero(~np.isnan(x))
         part, event, ticks = spells.decoded(x[seen])
@@ -210,7 +210,7 @@ class Survival(OneByOne):
         return Times(self, hazard, s, self._draw(hazard, s, slice(0, len(self)), stream))
 
     def update(self, hazard: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
-        """Hyperparameters coordinate by coordinate, by what `grid.draw_numbers` names them."""
+        """Draw hyperparameters coordinate by coordinate; draws are named as in `grid.draw_numbers`."""
         hazard, exposed = hazard.copy(), self.exposed(s)
         ids = np.arange(2 * columns.start, 2 * columns.stop)
         u = stream.at(self.substreams[0]).uniforms(ids).reshape(-1, 2)
@@ -226,14 +226,14 @@ class Survival(OneByOne):
         return hazard[columns]
 
     def draw(self, hazard: np.ndarray, s: tuple, columns: slice, stream: Stream) -> tuple[np.ndarray, ...]:
-        """spell_start, spell_hazard: log density of a cell = start[2 part + event] - hazard[part] ticks."""
+        """Draw spell_start, spell_hazard: log density of a cell = start[2 part + event] - hazard[part] ticks."""
         h = self._draw(hazard, s, columns, stream)
         start, h = self._scores(h, columns)
         return tuple(np.ascontiguousarray(a.reshape(-1, a.shape[-1])) for a in (start, h))
 
     def _draw(self, hazard: np.ndarray, s: tuple, columns: slice, stream: Stream) -> np.ndarray:
-        """Hazards (columns, PARTS, K) per tick. The id of a draw is the number of its part among all and that of its
-        cluster."""
+        """Draw hazards (columns, PARTS, K) per tick. The id of a draw is the index of its part in the kind and that of
+        its cluster."""
         shape, rate = (a[columns] for a in self.posterior(hazard, s))
         flat = shape.reshape(-1, shape.shape[-1])
         ids = cells(PARTS * columns.start, *flat.shape)
@@ -241,28 +241,28 @@ class Survival(OneByOne):
         return np.exp(np.maximum(log_gamma - np.log(rate), -690.0))
 
     def _scores(self, h: np.ndarray, columns: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
-        """(columns, 2 PARTS, K) and the hazards themselves."""
+        """Return the start scores (columns, 2 PARTS, K) and the hazards."""
         lost = h * self.widths[columns, :, None]
         before = np.cumsum(lost, axis=1) - lost
         both = np.stack([-before, np.log(h) - before], axis=2)
         return both.reshape(h.shape[0], 2 * PARTS, h.shape[-1]), h
 
     def split(self, column: int, time: np.ndarray, whole: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Part of times in the column's unit, and the ticks in it; infinity is taken for 0. whole: the part is that of
-        whole ticks, which a cell has: an event at a cut that is none is before it."""
+        """Part of times in the column's unit, and ticks into it; infinity becomes 0. whole: choose the part by whole
+        ticks, as cells do; an event at a cut lies before it."""
         ticks = np.where(np.isfinite(time), time, 0.0) / self.ticks[column]
         last = len(self.columns[column].ends)
         part = np.searchsorted(self.starts[column, 1 : last + 1], np.round(ticks) if whole else ticks, side="left")
         return part, np.maximum(ticks - self.starts[column][part], 0.0)
 
     def exposed(self, s: tuple) -> tuple[np.ndarray, np.ndarray]:
-        """Events and exposures, ticks, of each part, (C, PARTS, K) each."""
+        """Events and exposures, in ticks, of each part, (C, PARTS, K) each."""
         events, ended, time = (a.reshape(len(self), PARTS, a.shape[-1]) for a in s)
         beyond = np.cumsum(ended[:, ::-1], axis=1)[:, ::-1] - ended
         return events, time + beyond * self.widths[:, :, None]
 
     def posterior(self, hazard: np.ndarray, s: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Shapes and rates, per tick, of the hazards, (C, PARTS, K) each."""
+        """Shapes and rates, per tick, of the hazards' posterior, (C, PARTS, K) each."""
         gamma, (events, exposure) = self._in_ticks(hazard), self.exposed(tuple(s))
         return gamma[:, 0, None, None] + events, gamma[:, 1, None, None] + exposure
 

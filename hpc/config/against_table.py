@@ -1,4 +1,4 @@
-"""A configuration held against the columns of its table."""
+"""Checks of a configuration against the columns of its table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpibayes.text import import_again
 
 
 def check_table(config: Config, table: Any) -> None:
-    """Hold a configuration against a table of either kind; ConfigError lists all that does not fit."""
+    """Check a configuration against a table, typed or sparse. Raises ConfigError with every mismatch."""
     if not config.model.sparse:
         try:
             return check_columns(config, table.columns, table.n_rows)
@@ -31,7 +31,7 @@ def check_table(config: Config, table: Any) -> None:
 
 
 def _later_levels(config: Config, table: Any) -> list[str]:
-    """Reasons why what the configuration says of columns may have fitted before rows were appended to the table."""
+    """Reasons why the configuration of columns may have been valid before rows were appended to the table."""
     problems = []
     for first, column in zip(table.pieces[0].columns, table.columns):
         new = list(column.levels[len(first.levels) :])
@@ -45,10 +45,10 @@ def _later_levels(config: Config, table: Any) -> list[str]:
 
 
 def check_columns(config: Config, columns: Sequence[Column], n_rows: int) -> None:
-    """Hold [columns.NAME], and what the family says of columns, against the table's; ConfigError lists all that does
-    not fit.
+    """Check [columns.NAME], and the family's settings of columns, against the table's columns. Raises ConfigError with
+    every mismatch.
 
-    Columns whose numbers the arithmetic cannot hold are refused too, since [columns.NAME] can leave them out.
+    Columns whose numbers exceed the arithmetic are refused too, since [columns.NAME] can leave them out.
     """
     by_name = {column.name: column for column in columns}
     report = Report(config.places)

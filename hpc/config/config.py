@@ -19,9 +19,9 @@ S = TypeVar("S", bound=Section)
 
 @dataclass(frozen=True)
 class Config:
-    """sections: by name, the shared ones as the family extends them and its own. named: [columns.NAME] and others, by
-    kind and name. text: the content of the file. notes: keys that have no effect any more.
-    """
+    """A checked configuration. sections: by name, the shared ones as the family extends them and its own. named:
+    [columns.NAME] and others, by kind and name. text: content of the file. notes: keys that no longer have an
+    effect."""
 
     sections: Mapping[str, Section]
     named: Mapping[str, Mapping[str, Section]]
@@ -30,7 +30,7 @@ class Config:
     notes: tuple[str, ...] = ()
 
     def of(self, section: type[S]) -> S:
-        """A section by its class. Raises KeyError where the family has no such section."""
+        """Return a section by its class. Raises KeyError if the family has no such section."""
         for candidate in self.sections.values():
             if isinstance(candidate, section):
                 return candidate
@@ -67,7 +67,7 @@ class Config:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the configuration file."""
         return self.places.path
 
     @property
@@ -89,7 +89,7 @@ class Config:
 
     @property
     def joint(self) -> dict[str, dict[str, Any]]:
-        """Blocks of columns that are modelled jointly, by name: {"columns": names, ...}."""
+        """Blocks of jointly modelled columns, by name: {"columns": names, ...}."""
         return {name: block.model_dump() for name, block in self.blocks.items()}
 
     @property
@@ -99,7 +99,7 @@ class Config:
         return frozenset(name for name, c in self.columns.items() if not c.use) | taken
 
     def resolve(self, path: str) -> Path:
-        """An absolute path; relative ones start at the folder of the configuration file."""
+        """Return an absolute path; relative paths start at the folder of the configuration file."""
         try:
             place = (self.path.absolute().parent / Path(path).expanduser()).resolve()
         except (ValueError, RuntimeError, OSError) as error:  # a NUL, a user without a home, a name beyond all limits
@@ -113,6 +113,6 @@ class Config:
         return self.places.where(key)
 
     def changed(self, section: str, **values: Any) -> Config:
-        """A copy with other values of some keys, which are not validated again."""
+        """Return a copy with other values of keys, without validating them again."""
         new = self.sections[section].model_copy(update=values)
         return replace(self, sections={**self.sections, section: new})

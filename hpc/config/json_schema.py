@@ -1,7 +1,7 @@
 """JSON schema (draft 7) of the configuration, written from the sections, for editors that complete and check TOML.
 
-It accepts every document that the program accepts. It knows types, bounds and names of keys; what one key says of
-another, and of the table, `mpibayes check` says.
+It accepts every document that the program accepts. It covers types, bounds and names of keys; rules between keys, and
+between keys and table, are checked by `mpibayes check`.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ COPIED = {
 
 
 def header(place: str = f"./{NAME}") -> str:
-    """The comment by which editors (Taplo, Even Better TOML) find the schema of a TOML file. place: from that file."""
+    """Return the comment that leads editors (Taplo, Even Better TOML) to the schema of a TOML file. place: path from
+    that file."""
     return f"#:schema {place}\n"
 
 
 def schema_text() -> str:
-    """The schema as JSON, from the file beside this one: writing it anew would be a quarter of a run's start."""
+    """Return the schema as JSON, from the file beside this one: generating it would take a quarter of a run's start."""
     return KEPT.read_text(encoding="utf-8")
 
 
 def written() -> str:
-    """The schema as JSON, written from the sections. `python -m mpibayes.hpc.config.json_schema` keeps it."""
+    """Generate the schema as JSON from the sections. `python -m mpibayes.hpc.config.json_schema` stores it."""
     return json.dumps(configuration(), indent=1, ensure_ascii=False) + "\n"
 
 
 def write_schema(path: Path, guard: Guard = unguarded) -> None:
-    """Write the schema to a file that does not have it already. Raises OSError."""
+    """Write the schema to a file unless it already has this content. Raises OSError."""
     text = schema_text()
     try:
         there = read_regular(path) == text.encode()
@@ -53,7 +54,8 @@ def write_schema(path: Path, guard: Guard = unguarded) -> None:
 
 
 def configuration() -> Schema:
-    """Schema of a whole configuration: of each room of models, which applies where the file names one of its kinds."""
+    """Schema of a whole configuration: one part per room of models, which applies if the file names one of its
+    kinds."""
     rooms = {room: [kind for kind, of in registry.ROOMS.items() if of == room] for room in registry.ROOMS.values()}
     each = {room: {"$ref": f"#/definitions/{room}"} for room in rooms}
     return {
@@ -64,14 +66,14 @@ def configuration() -> Schema:
         "allOf": [
             {"if": {"anyOf": [_is(kind) for kind in kinds]}, "then": each[room]} for room, kinds in rooms.items()
         ],
-        # Always holds: some editors look for keys to complete here alone, and not behind an `if`.
+        # Unconditional: some editors complete only the keys listed here, not those behind an `if`.
         "anyOf": [{}, *each.values()],
         "definitions": {room: _room(kinds[0]) for room, kinds in rooms.items()},
     }
 
 
 def _is(kind: str) -> Schema:
-    """Schema of the documents whose model is of this kind, as `registry.kind_of` finds it."""
+    """Schema of the documents whose model is of this kind, as determined by `registry.kind_of`."""
     family, _, likelihood = kind.partition(" ")
     given = _model(family=family, **({"likelihood": likelihood} if likelihood else {}))
     if kind == registry.DEFAULT:
@@ -120,7 +122,7 @@ def _section(section: type[Section]) -> Schema:
 
 
 def _takes_none(section: type[Section], key: str) -> bool:
-    """True if the word "none" takes the value of a key back."""
+    """True if the word "none" resets the value of a key."""
     try:
         return parsed(section, key, "none") is None
     except ValidationError:
@@ -128,8 +130,8 @@ def _takes_none(section: type[Section], key: str) -> bool:
 
 
 def _plain(schema: Any, definitions: dict[str, Schema]) -> Any:
-    """A schema as pydantic writes it (draft 2020-12) in draft 7: references resolved, without null, which TOML lacks,
-    and without what is not about values."""
+    """Convert a schema as pydantic writes it (draft 2020-12) to draft 7: references resolved, without null, which TOML
+    lacks, and without keywords that do not concern values."""
     if isinstance(schema, list):
         return [_plain(item, definitions) for item in schema]
     if not isinstance(schema, dict):

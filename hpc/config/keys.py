@@ -1,4 +1,4 @@
-"""The sections that every family of models has. What a family adds to them is in its own `keys.py`."""
+"""Sections that every family of models has. A family's additions are in its own `keys.py`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from mpibayes.hpc.config.section import (
 )
 from mpibayes.io.shape import Shape
 
-MOST_JOINT = 64  # columns of a block
+MOST_JOINT = 64  # most columns of a block
 MOST_SHARDS = 65_536
 MOST_CHAINS = 1000
-MOST_RANKS = 1024  # that a run starts itself, on one machine
-MOST_MINUTES = 525_600  # between checkpoints: a year
+MOST_RANKS = 1024  # most ranks that a run starts itself, on one machine
+MOST_MINUTES = 525_600  # most minutes between checkpoints: a year
 
 
 class Data(Section):
-    single: ClassVar[bool] = False  # whether a fraction holds out single entries, and not rows
+    single: ClassVar[bool] = False  # True if a fraction holds out single entries instead of rows
 
     table: str = key(
         ..., "the typed table that `mpibayes import` wrote; relative to this file", "the path of a table", path=True
@@ -51,62 +51,62 @@ class Data(Section):
 
 
 class Model(Section):
-    """A family adds its own keys, and says with `family` by which names it goes."""
+    """Shared keys of [model]. A family adds its own keys, and lists its names in `family`."""
 
     of_the_model: ClassVar[bool] = True
-    latent: ClassVar[bool] = False  # whether real columns are modelled as `data.latent.Latent` has them
-    sparse: ClassVar[bool] = False  # whether it is about a sparse table
+    latent: ClassVar[bool] = False  # True if real columns are modelled as in `data.latent.Latent`
+    sparse: ClassVar[bool] = False  # True for models of sparse tables
 
     family: str = key("", "the family of the model", "the name of a family")
 
     @property
     def plain(self) -> bool:
-        """True if real columns have no steps, atoms and logarithms, whatever the import found."""
+        """True if steps, atoms and logarithms of real columns, as found by the import, are ignored."""
         return False
 
     @property
     def shaped(self) -> Mapping[str, Shape]:
-        """Coordinates of the shaped real columns, by column."""
+        """Coordinates of the shaped real columns, by name."""
         return {}
 
     @property
     def fits_shapes(self) -> bool:
-        """True if the first start of a run is to fit them."""
+        """True if the first start of a run fits the shapes."""
         return False
 
     @property
     def binned(self) -> Mapping[str, tuple[float, ...]]:
-        """Cuts between the bins of the columns of numbers that others may lean on, by column."""
+        """Cuts between the bins of the numeric columns that may be parents, by name."""
         return {}
 
     @property
     def fits_bins(self) -> bool:
-        """True if the first start of a run is to find them."""
+        """True if the first start of a run computes the cuts."""
         return False
 
     @property
     def lined(self) -> Collection[str]:
-        """The real columns that may lean on each other in lines."""
+        """Real columns that may be linked in lines."""
         return ()
 
     @property
     def born(self) -> Collection[str]:
-        """The columns of numbers that may lean on columns with levels."""
+        """Numeric columns that may depend on columns with levels."""
         return ()
 
     @property
     def fits_children(self) -> bool:
-        """True if the first start of a run is to choose them."""
+        """True if the first start of a run chooses these numeric columns."""
         return False
 
     @property
     def fits_lines(self) -> bool:
-        """True if the first start of a run is to choose them."""
+        """True if the first start of a run chooses the columns that may be linked in lines."""
         return False
 
     @property
     def links_by_default(self) -> str:
-        """The links that the first start of a run decides on; "" where they are given, or there are none."""
+        """Links chosen at the first start of a run; "" if they are given, or there are none."""
         return ""
 
 
@@ -173,7 +173,7 @@ class Run(Section):
 
     @property
     def judged(self) -> bool:
-        """True if the run may end before run.cycles, by a judgement of its chains."""
+        """True if a judgement of its chains may end the run before run.cycles."""
         return self.until in ("settled", "scores")
 
 

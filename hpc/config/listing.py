@@ -9,7 +9,8 @@ from mpibayes.hpc.registry import ROOMS, keys_of
 
 
 def keys_text() -> str:
-    """Lines of TOML: by room of models its sections, each key with its default and what it may be."""
+    """Every key as lines of TOML: for each room of models its sections, each key with its default and expected
+    value."""
     return "\n".join(_lines())
 
 

@@ -1,7 +1,7 @@
-"""Reading a configuration: a TOML file and `--set key=value`, checked whole.
+"""Reading a configuration: a TOML file and `--set key=value`, checked as a whole.
 
-All mistakes are reported together, each with its file, line, key, what was expected and the nearest valid key. Paths
-are relative to the configuration file. Which sections there are depends on `model.family`.
+All mistakes are reported together, each with its file, line, key, expected value and the nearest valid key. Paths are
+relative to the configuration file. The set of sections depends on `model.family`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     for section in sections.values():
         for value in (getattr(section, key) for key in marked(type(section), "path")):
             if isinstance(value, str):
-                config.resolve(value)  # a text that cannot be a path is reported now
+                config.resolve(value)  # report a text that cannot be a path now
     return config
 
 

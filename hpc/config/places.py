@@ -18,14 +18,14 @@ Key = tuple[str, ...]  # ("run", "seed"), ("columns", "age", "use"), ("blocks", 
 
 @dataclass(frozen=True)
 class Places:
-    """The file, the line of each section and key in it, and the keys that --set gave."""
+    """The file, the line of each section and key in it, and the keys given by --set."""
 
     path: Path
     lines: Mapping[Key, int] = field(default_factory=dict)
     set_keys: frozenset[Key] = frozenset()
 
     def where(self, key: Key) -> str:
-        """`run.toml:12: run.seed`, or `--set run.seed` where the command line gave it."""
+        """Describe the place of a key: `run.toml:12: run.seed`, or `--set run.seed` if the command line gave it."""
         name = _short(dotted(key), 200)
         for length in range(len(key), 0, -1):
             if key[:length] in self.set_keys or (
@@ -39,7 +39,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Report:
-    """Collects problems, and notes that are none, with the place that each comes from."""
+    """Collects problems, and harmless notes, each with its place."""
 
     places: Places
     problems: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ def _path_of(dotted: str) -> Key:
 
 
 def table(value: Any) -> dict[str, Any]:
-    """A table of the file, {} for what is none."""
+    """Return a table of the file as it is, {} for any other value."""
     return value if isinstance(value, dict) else {}
 
 
@@ -125,14 +125,15 @@ def as_toml(value: Any) -> str:
 
 
 def parse_override(item: str) -> dict[str, Any]:
-    """`run.seed=3` as {"run": {"seed": 3}}; a value that is no TOML is a text. ValueError with a message for users."""
+    """Parse `run.seed=3` to {"run": {"seed": 3}}; a value that is not TOML is text. ValueError has a message for
+    users."""
     key, equals, value = item.partition("=")
     if not equals or not key.strip():
         raise ValueError(f"--set {_short(item)}: expected key=value, for example --set run.seed=3")
     value = value.strip()
     try:
         change = documents.toml(f"{key} = {value}")
-        if not _has_time(change):  # 02:00:00 is a time of day in TOML, and a length of time here
+        if not _has_time(change):  # 02:00:00 is a time of day in TOML, and a duration here
             return change
     except documents.TooMuch as error:
         raise ValueError(f"--set {_short(key.strip())}: {error}") from None
@@ -152,14 +153,14 @@ def _has_time(value: Any) -> bool:
 
 
 def times_as_text(value: Any) -> Any:
-    """Dates and times, which TOML knows and the configuration does not, as they were written."""
+    """Convert dates and times, which the configuration does not have, back to the text as written."""
     if isinstance(value, dict):
         return {key: times_as_text(item) for key, item in value.items()}
     return value.isoformat() if isinstance(value, datetime.date | datetime.time) else value
 
 
 def leaves(tree: Any, above: Key = ()) -> list[Key]:
-    """The keys that a change gives."""
+    """List the keys that a change sets."""
     if isinstance(tree, dict) and tree and len(above) < 3:
         return [leaf for key, item in tree.items() for leaf in leaves(item, (*above, key))]
     return [above]

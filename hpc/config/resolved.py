@@ -1,4 +1,4 @@
-"""A configuration as a plain document: written as config.resolved.toml, compared with that of an earlier start."""
+"""A configuration as a plain document: written as config.resolved.toml, and compared with that of an earlier start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from mpibayes.text import visible
 
 
 def as_dict(config: Config) -> dict[str, Any]:
-    """Every key with its value, as plain nested dictionaries; absolute paths; what is not set or used is left out."""
+    """Return every key with its value, as nested dictionaries, with absolute paths; unset and unused keys are left
+    out."""
     document: dict[str, Any] = {}
     for name, section in config.sections.items():
         document[name] = section.model_dump(exclude_none=True)
@@ -34,14 +35,14 @@ def as_dict(config: Config) -> dict[str, Any]:
 
 
 def _without_effect(config: Config) -> dict[tuple[str, str], str]:
-    """Keys that nothing looks at with this configuration's other keys, each with the setting that makes it so."""
+    """Return the keys that have no effect given the other keys, each with the setting that causes it."""
     return registry.rules_of(config.kind).without_effect(config.sections)
 
 
 def continued(config: Config, old: dict[str, Any]) -> Config:
-    """The configuration of a run that goes on: what "auto" meant at the first start (in `old`) still holds.
+    """Return the configuration of a run that resumes: values that "auto" took at the first start (in `old`) still hold.
 
-    Raises CheckpointError where `old` says it with a value that cannot be.
+    Raises CheckpointError if such a value in `old` is invalid.
     """
     for name, section in config.sections.items():
         for key in marked(type(section), "decided_once"):
@@ -66,8 +67,8 @@ def difference(
     statistics.
 
     `old` and `new` are `as_dict(config)` or the parsed config.resolved.toml. With `same_table` (the fingerprints agree)
-    the table's path may differ: a file that was moved is the same data. A new "auto" takes the value it had at first.
-    model_alone: compare the model, not how it is sampled. Of two families only the keys that both have are compared.
+    the table's path may differ: a file that was moved is the same data. A new "auto" takes its value at the first
+    start. model_alone: compare the model, not how it is sampled. Of two families only the shared keys are compared.
     """
     changes = changed(old, new, same_table, model_alone)
     return [f"{key}: was {or_unset(was)}, is now {or_unset(now)}" for key, was, now in changes]
@@ -76,7 +77,7 @@ def difference(
 def changed(
     old: dict[str, Any], new: dict[str, Any], same_table: bool = False, model_alone: bool = False
 ) -> list[tuple[str, Any, Any]]:
-    """The keys that `difference` has a line for, each with its two values; None: not set."""
+    """Keys that `difference` reports, each with its two values; None: not set."""
     before, after = _flat(old), _flat(new)
     marks = {key: marks for key, (_, marks) in (before | after).items()}
     if before["model.family"] != after["model.family"]:
@@ -103,7 +104,7 @@ def or_unset(value: Any) -> str:
 
 
 def _flat(document: dict[str, Any]) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Every key, "run.seed", with its value and the marks it was declared with; of named sections, what is given."""
+    """Return every key, "run.seed", with its value and declared marks; for named sections, only the given keys."""
     keys = registry.keys_of(registry.kind_of(table(document.get("model"))))
     flat = {}
     for name, section in keys.SECTIONS.items():
@@ -127,7 +128,7 @@ def _marks(section: type[Section], key: str) -> dict[str, Any]:
 
 
 def _without_implied(section: type[Section], given: dict[str, Any]) -> dict[str, Any]:
-    """Without the entries that would hold if they were not given."""
+    """Drop the entries that would hold without being given."""
     given = dict(given)
     for key, implied in section.implied(given).items():
         rest = {k: v for k, v in given.pop(key, {}).items() if not _same_grid(v, implied.get(k))}
@@ -136,7 +137,7 @@ def _without_implied(section: type[Section], given: dict[str, Any]) -> dict[str,
 
 
 def _same_grid(a: Any, b: Any) -> bool:
-    """Another NumPy may round the points of a default grid in another way."""
+    """True if two grids agree up to rounding: another NumPy may round a default grid differently."""
     return isinstance(a, list) and isinstance(b, list) and len(a) == len(b) and all(map(math.isclose, a, b))
 
 
@@ -152,10 +153,10 @@ def _plain(value: Any) -> Any:
 
 
 def resolved_toml(config: Config, actual: dict[str, Any] | None = None) -> str:
-    """The whole configuration as TOML, each key with its value and a line of explanation; `load` reads it back.
+    """Write the whole configuration as TOML, each key with its value and a line of explanation; `load` reads it back.
 
-    `actual` replaces values by key, e.g. {"run.shards": 4, "sampler.opening": "all"}: what "auto" came to. run.burn_in
-    is always written as the number it came to.
+    `actual` replaces values by key, e.g. {"run.shards": 4, "sampler.opening": "all"}: the values that "auto" took.
+    run.burn_in is always written as the number used.
     """
     actual = {"run.burn_in": config.burn_in, **(actual or {})}
     document, unused = as_dict(config), _without_effect(config)

@@ -17,23 +17,23 @@ from pydantic.fields import FieldInfo
 
 
 class Section(BaseModel):
-    """A table of the file. A family extends a section that it shares with others by inheritance."""
+    """A table of the file. A family extends a section shared with others by inheritance."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
-    of_the_model: ClassVar[bool] = False  # its keys say what the model is: chains of one model agree in them
-    retired: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions that are accepted and ignored, and why
+    of_the_model: ClassVar[bool] = False  # True if its keys define the model: chains of one model agree in them
+    retired: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions that are accepted and ignored, with the reason
 
-    refused_by: ClassVar[Collection[str]] = ()  # families that have the section and no use for it
+    refused_by: ClassVar[Collection[str]] = ()  # families that have the section but no use for it
 
     @property
     def taken(self) -> Collection[str]:
-        """Columns of the table that are no columns of the model, since the section has another use for them."""
+        """Columns of the table that the section uses, so that they are not columns of the model."""
         return ()
 
     @classmethod
     def implied(cls, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """Defaults of the entries of a section's values that follow from other keys, by key."""
+        """Defaults, by key, of the entries of the section's values that follow from other keys."""
         return {}
 
 
@@ -49,11 +49,11 @@ def key(
     of_the_model: bool = False,
     **bounds: Any,
 ) -> Any:
-    """A key of a section. default: `...` where it is required. bounds: of a number, as pydantic's `Field` has them.
+    """Declare a key of a section. default: `...` if it is required. bounds: of a number, as in pydantic's `Field`.
 
-    path: a text is a path, relative to the configuration file. decided_once: what "auto" came to at the first start
-    holds when the run is continued. may_change: it says how long or how often, not what is sampled, and may differ when
-    the run is continued. formerly: the value for runs of versions that did not have the key; by default its own.
+    path: the text is a path, relative to the configuration file. decided_once: the value that "auto" took at the first
+    start holds when the run is continued. may_change: the key sets how long or how often, not what is sampled, and may
+    differ when the run is continued. formerly: the value for runs of versions without the key; by default the default.
     of_the_model: see `Section`.
     """
     marks = {
@@ -68,19 +68,19 @@ def key(
 
 
 def marked(section: type[Section], mark: str) -> list[str]:
-    """The keys of a section that were declared with this mark."""
+    """List the keys of a section declared with this mark."""
     return [name for name, info in section.model_fields.items() if info.json_schema_extra[mark]]
 
 
 def parsed(section: type[Section], name: str, value: Any) -> Any:
-    """The value of a key as the section holds it, from how TOML has it. Raises pydantic's ValidationError."""
+    """Convert the value of a key from TOML to the section's form. Raises pydantic's ValidationError."""
     info = section.model_fields[name]
     of = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
     return TypeAdapter(of).validate_python(value)
 
 
 def section_in(info: FieldInfo) -> type[Section] | None:
-    """The section that a key holds, as `prior = {kappa = 1}` does; None for a value, and for a choice of several."""
+    """Section that a key holds, as in `prior = {kappa = 1}`; None for a value, and for a choice of several sections."""
     optional = get_origin(info.annotation) in (types.UnionType, Union)
     kinds = [kind for kind in (get_args(info.annotation) if optional else (info.annotation,)) if kind is not type(None)]
     one = kinds[0] if len(kinds) == 1 else None
@@ -88,7 +88,7 @@ def section_in(info: FieldInfo) -> type[Section] | None:
 
 
 def expected(section: type[Section], *within: str) -> str:
-    """Expected value of a key, in words. within: the key, and the key in the section that it holds."""
+    """Expected value of a key, in words. within: the key, then keys of nested sections."""
     info = section.model_fields[within[0]]
     return expected(section_in(info), *within[1:]) if within[1:] else info.json_schema_extra["expected"]
 
@@ -101,7 +101,7 @@ LENGTH_OF_TIME = 'a length of time: "3h50m", "90m", 3600 (seconds), "1-02:00:00"
 
 
 def parse_duration(text: str | int | float) -> float:
-    """Seconds of a length of time as people and SLURM write it; ValueError where it is not one, or not positive.
+    """Seconds of a duration as people and SLURM write it. Raises ValueError if it is not a duration, or not positive.
 
     >>> [parse_duration(t) for t in ("3h50m", "90m", "3600", "1-02:00:00", "02:00:00", "90:00", "1.5h")]
     [13800.0, 5400.0, 3600.0, 93600.0, 7200.0, 5400.0, 5400.0]
@@ -120,7 +120,7 @@ def parse_duration(text: str | int | float) -> float:
 
 
 def _seconds(text: str) -> float:
-    """Seconds, or NaN where the text is no length of time."""
+    """Seconds, or NaN if the text is not a duration."""
     if re.fullmatch(r"\d+(\.\d*)?", text):
         return float(text)
     if re.fullmatch(r"(\d+(\.\d*)?\s*(d|h|min|m|s)\s*)+", text):
@@ -142,14 +142,14 @@ def _seconds(text: str) -> float:
 
 
 def tuples(value: Any) -> Any:
-    """TOML has lists; sections hold tuples, which nobody can change."""
+    """Convert lists of TOML to tuples, which are immutable."""
     if isinstance(value, dict):
         return {name: tuples(item) for name, item in value.items()}
     return tuple(map(tuples, value)) if isinstance(value, list) else value
 
 
 def none(value: Any) -> Any:
-    """TOML has no null; the word `none` takes a value back."""
+    """Convert the word `none` to None: TOML has no null."""
     return None if value == "none" else value
 
 
@@ -165,22 +165,21 @@ def _rising(points: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def grid_of(number: Any) -> Any:
-    """The type of a grid: different numbers of a type, which have the same weight each; kept in rising order."""
+    """Type of a grid: distinct numbers of a type, with equal weights, kept in ascending order."""
     return Annotated[tuple[number, ...], Field(min_length=1, max_length=MOST_POINTS), AfterValidator(_rising)]
 
 
 MOST_POINTS = 100
-# Bounds of numbers. Beyond them nothing is meant that a run could do; it would fail later, of memory or an overflow.
+# Bounds of numbers. No sensible run goes beyond them; it would fail later, for lack of memory or by overflow.
 MOST_CYCLES = 10**9
 MOST_ROWS = 2**31 - 1
 SMALLEST, LARGEST = 1e-100, 1e100  # of positive numbers: products of three and their reciprocals are doubles
 
 
 def whole(least: int, most: int) -> str:
-    """The words for what such a number has to be.
+    """Describe an integer range in words.
 
-    >>> whole(1, 1000)
-    'a whole number from 1 to 1,000'
+    >>> whole(1, 1000) 'a whole number from 1 to 1,000'
     """
     return f"a whole number from {least} to {most:,}"
 

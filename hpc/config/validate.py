@@ -1,7 +1,7 @@
-"""Checking a document against the sections that its family has; every problem is reported, with the nearest valid key.
+"""Validation of a document against the sections of its family; every problem is reported, with the nearest valid key.
 
-Types, ranges and unknown keys are pydantic's to find; the words are here. What no key alone can say is in the family's
-rules.
+Types, ranges and unknown keys are found by pydantic; the words are here. Rules that involve several keys are in the
+family's `rules.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpibayes.hpc.config.section import Section, expected, section_in
 
 
 def validated(document: dict[str, Any], report: Report) -> tuple[dict[str, Section], dict[str, dict[str, Section]]]:
-    """The sections by name, and the named ones by kind and name; those that are not valid are reported and missing."""
+    """Return sections by name, and named ones by kind and name; invalid ones are reported and left out."""
     check = _Check(_family(document, report), document, report)
     check.strangers(document)
     sections = {
@@ -34,7 +34,7 @@ def validated(document: dict[str, Any], report: Report) -> tuple[dict[str, Secti
 
 
 def _family(document: dict[str, Any], report: Report) -> str | None:
-    """The kind of the model; None where there is no such family, which is reported, and taken out."""
+    """Return the kind of the model; None if no such family exists, which is reported, and the value removed."""
     model = table(document.get("model"))
     given = model.get("family", registry.DEFAULT)
     if given in registry.FAMILIES:
@@ -42,7 +42,7 @@ def _family(document: dict[str, Any], report: Report) -> str | None:
     hint = ""
     if isinstance(given, str) and (near := _near(given.lower(), registry.FAMILIES)):
         hint = f'; did you mean "{near}"?'
-    elif isinstance(given, str):  # which may be what a key takes that a family needs
+    elif isinstance(given, str):  # may be a value that a family requires
         for name in registry.FAMILIES:
             section = registry.keys_of(name).SECTIONS["model"]
             needed = (key for key, info in section.model_fields.items() if info.is_required())
@@ -54,7 +54,7 @@ def _family(document: dict[str, Any], report: Report) -> str | None:
 
 
 def _fits(section: type[Section], key: str, value: Any) -> bool:
-    """True if a key of a section takes this value."""
+    """True if a key of a section accepts this value."""
     try:
         section.model_validate({key: value})
     except ValidationError as error:
@@ -74,8 +74,8 @@ def _near(name: str, names: Iterable[str], cutoff: float = 0.6) -> str | None:
 class _Check:
     """Validation of a document against the sections of its family.
 
-    With an unknown family (None), which is reported already, the sections are those that all families have, and those
-    sections of any family that the document has; whether they belong in it is not known.
+    With an unknown family (None), which is reported already, the sections are those shared by all families, and those
+    of any family that the document has; whether they belong in it is unknown.
     """
 
     def __init__(self, family: str | None, document: dict[str, Any], report: Report):
@@ -84,7 +84,7 @@ class _Check:
             keys = registry.keys_of(family)
             self.sections, self.named = keys.SECTIONS, keys.NAMED
         else:
-            families = reversed(registry.FAMILIES)  # the first that has a section says what its keys are
+            families = reversed(registry.FAMILIES)  # the first family with a section declares its keys
             every = {name: of for each in families for name, of in registry.keys_of(each).SECTIONS.items()}
             self.sections = {name: of for name, of in every.items() if name in document} | shared.SECTIONS
             self.named = shared.NAMED
@@ -103,7 +103,7 @@ class _Check:
                 self.report.add((name,), f"unknown {what}; {self._near_section(name, what)}")
 
     def with_names(self, kind: str, of: type[Section], given: dict[str, Any]) -> dict[str, Section]:
-        """The valid ones of [columns.NAME]."""
+        """Return the valid sections of [columns.NAME] and others, by name."""
         sections = {
             name: self.section(of, keys, (kind, name))
             for name, keys in given.items()
@@ -112,7 +112,7 @@ class _Check:
         return {name: section for name, section in sections.items() if section is not None}
 
     def section(self, of: type[Section], given: dict[str, Any], above: Key) -> Section | None:
-        """The section, or None with its problems reported: one for each key, in the words of its declaration."""
+        """Return the section, or None with its problems reported: one per key, in the words of its declaration."""
         for name in of.retired.keys() & given.keys():
             self.report.note((*above, name), f"has no effect any more: {of.retired[name]}; take it out")
         given = {name: value for name, value in given.items() if name not in of.retired}
@@ -120,7 +120,7 @@ class _Check:
             return of.model_validate(given)
         except ValidationError as error:
             seen = set()
-            # unknown keys first: a key that is required may be there under a misspelt name
+            # unknown keys first: a required key may be present under a misspelt name
             for problem in sorted(error.errors(), key=lambda p: p["type"] != "extra_forbidden"):
                 within, holder = _place(of, problem["loc"])
                 key = (*above, *within)
@@ -150,7 +150,7 @@ class _Check:
             self.report.add(key, f"this key is required: {what}")
 
     def _unknown(self, key: Key, holder: type[Section], depth: int) -> None:
-        """depth: of the section that the key is in, or that the key which holds it is in."""
+        """Report an unknown key. depth: of its section, or of the key that holds its section."""
         others = _families_with(key[0], key[-1]) if len(key) == depth + 1 else []
         if others:
             self._no_use(key, others)
@@ -178,7 +178,7 @@ class _Check:
         return f"sections are {', '.join(names)}"
 
     def _near_key(self, section: str, name: str) -> str:
-        """The nearest valid key: of the same name in another section, like it in its own, or like it elsewhere."""
+        """Nearest valid key: of the same name in another section, similar in its own, or similar elsewhere."""
         keys = self.sections[section].model_fields
         everywhere = {key: f"{home}.{key}" for home, of in self.sections.items() for key in of.model_fields}
         if homes := self._homes(name):
@@ -200,7 +200,7 @@ def _sections(family: str) -> Mapping[str, type[Section]]:
 
 
 def _families_with(section: str, key: str | None = None) -> list[str]:
-    """The kinds of models that have this section, or this key of it; "auto" is one of them, and left out."""
+    """Kinds of models that have this section, or this key of it; "auto", which is one of them, is left out."""
     sections = ((name, _sections(name).get(section)) for name in registry.ROOMS if name != registry.AUTO)
     having = ((name, of) for name, of in sections if of is not None and name not in of.refused_by)
     return [name for name, of in having if key is None or key in of.model_fields]
@@ -213,7 +213,7 @@ def _setting(kind: str) -> str:
 
 
 def _one(others: Sequence[str], kind: str) -> str:
-    """Setting that chooses one of other kinds: a likelihood of the same family, where one will do."""
+    """Setting that chooses one of the kinds `others`: a likelihood of the same family, if one will do."""
     family = kind.partition(" ")[0]
     same = [other for other in others if other.partition(" ")[0] == family]
     if same:
@@ -223,7 +223,7 @@ def _one(others: Sequence[str], kind: str) -> str:
 
 
 def _elsewhere(key: Key, value: Any) -> str:
-    """The families that a wrong value is for, where it is one for others."""
+    """Describe the families for which a wrong value would be right, if any."""
     fits = []
     if len(key) == 2:
         known = [name for name in _families_with(*key) if name in registry.FAMILIES]

@@ -1,5 +1,5 @@
-"""Bins of the columns of numbers that others may lean on (docs/links.md): cut at the eighths of the training rows at
-the first start of a run, and recorded with it."""
+"""Bins of the numeric columns that may be parents (docs/links.md): cut at the eighths of the training rows at the first
+start of a run, and stored with it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mpibayes.hpc.data.rows import Data
 from mpibayes.io.rows import Column
 
 N_BINS = 8
-MOST_ROWS = 10_000  # that are looked at, evenly spaced
+MOST_ROWS = 10_000  # most rows examined, evenly spaced
 
 
 def fit_bins(data: Data, links: str | Mapping[str, str]) -> dict[str, tuple[float, ...]]:
-    """Return by name the cuts, as values are recorded, of the columns of numbers that others may lean on: all whose
-    cells are all there, that are in no block or line and lean on no other, or those that are named as parents. links:
-    see `view.Settings`."""
+    """Return the cuts, as recorded values, of the numeric columns that may be parents, by name: all those without
+    missing cells that are in no block or line and have no parent, or those named as parents. links: see
+    `view.Settings`."""
     joint = {c.name for c in data.columns if c.block == "vectors"}
     named = None if isinstance(links, str) else set(links.values())
     numbers = [c for c in data.stored if c.kind in ("real", "count") and not c.n_missing]
@@ -33,13 +33,13 @@ def fit_bins(data: Data, links: str | Mapping[str, str]) -> dict[str, tuple[floa
 
 
 def cuts_of(column: Column, x: np.ndarray) -> tuple[float, ...]:
-    """Cuts of recorded values x (n,) that are no atoms: N_BINS - 1 at most, fewer where values come again often; none
-    where all are the same. A cut is between two values, and on the border of the cells that they stand for."""
+    """Cuts of recorded values x (n,), ignoring atoms: at most N_BINS - 1, fewer if values repeat; none if all are
+    equal. A cut lies between two values, on the border of the intervals that they represent."""
     x = np.sort(x[~np.isnan(x) & ~np.isin(x, column.atoms)])
     if not len(x):
         return ()
     below = np.unique(x[np.maximum(np.arange(1, N_BINS) * len(x) // N_BINS - 1, 0)])
-    below = below[below < x[-1]]  # the last value of a bin
+    below = below[below < x[-1]]  # last value of each bin
     above = x[np.searchsorted(x, below, side="right") % len(x)]
     step = 1.0 if column.kind == "count" else column.resolution
     return tuple((below + 0.5 * step if step else 0.5 * below + 0.5 * above).tolist())

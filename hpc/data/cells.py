@@ -1,4 +1,4 @@
-"""The cells of a table as the model has them: real and count columns side by side, standardised or as they are."""
+"""The cells of a table as the model uses them: real and count columns side by side, standardised or as recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from mpibayes.io.rows import Column, Rows
 
 
 class Cells:
-    """columns: those that are modelled, in the table's order. center, scale (D,): a cell is (x - center) / scale."""
+    """Cells of real and count columns. columns: the modelled ones, in the table's order. center, scale (D,): a cell is
+    (x - center) / scale."""
 
     def __init__(self, columns: Sequence[Column], standardise: bool):
         self.columns, self.standardise = tuple(columns), standardise
@@ -23,7 +24,7 @@ class Cells:
         return len(self.columns)
 
     def of(self, rows: Rows) -> np.ndarray:
-        """Cells of some rows, float64 (n, D), NaN for a missing one."""
+        """Return the cells of rows, float64 (n, D), NaN for missing ones."""
         x = np.empty((len(rows), len(self)))
         for d, column in enumerate(self.columns):
             x[:, d] = getattr(rows, column.block)[:, column.index]
@@ -32,7 +33,7 @@ class Cells:
         return x
 
     def in_single_precision(self, rows: Rows) -> np.ndarray:
-        """Cells as float32, for the chain. DataError for cells that float32 cannot hold."""
+        """Return cells as float32, for the chain. Raises DataError for cells that float32 cannot hold."""
         x = self.of(rows)
         huge = np.abs(x) > np.finfo(np.float32).max
         if huge.any():
@@ -44,11 +45,11 @@ class Cells:
         return x
 
     def in_units(self, d: int, value: np.ndarray) -> np.ndarray:
-        """Values of column number d, in the table's units."""
+        """Convert values of column number d to the table's units."""
         return value * self.scale[d] + self.center[d]
 
     def put(self, rows: Rows, d: int, at: np.ndarray, value: np.ndarray) -> None:
-        """Write values of column number d, as the model has them, into rows `at`; counts become whole numbers."""
+        """Write values of column number d, in the model's units, into rows `at`; counts are rounded."""
         column, value = self.columns[d], self.in_units(d, value)
         if column.kind == "count":
             value = np.maximum(np.round(value), 0.0)

@@ -1,5 +1,5 @@
-"""Columns of numbers that may lean on columns with levels (docs/links.md): chosen at the first start of a run, and
-recorded with it."""
+"""Numeric columns that may depend on columns with levels (docs/links.md): chosen at the first start of a run, and
+stored with it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mpibayes.io.rows import Column
 
 
 def why_no_child(column: Column) -> str:
-    """The reason why a column of numbers cannot lean on one with levels; "" where it can."""
+    """Reason why a numeric column cannot depend on one with levels; "" if it can."""
     if column.kind not in ("real", "count"):
         return f"is {column.kind}, and leans on nothing"
     return "has values that come again and again (atoms)" if column.atoms else ""
 
 
 def child_columns(data: Data, links: str | Mapping[str, str], binned: Collection[str] = ()) -> tuple[str, ...]:
-    """Names of the numbers that may lean on columns with levels: real ones that can and are in no block, or those that
-    are named with such a parent. links: see `view.Settings`. binned: columns that are parents by bins."""
+    """Names of the numeric columns that may depend on columns with levels: real ones that can and are in no block, or
+    those named with such a parent. links: see `view.Settings`. binned: columns that are parents by bins."""
     apart = {*binned, *(c.name for c in data.columns if c.block == "vectors")}
     fit = [c for c in data.stored if not c.levels and c.name not in apart and not why_no_child(c)]
     with_levels = {c.name for c in data.stored if c.levels}

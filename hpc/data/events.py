@@ -1,8 +1,8 @@
-"""Known cells of some rows: a few different events for each column, and the event of each row.
+"""Known cells of rows: a few distinct events for each column, and the event of each row.
 
-An event is about a recorded value: one of some levels, one of some atoms, or a number between two bounds. A number that
-was recorded in steps stands for its cell, so that events have probabilities; in a column without a step, a single
-number is an event of no width, which has a density.
+An event is a statement about a recorded value: one of several levels or atoms, or a number between two bounds. A number
+recorded in steps represents an interval, so events have probabilities; in a column without a step, a single number is
+an event of zero width, which has a density.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Events:
     """U events of one column.
 
     codes (U,) int64: the level of a column with levels, or the atom of one with atoms; -1: none. sets (U, levels or
-    atoms) bool: instead of codes, where an event has several. low, high (U,) float64: bounds of recorded values, the
-    ends of their cells, of a column of numbers; NaN for an event that is of atoms alone. of a count they are the first
-    and the last value; of a survival column, of the time of its event.
+    atoms) bool: replaces codes if an event has several. low, high (U,) float64, for numeric columns: bounds of recorded
+    values, at the ends of the intervals they represent; NaN for an event of atoms alone. For a count they are the first
+    and the last value; for a survival column, bounds of the time of its event.
     """
 
     column: Column
@@ -44,20 +44,19 @@ class Events:
 
 @dataclass(frozen=True)
 class Known:
-    """Known cells of n rows: by the name of a column its events, and the event of each row, (n,) intp; the number of
-    events stands for an unknown cell."""
+    """Known cells of n rows: for each column name its events, and the event index of each row, (n,) intp; the index
+    len(events) marks an unknown cell."""
 
     n_rows: int
     of: Mapping[str, tuple[Events, np.ndarray]]
 
     def take(self, index: np.ndarray | slice) -> Known:
-        """Known cells of some rows."""
+        """Select rows."""
         taken = {name: (events, which[index]) for name, (events, which) in self.of.items()}
         return Known(len(np.zeros(self.n_rows, np.int8)[index]), taken)
 
     def block(self, rows: slice) -> Known:
-        """Known cells of consecutive rows; where there are more events than rows, without events that none of them
-        has."""
+        """Select consecutive rows; if there are more events than rows, drop events that no row has."""
         taken = self.take(rows)
         of = {}
         for name, (events, which) in taken.of.items():
@@ -72,27 +71,27 @@ class Known:
         return Known(taken.n_rows, of)
 
     def only(self, names: Sequence[str]) -> Known:
-        """Known cells of these columns, as far as there are any."""
+        """Keep only the columns `names`, if present."""
         return Known(self.n_rows, {name: self.of[name] for name in names if name in self.of})
 
     def without(self, names: Sequence[str]) -> Known:
-        """The other columns."""
+        """Drop the columns `names`."""
         return Known(self.n_rows, {name: of for name, of in self.of.items() if name not in set(names)})
 
     def join(self, other: Known) -> Known:
-        """Add the known cells of other columns of the same rows; those of a single row hold for all."""
+        """Add the known cells of other columns of the same rows; a single row is repeated for all."""
         n = max(self.n_rows, other.n_rows)
         return Known(n, {**self.repeat(n).of, **other.repeat(n).of})
 
     def repeat(self, n: int) -> Known:
-        """Known cells of n rows, from those of one row."""
+        """Repeat the known cells of one row n times."""
         if self.n_rows == n:
             return self
         return Known(n, {name: (events, np.repeat(which, n)) for name, (events, which) in self.of.items()})
 
 
 def known_of(rows: Rows, columns: Sequence[Column]) -> Known:
-    """Known cells of recorded rows in some of their columns."""
+    """Known cells of recorded rows, in the given columns."""
     of = {}
     for column in columns:
         x = getattr(rows, column.block)[:, column.index]
@@ -105,7 +104,7 @@ def known_of(rows: Rows, columns: Sequence[Column]) -> Known:
 
 
 def of_values(column: Column, values: np.ndarray) -> Events:
-    """Recorded values, each an event: level codes, or numbers."""
+    """Turn recorded values, level codes or numbers, into one event each."""
     if column.levels:
         return Events(column, values.astype(np.int64))
     codes = np.full(len(values), -1)
@@ -116,14 +115,14 @@ def of_values(column: Column, values: np.ndarray) -> Events:
     half = 0.5 * column.resolution
     number = np.where(codes < 0, values, np.nan)
     low, high = number - half, number + half
-    if column.log:  # which the logarithm has no value of is no atom, and no more is known
+    if column.log:  # a value without a logarithm is no atom: nothing more is known
         none = number <= half
         low, high = np.where(none, -np.inf, low), np.where(none, np.inf, high)
     return Events(column, codes, None, low, high)
 
 
 def of_range(column: Column, low: float, high: float) -> Events:
-    """One event: a recorded number from low to high, both included. Raises ValueError if there is none."""
+    """Event that a recorded number lies in low..high, bounds included. Raises ValueError if the range is empty."""
     if not low <= high:
         raise ValueError(f"{low:g} is above {high:g}")
     atoms = np.array(column.atoms)
@@ -133,12 +132,12 @@ def of_range(column: Column, low: float, high: float) -> Events:
 
 
 def of_levels(column: Column, codes: Sequence[int]) -> Events:
-    """One event: one of some levels."""
+    """Event that the level is one of `codes`."""
     sets = np.zeros((1, len(column.levels)), bool)
     sets[0, list(codes)] = True
     return Events(column, np.full(1, -1), sets)
 
 
 def everyone(events: Mapping[str, Events]) -> Known:
-    """Known cells of one row, from one event of each column."""
+    """Known cells of one row, from one event per column."""
     return Known(1, {name: (e, np.zeros(1, np.intp)) for name, e in events.items()})

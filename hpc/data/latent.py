@@ -1,9 +1,9 @@
-"""Real columns as a mixture models them: where a value was recorded in steps, a latent number of its cell instead.
+"""Real columns as a mixture models them: a value recorded in steps becomes a latent number in its interval.
 
-A density has no bound at a value that comes again, and people's values do. So the latent number of a recorded value is
-uniform in its cell, from the stream of its table, column and row alone: chains of any seed have the same data, and
-their posterior is one. A column with atoms takes two columns, which are modelled one by one (docs/math.md 1.7): which
-atom a cell is, if any, and the rest (`io.recording`).
+A density is unbounded at a repeated value, and people's values repeat. So the latent number of a recorded value is
+uniform in its interval, and depends on table, column and row alone: chains with any seed have the same data, and target
+the same posterior. A column with atoms becomes two columns, modelled separately (docs/math.md 1.7): which atom a cell
+is, if any, and the rest (`io.recording`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io import recording
 from mpibayes.io.rows import Column, Rows
 
-OF_TABLE, OF_NEW_ROWS = 0, 1  # whose row numbers name the latent numbers
+OF_TABLE, OF_NEW_ROWS = 0, 1  # source of the row numbers that name the latent numbers
 
 
 def key_of(name: str) -> int:
-    """A column's number among the streams of its cells: it stays what it is whatever other columns are used."""
+    """Stream number of a column's cells: a function of its name, so that other columns do not change it."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
 
 
 def _on_its_scale(column: Column) -> Column:
-    """A real column with the mean and deviation of its cells on the model's scale; those of a shape are about 0 and
+    """Return a real column with the mean and deviation of its cells on the model's scale; with a shape, about 0 and
     1."""
     center, scale = (column.rest_center, column.rest_scale) if column.shape is None else (0.0, 1.0)
     return replace(column, center=center, scale=scale)
 
 
 class AsRecorded:
-    """Rows as they are recorded."""
+    """Leaves rows as recorded; same interface as `Latent`."""
 
     def __init__(self, stored: Sequence[Column]):
         self.columns = tuple(stored)
@@ -49,9 +49,9 @@ class AsRecorded:
 
 
 class Latent:
-    """Takes Rows of `stored` columns, as recorded, and returns Rows of `columns`.
+    """Converts Rows of `stored` columns, as recorded, to Rows of `columns`.
 
-    fingerprint: the table's. joint: names of columns that are modelled in blocks, which keep no atoms of their own.
+    fingerprint: the table's. joint: names of columns modelled in blocks, which keep no separate atoms.
     """
 
     def __init__(self, stored: Sequence[Column], fingerprint: str, joint: Collection[str] = ()):
@@ -67,14 +67,15 @@ class Latent:
                 name += "'"
             levels = recording.levels(c)
             added.append(Column(name, "categorical", "codes8", self._first + i, levels, c.n_missing, part_of=c.name))
-        self.widths = {c.name: c.resolution for c in self._reals if c.resolution}  # of cells that have a probability
-        # by a column's name, the one of which atom it is
+        self.widths = {c.name: c.resolution for c in self._reals if c.resolution}  # of intervals with a probability
+        # by column name: the column that records its atom
         self.which = {c.name: column for c, column in zip((c for c in self._reals if c.atoms), added)}
         latent = {c.name: c if c.name in joint else _on_its_scale(c) for c in self._reals}
         self.columns = (*(latent.get(c.name, c) for c in stored), *added)
 
     def __call__(self, rows: Rows, numbers: np.ndarray, of: int = OF_TABLE) -> Rows:
-        """numbers: of the rows in the table, or in the file `of` new rows, int64 (n,)."""
+        """Convert recorded rows. numbers: of the rows in the table, or in the file of new rows (see `of`), int64
+        (n,)."""
         if not self._reals:
             return rows
         reals, codes = rows.reals.copy(), np.empty((len(rows), len(self.which)), np.uint8)
@@ -86,12 +87,12 @@ class Latent:
         return Rows(np.column_stack([rows.codes8, codes]), rows.codes16, reals, rows.tallies)
 
     def _shift(self, column: Column, numbers: np.ndarray, of: int) -> np.ndarray:
-        """Shifts of the latent numbers from the middle of their cells."""
+        """Offsets of the latent numbers from the middle of their intervals."""
         u = Stream(self._seed, Purpose.RECORDED, cycle=0, chain=of, sub=key_of(column.name)).uniforms(numbers)
         return column.resolution * (u - 0.5)
 
     def recorded(self, rows: Rows) -> Rows:
-        """The recorded values of Rows of `columns`."""
+        """Convert Rows of `columns` to their recorded values."""
         if not self._reals:
             return rows
         reals = rows.reals.copy()

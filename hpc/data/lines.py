@@ -1,5 +1,4 @@
-"""Real columns that may lean on each other in lines (docs/links.md): chosen at the first start of a run, and recorded
-with it."""
+"""Real columns that may be linked in lines (docs/links.md): chosen at the first start of a run, and stored with it."""
 
 from __future__ import annotations
 
@@ -8,20 +7,19 @@ from collections.abc import Collection, Mapping
 from mpibayes.hpc.data.rows import Data
 from mpibayes.io.rows import Column
 
-MOST_MISSING = 0.2  # share of a column's cells that may be missing: they are drawn in every cycle, and mix slowly
+MOST_MISSING = 0.2  # largest share of missing cells: they are drawn in every cycle, and mix slowly
 
 
 def why_no_line(column: Column) -> str:
-    """The reason why a column of numbers cannot lean on another in a line, nor another on it; "" where it can."""
+    """Reason why a numeric column can be neither child nor parent in a line; "" if it can."""
     if column.kind != "real":
         return f"is {column.kind}, and leans on nothing"
     return "has values that come again and again (atoms)" if column.atoms else ""
 
 
 def line_columns(data: Data, links: str | Mapping[str, str], binned: Collection[str] = ()) -> tuple[str, ...]:
-    """Names of the real columns that may lean on each other in lines: all that can, lack few cells and are in no block,
-    or those that are named with a parent that is a number. links: see `view.Settings`. binned: columns that are parents
-    by bins."""
+    """Names of the real columns that may be linked in lines: all that can, have few missing cells and are in no block,
+    or those named with a numeric parent. links: see `view.Settings`. binned: columns that are parents by bins."""
     apart = {*binned, *(c.name for c in data.columns if c.block == "vectors")}
     fit = {c.name: c for c in data.stored if not c.levels and c.name not in apart and not why_no_line(c)}
     if isinstance(links, str):

@@ -1,4 +1,4 @@
-"""The rows a run works on: the used columns of the table, cut into training rows and held-out rows."""
+"""Rows of a run: the used columns of the table, cut into training rows and held-out rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PIECE_BYTES = 4 << 20  # opening the file for 4,096 narrow rows takes ten times 
 def used_columns(
     columns: Sequence[Column], unused: Collection[str]
 ) -> tuple[tuple[Column, ...], dict[str, np.ndarray]]:
-    """The columns not in `unused`, renumbered within their blocks, and the positions to take from each block."""
+    """Return the columns not in `unused`, renumbered within their blocks, and the positions to take from each block."""
     kept = [c for c in columns if c.name not in unused]
     positions = {b: np.array(sorted(c.index for c in kept if c.block == b), np.intp) for b in BLOCKS}
     renumbered = tuple(replace(c, index=int(np.searchsorted(positions[c.block], c.index))) for c in kept)
@@ -34,18 +34,17 @@ def used_columns(
 
 
 def take_columns(rows: Rows, positions: dict[str, np.ndarray]) -> Rows:
-    """The columns at `positions` of each array of the rows; no copy of an array that is used whole. Those of `vectors`
-    have to be whole blocks; "widths" are then the blocks' numbers of columns."""
+    """Select the columns at `positions` of each array of the rows, without copying arrays that are used whole. Those of
+    `vectors` must form whole blocks; "widths" are then the blocks' numbers of columns."""
     arrays = ((getattr(rows, name), positions[name]) for name in (ARRAYS if "vectors" in positions else BLOCKS))
     taken = (a if len(p) == a.shape[1] else np.ascontiguousarray(a[:, p]) for a, p in arrays)
     return Rows(*taken, **({"widths": positions["widths"]} if "vectors" in positions else {}))
 
 
 def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple[Column, ...]:
-    """The columns with those that are modelled jointly put into the rows' `vectors`, block by block, and survival
-    columns into their `spells`.
+    """Move jointly modelled columns into the rows' `vectors`, block by block, and survival columns into their `spells`.
 
-    blocks: {"columns": names, ...} by the block's name. The other real columns are renumbered.
+    blocks: {"columns": names, ...} by block name. The other real columns are renumbered.
     """
     joint = {name: i for i, name in enumerate(name for block in blocks.values() for name in block["columns"])}
     watched = sorted(c.index for c in columns if c.kind == "survival")
@@ -62,8 +61,8 @@ def in_blocks(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> tuple
 
 
 class Carve:
-    """Takes Rows of `columns` as stored and returns them as `in_blocks` says, with cells of blocks in `vectors`, and
-    those of survival columns, coded, in `spells`. Without either it changes nothing."""
+    """Converts Rows of `columns` as stored to the layout of `in_blocks`: cells of blocks in `vectors`, and coded
+    survival cells in `spells`. Without either it changes nothing."""
 
     def __init__(self, columns: Sequence[Column], blocks: Mapping[str, Mapping]):
         self.blocks = {name: tuple(block["columns"]) for name, block in blocks.items()}
@@ -84,7 +83,7 @@ class Carve:
         return replace(rows, reals=single, vectors=joint, spells=cells, widths=self._widths)
 
     def empty(self, columns: Sequence[Column], n: int) -> Rows:
-        """Room for n rows; `columns` are those stored."""
+        """Allocate n rows; `columns` are the stored ones."""
         if not self.blocks and not self._spells:
             return Rows.empty(columns, n)
         rows = Rows.empty([c for c in columns if c.block != "reals"], n)
@@ -93,8 +92,8 @@ class Carve:
         return rows
 
     def partly_missing(self, rows: Rows) -> dict[str, np.ndarray]:
-        """Rows, carved, that have some cells of a block but not all: by the block's name, a mask (n, D) of the missing
-        cells of each such row and otherwise False."""
+        """Find carved rows with some but not all cells of a block missing. Returns by block name the mask (n, D) of
+        their missing cells; False in all other rows."""
         out, first = {}, 0
         for name, columns in self.blocks.items():
             missing = np.isnan(rows.vectors[:, first : first + len(columns)])
@@ -104,7 +103,7 @@ class Carve:
 
 
 def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path, names: Collection[str]) -> None:
-    """DataError if a row has some cells of one of the blocks `names` and lacks others. pieces: (number of the first
+    """Raise DataError if a row has some but not all cells of one of the blocks `names`. pieces: (number of the first
     row, carved rows) of the table or file at `path`."""
     partial: dict[str, list] = {}  # rows, first row, columns missing there, missing cells by column
     for start, rows in pieces:
@@ -133,33 +132,31 @@ def require_whole_blocks(carve: Carve, pieces: Iterator[tuple[int, Rows]], path,
 
 
 def heldout_rows(n_rows: int, fraction: float) -> np.ndarray:
-    """Row numbers that a fraction keeps out of training, ascending int64; the same for every seed, so that runs
-    compare."""
+    """Row numbers held out of training, ascending int64; the same for every seed, so that runs compare."""
     n = min(max(1, round(fraction * n_rows)), n_rows - 1)
     order = generator(0, Purpose.HELDOUT).permutation(n_rows)
     return np.sort(order[:n])
 
 
 def heldout_of_parts(sizes: Sequence[int], fraction: float) -> np.ndarray:
-    """The same of a table of parts, of each part for itself, so that rows which come later change nothing."""
+    """Row numbers held out of a table in parts, each part by itself, so that rows appended later change nothing."""
     first = np.cumsum([0, *sizes])
     return np.concatenate([start + heldout_rows(n, fraction) for start, n in zip(first.tolist(), sizes)])
 
 
 def heldout_cells(names: Sequence[str], numbers: np.ndarray, fraction: float) -> np.ndarray:
-    """Mask of the cells that a fraction keeps out of training, for these columns and rows (numbers in the table), bool
-    (n, D); each cell independently of the seed, the other columns and the other rows, so that runs compare."""
+    """Mask of the cells held out of training, for these columns and rows (numbers in the table), bool (n, D). Each cell
+    is independent of the seed, the other columns and the other rows, so that runs compare."""
     chosen = [Stream(0, Purpose.HELDOUT, 0, sub=key_of(name)).uniforms(numbers) < fraction for name in names]
     return np.stack(chosen, axis=1) if chosen else np.zeros((len(numbers), 0), bool)
 
 
 class Data:
-    """Training rows by their place in the training order, and this rank's blocks of the held-out rows.
+    """Training rows in training order, and this rank's blocks of the held-out rows.
 
-    `training_rows`: None when every row of the table is a training row, else their row numbers, ascending int64.
-    `blocks`: {"columns": names, ...} of each block of columns that are modelled jointly. `latent`: whether real columns
-    are given out as `latent.Latent` has them. `stored`: the used columns as they lie in the table, `columns`: as they
-    lie in the rows given out.
+    `training_rows`: row numbers, ascending int64; None if every row of the table is a training row. `blocks`:
+    {"columns": names, ...} of each block of jointly modelled columns. `latent`: True to convert real columns by
+    `latent.Latent`. `stored`: the used columns as stored in the table; `columns`: the same as converted.
     """
 
     def __init__(
@@ -173,20 +170,20 @@ class Data:
         self.table, blocks = table, blocks or {}
         self.stored, self._positions = used_columns(table.columns, unused)
         joint = {name for block in blocks.values() for name in block["columns"]}
-        first = table.pieces[0].fingerprint  # which stays what it is when rows are appended
+        first = table.pieces[0].fingerprint  # unchanged when rows are appended
         self.latent = Latent(self.stored, first, joint) if latent else AsRecorded(self.stored)
         modelled = self.latent.columns
         self.columns, self.carve = in_blocks(modelled, blocks), Carve(modelled, blocks)
         self.training_rows = self.heldout = None
         if heldout_fraction is not None and table.n_rows > 1:
             heldout = heldout_of_parts([piece.n_rows for piece in table.pieces], heldout_fraction)
-            if len(heldout):  # parts of a single row have none
+            if len(heldout):  # parts of a single row hold none out
                 self.heldout = heldout
                 self.training_rows = np.setdiff1d(np.arange(table.n_rows), heldout, assume_unique=True)
 
     @property
     def n_rows(self) -> int:
-        """Training rows."""
+        """Number of training rows."""
         return self.table.n_rows if self.training_rows is None else len(self.training_rows)
 
     def numbers_of(self, start: int, stop: int) -> np.ndarray:
@@ -202,15 +199,15 @@ class Data:
         return self._chosen(self.numbers_of(start, stop))
 
     def rows_at(self, places: np.ndarray) -> Rows:
-        """Training rows by their places in the training order, ascending; used columns only."""
+        """Training rows at `places` in the training order, ascending; used columns only."""
         return self._chosen(places if self.training_rows is None else self.training_rows[places])
 
     def heldout_of(self, start: int, stop: int) -> Rows:
-        """Rows start..stop-1 of those that a fraction holds out, used columns only."""
+        """Held-out rows start..stop-1, used columns only."""
         return self._chosen(self.heldout[start:stop])
 
     def _chosen(self, row_numbers: np.ndarray) -> Rows:
-        """Rows by their numbers in the table, ascending; used columns only."""
+        """Rows with the given numbers in the table, ascending; used columns only."""
         chosen = self.carve.empty(self.latent.columns, len(row_numbers))
         for place, rows, index in self._pieces(row_numbers):
             piece = self.as_modelled(take_columns(rows, self._positions).take(index), row_numbers[place])
@@ -219,16 +216,16 @@ class Data:
         return chosen
 
     def recorded_at(self, numbers: np.ndarray) -> Rows:
-        """Rows of the table by their numbers, ascending, as they are recorded; Rows of the `stored` columns."""
+        """Recorded rows with the given numbers in the table, ascending; Rows of the `stored` columns."""
         parts = [take_columns(rows, self._positions).take(index) for _, rows, index in self._pieces(numbers)]
         return Rows.concatenate(self.stored, parts)
 
     def as_modelled(self, rows: Rows, numbers: np.ndarray, of: int = OF_TABLE) -> Rows:
-        """Rows of the `stored` columns as they are given out. numbers, of: see `Latent`."""
+        """Convert Rows of the `stored` columns to the model's. numbers, of: see `Latent`."""
         return self.carve(self.latent(rows, numbers, of))
 
     def check_blocks(self) -> None:
-        """DataError if a row of the table has some cells of a block and lacks others. Reads the table only if a block
+        """Raise DataError if a row of the table has some but not all cells of a block. Reads the table only if a block
         has missing cells."""
         by_name = {c.name: c for c in self.stored}
         names = {b for b, of in self.carve.blocks.items() if any(by_name[c].n_missing for c in of)}
@@ -241,9 +238,9 @@ class Data:
             require_whole_blocks(self.carve, pieces, self.table.path, names)
 
     def _pieces(self, row_numbers: np.ndarray) -> Iterator[tuple[slice, Rows, np.ndarray]]:
-        """Rows by their numbers, ascending, a piece of the table at a time, to avoid a second copy.
+        """Read rows by number, ascending, one piece of the table at a time, to avoid a second copy.
 
-        Yields (where these are among row_numbers, rows of the whole table, where these are among those).
+        Yields (positions in row_numbers, rows of the table, positions in these rows).
         """
         step = max(PIECE, PIECE_BYTES // bytes_of_row(self.table.columns))
         cuts = np.flatnonzero(np.diff(row_numbers // step)) + 1
@@ -253,9 +250,9 @@ class Data:
             yield slice(start, stop), self.table.read(first, int(numbers[-1]) + 1), numbers - first
 
     def heldout_blocks(self, comm: Communicator, n_blocks: int, file_rows: Rows | None = None) -> HeldOutRows:
-        """The held-out rows in `n_blocks` fixed blocks dealt to ranks. Collective.
+        """Deal the held-out rows, in `n_blocks` fixed blocks, to ranks. Collective.
 
-        file_rows: root's rows of a held-out file, where there is one.
+        file_rows: root's rows of a held-out file, if there is one.
         """
         mine = shards.of_rank(n_blocks, comm.size, comm.rank)
         if self.heldout is not None:
@@ -272,9 +269,10 @@ class Data:
         return HeldOutRows(len(rows), {i: rows.take(slice(cut[i], cut[i + 1])) for i in mine})
 
     def read_heldout_file(self, comm: Communicator, path, unseen: str) -> tuple[Rows | None, str]:
-        """Root's rows of a held-out file, coded with the table's levels, and a message about cells taken as missing.
+        """Return root's rows of a held-out file, coded with the table's levels, and a message about cells taken as
+        missing.
 
-        (None, "") elsewhere. Raises DataError on all ranks.
+        (None, "") on other ranks. Raises DataError on all ranks.
         """
 
         def read():
@@ -292,7 +290,7 @@ class Data:
 
 
 def digest(rows: Rows) -> str:
-    """A digest of the content of some rows, to recognise it later."""
+    """Digest of the content of rows, to recognise it later."""
     content = hashlib.sha256()
     for block in ARRAYS:
         content.update(np.ascontiguousarray(getattr(rows, block)))

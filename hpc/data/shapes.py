@@ -1,14 +1,14 @@
 """Fit coordinates of real columns (`io.shape`) to the training rows at the first start of a run, by maximum likelihood,
 as if the rows were one population, and decide which columns keep them (docs/math.md 1.8).
 
-A mixture of normals cuts one population that is skew or has long tails into clusters. Coordinates in which it is normal
-prevent that; they do harm where several populations make the shape. So they are taken only where
+A mixture of normals cuts one skewed or long-tailed population into clusters. Coordinates in which it is normal prevent
+that; they do harm if the shape comes from several populations. So they are used only if
 
 * they draw tails in: tail <= MOST_TAIL;
 * they gain more than log(n)/n nats a cell over the better of one normal and one log-normal;
 * their BIC is at most SLACK nats a cell worse than that of the best of one to three normals;
-* where there are views, they cannot be told from a standard normal by more than MOST_MISFIT: a column in a view of its
-  own has clusters that describe what the form misses, such as hard edges, once there are cells enough to see it.
+* with views, they differ from a standard normal by at most MOST_MISFIT: a column in a view of its own gets clusters
+  for what the form misses, such as hard edges, once there are enough cells to see it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import numpy as np
 from mpibayes.hpc.data.rows import Data
 from mpibayes.io.shape import Shape
 
-MOST_TAIL = 1.3  # of simulated single normal populations 95 % stay below
-HOPELESS = 2.0  # tail of the fit of few cells from which on all of them are not fitted: theirs is hardly ever less
+MOST_TAIL = 1.3  # 95 % of simulated single normal populations stay below
+HOPELESS = 2.0  # if the fit of FEW cells has this tail, all cells are not fitted: their tail is hardly ever less
 SLACK = 0.03
 NORMALS = (1, 2, 3)
-MOST_MISFIT = 0.8  # of simulated populations that have the form 98 % stay below
+MOST_MISFIT = 0.8  # 98 % of simulated populations of this form stay below
 FEWEST_CELLS = 50
-MOST_ROWS = 10_000  # that are looked at, evenly spaced
-MOST_CELLS = 1_000  # by which mixtures of normals are compared, evenly spaced in order
-DIGITS = 12  # of what is recorded
-FEW = 500  # cells from which the fit of all begins, evenly spaced in order
-NEWTON, DAMPED, APART, CONVERGED = 100, 30, 1e-5, 1e-10  # steps, tries of each, of differences; nats a cell
-ROUNDS, ENOUGH = 300, 1e-7  # of EM, and the gain in nats a cell at which it ends
-SPREADS = (1e-140, 1e140)  # from the least to the largest number: squares of others are 0 or infinite
-LEAST_DEVIATION = 1e-3  # of a normal in a mixture, in deviations of all cells
+MOST_ROWS = 10_000  # most rows examined, evenly spaced
+MOST_CELLS = 1_000  # most cells for comparing mixtures of normals, evenly spaced in order
+DIGITS = 12  # kept of each fitted number
+FEW = 500  # cells of the first fit, evenly spaced in order
+NEWTON, DAMPED, APART, CONVERGED = 100, 30, 1e-5, 1e-10  # Newton steps, tries of each, finite differences; nats a cell
+ROUNDS, ENOUGH = 300, 1e-7  # rounds of EM, and the gain in nats a cell that ends them
+SPREADS = (1e-140, 1e140)  # least and largest: squares outside are 0 or infinite
+LEAST_DEVIATION = 1e-3  # of a normal in a mixture, relative to all cells
 BOUNDS = ((-10.0, 10.0), (-7.0, 5.0), (-8.0, 8.0), (-3.0, 3.0))  # of center, log scale, skew and log tail
 LOG_2_PI = float(np.log(2.0 * np.pi))
 
@@ -41,7 +41,7 @@ LOG_2_PI = float(np.log(2.0 * np.pi))
 def fit_shapes(data: Data, views: bool, left_out: Collection[str] = ()) -> dict[str, Shape]:
     """Return by name the coordinates of the real columns that pass.
 
-    views: whether the model has several. left_out: columns that are modelled as they are; those in blocks are too.
+    views: True if the model has several. left_out: columns to model as recorded, in addition to those in blocks.
     """
     columns = [c for c in data.columns if c.block == "reals" and c.name not in left_out]
     if not columns or data.n_rows < FEWEST_CELLS:
@@ -53,9 +53,9 @@ def fit_shapes(data: Data, views: bool, left_out: Collection[str] = ()) -> dict[
 
 
 def shape_of(t: np.ndarray, log: bool = False, views: bool = False) -> Shape | None:
-    """Return the coordinates of a column with the cells t (n,) on its scale; NaN is missing. None if they do not pass.
+    """Return the coordinates of a column with cells t (n,) on its scale, NaN if missing; None if they do not pass.
 
-    log: whether t are logarithms. views: whether the column may have a view of its own.
+    log: True if t are logarithms. views: True if the column may have a view of its own.
     """
     t = np.sort(t[~np.isnan(t)])
     n = len(t)
@@ -67,14 +67,14 @@ def shape_of(t: np.ndarray, log: bool = False, views: bool = False) -> Shape | N
     if views and misfit(shape, t) > MOST_MISFIT:
         return None
     sample = t[np.unique(np.linspace(0, n - 1, min(n, MOST_CELLS)).astype(np.int64))]
-    penalty = 0.5 * np.log(n) / n  # a parameter
+    penalty = 0.5 * np.log(n) / n  # per parameter
     best = max(log_normals(sample, k) - (3 * k - 1) * penalty for k in NORMALS)
     return shape if log_density(shape, sample).mean() - 4 * penalty >= best - SLACK else None
 
 
 def misfit(shape: Shape, t: np.ndarray) -> float:
-    """Return how far the coordinates of t (n,) are from standard normal: sqrt(n) times the largest difference of the
-    distribution functions (Kolmogorov), in the middle of the steps of the one that cells have."""
+    """Distance of the coordinates of t (n,) from standard normal: sqrt(n) times the largest difference of the
+    distribution functions (Kolmogorov), at the middle of the steps of the empirical one."""
     from scipy.special import ndtr  # slow to import
 
     value, times = np.unique(t, return_counts=True)
@@ -83,9 +83,9 @@ def misfit(shape: Shape, t: np.ndarray) -> float:
 
 
 def _best_of_one(t: np.ndarray, log: bool) -> float:
-    """Mean log density of t under the better of one normal and one log-normal of the column's numbers."""
+    """Mean log density of t under the better of one normal and one log-normal for the column's values."""
     if log:
-        return max(_log_normal(np.exp(t - t.mean())), _log_normal(t))  # in a unit in which no square is 0 or infinite
+        return max(_log_normal(np.exp(t - t.mean())), _log_normal(t))  # in a unit where no square is 0 or infinite
     scores = [_log_normal(t)]
     if t[0] > 0.0:
         scores.append(_log_normal(np.log(t)) - float(np.log(t).mean()))
@@ -93,23 +93,23 @@ def _best_of_one(t: np.ndarray, log: bool) -> float:
 
 
 def _log_normal(t: np.ndarray) -> float:
-    """Mean log density of t under the normal that is most likely."""
+    """Mean log density of t under its maximum likelihood normal."""
     return float(-0.5 * (LOG_2_PI + 1.0) - np.log(t.std()))
 
 
 def log_density(shape: Shape, t: np.ndarray) -> np.ndarray:
-    """Log density of t (n,) where its coordinate is standard normal."""
+    """Log density of t (n,) if its coordinate is standard normal."""
     y = shape.coordinate(t)
     return shape.log_slope(y) - 0.5 * (y * y + LOG_2_PI)
 
 
 def maximum_likelihood(t: np.ndarray) -> Shape:
-    """The coordinates in which t (n,), ascending, is closest to standard normal, its numbers rounded to DIGITS; of FEW
-    of the cells where these are HOPELESS."""
+    """Coordinates in which t (n,), ascending, is closest to standard normal, rounded to DIGITS; fitted to FEW of the
+    cells alone if these are HOPELESS."""
     middle, spread = float(t.mean()), float(t.std())
     x = (t - middle) / spread
     few = x[np.unique(np.linspace(0, len(x) - 1, min(len(x), FEW)).astype(np.int64))]
-    fitted = _least(lambda p: _loss(p, few), np.zeros(4))  # from y = (t - mean) / deviation, where tail is 1 and skew 0
+    fitted = _least(lambda p: _loss(p, few), np.zeros(4))  # start: y = (t - mean) / deviation, tail 1, skew 0
     if fitted[3] < np.log(HOPELESS):
         fitted = _least(lambda p: _loss(p, x), fitted)
     m, log_s, skew, log_tail = fitted
@@ -118,9 +118,9 @@ def maximum_likelihood(t: np.ndarray) -> Shape:
 
 
 def _least(loss: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], p: np.ndarray) -> np.ndarray:
-    """Parameters, within BOUNDS, of a least loss near p, by Newton's method: the Hessian from differences of the
-    gradient, its eigenvalues made positive, steps damped as long as they do not descend. Parameters at a
-    bound that the gradient presses on stay there. (scipy.optimize takes a third of a second to import.)"""
+    """Minimise the loss near p within BOUNDS by Newton's method: the Hessian from differences of the gradient, its
+    eigenvalues made positive, steps damped until they descend. Parameters that the gradient presses against a bound
+    stay there. (scipy.optimize takes a third of a second to import.)"""
     low, high = np.array(BOUNDS).T
     value, gradient = loss(p)
     damping, gain = 1e-3, np.inf
@@ -149,7 +149,7 @@ def _least(loss: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], p: np.nd
 
 
 def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Minus the mean log density of x (n,) but for a constant, (...,), and its gradient by center, log scale, skew and
+    """Minus the mean log density of x (n,) up to a constant, (...,), and its gradient by center, log scale, skew and
     log tail (..., 4), at parameters (..., 4)."""
     m, log_s, skew, log_tail = np.moveaxis(parameters, -1, 0)[..., None]
     s, tail = np.exp(log_s), np.exp(log_tail)
@@ -166,8 +166,8 @@ def _loss(parameters: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def log_normals(t: np.ndarray, k: int) -> float:
-    """Mean log density of t, ascending, under the best mixture of k normals that EM finds from two starts: from equal
-    parts in order, and from a wide normal around narrower ones."""
+    """Mean log density of t, ascending, under the best mixture of k normals that EM finds from two starts: equal parts
+    in order, and a wide normal around narrower ones."""
     if k == 1:
         return _log_normal(t)
     parts = np.array_split(t, k)

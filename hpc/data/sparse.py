@@ -1,4 +1,4 @@
-"""The rows of a sparse table that a run works on, cut into training rows and held-out rows."""
+"""Rows of a run on a sparse table, cut into training rows and held-out rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mpibayes.io.sparse import SparseRows, SparseTable
 
 
 class SparseData:
-    """Training rows by their place in the training order. `training_rows`, `heldout`: numbers in the table, ascending
-    int64, None where every row is a training row. It has no typed columns."""
+    """Training rows in training order. `training_rows`, `heldout`: numbers in the table, ascending int64;
+    `training_rows` is None if every row is a training row. There are no typed columns."""
 
     columns = stored = ()
 
@@ -25,7 +25,7 @@ class SparseData:
 
     @property
     def n_rows(self) -> int:
-        """Training rows."""
+        """Number of training rows."""
         return self.table.n_rows if self.training_rows is None else len(self.training_rows)
 
     def check_blocks(self) -> None:
@@ -42,15 +42,15 @@ class SparseData:
         return self.at(self.training_rows[start:stop])
 
     def rows_at(self, places: np.ndarray) -> SparseRows:
-        """Training rows by their places in the training order, ascending."""
+        """Training rows at `places` in the training order, ascending."""
         return self.at(places if self.training_rows is None else self.training_rows[places])
 
     def heldout_of(self, start: int, stop: int) -> SparseRows:
-        """Rows start..stop-1 of those that a fraction holds out."""
+        """Held-out rows start..stop-1."""
         return self.at(self.heldout[start:stop])
 
     def at(self, numbers: np.ndarray) -> SparseRows:
-        """Rows by their numbers in the table, ascending."""
+        """Rows with the given numbers in the table, ascending."""
         cuts = np.flatnonzero(np.diff(numbers // PIECE)) + 1
         parts = []
         for start, stop in pairwise([0, *cuts.tolist(), len(numbers)] if len(numbers) else ()):

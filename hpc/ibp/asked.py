@@ -36,7 +36,8 @@ class Asked(AskedRun):
         super().__init__(run, stored, [plain(c) for c in stored], [chain for chain, _ in self._wanted], n_kept)
 
     def draws(self, names: Collection[str], part: slice = EVERY) -> list[Law]:
-        """The kept draws, or some of them; each is a law of all columns. Raises ConfigError for too many features."""
+        """Return the kept draws, or the slice `part` of them, each as a law of all columns. Raises ConfigError for too
+        many features."""
         return [self._law(draw) for _, draw in self.run.states(self._wanted[part])]
 
     def labelled(
@@ -49,7 +50,7 @@ class Asked(AskedRun):
             yield law
 
     def _law(self, draw: Draw) -> Law:
-        """A draw as a law, its combinations worked out. Raises ConfigError for too many features."""
+        """Convert a draw to a law, with its combinations enumerated. Raises ConfigError for too many features."""
         if len(draw) > MOST:
             raise ConfigError(
                 f"{self.run.chains[0].home}: a draw has {len(draw)} features, and questions sum over all "
@@ -60,5 +61,5 @@ class Asked(AskedRun):
         return law
 
     def views(self, names: Sequence[str]) -> np.ndarray:
-        """All columns are in one, in every draw, (D, C)."""
+        """View of each column in every draw, (D, C): all columns share one."""
         return np.zeros((len(self._wanted), len(names)), np.int64)

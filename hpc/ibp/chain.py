@@ -1,6 +1,6 @@
 """A chain of the Indian buffet process: linear-Gaussian features, on any number of ranks (docs/math.md 7.1).
 
-Features that have owners on several shards are instantiated, with a weight and loadings that all ranks know; the others
+Features with owners on several shards are instantiated, with a weight and loadings known to all ranks; the others
 belong to the collapsed shard, where both are integrated out and new features appear.
 """
 
@@ -30,7 +30,7 @@ NO_INVERSE = "features cannot be told apart in float64; bound the variances' pri
 
 @dataclass
 class Slice:
-    """A shard of this rank: its number, its rows, and the cells that are missing, by row and column."""
+    """A shard of this rank: its index, its rows, and its missing cells, by row and column."""
 
     index: int
     rows: Rows
@@ -50,7 +50,7 @@ class CycleInfo:
 class Buffet:
     """One chain. Every method is collective.
 
-    cells_of(start, stop): float32 or float64 (rows, D), NaN for a missing cell; asked for the shards of this rank.
+    cells_of(start, stop): float32 or float64 (rows, D), NaN for a missing cell; called for the shards of this rank.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Buffet:
         self.n_rows, self.n_columns = n_rows, n_columns if settings.likelihood else 0
         self.n_shards = cut.count(settings.shards, n_rows)
         self.cycles = 0
-        self.slots = np.zeros(0, np.int64)  # of the features that there are
+        self.slots = np.zeros(0, np.int64)  # slots of the current features
         self.starts = cut.bounds(n_rows, self.n_shards)
         self.shards = agree(comm, lambda: [self._load(cells_of, i) for i in self._own()], "read its rows of the table")
         self.hyper = Hyper(
@@ -99,10 +99,10 @@ class Buffet:
     def place(
         self, features: np.ndarray, hyper: Hyper | None = None, cells: np.ndarray | None = None, cycles: int = 0
     ) -> None:
-        """Put the chain at these features after so many cycles; all arguments are the same on every rank.
+        """Set the chain's state to these features after `cycles` cycles; all arguments are the same on every rank.
 
-        features: (N, K), in table order. hyper: the present ones if None. cells: float64 (N, D), read where the table
-        has no cell; what is there stays if None.
+        features: (N, K), in table order. hyper: None keeps the current ones. cells: float64 (N, D), values for the
+        cells that the table lacks; None keeps the current values.
         """
         features = np.asarray(features, bool)
         k = features.shape[1]
@@ -121,7 +121,8 @@ class Buffet:
     # --- the cycle ---------------------------------------------------------------------------------------------------
 
     def cycle(self) -> CycleInfo:
-        """One cycle. NumericalError, on all ranks or (a move's) on root, where a matrix of features has no inverse."""
+        """Run one cycle. Raises NumericalError, on all ranks or (in a move) on root, if a matrix of features has no
+        inverse."""
         try:
             return self._cycle()
         except np.linalg.LinAlgError as error:
@@ -160,7 +161,7 @@ class Buffet:
         return CycleInfo(self.cycles, int((self.totals.owned > 0).sum()), self.log_joint(), self.hyper)
 
     def _drop(self) -> None:
-        """Forget features that no row has. Their slots are free: nobody's bit is set there."""
+        """Drop features without owners. Their slots are free: no row has the bit set."""
         kept = np.flatnonzero(self.totals.owned > 0)
         if len(kept) < len(self.slots):
             self.slots = self.slots[kept]
@@ -193,13 +194,13 @@ class Buffet:
             )
 
     def _births(self) -> float:
-        """Mean number of new features that a row of a collapsed shard proposes."""
+        """Mean number of new features that a row of the collapsed shard proposes."""
         h = self.hyper
         openers = self.n_shards if self.settings.opening == "all" else 1
         return h.alpha * h.c / (self.n_rows - 1 + h.c) / openers
 
     def fill(self, key: dict[str, int]) -> None:
-        """Missing cells, drawn given the features of their rows. key: of the stream."""
+        """Draw missing cells given the features of their rows. key: names the stream."""
         stream = Stream(purpose=Purpose.NEW_CELLS, **key)
         for shard in self.shards:
             row, column = shard.missing
@@ -212,7 +213,7 @@ class Buffet:
             shard.rows.x[row, column] = mean + stream.normals(ids) * self.hyper.noise_sd[column]
 
     def _owned_by(self, owner: np.ndarray) -> np.ndarray:
-        """Number of rows of each feature's owner that have the feature."""
+        """Number of rows on each feature's owning shard that have the feature."""
         owned = np.zeros(len(owner), np.int64)
         for shard in self.shards:
             here = owner == shard.index
@@ -221,11 +222,11 @@ class Buffet:
         return owned
 
     def _places(self) -> np.ndarray:
-        """Places of the present features among those that were counted."""
+        """Positions of the current features among those counted in `summarise`."""
         return np.searchsorted(self.counted, self.slots)
 
     def _weights(self, key: dict[str, int], private: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The instantiated features, in the order in which rows are asked about them, and their weights."""
+        """Return the instantiated features, in the order in which rows visit them, and their weights."""
         at = np.flatnonzero(~private)
         generator(purpose=Purpose.FEATURES, sub=ORDER, **key).shuffle(at)
         m = self.totals.owned[at]
@@ -238,8 +239,8 @@ class Buffet:
         return at, weights
 
     def _anchors(self, key: dict[str, int], at: np.ndarray, owner: np.ndarray) -> dict[int, np.ndarray]:
-        """Priority of each feature's anchor, by shard: rows of the shard with priorities up to it keep the feature as
-        it is."""
+        """Priority of each feature's anchor, by shard: rows of the shard with priorities up to it keep the feature
+        unchanged."""
         least = np.full(len(at), 2**64 - 1, np.uint64)
         for shard in self.shards:
             priorities = shard.rows.least_priorities(self.slots[at], key["seed"], key["cycle"], key["chain"])
@@ -252,7 +253,7 @@ class Buffet:
         return Tail(shard.rows, features, owned, self.n_rows, self._births(), update.prior_variance(h), h.c)
 
     def _write_back(self, shard: Slice, tail: Tail, owner: np.ndarray, private: np.ndarray) -> np.ndarray:
-        """The tail's features into the rows' bits, but for new ones: bool (n, B), which rows have these."""
+        """Write the tail's features into the rows' bits, except new ones; return the owners of these, bool (n, B)."""
         slots = self.slots[private & (owner[: len(private)] == shard.index)]
         bits, places = tail.owned(), tail.places
         take_away(shard.rows.z, slots)
@@ -261,7 +262,8 @@ class Buffet:
         return bits[:, ~old]
 
     def _number(self, births: np.ndarray, new: dict[int, np.ndarray]) -> None:
-        """Slots for the new features, in the order of the shards; new: of each shard, bool (n, B), who has which."""
+        """Assign slots to the new features, in the order of the shards. new: their owners in each shard, bool (n,
+        B)."""
         if not births.any():
             return
         free = self.free_slots(int(births.sum()), self.slots)
@@ -272,13 +274,13 @@ class Buffet:
         self.slots = np.sort(np.concatenate([self.slots, free]))
 
     def free_slots(self, n: int, taken: np.ndarray) -> np.ndarray:
-        """The n lowest slots that are not among `taken`, (n,) int64; the rows' words have room for them."""
+        """The n lowest slots not in `taken`, (n,) int64; extends the rows' words to hold them."""
         free = np.setdiff1d(np.arange(len(taken) + n), taken)[:n]
         self.make_room(int(free.max(initial=-1)) + 1)
         return free
 
     def make_room(self, n_slots: int) -> None:
-        """Let the rows' words hold the slots below n_slots."""
+        """Extend the rows' words to hold the slots below n_slots."""
         words = max(n_slots - 1, 0) // WORD + 1
         for shard in self.shards:
             z = shard.rows.z
@@ -288,7 +290,7 @@ class Buffet:
                 shard.rows = Rows(shard.rows.x, wide, int(self.starts[shard.index]))
 
     def summarise(self) -> None:
-        """Sums over all rows, of the features as they are."""
+        """Recompute the sums over all rows for the current features."""
         k, d = len(self.slots), self.n_columns
         tallies = [shard.rows.tally(self.slots) for shard in self.shards]
         together = np.zeros((k, k), np.int64)
@@ -303,14 +305,14 @@ class Buffet:
             self.totals = Totals(self.totals.owned, together, sums[:k], sums[k])
 
     def log_joint(self) -> float:
-        """Log of p(features, cells) given the hyperparameters, on root; of features in a given order."""
+        """Log of p(features, cells) given the hyperparameters, on root; for features in a given order."""
         if self.comm.rank != 0:
             return np.nan
         prior = update.log_prior(self.totals.owned, self.n_rows, self.hyper.alpha, self.hyper.c)
         return prior + (update.log_likelihood(self.totals, self.n_rows, self.hyper) if self.n_columns else 0.0)
 
     def features(self) -> np.ndarray | None:
-        """uint8 (N, K) on root: which rows have which feature, in table order."""
+        """Feature indicators of all rows, uint8 (N, K), in table order, on root."""
         bits = [held(shard.rows.z, self.slots).astype(np.uint8) for shard in self.shards]
         lengths = [
             int(self.starts[shards.stop] - self.starts[shards.start])
@@ -321,7 +323,7 @@ class Buffet:
 
 
 def held(z: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """bool (n, K): which rows, uint64 (n, W), have the features of these slots."""
+    """Feature indicators bool (n, K) of rows with bits z, uint64 (n, W), for the given slots."""
     out = np.empty((len(z), len(slots)), bool, order="F")
     for k, slot in enumerate(slots.tolist()):
         out[:, k] = z[:, slot // WORD] >> np.uint64(slot % WORD) & np.uint64(1)
@@ -329,7 +331,7 @@ def held(z: np.ndarray, slots: np.ndarray) -> np.ndarray:
 
 
 def give(z: np.ndarray, slots: np.ndarray, has: np.ndarray) -> None:
-    """Set the bits of these slots in the rows that `has` says, bool (n, K)."""
+    """Set the bits of these slots in the rows where `has`, bool (n, K), is true."""
     for slot, column in zip(slots.tolist(), has.T, strict=True):
         z[:, slot // WORD] |= column.astype(np.uint64) << np.uint64(slot % WORD)
 
@@ -341,5 +343,5 @@ def take_away(z: np.ndarray, slots: np.ndarray) -> None:
 
 
 def _first(given: float | InverseGamma) -> float:
-    """A standard deviation to start from."""
+    """Initial value of a standard deviation."""
     return given if isinstance(given, float) else float(np.sqrt(given.scale / given.shape))

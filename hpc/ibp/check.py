@@ -29,7 +29,7 @@ from mpibayes.io.draws import BUFFERED
 from mpibayes.kernels.ibp.features import padded
 from mpibayes.text import counted, duration, every, rate
 
-TYPICAL_FEATURES = 64  # as many as a word of a row's bits holds
+TYPICAL_FEATURES = 64  # as many as fit in one word of a row's bits
 SAMPLE_ROWS = 20_000
 TIMED_S = 1.5
 LEAST_CYCLES = 3
@@ -39,21 +39,21 @@ def memory_per_rank(
     n_columns: int, n_train: int, n_shards: int, n_ranks: int, kept_draws: int = 0, heldout_rows: int = 0,
     missing: float = 0.0, withheld: float = 0.0,
 ) -> dict[str, int]:  # fmt: skip
-    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+    """Forecast the resident bytes at the peak of the busiest rank, which is root, by part; the forecast is their sum.
 
-    process   Python, libraries, and the MPI library where there is one
-    rows      of its shards: 4 bytes a column (their number rounded up to 8), 8 for each 64 features, and of the
+    process   Python, libraries, and the MPI library if there is one
+    rows      of its shards: 4 bytes a column (their number rounded up to 8), 8 for each 64 features, and on the
               collapsed shard 8 more
-    missing   of each missing or held-out cell where it is (16), and while one shard's are drawn 40 more; missing: share
-              of cells
-    reading   a shard's cells in single precision, and of some of its rows as they are in the table (8 a column) and
-              three copies; of all of them where cells are held out
+    missing   for each missing or held-out cell its position (16), and while one shard's are drawn 40 more; missing:
+              share of cells
+    reading   a shard's cells in single precision, and some of its rows as stored in the table (8 a column) with three
+              copies; all of them if cells are held out
     features  matrices of features and columns, with TYPICAL_FEATURES; on root, all rows' bits at a kept draw: 2 bytes a
               row, and 1 a feature for 8 rows, twice
-    draws     on root, kept draws that wait for a checkpoint, at most 16 MiB
-    heldout   its part of the held-out rows, with their running scores, and what a batch of combinations takes; of each
-              held-out cell where it is and its running scores (40), and while one shard's are scored 56 more, and the
-              features of its rows (24 each); withheld: share of cells
+    draws     on root, kept draws waiting for a checkpoint, at most 16 MiB
+    heldout   its part of the held-out rows with their running scores, and a batch of combinations; for each held-out
+              cell its position and running scores (40), and while one shard's are scored 56 more, and the features of
+              its rows (24 each); withheld: share of cells
     """
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
@@ -86,13 +86,13 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
 
 
 def _missing(examined: Examined) -> float:
-    """The share of the modelled cells that are missing."""
+    """Share of the modelled cells that are missing."""
     cells = examined.family.cells
     return sum(c.n_missing for c in cells.columns) / max(1, examined.table.n_rows * len(cells))
 
 
 def time_sample(examined: Examined) -> tuple[int, float, int]:
-    """(rows of a sample from all over the table, seconds of a cycle on them, features that there were)."""
+    """Return (number of rows in a sample from all over the table, seconds of a cycle on them, number of features)."""
     data, cells, n = examined.data, examined.family.cells, min(examined.data.n_rows, SAMPLE_ROWS)
     places = np.arange(n) * data.n_rows // n
     x = cells.in_single_precision(data.rows_at(places))
@@ -110,7 +110,7 @@ def time_sample(examined: Examined) -> tuple[int, float, int]:
 
 
 def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
-    """Findings of `check` as (title, text) pairs. Raises DataError as a run would."""
+    """Yield the findings of `check` as (title, text) pairs. Raises DataError as a run would."""
     schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
     config, cells, run = examined.config, examined.family.cells, examined.config.run

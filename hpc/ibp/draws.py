@@ -1,9 +1,9 @@
-"""The run of an Indian buffet process, opened for reading: its chains and its kept draws.
+"""A run of an Indian buffet process, opened for reading: its chains and its kept draws.
 
-A kept draw, as `io/draws.py` stores it: features (R, B) uint8, of each feature its rows as bits, the first row the
-highest bit of the first byte; count K of them, and zeros beyond, to leave room; n_rows N; alpha, c, feature_sd,
-noise_sd (D,) and cells (R, D), sums over the rows of each feature, missing cells as they were drawn. Features are in no
-order. Without a likelihood there are no columns, and no noise_sd nor cells.
+A kept draw, as `io/draws.py` stores it: features (R, B) uint8, each feature's rows as bits, the first row in the
+highest bit of the first byte; count: the number K of features, followed by zeros that leave room; n_rows N; alpha, c,
+feature_sd, noise_sd (D,) and cells (R, D), sums over the rows of each feature, with missing cells as drawn. Features
+are in no order. Without a likelihood there are no columns, and neither noise_sd nor cells.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from mpibayes.io.files import Guard, unguarded
 if TYPE_CHECKING:
     from mpibayes.hpc.ibp.chain import Buffet
 
-ROOM = 4  # a draw is stored with room for a multiple of so many features, so that few need more than those before
+ROOM = 4  # R is a multiple of this, so that few draws need more room than those before
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One kept draw. features: uint8 (K, B), rows as bits. cells (K, D); see the module."""
+    """One kept draw. features: uint8 (K, B), rows as bits. cells: (K, D); see the module."""
 
     cycle: int
     n_rows: int
@@ -49,12 +49,12 @@ class Draw:
 
     @cached_property
     def together(self) -> np.ndarray:
-        """Rows that have two features, (K, K) int64."""
+        """Number of rows that have both features of each pair, (K, K) int64."""
         return shared_rows(self.features, self.features)
 
     @property
     def owned(self) -> np.ndarray:
-        """Rows that have each feature, (K,) int64."""
+        """Number of rows that have each feature, (K,) int64."""
         return np.diag(self.together)
 
     def rows(self) -> np.ndarray:
@@ -62,29 +62,30 @@ class Draw:
         return np.unpackbits(self.features, axis=1, count=self.n_rows).astype(bool).T
 
     def new_row(self) -> Features:
-        """The distribution of a new row."""
+        """Predictive distribution of a new row."""
         return Features.of(self.together, self.cells, self.n_rows, self.hyper)
 
 
 def shared_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Rows that a feature of `a` and one of `b` both have, int64 (K, L); rows as bits, uint8 (K, B) and (L, B)."""
+    """Number of rows that have both a feature of `a` and one of `b`, int64 (K, L); rows as bits, uint8 (K, B) and (L,
+    B)."""
     return np.array(
         [np.bitwise_count(one[None] & b).sum(axis=1, dtype=np.int64) for one in a], np.int64
     ).reshape(len(a), len(b))  # fmt: skip
 
 
 def common(hyper: Hyper) -> float:
-    """One standard deviation of the noise for all columns: the root of their mean variance; NaN of none."""
+    """Noise standard deviation over all columns, the root of their mean variance; NaN without columns."""
     return float(np.sqrt(np.mean(hyper.noise_sd**2))) if len(hyper.noise_sd) else np.nan
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
-    """Keeps draws: `append(cycle, features=, ...)`. run, guard: see `io.segments.Segments`."""
+    """Return a writer of draws: `append(cycle, features=, ...)`. run, guard: see `io.segments.Segments`."""
     return DrawWriter(folder, run, guard, whole=("features", "count", "n_rows"))
 
 
 def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
-    """Arrays of a kept draw of the chain's state, on root. Collective."""
+    """Return the arrays of a kept draw of the chain's state, on root. Collective."""
     there = np.flatnonzero(buffet.totals.owned > 0)
     packed = _gathered(buffet, buffet.slots[there])
     if buffet.comm.rank != 0:
@@ -105,9 +106,9 @@ def of_chain(buffet: Buffet) -> dict[str, np.ndarray]:
 
 
 def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
-    """The features of these slots as bits of all rows, uint8 (K, ceil(N / 8)), on root. Collective.
+    """Gather the features of these slots as bits of all rows, uint8 (K, ceil(N / 8)), on root. Collective.
 
-    Eight features at a time travel, a byte a row.
+    Eight features are sent at a time, one byte per row.
     """
     comm, n = buffet.comm, buffet.n_rows
     of_ranks = [cut.of_rank(buffet.n_shards, comm.size, rank) for rank in range(comm.size)]
@@ -130,14 +131,13 @@ def _gathered(buffet: Buffet, slots: np.ndarray) -> np.ndarray | None:
 
 
 def last_draw(run_dir: str | Path, noise: str = "shared") -> Draw:
-    """The last kept draw of a chain that has some; see `iterate_draws`."""
+    """Return the last kept draw of a chain that has any; see `iterate_draws`."""
     cycle, _ = stored.last_draw(run_dir)
     return next(iterate_draws(run_dir, cycle, noise))
 
 
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0, noise: str = "shared") -> Iterator[Draw]:
-    """The kept draws of one chain with cycle >= start_cycle, one at a time; `noise` is the configuration's. Raises
-    CheckpointError."""
+    """Yield the kept draws of one chain with cycle >= start_cycle. noise: as configured. Raises CheckpointError."""
     for cycle, arrays in stored.iterate_draws(run_dir, start_cycle):
         k = int(arrays["count"])
         alpha, c, feature_sd = (float(arrays[name]) for name in ("alpha", "c", "feature_sd"))
@@ -169,7 +169,7 @@ class Posterior(KeptChains):
         return contradicted(len(self.chains), summary_of([c.later()["log_joint"] for c in self.chains]).r_hat)
 
     def require_kept(self) -> list[tuple[int, int]]:
-        """The kept draws; ConfigError where there is none."""
+        """Return the kept draws; raises ConfigError if there are none."""
         kept = self.kept()
         if not kept:
             raise ConfigError(
@@ -179,7 +179,7 @@ class Posterior(KeptChains):
         return kept
 
     def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
-        """(number of the chain, draw) of the draws kept after burn-in, of `requested` alone when given; one by one."""
+        """Yield (chain number, draw) for each draw kept after burn-in, or for `requested` alone."""
         chosen = None if requested is None else set(requested)
         for i, chain in enumerate(self.chains):
             if chosen is not None and not any(c == i for c, _ in chosen):
@@ -194,6 +194,6 @@ class Posterior(KeptChains):
                     yield i, draw
 
     def draws(self, most: int) -> Iterator[Law]:
-        """Kept draws as laws of all columns: at most so many, evenly spaced."""
+        """Yield at most `most` kept draws, evenly spaced, as laws of all columns."""
         for _, draw in self.states(evenly(self.kept(), most)):
             yield Law(self.cells, draw.new_row())

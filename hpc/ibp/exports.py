@@ -1,4 +1,4 @@
-"""Exports of an Indian buffet process besides its trace: its features, and how many rows have them."""
+"""Exports of an Indian buffet process besides its trace: its features, and the number of rows that have them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mpibayes.io.trace import Axes
 
 FORMS = ("features",)
 LINES = NEEDS = TEXTS = {}
-SHARES = 100  # features whose shares are exported, at most
+SHARES = 100  # most features whose shares are exported
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
-    """`share`: of the rows that have the most frequent feature, the next, and so on, for as many features as all draws
-    after burn-in have, at most SHARES. None where a draw has none."""
+    """Return `share`: the share of rows with the most frequent feature, the next, and so on, for as many features as
+    every draw after burn-in has, at most SHARES; None if a draw has none."""
     run.read_traces()
     draws = [[(d.cycle, np.sort(d.owned)[::-1]) for d in iterate_draws(chain.folder)] for chain in run.chains]
     later = [

@@ -1,4 +1,4 @@
-"""Indian buffet processes under the run loop: what a configuration says of them, and a chain with its scores and kept
+"""Indian buffet processes under the run loop: their settings from a configuration, and a chain with its scores and kept
 features."""
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from mpibayes.kernels.ibp.features import Rows as Bits
 from mpibayes.text import counted, visible
 
 GRID_OF_C = tuple(float(c) for c in np.geomspace(0.1, 100.0, 31))
-MOST_FEATURES = 4096  # whose matrices take some hundred MiB
-READ_ROWS = 1 << 14  # at a time, of a shard's: in float64 they and copies of them take more than the shard itself
-LEAST_CELLS = 20  # that are withheld: with so many expected there is always one
+MOST_FEATURES = 4096  # their matrices take some hundred MiB
+READ_ROWS = 1 << 14  # rows read at a time: in float64, with copies, they take more than the shard itself
+LEAST_CELLS = 20  # least expected number of withheld cells: with so many there is always one
 SCORED = ("heldout_lpd", "heldout_lpd_averaged", "heldout_cell_lpd", "heldout_cell_lpd_averaged", "heldout_cell_rmse")
-COLUMN_NOISE = "column_noise_sd"  # of the trace, where each column has its own
+COLUMN_NOISE = "column_noise_sd"  # in the trace, if each column has its own
 
 
 def settings_of(config: Config, cells: Cells) -> Settings:
-    """Settings of the sampler, from a configuration in which "auto" has been resolved.
+    """Convert a configuration, in which "auto" has been resolved, to settings of the sampler.
 
-    Learned variances have an inverse gamma prior with shape 1 and, as scale, the mean variance of a cell: 1 where cells
-    are standardised. The same holds for loadings, but in units of the noise where each column has its own.
+    Learned variances have an inverse gamma prior with shape 1 and, as scale, the mean variance of a cell: 1 if cells
+    are standardised. The same holds for loadings, but in units of the noise if each column has its own.
     """
     model, sampler = config.of(keys.Model), config.of(keys.Sampler)
     size = 1.0
@@ -116,14 +116,14 @@ class Family:
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """Every chain reads the rows of its own shards."""
+        """Do nothing: each chain reads the rows of its own shards."""
 
     def chain(self, config: Config, number: int) -> FeaturesChain:
         return FeaturesChain(self, config, number)
 
 
 def _require_few(config: Config, n_rows: int) -> None:
-    """ConfigError where a mass that is given opens more features than matrices of them have room for."""
+    """Raise ConfigError if a fixed mass opens more features than their matrices have room for."""
     model = config.of(keys.Model)
     if not isinstance(model.alpha, float):
         return
@@ -139,7 +139,7 @@ def _require_few(config: Config, n_rows: int) -> None:
 
 
 def _require_cells(config: Config, data: Data, cells: Cells) -> None:
-    """ConfigError where hardly any cell would be withheld to be scored."""
+    """Raise ConfigError if too few cells would be withheld to be scored."""
     fraction, n_rows = config.of(keys.Data).heldout_cells, data.table.n_rows
     there = n_rows * len(cells) - sum(c.n_missing for c in cells.columns)
     expected = (fraction or 0.0) * there * data.n_rows / n_rows
@@ -152,7 +152,7 @@ def _require_cells(config: Config, data: Data, cells: Cells) -> None:
 
 
 def cells_of(config: Config, data: Data) -> Cells:
-    """Cells of the used columns as the model takes them; no columns where it samples the prior."""
+    """Cells of the used columns as the model uses them; no columns if it samples the prior."""
     model = config.of(keys.Model)
     return Cells(data.columns if model.likelihood else (), model.standardise)
 
@@ -210,7 +210,7 @@ class FeaturesChain:
         return [shard.index for shard in self.buffet.shards]
 
     def start_from(self, place: Path) -> None:
-        """The features of the last draw; rows that came since have none, until the first cycle gives them some."""
+        """Start from the features of the last draw; rows appended since have none until the first cycle."""
 
         def last() -> tuple[np.ndarray, Any]:
             draw = draws.last_draw(place, self.buffet.settings.noise)
@@ -224,7 +224,7 @@ class FeaturesChain:
         start(self.buffet, self.buffet.settings.start, self.config.of(keys.Sampler).init_rows)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
-        """One cycle, its scores, and its features where they are kept."""
+        """Run one cycle, score it, and return its features if they are kept."""
         buffet, output = self.buffet, self.config.of(keys.Output)
         words = np.array(word, np.int64)
         self.comm.sum_everywhere(words)
@@ -252,7 +252,7 @@ class FeaturesChain:
         return result
 
     def _scores(self, cycle: int) -> dict[str, float]:
-        """Scores of held-out rows and cells under the present draw; valid on root. Collective."""
+        """Scores of held-out rows and cells under the current draw; valid on root. Collective."""
         rows, cells, average = self.heldout, self.heldout_cells, cycle > self.config.burn_in
         if rows is None and cells is None:
             return {}
@@ -262,8 +262,8 @@ class FeaturesChain:
         return dict(zip(SCORED, of_rows + of_cells, strict=True))
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """State to save: the features of each row, draws of missing cells, hyperparameters, and the running scores of
-        held-out rows and cells. Sums are recomputed from these."""
+        """Return the state to save: the features of each row, missing cells as drawn, hyperparameters, and the running
+        scores of held-out rows and cells. Sums are recomputed from these."""
         buffet, heldout, cells = self.buffet, self.heldout, self.heldout_cells
         shards = {s.index: {"z": s.rows.z, "filled": s.rows.x[s.missing]} for s in buffet.shards}
         if heldout is not None:

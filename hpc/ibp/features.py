@@ -1,13 +1,13 @@
 """One draw of an Indian buffet process as a distribution over rows (docs/math.md 7.10).
 
-Weights, loadings and features that no row has yet are integrated out. Given the features Z of the N training rows, a
-new row has the k-th of them with probability m_k / (N + c), and kappa ~ Poisson(alpha c / (N + c)) more of its own;
-then x ~ N(z A, s V), cells independent, where V has the variances of the noise on its diagonal and
+Weights, loadings and features without owners are integrated out. Given the features Z of the N training rows, a new row
+has the k-th of them with probability m_k / (N + c), and kappa ~ Poisson(alpha c / (N + c)) own features that no other
+row has; then x ~ N(z A, s V), cells independent, where V is diagonal with the noise variances and
 
     A = M Z'X,    M = (Z'Z + I / ratio)^-1,    s = 1 + z M z' + kappa ratio
 
-with ratio the variance of a loading over the noise's. The sum over z is over all 2^K for up to ENUMERATED features,
-else over those near the best one that is found: see `Features.near`.
+where ratio is the variance of a loading over the noise's. The sum over z runs over all 2^K for up to ENUMERATED
+features, else over those near the best one found: see `Features.near`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ from scipy.special import gammaln
 from mpibayes.hpc.ibp import update
 from mpibayes.hpc.ibp.state import Hyper
 
-ENUMERATED = 10  # features, all of whose combinations are summed over
-FREE = 12  # at most, of a row's features where there are more: all combinations of those about which most is unsure
-SURE = 20.0  # nats that a flip costs: such features stay as they are in the row's best combination
-MOST_OWN = 64  # new features of a row
-NEGLIGIBLE = 37.0  # nats below what was summed: a bound on terms that are left out, below float64's last bit
-CELLS = 1 << 18  # rows times combinations that are worked on at a time
+ENUMERATED = 10  # most features whose combinations are all summed over
+FREE = 12  # most free features of a row beyond ENUMERATED: the least certain ones, in all combinations
+SURE = 20.0  # nats lost by a flip: such features stay as in the row's best combination
+MOST_OWN = 64  # most own features of a row
+NEGLIGIBLE = 37.0  # nats below the sum: terms smaller than this are left out, below float64's last bit
+CELLS = 1 << 18  # rows times combinations worked on at a time
 
 
 @dataclass
 class Found:
-    """Combinations of features of some rows, with what they are worth.
+    """Combinations of features of several rows, with their log probabilities.
 
-    rows (n,): their numbers. base (n, K) bool: the features that they have anyway. free (n, u): those of which every
-    combination is there; the p-th has free[:, j] where bit j of p is set. residual, spread (n, P): squared residual in
-    units of the noise, and s without own features. terms: for each number of own features, log p(x, z, kappa) (m, P)
-    of the rows `at` (m,), for which these are not negligible. neglected (n,): about the share of p(x) that other
-    combinations have.
+    rows (n,): row numbers. base (n, K) bool: features in every combination. free (n, u): features that vary;
+    combination p has free[:, j] where bit j of p is set. residual, spread (n, P): squared residual in units of the
+    noise, and s without own features. terms: for each number of own features, log p(x, z, kappa) (m, P) of the rows
+    `at` (m,) for which it is not negligible. neglected (n,): approximate share of p(x) in other combinations.
     """
 
     rows: np.ndarray
@@ -57,19 +56,19 @@ class Found:
         return total
 
     def weights(self, log_density: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """(own features, rows at, probability (m, P)) given the rows' cells."""
+        """Yield (own features, rows at, probability (m, P)), given the rows' cells."""
         for n_own, at, log in self.terms:
             yield n_own, at, np.exp(log - log_density[at][:, None])
 
     def pairs(self, probability: np.ndarray) -> np.ndarray:
-        """Part of `probability` (m, P) on combinations with both features of each pair in `free`, (m, u, u)."""
+        """Sum `probability` (m, P) over combinations with both features of each pair in `free`, (m, u, u)."""
         u = self.free.shape[1]
         bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
         both = (bits[:, :, None] * bits[:, None, :]).reshape(len(bits), u * u)
         return np.einsum("np,pq->nq", probability, both).reshape(len(probability), u, u)
 
     def shares(self, probability: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Part of `probability` (m, P), of rows `at` (m,), on combinations with each feature, (m, K)."""
+        """Sum `probability` (m, P), of rows `at` (m,), over combinations with each feature, (m, K)."""
         u = self.free.shape[1]
         bits = (np.arange(1 << u)[:, None] >> np.arange(u) & 1).astype(np.float64)
         shares = self.base[at] * probability.sum(axis=1)[:, None]
@@ -81,8 +80,8 @@ class Found:
 class Features:
     """The features of one draw, as the distribution of a row.
 
-    means (K, D), M spread (K, K), probability (K,) of each feature, own: mean number of new features, noise_sd (D,),
-    ratio; see the module.
+    means: A (K, D). spread: M (K, K). probability (K,) of each feature. own: mean number of new features. noise_sd
+    (D,), ratio: see the module.
     """
 
     means: np.ndarray
@@ -94,7 +93,8 @@ class Features:
 
     @classmethod
     def of(cls, together: np.ndarray, cells: np.ndarray, n_rows: int, hyper: Hyper) -> Features:
-        """together (K, K): rows that have two features. cells (K, D): sums over the rows that have each."""
+        """Build from sums over the training rows. together (K, K): number of rows with both features. cells (K, D):
+        sums over the rows with each feature."""
         k, ratio = len(together), update.prior_variance(hyper)
         spread = np.zeros((0, 0))
         if k:
@@ -119,7 +119,8 @@ class Features:
     # --- sums over combinations ---------------------------------------------------------------------------------------
 
     def found(self, x: np.ndarray) -> Iterator[Found]:
-        """Cells x (n, D), NaN for a missing one, in parts; what is found of a row does not depend on others."""
+        """Yield the combinations of rows with cells x (n, D), NaN if missing, in parts; a row's do not depend on
+        others."""
         k = len(self.probability)
         step = max(1, CELLS >> min(k, FREE))
         for start in range(0, len(x), step):
@@ -141,29 +142,30 @@ class Features:
                     yield self._summed(problem.take(at), rows[at], base, free, neglected)
 
     def near(self, p: _Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The best combination of each row's features that flips one by one lead to, from none of them and from all,
-        with the number of own features that suits the row then best.
+        """Find the best combination of each row's features by single flips, starting from none and from all of them,
+        with the number of own features that then fits the row best.
 
-        Returns it, bool (n, K); the features in the order in which they are unsure, (n, K); how many are, (n,): those
-        in which the two ways end differently, and those whose flip costs less than SURE; and what every flip gains,
+        Returns the combination, bool (n, K); the features, least certain first, (n, K); the number of uncertain ones,
+        (n,): those on which the two searches differ, or whose flip costs less than SURE; and the gain of every flip,
         (n, K) nats.
         """
         best, differ, gain = self._best(p, np.zeros(len(p.square)))
         n_own = self._own_features(p, best)
         far = np.flatnonzero(n_own)
-        if len(far):  # what flips cost is another thing where features of its own explain the row
+        if len(far):  # own features that explain the row change the cost of flips
             best[far], differ[far], gain[far] = self._best(p.take(far), n_own[far] * self.ratio)
         unsure = np.where(differ, np.inf, gain)
         return best, np.argsort(-unsure, axis=1, kind="stable"), (unsure > -SURE).sum(axis=1), gain
 
     def _best(self, p: _Problem, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The better end of two climbs, where the two differ, and what flips gain there; extra (n,): added to s."""
+        """Return the better end of two climbs, where the two differ, and the gains of flips there; extra (n,): added to
+        s."""
         first, second = (self._climbed(p, np.full(p.left.shape, start), extra) for start in (False, True))
         better = (second[1] > first[1])[:, None]
         return np.where(better, second[0], first[0]), first[0] != second[0], np.where(better, second[2], first[2])
 
     def _own_features(self, p: _Problem, z: np.ndarray) -> np.ndarray:
-        """The number of own features that is most probable with these others, (n,) int64."""
+        """Most probable number of own features given the others z, (n,) int64."""
         if self.own <= 0.0:
             return np.zeros(len(z), np.int64)
         has, n_own = z.astype(np.float64), np.arange(MOST_OWN + 1)
@@ -174,7 +176,8 @@ class Features:
         return (log - 0.5 * square[:, None] / s).argmax(axis=1)
 
     def _climbed(self, p: _Problem, z: np.ndarray, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The best flip of each row until none gains: features, log p(x, z) but for a constant, what flips gain."""
+        """Make the best flip of each row until none gains; return features, log p(x, z) up to a constant, gains of
+        flips."""
         everyone, half = np.arange(len(z)), 0.5 * p.n_seen[:, None]
         odds, squares = np.log(self.probability) - np.log1p(-self.probability), np.diagonal(p.gram, axis1=1, axis2=2)
         for _ in range(10 * z.shape[1]):
@@ -226,7 +229,7 @@ class Features:
         return Found(rows, base, free, residual, wide, terms, neglected)
 
     def log_density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log density of the cells of each row that are there, (n,), and about the share of the density that the sum
+        """Log density of the observed cells of each row, (n,), and the approximate share of the density that the sum
         left out, (n,)."""
         density, neglected = np.empty(len(x)), np.empty(len(x))
         for part in self.found(x):
@@ -236,9 +239,9 @@ class Features:
 
 @dataclass
 class _Problem:
-    """Some rows: products with the means in units of the noise, over the cells that are there. left (n, K); gram (n, K,
-    K), or (1, K, K) where no cell is missing; square, n_seen, constant (n,): squared length, number of cells, what the
-    normal density divides by."""
+    """Products of rows with the means, in units of the noise, over the observed cells. left (n, K); gram (n, K, K), or
+    (1, K, K) if no cell is missing; square, n_seen, constant (n,): squared length, number of cells, log normalising
+    constant of the normal density."""
 
     left: np.ndarray
     gram: np.ndarray
@@ -265,7 +268,7 @@ class _Problem:
 
 
 def _forms(linear: np.ndarray, square: np.ndarray | None) -> np.ndarray:
-    """linear . p + p square p' of all 0/1 patterns p, (n, 2^u); linear (n, u), square (n, u, u) symmetric, or none."""
+    """linear . p + p square p' for all 0/1 patterns p, (n, 2^u); linear (n, u), square (n, u, u) symmetric, or None."""
     n, u = linear.shape
     out = np.zeros((n, 1 << u))
     for j in range(u):

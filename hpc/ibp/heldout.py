@@ -13,7 +13,7 @@ from mpibayes.hpc.parallel.comm import Communicator
 
 
 class HeldOut:
-    """Scores of the held-out rows. `log_sums[i]` (rows of block i,): log of the sum over averaged draws of p(x)."""
+    """Scores of the held-out rows. `log_sums[i]` (rows of block i,): log of the sum of p(x) over averaged draws."""
 
     def __init__(self, comm: Communicator, rows: HeldOutRows, cells: Cells):
         self.comm, self.n_rows = comm, rows.n_rows
@@ -23,9 +23,9 @@ class HeldOut:
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
 
     def score(self, law: Features, n_shards: int, average: bool) -> tuple[float, float]:
-        """Mean log density a held-out row under the present draw, and under the average of the draws so far.
+        """Mean log density per held-out row under the current draw, and under the average of the draws so far.
 
-        Collective; valid on root. law: of the draw (`law_everywhere`). `average`: whether it joins the average.
+        Collective; valid on root. law: of the draw (`law_everywhere`). average: True if it joins the average.
         """
         self.n_draws += average
         sums = np.zeros((len(self.x), 2))
@@ -42,12 +42,13 @@ class HeldOut:
 
 
 def by_shard(comm: Communicator, sums: np.ndarray, n_shards: int) -> np.ndarray | None:
-    """The lines of all shards, (n_shards, ...), on root; sums: those of this rank's. Collective."""
+    """Gather the rows of `sums` of all shards, (n_shards, ...), on root. sums: those of this rank. Collective."""
     return comm.gather_to_root(sums, [len(shards.of_rank(n_shards, comm.size, rank)) for rank in range(comm.size)])
 
 
 def law_everywhere(buffet: Buffet) -> Features:
-    """The distribution of a new row under the chain's state: computed on root, known to all ranks. Collective."""
+    """Predictive distribution of a new row given the chain's state: computed on root, known to all ranks.
+    Collective."""
     comm, owned = buffet.comm, buffet.totals.owned
     there = np.flatnonzero(owned > 0)
     k, d = len(there), buffet.n_columns

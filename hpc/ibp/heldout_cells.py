@@ -1,7 +1,7 @@
-"""Held-out cells: cells of the training rows that the sampler takes for missing, and their scores (docs/math.md 7.11).
+"""Held-out cells: cells of the training rows that the sampler treats as missing, and their scores (docs/math.md 7.11).
 
-A draw says of a cell what it does with loadings integrated out, given the features of all rows and all other cells of
-the column, missing ones as they were drawn.
+A draw predicts a cell with loadings integrated out, given the features of all rows and all other cells of the column,
+missing ones as drawn.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mpibayes.hpc.parallel.comm import Communicator
 
 @dataclass
 class Withheld:
-    """The withheld cells of one shard. rows (m,): its rows that have some; at, column, value (n,): of each cell its
-    place among these, its column, and what it is. log_sum, mean_sum (n,): over averaged draws, the log of the sum of
-    its densities, and the sum of its means."""
+    """Withheld cells of one shard. rows (m,): the rows that have any. at, column, value (n,): each cell's index in
+    `rows`, its column, and its value. log_sum, mean_sum (n,): log of the sum of its densities over averaged draws, and
+    the sum of its predictive means."""
 
     rows: np.ndarray
     at: np.ndarray
@@ -34,7 +34,7 @@ class Withheld:
 
 
 class HeldOutCells:
-    """Scores of the cells that a fraction withholds. `parts`: by shard, once the chain has read its rows."""
+    """Scores of withheld cells, a fraction of all. `parts`: one per shard, once the chain has read its rows."""
 
     def __init__(self, comm: Communicator, data: Data, cells: Cells, fraction: float):
         self.comm, self.data, self.cells, self.fraction = comm, data, cells, fraction
@@ -42,8 +42,8 @@ class HeldOutCells:
         self.n_draws = 0
 
     def hide(self, start: int, x: np.ndarray) -> np.ndarray:
-        """Cells (n, D) of training rows start.. with NaN for those that are withheld, which are taken down as those of
-        the next shard."""
+        """Return cells (n, D) of training rows start.. with NaN for the withheld ones, and record these as the next
+        shard's."""
         hidden = mask(self.data, self.cells, self.fraction, start, x)
         row, column = np.nonzero(hidden)
         rows, at = np.unique(row, return_inverse=True)
@@ -58,10 +58,10 @@ class HeldOutCells:
         self.n_cells = int(total[0])
 
     def score(self, buffet: Buffet, law: Features, average: bool) -> tuple[float, float, float]:
-        """Mean log density of a cell, in the table's units, under the present draw and under the average of the draws
-        so far; and of the average means the root of the mean squared error, in standard deviations of the columns.
+        """Mean log density of a cell, in the table's units, under the current draw and under the average of the draws
+        so far; and the root mean squared error of the averaged means, in standard deviations of the columns.
 
-        Collective; valid on root. law: of the draw, known to all ranks. `average`: whether it joins the average.
+        Collective; valid on root. law: of the draw, known to all ranks. average: True if it joins the average.
         """
         self.n_draws += average
         sums = np.zeros((len(self.parts), 3))
@@ -88,9 +88,9 @@ def mask(data: Data, cells: Cells, fraction: float, start: int, x: np.ndarray) -
 
 
 def predicted(buffet: Buffet, law: Features, shard, part: Withheld) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation (n,) of each cell given all others, as the model has cells.
+    """Mean and standard deviation (n,) of each cell given all others, in the model's units.
 
-    The law's loadings are those given all cells, this one as it was drawn too: what it says of itself is taken out.
+    The law's loadings are given all cells, including the drawn value of this one, whose contribution is removed.
     """
     slots = buffet.slots[buffet.totals.owned > 0]
     z = shard.rows.z

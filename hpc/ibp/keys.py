@@ -37,9 +37,9 @@ class VariancePrior(Section):
     inverse_gamma: tuple[Positive, Positive]
 
 
-MOST_POINTS = 1000  # of a grid
-Concentration = Annotated[float, Field(ge=1e-6, le=1e6)]  # beyond, no row has anything in common with another
-MOST_PIXELS = 65_536  # in a row or column of a picture
+MOST_POINTS = 1000  # most points of a grid
+Concentration = Annotated[float, Field(ge=1e-6, le=1e6)]  # beyond, no two rows have anything in common
+MOST_PIXELS = 65_536  # most in a row or column of a picture
 Deviation = Annotated[Literal["learn"] | Positive | VariancePrior, BeforeValidator(tuples)]
 DEVIATION = f'"learn", {POSITIVE}, or {{inverse_gamma = [shape, scale]}} of the variance, two such numbers'
 

@@ -1,7 +1,7 @@
 """One draw of an Indian buffet process as a law of rows (`hpc.law.JointLaw`; docs/math.md 2.12, 7.10).
 
 Given a row's features, and its number of own ones, its cells are independent normals: a draw is a mixture over these
-combinations. Densities and moments of rows sum over them as `features.py` does; questions over all of them, for up to
+combinations. Densities and moments of rows sum over them as in `features.py`; questions sum over all of them, for up to
 MOST features.
 """
 
@@ -21,14 +21,14 @@ from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.hpc.posterior.asked import plain
 from mpibayes.io.rows import Rows
 
-MOST = 12  # features whose combinations are summed over
-NEGLIGIBLE = 1e-25  # share of rows with as many features of their own as are not summed over
-NARROW = 1e-5  # of a standard deviation: an interval's probability is then its width times the density
-COMBINATION, PLACE = range(2)  # sub-streams: which features a row has; a cell
+MOST = 12  # most features whose combinations are summed over
+NEGLIGIBLE = 1e-25  # share of rows with more own features than are summed over
+NARROW = 1e-5  # standard deviations: a narrower interval's probability is its width times the density
+COMBINATION, PLACE = range(2)  # sub-streams: the features of a row; a cell
 
 
 class Law:
-    """One draw as a law of all columns. rows (N, K): features of training rows, where they were asked for."""
+    """One draw as a law of all columns. rows (N, K): features of training rows, if requested."""
 
     rows: np.ndarray | None = None
 
@@ -43,13 +43,13 @@ class Law:
         return self.scored(rows)[0]
 
     def scored(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """Log densities, and about the share of the density that was left out, (n,): 0 up to ENUMERATED features."""
+        """Log densities, and the approximate share of the density left out, (n,): 0 up to ENUMERATED features."""
         x = self.cells.of(rows)
         density, neglected = self.features.log_density(x)
         return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), neglected
 
     def members(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """(log density (n,), probability of each of the draw's features given the observed cells (n, K))."""
+        """Return (log density (n,), probability of each of the draw's features given the observed cells (n, K))."""
         x = self.cells.of(rows)
         density, p = np.empty(len(x)), np.zeros((len(x), len(self.features.probability)))
         for part in self.features.found(x):
@@ -60,8 +60,8 @@ class Law:
         return density - np.where(np.isnan(x), 0.0, self.cells.log_scale).sum(axis=1), p
 
     def moments(self, rows: Rows) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The results of `members`; and the mean and mean square of every cell as if unseen, given the observed cells,
-        (n, D) each, in the model's units."""
+        """Return the results of `members`, and the mean and mean square of every cell as if unseen, given the observed
+        cells, (n, D) each, in the model's units."""
         x, law = self.cells.of(rows), self.features
         k = len(law.probability)
         density, p = np.empty(len(x)), np.zeros((len(x), k))
@@ -88,7 +88,7 @@ class Law:
 
     @cached_property
     def all(self) -> Combinations:
-        """All combinations."""
+        """All combinations of features."""
         return Combinations.of(self.features)
 
     @property
@@ -101,7 +101,7 @@ class Law:
 
     @property
     def views(self) -> list[Law]:
-        """The only one: it has all columns."""
+        """The only view: it has all columns."""
         return [self]
 
     def given(self, known: Known) -> Given:
@@ -139,12 +139,12 @@ class Law:
     def linked_pairs(
         self, a: Sequence[str], b: Sequence[str], events: Mapping[str, Events]
     ) -> Iterator[tuple[str, str, np.ndarray, float]]:
-        """No columns are linked."""
+        """Yield nothing: no columns are linked."""
         return iter(())
 
     def shared(self, names: Sequence[str], place: int | None, known: Known) -> np.ndarray:
-        """Shared features of each labelled row (N,) and the row at `place`, or a row with these known cells: the share,
-        among features that either has, of those that both have; 1 where neither has any. A row's own features do not
+        """Similarity of each labelled row (N,) to the row at `place`, or to a row with these known cells: the number of
+        features that both have over the number that either has; 1 if neither has any. A row's own features do not
         count."""
         kinds, of = np.unique(self.rows, axis=0, return_inverse=True)
         if place is not None:
@@ -174,7 +174,8 @@ class Law:
         return result
 
     def _drawn(self, d: int, chosen: np.ndarray, low: np.ndarray, high: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Cells of a column within bounds, by the inverse of the distribution function; in the column's steps."""
+        """Draw cells of a column within bounds, by inverting the distribution function; rounded to the column's
+        steps."""
         center, scale, sd = (
             self.cells.center[d],
             self.cells.scale[d],
@@ -196,7 +197,7 @@ class Law:
 
 
 class Given:
-    """See `hpc.law.GivenJoint`. weight (n, P): probability of each combination given what is known of the row."""
+    """See `hpc.law.GivenJoint`. weight (n, P): probability of each combination given the known cells of the row."""
 
     def __init__(self, law: Law, known: Known):
         self._law, self._known = law, known
@@ -219,7 +220,7 @@ class Given:
         return result
 
     def opens(self) -> np.ndarray:
-        """Probability of a feature of its own, (n,)."""
+        """Probability that the row has a feature of its own, (n,)."""
         return self.weight[:, len(self._law.all.patterns) :].sum(axis=1)
 
     def _weighted(self, known: Known, log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -239,7 +240,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Combinations:
-    """P combinations of a draw's features, those without own ones first; of the p-th the features are those of p modulo
+    """P combinations of a draw's features, those without own ones first; combination p has the features of p modulo
     2^K. log_weight (P,); patterns (2^K, K) of 0 and 1; location (2^K, D) and spread (P,) of the cells in the model's
     units."""
 
@@ -266,7 +267,7 @@ class Combinations:
 
 
 def _most_own(mean: float) -> int:
-    """The number of own features beyond which rows are so rare that no cells make up for it."""
+    """Number of own features beyond which rows are so rare that no cells make up for it."""
     n, share = 0, np.exp(-mean)
     while (share > NEGLIGIBLE or n < mean) and n < 64:
         n += 1

@@ -1,8 +1,8 @@
-"""Features of two draws held against each other, and the draw that is nearest to all: features have no names.
+"""Matching of the features of two draws, which have no names, and the draw nearest to all others.
 
-Features are matched so that together they have the most rows in common. Two draws then differ by the rows that have one
-of two matched features but not the other, and by the rows of features without a match; divided by the rows of the
-table, that is the number of features a row in which they differ.
+Features are matched to maximise the number of rows they share. Two draws then differ by the rows that have one of two
+matched features but not the other, and by the rows of features without a match; divided by the number of rows, this is
+the number of features per row in which they differ.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from scipy.optimize import linear_sum_assignment
 from mpibayes.hpc.ibp.draws import Draw, Posterior, shared_rows
 from mpibayes.hpc.posterior.chains import evenly
 
-COMPARED = 60  # draws that the representative one is chosen from, at most
+COMPARED = 60  # most draws that the representative one is chosen from
 BYTES = 2048  # of a feature that are compared: 16,384 rows
-ALIKE = 0.5  # of the rows that have one of two features or the other, those that have both: less is no match
+ALIKE = 0.5  # least share of rows with both features among those with either: less is no match
 
 
 @dataclass(frozen=True)
 class Match:
-    """Match of each feature of one draw to another draw's: place (K,), -1 for none; alike (K,): rows that have both, as
-    a share of those that have either."""
+    """Match of each feature of one draw to another draw's. place (K,): its index, -1 for none. alike (K,): number of
+    rows with both features over the number with either."""
 
     place: np.ndarray
     alike: np.ndarray
 
 
 def match(a: Draw, b: Draw) -> Match:
-    """Features of `b` for those of `a`."""
+    """Match each feature of `a` to one of `b`."""
     shared = shared_rows(a.features, b.features)
     place, alike = np.full(len(a), -1), np.zeros(len(a))
     mine, others = linear_sum_assignment(-shared)
@@ -43,7 +43,7 @@ def match(a: Draw, b: Draw) -> Match:
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> int:
-    """Rows and features in which two draws differ; features as bits, uint8 (K, B) and (L, B)."""
+    """Number of (row, feature) pairs in which two draws differ; features as bits, uint8 (K, B) and (L, B)."""
     shared = shared_rows(a, b)
     mine, others = linear_sum_assignment(-shared)
     sizes = [int(np.bitwise_count(features).sum(dtype=np.int64)) for features in (a, b)]
@@ -52,8 +52,8 @@ def difference(a: np.ndarray, b: np.ndarray) -> int:
 
 @dataclass(frozen=True)
 class Representative:
-    """The kept draw nearest to the others. chain: its number. draw: its features, those of the most rows first.
-    loss: features a row in which it and another draw differ, on average; losses: of each draw that was compared."""
+    """The kept draw nearest to the others. chain: its number. draw: its features, most rows first. loss: features per
+    row in which it and another draw differ, on average. losses: of each draw compared."""
 
     chain: int
     draw: Draw
@@ -62,7 +62,7 @@ class Representative:
 
 
 def representative(run: Posterior, kept: Sequence[tuple[int, int]]) -> Representative:
-    """kept: see `Posterior.kept`; not empty."""
+    """Choose the kept draw nearest to the others. kept: see `Posterior.kept`; not empty."""
     used = evenly(kept, COMPARED)
     draws = [(key, _thinned(draw)) for key, draw in _keyed(run, used)]
     n_bits = 8 * min(BYTES, -(-run.n_rows // 8))
@@ -82,12 +82,12 @@ def _keyed(run: Posterior, requested: Sequence[tuple[int, int]]):
 
 
 def _thinned(draw: Draw) -> np.ndarray:
-    """The features on at most BYTES groups of eight rows, evenly spaced."""
+    """Restrict the features to at most BYTES groups of eight rows, evenly spaced."""
     n = draw.features.shape[1]
     return draw.features if n <= BYTES else draw.features[:, np.arange(BYTES) * n // BYTES]
 
 
 def sorted_by_rows(draw: Draw) -> Draw:
-    """The draw with the features of the most rows first, of as many those of the earlier rows."""
+    """Sort the features of a draw by number of rows, most first; ties go to the features of earlier rows."""
     order = sorted(range(len(draw)), key=lambda k: (-draw.owned[k], [-int(b) for b in draw.features[k][:64]]))
     return Draw(draw.cycle, draw.n_rows, draw.features[order], draw.hyper, draw.cells[order])

@@ -38,7 +38,7 @@ class Forecast(RowForecast):
 
     def __init__(self, run: Posterior, request: Request):
         require_likelihood(run, "new rows")
-        run.read_traces()  # which also tell what belongs to the burn-in
+        run.read_traces()  # also finds the burn-in
         self.kept = run.require_kept()
         super().__init__(run, request)
 
@@ -46,7 +46,7 @@ class Forecast(RowForecast):
         run, keys = self._run, evenly(self.kept, self._request.draws or DRAWS)
         reference = representative(run, self.kept)
         self._k = len(reference.draw)
-        self._of = []  # each draw, and the places of its features that match the representative ones, -1 for none
+        self._of = []  # each draw with the indices of its features that match the representative ones, -1 for none
         for _, draw in run.states(keys):
             self._of.append((Law(run.cells, draw.new_row()), match(reference.draw, draw).place))
         self.n_draws = len(self._of)
@@ -68,7 +68,7 @@ class Forecast(RowForecast):
             predicted = draw.moments(rows) if cells else draw.members(rows)
             logs[s], features = predicted[0], predicted[1]
             new = np.logaddexp(total, logs[s])
-            old, now = np.exp(total - new), np.exp(logs[s] - new)  # shares of the draws so far, and of this one
+            old, now = np.exp(total - new), np.exp(logs[s] - new)  # weights of the previous draws, and of this one
             total = new
             matched = np.where(place >= 0, features[:, place], 0.0) if features.shape[1] else np.zeros((n, k))
             p = old[:, None] * p + now[:, None] * matched

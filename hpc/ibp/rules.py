@@ -15,7 +15,7 @@ OF_CELLS = ("noise_sd", "feature_sd", "noise", "standardise")  # keys of [model]
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are invalid by themselves are absent here."""
     if "run" in sections and sections["run"].until == "settled" and sections["run"].chains == 1:
         report.add(("run", "until"), '"settled" compares chains; set run.chains = 2 or more, or run.until = "cycles"')
     if "model" in sections:
@@ -29,7 +29,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
 
 
 def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
-    """Keys that have no effect, each with the setting that makes it so."""
+    """Return the keys without effect, each with the setting that causes it."""
     if sections["model"].likelihood:
         return {}
     idle = {("model", key): "model.likelihood = false" for key in OF_CELLS}
@@ -37,7 +37,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """Report columns that cannot have loadings, and a picture whose number of pixels is not that of the columns."""
+    """Report columns that cannot have loadings, and a picture whose pixels do not match the number of columns."""
     if not config.of(keys.Model).likelihood:
         return
     used = [column for name, column in columns.items() if name not in config.unused]

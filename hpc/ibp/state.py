@@ -1,4 +1,4 @@
-"""The state of an Indian buffet process, and what of it all ranks know."""
+"""State of an Indian buffet process, and the part of it that all ranks know."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-WORD = 64  # features a word of a row's bits holds
+WORD = 64  # features per word of a row's bits
 
 
 @dataclass(frozen=True)
 class Gamma:
-    """A Gamma prior, by shape and rate."""
+    """Gamma prior, by shape and rate."""
 
     shape: float
     rate: float
@@ -20,7 +20,7 @@ class Gamma:
 
 @dataclass(frozen=True)
 class InverseGamma:
-    """An inverse gamma prior of a variance."""
+    """Inverse gamma prior of a variance."""
 
     shape: float
     scale: float
@@ -28,28 +28,29 @@ class InverseGamma:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the chain's law, besides the data. A number fixes a hyperparameter; a prior learns it."""
+    """Settings of the chain's law, besides the data. A number fixes a hyperparameter; a prior lets it be learned."""
 
     seed: int = 0
     shards: int | None = None
     alpha: float | Gamma = field(default_factory=lambda: Gamma(1.0, 1.0))  # mass
     c: float | Sequence[float] = 1.0  # concentration: a number, or a grid of equal weights
-    noise_sd: float | InverseGamma = field(default_factory=lambda: InverseGamma(1.0, 1.0))  # of the variance
+    noise_sd: float | InverseGamma = field(default_factory=lambda: InverseGamma(1.0, 1.0))  # prior of the variance
     feature_sd: float | InverseGamma = field(default_factory=lambda: InverseGamma(1.0, 1.0))
-    noise: str = "shared"  # or "column": each has its own, and the prior of its loadings is in units of it
+    noise: str = "shared"  # or "column": each has its own, in whose units the prior of its loadings is
     sweeps_per_cycle: int = 1
     opening: str = "one"
     likelihood: bool = True
     start: str = "subsample"  # see start.strategy
-    moves: int | None = None  # a round of moves in every cycle of so many; None: more of them at first, 0: none
+    moves: int | None = None  # cycles between two rounds of moves; None: more frequent at first, 0: no moves
 
 
 @dataclass
 class Hyper:
-    """alpha, c; noise_sd (D,), of each column; feature_sd, of a loading, over noise_sd where columns have their own.
+    """Hyperparameters: alpha, c; noise_sd (D,) by column; feature_sd of a loading, relative to noise_sd if columns have
+    their own.
 
-    noise: as in Settings. It says what feature_sd means, which the numbers do not: one column may have its own noise,
-    and the noises of several may be equal.
+    noise: as in Settings. It determines the meaning of feature_sd, which the numbers do not: a single column may have
+    its own noise, and the noises of several may be equal.
     """
 
     alpha: float
@@ -61,8 +62,9 @@ class Hyper:
 
 @dataclass
 class Totals:
-    """Sums over all rows. On every rank `owned` (K,), the rows that have each feature; on root together (K, K), cells
-    (K, D) and squares (D,): rows that have two features, their cells, and all rows' squared cells."""
+    """Sums over all rows. owned (K,): number of rows with each feature, on every rank. On root alone: together (K, K),
+    number of rows with both features; cells (K, D), sums of their cells; squares (D,), sums of all rows' squared
+    cells."""
 
     owned: np.ndarray
     together: np.ndarray | None = None

@@ -1,4 +1,4 @@
-"""Hyperparameters and loadings given the features that rows have, on root (docs/math.md 7.1)."""
+"""Hyperparameters and loadings given the features of all rows, on root (docs/math.md 7.1)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma, Settings, Totals
 
 
 def harmonic(n: int, c: float) -> float:
-    """H = sum over rows of c / (c + i - 1): features a unit of mass brings."""
+    """H = sum over rows of c / (c + i - 1): expected number of features per unit of mass."""
     return float(c * (digamma(c + n) - digamma(c)))
 
 
 def log_prior(owned: np.ndarray, n: int, alpha: float, c: float) -> float:
-    """Log probability of features in a given order, with these numbers of rows; weights integrated out."""
+    """Log probability of features in a given order, owned by these numbers of rows; weights integrated out."""
     m = owned[owned > 0]
     each = np.log(alpha * c) + gammaln(m) + gammaln(n - m + c) - gammaln(n + c)
     return float(each.sum() - gammaln(len(m) + 1.0) - alpha * harmonic(n, c))
 
 
 def log_likelihood(totals: Totals, n: int, hyper: Hyper) -> float:
-    """Log density of all cells, loadings integrated out."""
+    """Log density of all cells, with loadings integrated out."""
     k, (variance, ratio) = len(totals.owned), _scales(hyper)
     log_det, fit = 0.0, 0.0
     if k:
@@ -37,23 +37,24 @@ def log_likelihood(totals: Totals, n: int, hyper: Hyper) -> float:
 
 
 def _scales(hyper: Hyper) -> tuple[np.ndarray, float]:
-    """The noise's variance of each column, and the variance of a loading over it."""
+    """Return the noise variance of each column, and the variance of a loading relative to it."""
     return hyper.noise_sd**2, prior_variance(hyper)
 
 
 def prior_variance(hyper: Hyper) -> float:
-    """Prior variance of a loading over its column's noise variance: one number for all columns (docs/math.md 7.4)."""
-    shared = hyper.noise == "shared" and len(hyper.noise_sd)  # there is no column without likelihood
+    """Prior variance of a loading relative to its column's noise variance: one number for all columns (docs/math.md
+    7.4)."""
+    shared = hyper.noise == "shared" and len(hyper.noise_sd)  # without a likelihood there are no columns
     return float(hyper.feature_sd**2 / (hyper.noise_sd[0] ** 2 if shared else 1.0))
 
 
 def weight_shapes(owned: np.ndarray, n: int, c: float) -> tuple[np.ndarray, np.ndarray]:
-    """The two parameters of the Beta law of each instantiated feature's weight, given its number of rows."""
+    """Two parameters of the Beta law of each instantiated feature's weight, given its number of rows."""
     return owned, n - owned + c
 
 
 def loadings(totals: Totals, hyper: Hyper, stream: np.random.Generator) -> np.ndarray:
-    """A, (K, D), drawn given the rows."""
+    """Draw the loadings A, (K, D), given the rows."""
     k, d = totals.cells.shape
     normals = stream.standard_normal((k, d))
     if k == 0 or d == 0:
@@ -67,10 +68,10 @@ def loadings(totals: Totals, hyper: Hyper, stream: np.random.Generator) -> np.nd
 def learn(
     settings: Settings, totals: Totals, n: int, hyper: Hyper, law: np.random.Generator, scale: np.random.Generator
 ) -> tuple[Hyper, np.ndarray]:
-    """Hyperparameters and loadings, drawn one after another given the features: c, alpha, A, noise, sd of the loadings.
+    """Draw hyperparameters and loadings, one after another given the features: c, alpha, A, noise, sd of the loadings.
 
     c and alpha are drawn with the weights integrated out, so the weights come after. The variances are drawn given A,
-    which stays: together they are two Gibbs steps. totals.owned has no zero in it (docs/math.md 7.4).
+    which stays fixed: two Gibbs steps. totals.owned must not contain 0 (docs/math.md 7.4).
     """
     owned, k = totals.owned, len(totals.owned)
     c, alpha = settings.c, settings.alpha
@@ -89,7 +90,7 @@ def learn(
         if settings.noise == "shared":
             drawn = (prior.scale + 0.5 * left.sum()) / scale.gamma(prior.shape + 0.5 * n * d)
             hyper.noise_sd = np.full(d, np.sqrt(drawn))
-        else:  # loadings are in units of the noise: they say something of it too
+        else:  # loadings are in units of the noise, and so inform it too
             left = left + (a**2).sum(axis=0) / hyper.feature_sd**2
             drawn = (prior.scale + 0.5 * left) / scale.gamma(prior.shape + 0.5 * (n + k), size=d)
             hyper.noise_sd = np.sqrt(drawn)
@@ -102,7 +103,7 @@ def learn(
 
 
 def _log_of_c(settings: Settings, owned: np.ndarray, n: int, c: float, alpha: float) -> float:
-    """Log of p(c | features) but for a constant, with a learned mass integrated out."""
+    """Log of p(c | features) up to a constant, with a learned mass integrated out."""
     m, k, h = owned, len(owned), harmonic(n, c)
     each = np.log(c) + gammaln(m) + gammaln(n - m + c) - gammaln(n + c)
     if isinstance(settings.alpha, Gamma):

@@ -1,2 +1,2 @@
-"""Links: columns that stay dependent inside clusters. Within every cluster a column may lean on one other column, its
+"""Links: columns that stay dependent inside clusters. Within a cluster a column may depend on one other column, its
 parent (docs/links.md)."""

@@ -1,14 +1,14 @@
-"""The table-wide base of a column that leans on another: probabilities p0 of its levels in each context, about which
-those of the clusters vary (docs/math.md 1.9).
+"""Table-wide base of a column that depends on another: probabilities p0 of its levels in each context, around which the
+probabilities of the clusters vary (docs/math.md 1.9).
 
-Given p0, a column has p0 times its pseudo-counts' sum as pseudo-counts, and all else goes on as with any others. p0 is
-drawn by *tables*: of the cells of a cluster at a level in a context, as many as open a table of a Chinese restaurant;
-given these numbers, added up over clusters, p0 is a Dirichlet. The evidence of a link, p0 integrated out, has no closed
-form. In a draw of the forest tables stand in for p0: drawn given p0 for the links that there are, and for all others
-from a law that knows neither the forest nor p0, by whose probability their weight is divided (docs/math.md 2.14).
+Given p0, the column's pseudo-counts are p0 times their sum, and nothing else changes. p0 is drawn by *tables*: for each
+cluster, context and level, the number of tables that its cells open in a Chinese restaurant; given these numbers summed
+over clusters, p0 is Dirichlet. The evidence of a link with p0 integrated out has no closed form, so in a draw of the
+forest tables stand in for p0. For links that are present they are drawn given p0; for all others, from a law that
+depends on neither the forest nor p0, and their weight is divided by its probability (docs/math.md 2.14).
 
 Arrays of a column are (U, V + 1), contexts by levels, with 0 behind the levels as in `components.categorical`; bases
-are 1 on average in each context.
+average 1 in each context.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import Column
 from mpibayes.kernels.mixture import updates
 
-CONCENTRATIONS = updates.Grid(GRID)  # pseudo-count of each level in a context, on average, of p0
-LEAST = 1e-20  # of a base: what is less could not be told from it
+CONCENTRATIONS = updates.Grid(GRID)  # mean pseudo-count per level and context in the prior of p0
+LEAST = 1e-20  # lower bound of a base: smaller values are lost in rounding
 
-Bases = Mapping[str, np.ndarray]  # by the name of a column
+Bases = Mapping[str, np.ndarray]  # base by column name
 
 
 def learns_base(column: Column, priors: Mapping[str, Mapping[str, Any]]) -> bool:
-    """True if a column, under its links, has a base in each context."""
+    """True if a column has a learned base in each context of its parent."""
     return bool(column.levels) and column.contexts > 1 and "dirichlet" not in priors.get(column.name, {})
 
 
@@ -62,8 +62,8 @@ def mean_given(tables: np.ndarray, phi: np.ndarray, concentration: float) -> np.
 def base_given(
     tables: np.ndarray, phi: np.ndarray, name: str, key: Mapping[str, int], with_link: bool = False
 ) -> np.ndarray:
-    """Draw the concentration c of a column's base given tables, p0 integrated out, and then the base. with_link: for a
-    link that is drawn in this cycle, which gets another base at the end of it."""
+    """Draw the concentration c of a column's base given tables, with p0 integrated out, and then the base. with_link:
+    True for a link drawn in this cycle, whose base is drawn again at the end of the cycle."""
     at = {"sub": zlib.crc32(name.encode()) | int(with_link) << 32, **key}
     u = Stream(purpose=Purpose.BASE_CONCENTRATION, **at).uniforms(np.zeros(1, np.int64))
     index = pick_on_grid(log_by_concentration(tables, phi)[None], u)
@@ -88,7 +88,7 @@ def phi_of(column: Column, priors: Mapping[str, Mapping[str, Any]]) -> np.ndarra
 
 
 def with_learned(priors: Mapping[str, Mapping[str, Any]], bases: Bases) -> dict[str, Mapping[str, Any]]:
-    """The priors of columns, with their bases where these are learned."""
+    """Return the columns' priors with learned bases filled in."""
     return {**priors, **{name: {**priors.get(name, {}), "base": base} for name, base in bases.items()}}
 
 
@@ -102,13 +102,13 @@ def bases_given(
 
 
 def flat(tables: Mapping[str, np.ndarray], columns: Sequence[Column]) -> np.ndarray:
-    """Tables of all columns that have some, one after another."""
+    """Return the tables of all columns that have any, concatenated."""
     parts = [tables[c.name][:, :-1].ravel() for c in columns if c.name in tables]
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
 def apart(numbers: np.ndarray, columns: Sequence[Column], priors: Mapping) -> dict[str, np.ndarray]:
-    """The inverse of `flat`; zeros may follow."""
+    """Invert `flat`; `numbers` may end in zeros."""
     result, done = {}, 0
     for column in (c for c in columns if learns_base(c, priors)) if len(numbers) else ():
         shape = column.contexts, len(column.levels)
@@ -124,8 +124,8 @@ def apart(numbers: np.ndarray, columns: Sequence[Column], priors: Mapping) -> di
 class Integrated:
     """Log weights of links in a draw of the forest, with bases integrated out by tables.
 
-    kind, multiplier (D,): of columns without links. parents: names of all columns that may be parents, in the order of
-    their numbers. present: the links that there are, by name of the child: the parent's name and the base.
+    kind, multiplier (D,): the columns without links. parents: names of all columns that may be parents, in the order of
+    their numbers. present: current links, child name to the parent's name and the base.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Integrated:
         self._present, self._key = present, key
 
     def log_weight(self, child: int, parent: int, counts: np.ndarray) -> float:
-        """Log weight of a link. counts (U, V + 1, K): of the child's cells, in each context and cluster."""
+        """Log weight of a link. counts (U, V + 1, K): the child's cells by context, level and cluster."""
         phi, m, width = self._phi(child), self.multiplier[child], counts.shape[1]
         tables, base = self._drawn(child, parent, counts)
         offsets = np.arange(len(counts) + 1, dtype=np.int64) * width
@@ -149,20 +149,21 @@ class Integrated:
         return float(marginal + np.logaddexp.reduce(score) - np.log(len(score)) - proposed)
 
     def tables(self, child: int, parent: int, counts: np.ndarray) -> np.ndarray:
-        """The tables that a link's weight is of."""
+        """Return the tables behind a link's weight."""
         return self._drawn(child, parent, counts)[0]
 
     def _phi(self, child: int) -> np.ndarray:
         return self.kind.base[self.kind.offsets[child] : self.kind.offsets[child + 1]]
 
     def _drawn(self, child: int, parent: int, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Tables of a link, and the base that they are proposed by, which counts and keyed numbers alone decide."""
+        """Return a link's tables and the base that proposes them, a function of counts and keyed random numbers
+        alone."""
         phi, m = self._phi(child), self.multiplier[child]
         base = np.tile(phi, (len(counts), 1))
         if self.fixed[child]:
             return np.zeros(base.shape, np.int64), base
         link = 4 * (child * len(self.parents) + parent)
-        tables = (counts > 0).sum(axis=2)  # at least
+        tables = (counts > 0).sum(axis=2)  # lower bound: one table per nonempty cell
         for step in range(2):
             tables[:, -1] = 0
             concentration = CONCENTRATIONS.points[log_by_concentration(tables, phi).argmax()]

@@ -1,8 +1,8 @@
-"""Columns of numbers that others lean on: their contexts are atoms, one by one, and bins of all other values.
+"""Numeric columns as parents: their contexts are atoms, one by one, and bins of all other values.
 
-In a tree of links (`law.py`) such a column is a node whose levels are its atoms and its bins, below the column that
-says which atom it is, if it has atoms. A known value is in one bin, and its own probability is counted elsewhere; the
-bins' probabilities in a cluster, which matter where the value is not known, are those of the number's law there.
+In a tree of links (`law.py`) such a column is a node whose levels are its atoms and bins; if it has atoms, its parent
+is the column that records which atom it is. A known value lies in one bin, and its own probability is counted
+elsewhere. The bins' probabilities in a cluster matter only if the value is unknown; they come from the column's law.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ NODES, WEIGHTS = 0.5 * (NODES + 1.0), 0.5 * WEIGHTS
 
 
 def n_contexts(column: Column) -> int:
-    """Atoms and bins of a column of numbers."""
+    """Number of atoms and bins of a numeric column."""
     return len(column.atoms) + len(column.cuts) + 1
 
 
 def which_of(columns: Sequence[Column], column: Column) -> int | None:
-    """Place among `columns` of the one that says which atom a column of numbers is; None where it has no atoms."""
+    """Index in `columns` of the column that records which atom a numeric column is; None if it has no atoms."""
     return next((i for i, c in enumerate(columns) if c.part_of == column.name), None)
 
 
 def bounds(column: Column) -> tuple[np.ndarray, np.ndarray]:
-    """First and last recorded value of each bin, (B,) each; whole numbers of counts. Open ends are infinite."""
+    """First and last recorded value of each bin, (B,) each; integers for counts. Open ends are infinite."""
     cuts = np.array(column.cuts)
     if column.kind == "count":
         return np.append(0.0, np.floor(cuts) + 1.0), np.append(np.floor(cuts), np.inf)
@@ -38,7 +38,7 @@ def bounds(column: Column) -> tuple[np.ndarray, np.ndarray]:
 
 
 def on_the_scale(column: Column) -> tuple[np.ndarray, np.ndarray]:
-    """The same on the model's scale."""
+    """First and last value of each bin on the model's scale."""
     if column.kind == "count":
         return bounds(column)
     cuts = recording.coordinate(column, np.array(column.cuts))
@@ -46,8 +46,8 @@ def on_the_scale(column: Column) -> tuple[np.ndarray, np.ndarray]:
 
 
 def contexts_in(column: Column, which: Column | None, rows: Rows) -> np.ndarray:
-    """Atom or bin of each row as it is modelled, (n,), -1 where the cell is missing. which: says which atom it is, in
-    coded rows as well."""
+    """Return the atom or bin of each modelled row, (n,), -1 where the cell is missing. which: the column that records
+    the atom; it may be coded."""
     y = getattr(rows, column.block)[:, column.index]
     n_atoms = len(column.atoms)
     code = np.where(np.isnan(y), -1, n_atoms + np.searchsorted(on_the_scale(column)[0][1:], y, side="left"))
@@ -58,14 +58,15 @@ def contexts_in(column: Column, which: Column | None, rows: Rows) -> np.ndarray:
 
 
 def masses(column: Column, law, c: int) -> np.ndarray:
-    """Probability of each bin in every cluster, (B, K + 1). law: of the column's kind, in which it has number c."""
+    """Probability of each bin in every cluster, (B, K + 1). law: the law of the column's kind; c: the column's index in
+    it."""
     low, high = on_the_scale(column)
     return np.exp(law.log_masses(c, low[:, None], high[:, None]))
 
 
 def moments(column: Column, law, c: int, width: int) -> np.ndarray:
-    """First two moments about the column's center within each bin in every cluster, (B, K + 1, 2), by 16 points of the
-    distribution function."""
+    """First two moments about the column's center within each bin in every cluster, (B, K + 1, 2), by quadrature at 16
+    points of the distribution function."""
     low, high = on_the_scale(column)
     clusters = np.repeat(np.arange(width), len(NODES))
     u = np.tile(NODES, width)
@@ -77,8 +78,8 @@ def moments(column: Column, law, c: int, width: int) -> np.ndarray:
 
 
 class Bins(Table):
-    """Atoms and bins of a number, given which atom it is, or none of them. masses (B, K): of the bins in each cluster,
-    or of each row."""
+    """Atoms and bins of a number, given its atom or that it is none. masses (B, K): probability of the bins in each
+    cluster, or for each row."""
 
     def __init__(self, n_atoms: int, masses: np.ndarray):
         of_bins = masses / np.maximum(masses.sum(axis=0), 1e-300)
@@ -89,7 +90,7 @@ class Bins(Table):
         super().__init__(p)
 
     def of_cells(self, rows: np.ndarray, context: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """1: the probability of a known number is counted elsewhere."""
+        """Return 1: the probability of a known number is counted elsewhere."""
         return np.ones((len(rows), self.total.shape[-1]))
 
     def in_contexts(self, rows: np.ndarray, level: np.ndarray) -> np.ndarray:
@@ -100,7 +101,7 @@ class Bins(Table):
 
 
 class BinsOfRows(OfRows):
-    """The same in the cluster of each row alone."""
+    """Atoms and bins of a number in each row's cluster alone."""
 
     def of_cells(self, rows: np.ndarray, context: np.ndarray, level: np.ndarray) -> np.ndarray:
         return np.ones((len(rows), 1))
@@ -110,5 +111,5 @@ class BinsOfRows(OfRows):
 
 
 def _possible(n_contexts: int, level: np.ndarray) -> np.ndarray:
-    """1 in the context that a level is in, (n, U)."""
+    """Indicator of the context that contains each level, (n, U)."""
     return (np.arange(n_contexts) == np.minimum(level, n_contexts - 1)[:, None]).astype(np.float64)

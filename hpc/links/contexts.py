@@ -1,5 +1,5 @@
-"""Contexts of a column that others lean on: its levels, or where it has many the most frequent ones and the rest; of a
-number its atoms and bins."""
+"""Contexts of a parent column: its levels, or if there are many, the most frequent ones and a rest; for a number, its
+atoms and bins."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mpibayes.hpc.links.bins import n_contexts
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows
 
-MOST_CONTEXTS = 32  # more contexts say less each: on birdstrikes 31 levels and the rest beat 15 and all 256
+MOST_CONTEXTS = 32  # more contexts each carry less: on birdstrikes 31 levels and the rest beat 15 and all 256
 
 
 def contexts_of(columns: Sequence[Column], rows: Iterable[Rows], comm: Communicator) -> dict[str, np.ndarray]:
-    """The context of each level, int64 (V,), of every column with levels, by name; of a number that others may lean on
-    these are those of its atoms and bins (`links.bins`). Collective.
+    """Context of each level, int64 (V,), of every column with levels, by name; for a number that may be a parent, of
+    its atoms and bins (`links.bins`). Collective.
 
-    rows: this rank's training rows, with these columns. Of levels that occur as often, the first have contexts of their
-    own; counts are whole numbers, so that contexts are the same on any number of ranks.
+    rows: this rank's training rows, with these columns. Ties in frequency go to the earlier level. Counts are integers,
+    so contexts are the same on any number of ranks.
     """
     parents = [c for c in columns if c.levels]
     wide = [c for c in parents if len(c.levels) > MOST_CONTEXTS]

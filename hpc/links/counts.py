@@ -1,4 +1,4 @@
-"""Counts of some columns' levels in groups of rows, summed over ranks."""
+"""Counts of levels in groups of rows, summed over ranks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mpibayes.kernels import mixture as kernels
 def count_levels(
     comm: Communicator, kind: Categorical, grouped: Iterable[tuple[Rows, np.ndarray]], k: int, columns: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Counts by level row and group, (L, k) int32, of some of `kind`'s columns, and the first level row of each, (C +
-    1,) int64. Collective.
+    """Count level rows by group, (L, k) int32, for the given columns of `kind`; also return the first level row of
+    each, (C + 1,) int64. Collective.
 
-    columns: ascending. grouped: rows of each of this rank's shards, and their groups, 0..k-1, negative in rows that do
-    not count.
+    columns: indices, ascending. grouped: rows of each of this rank's shards and their groups, 0..k-1, negative for rows
+    to skip.
     """
     offsets = np.concatenate([[0], np.cumsum(np.diff(kind.offsets)[columns])]).astype(np.int64)
     levels = np.zeros((int(offsets[-1]), k), np.int32)

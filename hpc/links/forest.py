@@ -1,16 +1,16 @@
 """Forests of links between columns, drawn as a whole given the evidence of each link.
 
-A forest gives each of D columns at most one other column as its parent, without circles. A priori the number of links e
-is uniform on 0 ... D - 1, and given e each of the C(D - 1, e) D^e rooted forests is as probable. With t ~ Beta(e + 1, D
-- e) drawn, that is a weight rho = t / ((1 - t) D) for each link, so that a forest has the weight of its links alone.
+A forest gives each of D columns at most one other column as its parent, without cycles. A priori the number of links e
+is uniform on 0 ... D - 1, and given e the C(D - 1, e) D^e rooted forests are equally likely. Drawing t ~ Beta(e + 1, D
+- e) turns this into a weight rho = t / ((1 - t) D) per link, so that a forest's weight is the product over its links.
 
-Given such weights forests are the spanning trees of a graph with one more node, the root. The columns draw their
+Given such weights, forests are the spanning trees of a graph with one more node, the root. The columns draw their
 parents one after another: P(parent of c is j) is proportional to w(c -> j) h_j, where h_j is the probability that a
-walk from j comes to the root before it comes to c (last exit of the walk from c: Wilson 1996); from then on, a walk
-that comes to c goes on at its parent.
+walk from j reaches the root before c (last exit of the walk from c: Wilson 1996); from then on, a walk that reaches c
+continues at its parent.
 
-Half of the columns draw first, while the others are eliminated, and then the others, while those follow their links;
-each half does the same by halves. A state is eliminated by additions, multiplications and divisions of positive numbers
+Half of the columns draw first, with the other half eliminated; then the other half draw, while the first follow their
+links; each half recurses. A state is eliminated by additions, multiplications and divisions of positive numbers
 (Grassmann, Taksar & Heyman 1985), here in logarithms: evidences differ by thousands of nats.
 """
 
@@ -23,12 +23,12 @@ import numpy as np
 from mpibayes.kernels.common.functions import gammaln
 
 ROOT = -1  # parent of a column without one
-AT_ONCE = 1 << 20  # numbers that a product of matrices holds together
+AT_ONCE = 1 << 20  # numbers that a matrix product holds at once
 
 
 def log_prior(parents: np.ndarray, n_columns: int | None = None) -> float:
-    """Log prior probability of a forest, parents (D,) with ROOT for none; but for a constant where some of the
-    `n_columns` columns cannot have one."""
+    """Log prior probability of a forest, parents (D,) with ROOT for none; up to a constant if some of the `n_columns`
+    columns cannot have a parent."""
     return log_prior_of(len(parents) if n_columns is None else n_columns, int((parents != ROOT).sum()))
 
 
@@ -41,7 +41,7 @@ def log_prior_of(d: int, e: int) -> float:
 
 
 def log_weight_of_links(n_links: int, n_columns: int, stream: np.random.Generator) -> float:
-    """Log of the weight rho of each link, drawn given the number of links."""
+    """Draw the weight rho of each link given the number of links; return its log."""
     t = stream.beta(n_links + 1.0, n_columns - n_links)
     return float(np.log(t) - np.log1p(-t) - np.log(n_columns))
 
@@ -49,10 +49,11 @@ def log_weight_of_links(n_links: int, n_columns: int, stream: np.random.Generato
 def draw_with_others(
     score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequence[int], above: np.ndarray
 ) -> np.ndarray:
-    """Draw a forest with E other columns that are parents alone, each below the column `above` (E,) for good, or below
-    none, ROOT. Parents (D,): of these columns from D on.
+    """Draw a forest with E further columns that can only be parents: each is a fixed child of the column `above` (E,),
+    or of none, ROOT. Returns parents (D,), in which the further columns are numbered from D on.
 
-    score (D, D + E), u (D, 2); else as `draw_forest`: a link to such a column is one to the column that it is below.
+    score (D, D + E), u (D, 2), else as in `draw_forest`. A link to a further column counts as a link to the column
+    above it.
     """
     d, parents = len(alone), np.full(len(alone), ROOT)
     members = [np.append(home, d + np.flatnonzero(above == home)) for home in range(d)]
@@ -71,14 +72,14 @@ def draw_with_others(
 def draw_forest(score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequence[int]) -> np.ndarray:
     """Draw a forest: parents (D,), ROOT for none.
 
-    score (D, D): log weight of the link from column c to parent j, -inf where there must be none; its diagonal is not
-    looked at. alone (D,): log weight of c without a parent, finite. u (D,): a uniform of each column. order: in which
-    they draw. Cost: O(D^3).
+    score (D, D): log weight of the link from column c to parent j, -inf if not allowed; the diagonal is ignored. alone
+    (D,): log weight of c without a parent, finite. u (D,): one uniform per column. order: the order in which the
+    columns draw. Cost: O(D^3).
     """
     d = len(alone)
     weight = np.concatenate([np.where(np.eye(d, dtype=bool), -np.inf, score), alone[:, None]], axis=1)  # (D, D + 1)
     parents = np.full(d, ROOT)
-    ends = np.full((d + 1, d + 1), -np.inf)  # the root is the last
+    ends = np.full((d + 1, d + 1), -np.inf)  # the root comes last
     order = np.asarray(order)
     ends[[*order, d], np.arange(d + 1)] = 0.0
     if d:
@@ -87,10 +88,10 @@ def draw_forest(score: np.ndarray, alone: np.ndarray, u: np.ndarray, order: Sequ
 
 
 def _draw(weight: np.ndarray, parents: np.ndarray, u: np.ndarray, columns: np.ndarray, ends: np.ndarray) -> None:
-    """Draw the parents of some columns, in this order.
+    """Draw the parents of `columns`, in this order.
 
-    ends (D + 1, n + 1): log probability, from every column and the root, that a walk comes first to each of these
-    columns, or to the root before any.
+    ends (D + 1, n + 1): log probability that a walk from each column, or the root, reaches each of `columns` first, or
+    the root before any.
     """
     n = len(columns)
     if n == 1:
@@ -107,15 +108,15 @@ def _draw(weight: np.ndarray, parents: np.ndarray, u: np.ndarray, columns: np.nd
 
 
 def _past(ends: np.ndarray, there: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Log probabilities that walks end in each of m states, (D + 1, m), where those that come to one of n others go on
-    from there. ends: that they do without these; there (D + 1, n): that they come to these; steps (n, n + m): log
-    weights of the steps from these to each other and to the m."""
+    """Log probabilities that walks end in each of m states, (D + 1, m), if walks that reach one of n others continue.
+    ends: log probabilities without passing the n. there (D + 1, n): of reaching each of the n. steps (n, n + m): log
+    weights of the steps from the n to each other and to the m."""
     return np.logaddexp(ends, _product(there, _log_ends(steps)))
 
 
 def _log_ends(steps: np.ndarray) -> np.ndarray:
-    """Log probability, from each of n states, that a walk leaves them for each of m others, (n, m). steps (n, n + m):
-    log weights, those of n to each other first; staying is no step."""
+    """Log probability that a walk from each of n states leaves them for each of m others, (n, m). steps (n, n + m): log
+    weights, first of the steps among the n; staying is no step."""
     n, to = len(steps), steps.copy()
     for k in range(n):
         to[k, k] = -np.inf
@@ -130,7 +131,7 @@ def _log_ends(steps: np.ndarray) -> np.ndarray:
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Logarithm of the product of two matrices, given theirs, (n, m) of (n, k) and (k, m)."""
+    """Log of the product of two matrices given their logs, (n, m) from (n, k) and (k, m)."""
     rows = max(1, AT_ONCE // max(1, b.size))
     parts = []
     for i in range(0, len(a), rows):

@@ -1,9 +1,8 @@
-"""Missing cells that others lean on: part of a chain's state, drawn given the labels (docs/math.md 2.14).
+"""Missing cells of parents: part of a chain's state, drawn given the labels (docs/math.md 2.14).
 
-A cell that is missing is needed where a cell of a column that leans on it is there, or is itself needed. Needed cells
-have levels at all times; the others stay missing, and are summed out. In each cycle parameters are drawn given labels
-and cells, and then the needed cells given these: column by column, parents first, each given the cells next to it in
-the tree.
+A missing cell is needed if the cell of a child is present, or is itself needed. Needed cells always have levels; other
+missing cells stay missing and are summed out. In each cycle parameters are drawn given labels and cells, and then the
+needed cells given the parameters: column by column, parents first, each given its neighbours in the tree.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, Stream
 from mpibayes.io.rows import CODES, Column, Rows
 
-AT_ONCE = 1 << 19  # weights of levels in rows that are held together
+AT_ONCE = 1 << 19  # weights, rows by levels, held at once
 
 Density = Callable[[np.ndarray, np.ndarray], np.ndarray]  # log densities (n, U) of numbers (n,) in clusters (n,)
-Masks = Mapping[int, np.ndarray]  # which cells are missing, bool (n,), by the place of a column that lacks some
+Masks = Mapping[int, np.ndarray]  # mask of missing cells, bool (n,), by index of a column that lacks any
 
 
 def masks_of(plain: Sequence[Column], rows: Rows) -> Masks:
-    """The missing cells of the columns with levels, and of numbers that may lean on these alone."""
+    """Masks of missing cells, for columns with levels and for numbers that may depend on these alone."""
     either = (
         (place, column) for place, column in enumerate(plain) if column.levels or (column.child and not column.line)
     )
@@ -38,7 +37,7 @@ def masks_of(plain: Sequence[Column], rows: Rows) -> Masks:
 
 
 class Gaps:
-    """The needed cells of some shards under a forest. masks: of each shard."""
+    """Needed cells of several shards under a forest. masks: the missing cells of each shard."""
 
     def __init__(self, coding: Coding, masks: Sequence[Masks]):
         self.coding, self.masks = coding, masks
@@ -49,7 +48,7 @@ class Gaps:
         self.at = [self._needed(mask) for mask in masks]
 
     def _needed(self, masks: Masks) -> dict[int, np.ndarray]:
-        """The rows of a shard whose cell of a column is needed, ascending, by the column's place, parents first."""
+        """Rows of a shard in which a column's cell is needed, ascending, by the column's index, parents first."""
         result: dict[int, np.ndarray] = {}
         there = {c: ~mask for c, mask in masks.items()}
         for c in reversed(self.coding.order):
@@ -67,8 +66,8 @@ class Gaps:
 
     @cached_property
     def columns(self) -> list[int]:
-        """Columns whose cells may change, by place: those that others lean on and that lack cells in some row of the
-        table, and the columns that lean on them. The same on every rank."""
+        """Indices of the columns whose cells may change: parents with missing cells anywhere in the table, and their
+        children. The same on every rank."""
         parents = {c for c in self._children if self.coding.plain[c].n_missing}
         return sorted(parents.union(*(self._children[c] for c in parents)))
 
@@ -78,8 +77,8 @@ class Gaps:
     # --- the state ---------------------------------------------------------------------------------------------------
 
     def start(self, shard: int, rows: Rows, first: int, key: Mapping[str, int]) -> None:
-        """Make the missing cells of a shard's plain rows that are not needed missing again, and give needed ones that
-        are missing levels at random. first: the number of the shard's first row."""
+        """Start a shard's plain rows: missing cells that are not needed become missing again, and needed cells without
+        a level get one at random. first: the number of the shard's first row."""
         for c, mask in self._with_levels(self.masks[shard]):
             column, empty = self.coding.plain[c], mask.copy()
             cells, at = getattr(rows, column.block)[:, column.index], self.at[shard].get(c, np.zeros(0, np.intp))
@@ -90,16 +89,16 @@ class Gaps:
             cells[at] = (u * len(column.levels)).astype(cells.dtype)
 
     def levels(self, shard: int, rows: Rows) -> dict[int, np.ndarray]:
-        """Levels of the needed cells of a shard's coded rows, by the place of a column."""
+        """Levels of the needed cells of a shard's coded rows, by column index."""
         return {c: self._levels(rows, c, at) for c, at in self.at[shard].items()}
 
     def put(self, shard: int, rows: Rows, levels: np.ndarray) -> None:
-        """Give the needed cells of a shard's coded rows these levels, those of one column after another."""
+        """Set the needed cells of a shard's coded rows. levels: concatenated by column."""
         for c, (at, part) in self.apart(shard, levels).items():
             self._put(rows, c, at, part.astype(np.intp))
 
     def apart(self, shard: int, levels: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Rows and levels of the needed cells of each column, by its place, from those of one column after another."""
+        """Split concatenated levels of needed cells into rows and levels of each column, by its index."""
         result, done = {}, 0
         for c, at in self.at[shard].items():
             result[c] = at, levels[done : done + len(at)]
@@ -113,11 +112,11 @@ class Gaps:
         labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
         densities: Mapping[int, Density],
     ) -> None:  # fmt: skip
-        """Draw the needed cells anew, in coded rows and in the counts by level row and cluster, (L, K). Idle rows keep
+        """Redraw the needed cells, in coded rows and in the counts by level row and cluster, (L, K). Idle rows keep
         theirs. Collective.
 
-        labelled: rows and labels of each shard. first: the number of each shard's first row. densities: of `numbers`,
-        by place.
+        labelled: rows and labels of each shard. first: the number of each shard's first row. densities: of the columns
+        `numbers`, by index.
         """
         if not self.columns:
             return
@@ -137,14 +136,14 @@ class Gaps:
 
     @property
     def numbers(self) -> list[int]:
-        """Columns of numbers, by place, that lean on columns whose cells may change."""
+        """Indices of the numeric columns whose parents' cells may change."""
         return [c for c in self.columns if not self.coding.plain[c].levels]
 
     def _log_weights(
         self, tables: Tables, densities: Mapping[int, Density], rows: Rows, k: np.ndarray, c: int, at: np.ndarray
     ) -> np.ndarray:
-        """Log weights (n, V) of the levels of column c in coded rows `at`, in clusters k, given its parent and the
-        columns that lean on it."""
+        """Log weights (n, V) of the levels of column c in coded rows `at`, in clusters k, given its parent and its
+        children."""
         log_p = tables.of(c)[self._context(rows, c, at), k].astype(np.float64)
         contexts = self.coding.contexts[self.coding.plain[c].name]
         for child in self._children[c]:
@@ -163,8 +162,8 @@ class Gaps:
         self, kind: Categorical, multiplier: np.ndarray, levels: np.ndarray,
         labelled: Sequence[tuple[Rows, np.ndarray]], first: Sequence[int], key: Mapping[str, int],
     ) -> Iterator[Rows]:  # fmt: skip
-        """Yield each shard's plain rows without missing cells of columns with levels, but in idle rows: cells that are
-        not needed are drawn given labels and cells, parents first. Arguments as of `draw`."""
+        """Yield each shard's plain rows with the columns with levels complete, except in idle rows: cells that are not
+        needed are drawn given labels and cells, parents first. Arguments as in `draw`."""
         tables = Tables(self.coding, kind, multiplier, levels, Stream(purpose=Purpose.COMPLETED_PARAMETERS, **key))
         for masks, (rows, z), number in zip(self.masks, labelled, first):
             plain = self.coding.decoded(rows)
@@ -182,19 +181,19 @@ class Gaps:
             yield plain
 
     def _pieces(self, c: int, at: np.ndarray) -> Iterator[np.ndarray]:
-        """Some rows, as many at once as there is room for weights of a column's levels."""
+        """Split rows `at` into pieces whose weights, rows by levels of column c, fit in AT_ONCE."""
         step = max(1, AT_ONCE // len(self.coding.plain[c].levels))
         return (at[i : i + step] for i in range(0, len(at), step))
 
     # --- cells of coded rows -----------------------------------------------------------------------------------------
 
     def _levels(self, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:
-        """Levels of column c in some rows, the number of its levels where the cell is missing."""
+        """Levels of column c in rows `at`; the number of its levels where the cell is missing."""
         column = self.coding.columns[c]
         return getattr(rows, column.block)[at, column.index] % np.int64(len(column.levels) + 1)
 
     def _context(self, rows: Rows, c: int, at: np.ndarray) -> np.ndarray:
-        """Context of the parent's level of column c in some rows, 0 where it has no parent."""
+        """Context of column c in rows `at`, by its parent's level; 0 if it has no parent."""
         parent = int(self.coding.parents[c])
         if parent == ROOT:
             return np.zeros(len(at), np.intp)
@@ -203,7 +202,7 @@ class Gaps:
         return self.coding.contexts[self.coding.plain[parent].name][self._levels(rows, parent, at)]
 
     def _put(self, rows: Rows, c: int, at: np.ndarray, levels: np.ndarray) -> None:
-        """Give column c levels in some rows, and the columns that lean on it their contexts."""
+        """Set the levels of column c in rows `at`, and with them the contexts of its children."""
         self._code(rows, c, at, self._context(rows, c, at), levels)
         context = self.coding.contexts[self.coding.plain[c].name][levels]
         for child in self._children[c]:
@@ -222,8 +221,8 @@ class Gaps:
 
 
 class Tables:
-    """Log level probabilities of columns in every context of their parents and every cluster, drawn given counts by
-    level row and cluster (L, K) when a column is first asked for; the same on every rank."""
+    """Log level probabilities of columns in every context and cluster, drawn given counts by level row and cluster (L,
+    K) on a column's first use; the same on every rank."""
 
     def __init__(self, coding: Coding, kind: Categorical, multiplier: np.ndarray, levels: np.ndarray, stream: Stream):
         self._coding, self._kind, self._given = coding, kind, (multiplier, (levels,))
@@ -232,7 +231,7 @@ class Tables:
         self._drawn: dict[int, np.ndarray] = {}
 
     def of(self, place: int) -> np.ndarray:
-        """The table of the column at a place among the plain ones, float32 (U, K, V)."""
+        """Return the table of the column at index `place` among the plain ones, float32 (U, K, V)."""
         if place not in self._drawn:
             c = self.number[self._coding.plain[place].name]
             multiplier, counts = self._given
@@ -245,18 +244,18 @@ class Tables:
 
 @dataclass(frozen=True)
 class Cells:
-    """Missing cells of training rows in a draw: by the name of a column its rows, ascending, and levels or values."""
+    """Missing cells of training rows in a draw, by column name: its rows, ascending, and their levels or values."""
 
     of: Mapping[str, tuple[np.ndarray, np.ndarray]]
 
     @classmethod
     def of_draw(cls, gaps: Gaps, levels: np.ndarray) -> Cells:
-        """gaps: of all training rows as one shard; levels: as a draw has them."""
+        """Take a draw's cells. gaps: all training rows as one shard. levels: as stored in the draw."""
         return cls({gaps.coding.plain[c].name: part for c, part in gaps.apart(0, levels).items()})
 
     def filled(self, columns: Sequence[Column], rows: Rows, places: np.ndarray) -> Rows:
-        """A copy of plain rows of some columns with their needed cells. places: of the rows among the training rows,
-        ascending."""
+        """Return a copy of plain rows with the needed cells of `columns` filled in. places: the rows' positions among
+        the training rows, ascending."""
         if not len(places) or not any(column.name in self.of for column in columns):
             return rows
         filled = [column for column in columns if column.name in self.of]
@@ -274,6 +273,6 @@ NO_CELLS = Cells({})
 
 
 def picked(log_p: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """The level of each row by its log weights (n, V) and a uniform, int64 (n,)."""
+    """Pick the level of each row, int64 (n,), by its log weights (n, V) and a uniform."""
     below = np.exp(log_p - log_p.max(axis=1, keepdims=True, initial=-np.inf)).cumsum(axis=1)
     return (below[:, :-1] <= (u * below[:, -1])[:, None]).sum(axis=1)

@@ -1,8 +1,8 @@
-"""A tree of linked columns as questions see it (docs/links.md): in a cluster its columns depend on each other, and
-those that nobody knows are summed out. Same interface as a block of columns (`crosscat.blocks`).
+"""Predictive law of a tree of linked columns (docs/links.md): within a cluster its columns depend on each other, and
+unknown ones are summed out. Same interface as a block of columns (`crosscat.blocks`).
 
-A column of numbers with atoms takes part by which atom it is, or none; the number itself depends on that alone. One
-that others lean on is a node of its own, whose levels are its atoms and bins (`bins`), below which atom it is.
+A numeric column with atoms takes part through its atom, or that it is none; the number itself depends on that alone. A
+numeric parent is a node of its own, below the node of its atom; its levels are its atoms and bins (`bins`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from mpibayes.hpc.links.tree import UNKNOWN, Belief, Evidence, Messages, drawn
 from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io.rows import Column, Rows
 
-AT_ONCE = 4_000_000  # numbers of a message that are held together
+AT_ONCE = 4_000_000  # numbers in a message held at once
 
 
 class TreeLaw:
-    """tables: of the tree's columns, of all clusters. numbers(events): log probability of the numbers of events of a
-    column in every cluster, given that they are no atoms, (E, K + 1).
-
-    names: of the table's columns; each is at one node, `_at`, or in one of the branches, `_branch`."""
+    """Law of one tree. tables: one per column of the tree, for all clusters. numbers(events): log probability of the
+    numbers in events of a column in every cluster, given that they are no atoms, (E, K + 1). names: the table's
+    columns; each is at a node, `_at`, or in a branch, `_branch`."""
 
     def __init__(
         self, of: Linked, tables: Sequence[Table], numbers: Callable[[Events], np.ndarray] | None = None,
@@ -48,14 +47,14 @@ class TreeLaw:
         return any(name in known.of for name in self.names)
 
     def score(self, known: Known) -> np.ndarray:
-        """Log probability of what is known of these columns in every cluster, (n, K + 1)."""
+        """Log probability of the known cells of these columns in every cluster, (n, K + 1)."""
         evidence, total = self.evidence(known)
         for rows in self._pieces(known.n_rows):
             total[rows] += Messages(self._of.tree, self._tables, evidence.take(rows), self._width).total
         return total
 
     def given(self, known: Known, given: Known | None) -> np.ndarray:
-        """A copy given other known cells of other columns; 0 in clusters where these are impossible."""
+        """Log probability of `known` given `given`, (n, K + 1); 0 in clusters where `given` is impossible."""
         if given is None or not self.knows(given):
             return self.score(known)
         before = self.score(given)
@@ -67,7 +66,7 @@ class TreeLaw:
         return self.score(Known(len(events), {events.column.name: (events, np.arange(len(events)))}))
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
-        """Probabilities (n, U) of a column's events given other columns of the tree, too; weight (n, K + 1)."""
+        """Probabilities (n, U) of a column's events given other columns of the tree as well; weight (n, K + 1)."""
         branch = self._branch.get(events.column.name)
         if branch is not None:
             evidence, _ = self.evidence(given.without([events.column.name]))
@@ -90,7 +89,7 @@ class TreeLaw:
         return out
 
     def in_contexts(self, evidence: Evidence, c: int, weight: np.ndarray) -> np.ndarray:
-        """The clusters' weights (n, K + 1) in each context of a node given all that is known, (n, W, K + 1)."""
+        """Split the clusters' weights (n, K + 1) over the contexts of a node given all known cells, (n, W, K + 1)."""
         contexts, level = self._of.tree.contexts[c], evidence.levels[:, c]
         out = np.zeros((len(weight), int(contexts.max()) + 1, self._width))
         known = np.flatnonzero(level >= 0)
@@ -116,9 +115,9 @@ class TreeLaw:
     def joint(
         self, one: Events, others: Mapping[str, Events], weight: np.ndarray
     ) -> Iterator[tuple[str, np.ndarray, float]]:
-        """Yield (name, table, inside): sums over the clusters, weighted by (K + 1,), of the probabilities of a column's
-        events together with those of each other column of the tree, (U, U'), and of the information of the two within a
-        cluster."""
+        """Yield (name, table, inside) for each other column of the tree. table (U, U'): joint probabilities of its
+        events and those of `one`; inside: the mutual information of the two within a cluster. Both are summed over the
+        clusters, weighted by (K + 1,)."""
         x, of_one = self._node_of(one.column.name), self._share_by_cluster(one)
         node = {name: self._node_of(name) for name in others if name != one.column.name}
         alone = self._alone(x) if x in node.values() else np.zeros(0)
@@ -135,7 +134,7 @@ class TreeLaw:
                 yield name, *in_clusters(both, self._share_by_cluster(others[name]))
 
     def _node_of(self, name: str) -> int:
-        """The node of a column, or that its branch leans on."""
+        """Node of a column, or the node that its branch depends on."""
         return self._branch[name].node if name in self._branch else self._at[name]
 
     def _alone(self, c: int) -> np.ndarray:
@@ -146,7 +145,7 @@ class TreeLaw:
         return np.exp(Messages(self._of.tree, self._tables, Evidence(levels), self._width).total)
 
     def _share_by_cluster(self, events: Events) -> np.ndarray:
-        """Probability of each event given each level, (U, V, K + 1); of a branch's, those of the node it leans on."""
+        """Probability of each event given each level, (U, V, K + 1); for a branch, given the levels of its node."""
         if events.column.name in self._branch:
             branch = self._branch[events.column.name]
             return np.exp(branch.log_masses(events))[:, self._of.tree.contexts[branch.node]]
@@ -160,7 +159,7 @@ class TreeLaw:
         return by_cluster
 
     def _of_bins(self, events: Events) -> np.ndarray:
-        """The same of a number's atoms and bins."""
+        """Probability of each event of a number given each of its atoms and bins, (U, V, K + 1)."""
         c = self._at[events.column.name]
         column, n_atoms = self._of.numbers[c], len(events.column.atoms)
         share = np.zeros((len(events), self._tables[c].n_levels, self._width))
@@ -173,7 +172,7 @@ class TreeLaw:
         for b, (first, last) in enumerate(zip(*bounds(column))):
             low, high = np.fmax(events.low, first), np.fmin(events.high, last)
             one = (low == high) & ((column.kind == "count") | (events.low == events.high))  # a value, not a border
-            subset = np.flatnonzero(((low < high) | one) & ~np.isnan(events.low))  # NaN: of atoms alone
+            subset = np.flatnonzero(((low < high) | one) & ~np.isnan(events.low))  # NaN: atoms only
             if len(subset):
                 blank = np.full(len(subset), -1)
                 both = np.exp(self._numbers(Events(events.column, blank, None, low[subset], high[subset])))
@@ -181,26 +180,26 @@ class TreeLaw:
         return share
 
     def believed(self, evidence: Evidence, column: int, weight: np.ndarray) -> np.ndarray:
-        """Sums over the clusters, weighted by (n, K + 1), of the probabilities of a column's levels given all else that
-        is known, (n, V)."""
+        """Sums over the clusters, weighted by (n, K + 1), of the probabilities of a column's levels given all other
+        known cells, (n, V)."""
         parts = [b.levels(weight[rows]) for rows, b in self._beliefs(evidence, column)]
         return np.concatenate(parts) if parts else np.zeros((0, self._tables[column].n_levels))
 
     def believed_level(self, evidence: Evidence, column: int, v: int) -> np.ndarray:
-        """Probability of one level of a column given all else in every cluster, (n, K + 1)."""
+        """Probability of one level of a column given all other known cells, in every cluster, (n, K + 1)."""
         one = np.ones((len(evidence), self._width))
         parts = [b.level(v, one[rows]) for rows, b in self._beliefs(evidence, column)]
         return np.concatenate(parts) if parts else np.zeros((0, self._width))
 
     def scored(self, evidence: Evidence) -> np.ndarray:
-        """Log probability of what is known in every cluster, (n, K + 1)."""
+        """Log probability of the known cells in every cluster, (n, K + 1)."""
         total = np.empty((len(evidence), self._width))
         for rows in self._pieces(len(evidence)):
             total[rows] = Messages(self._of.tree, self._tables, evidence.take(rows), self._width).total
         return total
 
     def of_rows(self, coding: Coding, rows: Rows) -> Evidence:
-        """The cells of plain rows; numbers on the model's scale."""
+        """Return the cells of plain rows as evidence; numbers are on the model's scale."""
         below: dict[int, np.ndarray] = {}
         for branch in self.branches:
             below[branch.node] = below.get(branch.node, 0.0) + branch.scored(rows)
@@ -224,10 +223,10 @@ class TreeLaw:
         masses: Callable[[Column], np.ndarray] | None = None,
         score: Callable[[Branch, Known, np.ndarray], np.ndarray] | None = None,
     ) -> np.ndarray:  # fmt: skip
-        """Log probability of what is known of training rows in their own clusters (n,), which are counted without them,
-        (n,), but for numbers that are nodes. levels (n, C): all their cells, -1 where they are missing. masses:
-        probabilities of a number's bins in each row's own cluster without it, (B, n). score: of a branch, what is known
-        and the context of each row, -1 where there is none, log probabilities there, (n, W)."""
+        """Log probability (n,) of the known cells of training rows in their own clusters (n,), counted without the row
+        itself, except for numbers that are nodes. levels (n, C): all cells of the rows, -1 where missing.
+        masses(column): probabilities of a number's bins in each row's cluster without the row, (B, n). score(branch,
+        known, context): log probabilities of a branch's known cells in each row's context (-1 for none), (n, W)."""
         evidence, _ = self.evidence(known)
         below: dict[int, np.ndarray] = {}
         for branch in (b for b in self.branches if any(name in known.of for name in b.names)):
@@ -249,9 +248,9 @@ class TreeLaw:
         ids,
         branches: Sequence[Branch] = (),
     ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Level codes (n,) of the columns wanted, by the clusters of the rows: of what is known, or drawn given it;
-        and the numbers of branches. tables, branches: of parameters that were drawn, or this law's; of a column with
-        atoms the code of which one it is, of a number that others lean on those of its atoms and bins."""
+        """Return level codes (n,) of the requested columns, known or drawn given the known cells and the rows'
+        clusters; and the numbers of branches. tables, branches: with drawn parameters, or this law's own. A column with
+        atoms gets the code of its atom; a numeric parent, the code of its atom or bin."""
         grown = [branch for branch in branches if not set(requested).isdisjoint(branch.names)]
         columns = sorted({*(c for name, c in self._at.items() if name in requested), *(b.node for b in grown)})
         evidence = self.evidence(known, branches)[0]
@@ -274,21 +273,21 @@ class TreeLaw:
         return {self._of.names[c]: of for c, of in level.items() if self._of.names[c] in requested}, values
 
     def number(self, name: str) -> Column | None:
-        """The column with this name if it is a number that others lean on, as it is modelled."""
+        """Return the modelled column of this name if it is a numeric parent, else None."""
         return self._of.numbers.get(self._at[name]) if name in self._at else None
 
     @property
     def linked(self) -> Linked:
-        """The tree's columns."""
+        """Columns of the tree."""
         return self._of
 
     @property
     def tables(self) -> Sequence[Table]:
-        """Tables of the columns, parameters integrated out."""
+        """Tables of the columns, with parameters integrated out."""
         return self._tables
 
     def drawn_tables(self, levels: Levels, masses: Callable[[Column], np.ndarray] | None = None) -> list[Table]:
-        """Tables of parameters that were drawn. masses: see `counted`."""
+        """Return tables with drawn parameters. masses: see `counted`."""
         return [
             Bins(len(self._of.numbers[i].atoms), masses(self._of.numbers[i]))
             if i in self._of.numbers
@@ -297,11 +296,11 @@ class TreeLaw:
         ]
 
     def columns(self, coding: Coding) -> list[Column]:
-        """The tree's columns as plain rows have them."""
+        """Return the tree's columns in plain form."""
         return [coding.plain[c] for c in self._of.plain]
 
     def levels_of(self, coding: Coding, rows: Rows) -> np.ndarray:
-        """Levels of the tree's columns in plain rows, UNKNOWN where they are missing, (n, C)."""
+        """Levels of the tree's columns in plain rows, UNKNOWN where missing, (n, C)."""
         result = []
         for place, c in zip(self._of.plain, self.columns(coding)):
             if not c.levels:
@@ -319,8 +318,8 @@ class TreeLaw:
         return result
 
     def evidence(self, known: Known, branches: Sequence[Branch] | None = None) -> tuple[Evidence, np.ndarray]:
-        """Known cells of the tree's columns, and of its branches, or others' in their place; and the log probability of
-        the numbers of columns with atoms, given that they are no atoms, (n, K + 1)."""
+        """Return the known cells of the tree's columns and of its branches (or of `branches` instead); and the log
+        probability of the numbers of columns with atoms, given that they are no atoms, (n, K + 1)."""
         levels = np.full((known.n_rows, len(self._of.names)), UNKNOWN)
         total, sets = np.zeros((known.n_rows, self._width)), {}
         for name, c in self._at.items():
@@ -359,8 +358,8 @@ class TreeLaw:
         return Evidence(levels, sets, below), total
 
     def _numbered(self, c: int, events: Events) -> tuple[np.ndarray, np.ndarray]:
-        """The atom or the bin that each of a number's events is in, (U,), -2 - e for event e that is in several; and
-        the log probability of numbers in a single bin, (U, K + 1)."""
+        """Return the atom or bin of each of a number's events, (U,), -2 - e for an event e that spans several; and the
+        log probability of numbers within a single bin, (U, K + 1)."""
         n_atoms, (first, last) = len(events.column.atoms), bounds(self._of.numbers[c])
         low = np.clip(np.searchsorted(first, events.low, side="right") - 1, 0, None)
         high = np.searchsorted(last, events.high, side="left")
@@ -375,8 +374,8 @@ class TreeLaw:
         return code, log_number
 
     def _shares(self, events: Events) -> tuple[np.ndarray, np.ndarray | None]:
-        """1 for each level, or atom, of the events, (U, V); and of a column with atoms the log probability of their
-        numbers in every cluster, given that they are no atoms, (U, K + 1)."""
+        """Return the indicator of the levels, or atoms, in each event, (U, V); and for a column with atoms, the log
+        probability of the events' numbers in every cluster, given that they are no atoms, (U, K + 1)."""
         column = events.column
         n_levels = self._tables[self._at[column.name]].n_levels
         share = np.zeros((len(events), n_levels))

@@ -1,9 +1,9 @@
-"""Real columns that lean on each other in lines: the evidence of each such link given the labels, and the draw of the
-hyperparameters that go with it (docs/math.md 1.10, 2.14).
+"""Real columns linked in lines: the evidence of each such link given the labels, and the draw of the hyperparameters
+that go with it (docs/math.md 1.10, 2.14).
 
-A line leaves much less to be explained than no line, so that the variance which suits a column without a parent speaks
-against all of them. The variance is therefore summed out of each score, and the mean that a column without a parent has
-besides, and both are drawn once the links are there.
+A line leaves much less variance to explain, so the variance that suits a column without a parent would reject every
+line. The variance is therefore summed out of each score, and so is the mean of a column without a parent; both are
+drawn once the links are known.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from mpibayes.kernels.mixture import updates
 
 @dataclass(frozen=True)
 class Moments:
-    """Number, means and sums of products about them of R columns in K clusters: n (K,), mean (R, K), products (R, R,
-    K)."""
+    """Sizes n (K,), means (R, K) and sums of products about the means (R, R, K) of R columns in K clusters."""
 
     n: np.ndarray
     mean: np.ndarray
@@ -32,8 +31,7 @@ class Moments:
 
 
 class Lines:
-    """R columns, with their moments in clusters, their priors by name, and their hyperparameters (R, 4) as of normal
-    ones."""
+    """R real columns with their moments in clusters, priors by name, and hyperparameters (R, 4) as in `normal`."""
 
     def __init__(self, columns: Sequence[Column], moments: Moments, priors: Mapping[str, Mapping[str, Any]], hyper):
         self.columns, self._moments, self._hyper = columns, moments, hyper
@@ -55,8 +53,8 @@ class Lines:
         return np.array([np.logaddexp.reduce(of, axis=None) - np.log(of.size) for of in self._without])
 
     def draw(self, parents: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Hyperparameters (R, 4) given the parents (R,), negative for none: variances, and means of columns without a
-        parent, by uniforms u (R,)."""
+        """Draw hyperparameters (R, 4) given the parents (R,), negative for none: variances, and means of columns
+        without a parent. u (R,): uniforms."""
         hyper = self._hyper.copy()
         for c, parent in enumerate(parents.tolist()):
             means, _, _, variances = self._grids[c]

@@ -1,4 +1,4 @@
-"""Trees of linked columns: the columns and tables of each, and the numbers that lean on them."""
+"""Trees of linked columns: the columns and tables of each, and the numbers that depend on them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from mpibayes.io.rows import Column, Rows
 
 @dataclass(frozen=True)
 class Linked:
-    """The columns of one tree: `tree`, their places among the plain columns, and among the categorical ones of the
-    components; parents first. names: of the table's columns, where one is which atom another is that one's; "" where
-    the number itself is another node. numbers: the nodes that are numbers; their places in `column` are behind those of
-    the categorical ones."""
+    """Columns of one tree, parents first.
+
+    plain, column: their indices among the plain columns, and among the categorical ones of the components; numbers
+    follow these. names: column names in the table; a column that records the atom of a number has the number's name, ""
+    if the number is a node of its own. numbers: the nodes that are numbers.
+    """
 
     tree: Tree
     plain: Sequence[int]
@@ -34,7 +36,7 @@ class Linked:
 
 
 def linked(coding: Coding, kind: Categorical) -> list[Linked]:
-    """The trees of two columns or more, or of one that numbers lean on, in the order of their roots."""
+    """Return the trees of at least two columns, or of one with numeric children, in the order of their roots."""
     parents = coding.of_levels.copy()
     for c in coding.numbers:
         if (coding.of_levels == c).any():
@@ -52,7 +54,7 @@ def linked(coding: Coding, kind: Categorical) -> list[Linked]:
         if parents[root] != ROOT:
             continue
         plain = [root]
-        for c in plain:  # which grows
+        for c in plain:  # grows while we iterate
             plain += children.get(c, ())
         place = {c: i for i, c in enumerate(plain)}
         columns = [coding.plain[c] for c in plain]
@@ -69,8 +71,8 @@ def counted(
     kind: Categorical, multiplier: np.ndarray, levels: np.ndarray, of: Linked,
     masses: Callable[[Column], np.ndarray] | None = None,
 ) -> list[Table]:  # fmt: skip
-    """Tables of a tree's columns, from counts by level row and cluster (L, K). masses: probabilities of a number's bins
-    in every cluster, (B, K + 1)."""
+    """Return a tree's tables from counts by level row and cluster (L, K). masses(column): probabilities of a number's
+    bins in every cluster, (B, K + 1)."""
     pseudo = kind.pseudo_counts(multiplier)
     return [
         Bins(len(of.numbers[i].atoms), masses(of.numbers[i]))
@@ -86,30 +88,30 @@ def _by_context(kind: Categorical, rows: np.ndarray, c: int) -> np.ndarray:
 
 
 class Branch(Protocol):
-    """Numbers that lean on a node of a tree, one of them in its contexts and others on that one in lines. Arrays end
+    """Numbers below a node of a tree: one depends on the node's context, the others on that number in lines. Arrays end
     with the contexts of the node, and the clusters of a draw and a new one: (..., W, K + 1)."""
 
     node: int
     names: Sequence[str]
 
     def score(self, known: Known) -> np.ndarray:
-        """Log probability of what is known of them, (n, W, K + 1)."""
+        """Log probability of the branch's known cells, (n, W, K + 1)."""
 
     def log_masses(self, events: Events) -> np.ndarray:
-        """Log probability of each event of one of them, (U, W, K + 1)."""
+        """Log probability of each event of one of the columns, (U, W, K + 1)."""
 
     def averaged(self, events: Events, weight: np.ndarray, given: Known) -> np.ndarray:
-        """Sums over contexts and clusters, weighted by (n, W, K + 1), of the probabilities of events of one of them
-        given the others, (n, U)."""
+        """Sums over contexts and clusters, weighted by (n, W, K + 1), of the probabilities of a column's events given
+        the branch's other columns, (n, U)."""
 
     def together(self, one: Events, other: Events) -> np.ndarray:
-        """Probabilities of the events of two of them together, (U, U', W, K + 1)."""
+        """Joint probabilities of the events of two columns, (U, U', W, K + 1)."""
 
     def scored(self, rows: Rows) -> np.ndarray:
-        """Log density of the cells of plain rows that are there, on the model's scale, (n, W, K + 1)."""
+        """Log density of the present cells of plain rows, on the model's scale, (n, W, K + 1)."""
 
     def drawn(
         self, known: Known, requested: Collection[str], cluster: np.ndarray, context: np.ndarray, stream: Stream, ids
     ) -> dict[str, np.ndarray]:
-        """Recorded values (n,) of some of them, of what is known, or drawn given it and the row's cluster and
-        context."""
+        """Return recorded values (n,) of the requested columns, known or drawn given the known cells and the row's
+        cluster and context."""

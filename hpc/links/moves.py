@@ -1,7 +1,7 @@
-"""The draw of all links given the labels (docs/links.md): from the scores of all pairs, a whole forest at once.
+"""Draw of all links given the labels (docs/links.md): a whole forest at once, from the scores of all pairs.
 
-One parent at a time would be exact too, and sticks: a column whose best parent is its own descendant waits for a
-reversal that costs hundreds of nats.
+Drawing one parent at a time would be exact too, but sticks: a column whose best parent is its own descendant waits for
+a reversal that costs hundreds of nats.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
 
-FIRST = 3, 10  # cycles of the first draws: once clusters have settled, they stand in for the links that are missing
-OFTEN, LATER = 25, 100  # cycles between two draws, at first and once there have been LATER cycles
+FIRST = 3, 10  # cycles of the first draws: before clusters settle and stand in for missing links
+OFTEN, LATER = 25, 100  # cycles between two draws: OFTEN up to cycle LATER, then LATER
 
 
 def due(every: int | None, cycle: int) -> bool:
-    """True where links are drawn at the end of a cycle. every: cycles between two draws, 0: never; None: as above."""
+    """True if links are drawn at the end of a cycle. every: cycles between two draws; 0: never; None: the default
+    above."""
     if every is not None:
         return every > 0 and cycle % every == 0
     return cycle in FIRST or cycle % (OFTEN if cycle <= LATER else LATER) == 0
 
 
 def cuts(every: int | None, cycle: int) -> bool:
-    """True where a scan of columns over views lets each one leave its parent, and find one in the new view; in other
-    scans what is linked moves together. Arguments as of `due`."""
+    """True if a scan of columns over views lets each column leave its parent, and find one in the new view; in other
+    scans linked columns move together. Arguments as in `due`."""
     if every is not None:
         return due(every, cycle)
     return cycle >= FIRST[0] and (cycle > OFTEN or due(None, cycle))
@@ -44,10 +45,10 @@ def draw_links(
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, key: Mapping[str, int],
     numbers: Numbers, bases: Integrated | None = None,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # fmt: skip
-    """Draw the parents of all columns, (C,) as of `Coding`, given labels, cells and hyperparameters, and with them the
-    hyperparameters of the columns of `coding.leaning`, by name. Collective.
+    """Draw the parents of all columns, (C,) as in `Coding`, given labels, cells and hyperparameters, and with them the
+    hyperparameters of the columns `coding.leaning`, by name. Collective.
 
-    Other arguments as of `link_scores`; key: of the streams.
+    key: names the random streams. Other arguments as in `link_scores`.
     """
     score, alone = link_scores(comm, coding, kind, multiplier, labelled, n_labels, bases)
     r, parents = len(coding.leaning), np.full(len(coding.plain), ROOT)

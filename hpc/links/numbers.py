@@ -1,5 +1,5 @@
-"""Columns of numbers that may lean on others, those in lines and those that may lean on columns with levels, side by
-side: the evidence of their links, and the hyperparameters that are drawn with them (docs/math.md 2.14)."""
+"""Numeric columns that may have parents, in lines or in the contexts of columns with levels: the evidence of their
+links, and the hyperparameters drawn with them (docs/math.md 2.14)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mpibayes.hpc.links.coding import Coding
 from mpibayes.hpc.links.forest import ROOT
 from mpibayes.hpc.links.lines import Lines
 
-MOST_HYPER = 4  # of a column of numbers
+MOST_HYPER = 4  # most hyperparameters of a numeric column
 
 
 class Numbers:
-    """R columns, those of `coding.leaning`, numbered as these or, beside D columns with levels, from D on. lines,
-    children: `coding.lines` and `coding.children`."""
+    """R columns, `coding.leaning`, numbered from 0, or as parents behind the D columns with levels, from D. lines,
+    children: evidence of `coding.lines` and `coding.children`."""
 
     def __init__(self, coding: Coding, lines: Lines, children: Children):
         self._lines, self._children = lines, children
@@ -30,8 +30,8 @@ class Numbers:
         return len(self._length)
 
     def under(self, parent: int, columns: Sequence[int]) -> np.ndarray:
-        """Log evidence of some of the columns, numbered from 0 on, under one of the D + R or without a parent, ROOT;
-        -inf where there must be no link. Collective."""
+        """Log evidence of `columns`, numbered from 0, under one of the D + R parents or without one, ROOT; -inf where
+        no link is allowed. Collective."""
         result = np.full(len(self), -np.inf)
         children = [i for i, c in enumerate(self._are_children) if c in columns]
         if parent < self._d and children:
@@ -43,8 +43,8 @@ class Numbers:
         return result[list(columns)]
 
     def beside(self, score: np.ndarray, alone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scores of D columns with levels, (D, D + E) and (D,), and behind these those of the numbers:
-        (D + R, D + R + E) and (D + R,). Collective."""
+        """Extend the scores of D columns with levels, (D, D + E) and (D,), by those of the numbers: (D + R, D + R + E)
+        and (D + R,). Collective."""
         d, r = len(score), len(self)
         if not r:
             return score, alone
@@ -55,8 +55,8 @@ class Numbers:
         return whole, np.append(alone, self.under(ROOT, every))
 
     def draw(self, parents: np.ndarray, u: np.ndarray, columns: Sequence[int] | None = None) -> np.ndarray:
-        """Hyperparameters (R, MOST_HYPER) given the parents (R,), among D + R, by uniforms u (R,); of these columns
-        alone, which have been scored under their parents. None: of all."""
+        """Draw hyperparameters (R, MOST_HYPER) given the parents (R,), numbered among D + R. u (R,): uniforms. columns:
+        those to draw, which must have been scored under their parents; None for all."""
         hyper, chosen = np.zeros((len(self), MOST_HYPER)), set(range(len(self)) if columns is None else columns)
         for i, c in enumerate(self._are_children):
             if c in chosen and parents[c] < self._d:
@@ -73,5 +73,5 @@ class Numbers:
         return hyper
 
     def forms(self, hyper: np.ndarray) -> list[np.ndarray]:
-        """Each column's own hyperparameters."""
+        """Split off each column's own hyperparameters."""
         return [of[:n] for of, n in zip(hyper, self._length)]

@@ -1,7 +1,7 @@
-"""All columns of a tree given each level of one of them, in every cluster: the joint tables of pairs.
+"""Joint tables of pairs of columns: all columns of a tree given each level of one of them, in every cluster.
 
-What is known reaches the root by messages; from there on, each column's levels follow from the context of its parent,
-and on the way back to the column that is known from the messages below it.
+Messages carry the known level to the root. From there, each column's levels follow from the context of its parent; on
+the path back to the known column, the messages from below it count as well.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from mpibayes.hpc.links.tables import Table
 from mpibayes.hpc.links.tree import UNKNOWN, Evidence, Messages, Tree, scaled
 
 TINY = 1e-300
-AT_ONCE = 1_000_000  # probabilities of pairs that are held together
+AT_ONCE = 1_000_000  # probabilities of pairs held at once
 
 
 def given_each_level(
     tree: Tree, tables: Sequence[Table], x: int, width: int, number: bool = False
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each other column c, and the probabilities of its levels together with those of column x in every
-    cluster, (V_x, V_c, width). number: x is one, whose levels are events of which no more is known."""
+    """Yield each other column c and the joint probabilities of its levels and those of column x in every cluster, (V_x,
+    V_c, width). number: True if x is a number, whose levels are then events of unknown values."""
     n, inside = tables[x].n_levels, set(tree.path(x))
     levels = np.full((n, len(tables)), UNKNOWN)
     levels[:, x] = -2 - np.arange(n) if number else np.arange(n)
     m = Messages(tree, tables, Evidence(levels, {x: np.eye(n)[:, :, None]} if number else {}), width)
     alone = np.exp(m.total)[:, None]
-    contexts: dict[int, np.ndarray] = {}  # of each column, given each level of x, (V_x, W, width)
+    contexts: dict[int, np.ndarray] = {}  # by column: contexts given each level of x, (V_x, W, width)
     for c, parent in enumerate(tree.parents):
         above = np.ones((n, 1, width)) if parent == ROOT else contexts[parent]
         part = np.stack([tables[c].levels(u) for u in range(tables[c].n_contexts)])
@@ -47,11 +47,11 @@ def given_each_level(
 
 
 def in_clusters(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, float]:
-    """The table (E, F) of two columns' events, summed over clusters, and the information of the two within a cluster
-    (docs/math.md 2.12), summed over clusters by their weights.
+    """Return the table (E, F) of two columns' events summed over clusters, and the mutual information of the two within
+    a cluster (docs/math.md 2.12), summed over clusters by weight.
 
-    one (E, V, width): probabilities of events together with each level of the other column, times the clusters'
-    weights; other (F, V, width): of the other column's events given its levels.
+    one (E, V, width): joint probabilities of events and levels of the other column, times the clusters' weights. other
+    (F, V, width): probabilities of the other column's events given its levels.
     """
     table, inside = np.zeros((len(one), len(other))), 0.0
     step = max(1, AT_ONCE // table.size)
@@ -66,18 +66,18 @@ def in_clusters(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def of_tables(p: np.ndarray) -> tuple[np.ndarray, float]:
-    """The same, given the probabilities of the events together in clusters, (E, F, width)."""
+    """Do as `in_clusters`, given the joint probabilities of the events in clusters, (E, F, width)."""
     apart = p.sum(axis=1)[:, None] * p.sum(axis=0) / np.maximum(p.sum(axis=(0, 1)), TINY)
     return p.sum(axis=2), float((p * np.log(np.maximum(p, TINY) / np.maximum(apart, TINY))).sum())
 
 
 def in_groups(groups: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Sums over the levels of each group, (W, width), of p (V, width)."""
+    """Sum p (V, width) over the levels of each group, (W, width)."""
     out = np.zeros((int(groups.max()) + 1, p.shape[1]))
     np.add.at(out, groups, p)
     return out
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Matrix products in each cluster: (n, m, width) and (m, l, width) give (n, l, width)."""
+    """Matrix product in each cluster: (n, m, width) times (m, l, width) gives (n, l, width)."""
     return np.matmul(a.transpose(2, 0, 1), b.transpose(2, 0, 1)).transpose(1, 2, 0)

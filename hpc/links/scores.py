@@ -1,8 +1,8 @@
-"""The evidence of every link given the labels: a column's cells under each parent that it may have, with the level
-probabilities of all clusters and contexts integrated out (docs/links.md).
+"""Evidence of every link given the labels: a column's cells under each possible parent, with the level probabilities of
+all clusters and contexts integrated out (docs/links.md).
 
-For a parent the rows are counted by cluster and context, as if these were clusters: a pass over the rows a parent, and
-the counts are added up over ranks.
+For a parent, rows are counted by cluster and context as if these were clusters: one pass over the rows per parent, with
+counts summed over ranks.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels.mixture import updates
 
-AT_ONCE = 1 << 23  # counts that are added up together
+AT_ONCE = 1 << 23  # counts summed in one reduction
 
 
 def link_scores(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, bases: Integrated | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Log evidence of each column under each parent, (D, D + E), -inf where there must be no link, and without one,
-    (D,); in the order of `kind`'s columns, of which there are D, and `coding.numbers`. Collective, the same on every
-    rank.
+    """Log evidence of each column under each parent, (D, D + E), -inf where no link is allowed, and without one, (D,).
+    Rows are the D columns of `kind`, in its order; parents are these and then `coding.numbers`. Collective, the same on
+    every rank.
 
-    coding: of the columns. kind, multiplier (D,): those with levels, without links, and their hyperparameters.
-    labelled: this rank's rows without links, and their labels, negative for idle rows; no cell of another row is
-    missing, of a column that may be a parent. bases: where they are learned.
+    kind, multiplier (D,): the columns with levels, without links, and their hyperparameters. labelled: this rank's rows
+    without links, and their labels, negative for idle rows; in other rows no cell of a possible parent is missing.
+    bases: given if bases are learned.
     """
     d, labels = len(kind), [z for _, z in labelled]
     evidence = Evidence(comm, coding.contexts, kind, multiplier, [rows for rows, _ in labelled], bases)
@@ -55,7 +55,7 @@ def link_tables(
     comm: Communicator, coding: Coding, kind: Categorical, multiplier: np.ndarray,
     labelled: Sequence[tuple[Rows, np.ndarray]], n_labels: int, bases: Integrated, links: Mapping[int, int],
 ) -> dict[int, np.ndarray]:  # fmt: skip
-    """The tables that the scores of some links, parents by child, are of. Collective; else as of `link_scores`."""
+    """Tables behind the scores of `links`, child to parent. Collective; other arguments as in `link_scores`."""
     d, labels, result = len(kind), [z for _, z in labelled], {}
     evidence = Evidence(comm, coding.contexts, kind, multiplier, [rows for rows, _ in labelled], bases)
     for child, j in links.items():
@@ -66,15 +66,15 @@ def link_tables(
 
 
 def _of_number(coding: Coding, number: int, labelled) -> tuple[list[np.ndarray], int]:
-    """Contexts of a number, by its place, in the rows of each shard, and how many there are."""
+    """Return the contexts of a number (by index) in the rows of each shard, and how many there are."""
     contexts = [coding.context(number, rows) for rows, _ in labelled]
     return contexts, len(coding.contexts[coding.plain[number].name])
 
 
 class Evidence:
-    """Log marginal likelihoods of columns with levels in clusters, with and without a parent. rows: of each shard of
-    this rank, as they are without links. contexts: of the levels of each column that may be a parent, by name. Other
-    arguments as of `link_scores`."""
+    """Log marginal likelihoods of columns with levels in clusters, with and without a parent. rows: each of this rank's
+    shards, without links. contexts: the context of each level, by name of the possible parent. Other arguments as in
+    `link_scores`."""
 
     def __init__(
         self, comm: Communicator, contexts: Mapping[str, np.ndarray], kind: Categorical, multiplier: np.ndarray,
@@ -85,7 +85,7 @@ class Evidence:
         self._width, self._beta = kind.n_levels + 1, np.split(kind.pseudo_counts(multiplier), kind.offsets[1:-1])
 
     def children(self, j: int) -> np.ndarray:
-        """Columns that may lean on column j."""
+        """Columns that may depend on column j."""
         of_level = self._contexts.get(self.kind.columns[j].name)
         if of_level is None:
             return np.zeros(0, np.intp)
@@ -93,26 +93,26 @@ class Evidence:
         return np.flatnonzero(fits & (np.arange(len(fits)) != j))
 
     def under(self, j: int, labels: Sequence[np.ndarray], k: int, children: np.ndarray) -> np.ndarray:
-        """Log evidence of `children` that lean on column j, (n,). labels: of the rows of each shard, 0..k-1 or
-        negative. Collective."""
+        """Log evidence of `children` with parent j, (n,). labels: for the rows of each shard, 0..k-1 or negative.
+        Collective."""
         return self.in_contexts(*self.contexts(j), labels, k, children, j)
 
     def contexts(self, j: int) -> tuple[list[np.ndarray], int]:
-        """Contexts of column j in the rows of each shard, and how many there are."""
+        """Return the contexts of column j in the rows of each shard, and how many there are."""
         column = self.kind.columns[j]
-        of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last of a missing cell, in idle rows
+        of_level = np.append(self._contexts[column.name], 0).astype(np.int32)  # last: a missing cell in an idle row
         return [of_level[getattr(rows, column.block)[:, column.index]] for rows in self.rows], int(of_level.max()) + 1
 
     def children_of_number(self, number: Column) -> np.ndarray:
-        """Columns that may lean on a number: not the one that says which atom it is."""
+        """Columns that may depend on a number: all but the one that records its atom."""
         fits = n_contexts(number) * self._width <= MOST_CODES
         return np.flatnonzero(fits & [column.part_of != number.name for column in self.kind.columns])
 
     def in_contexts(
         self, contexts: Sequence[np.ndarray], n: int, labels, k: int, children: np.ndarray, parent: int
     ) -> np.ndarray:
-        """Log marginal likelihood of each of `children` in n contexts, those of the rows of each shard, of a parent, by
-        its number. Collective."""
+        """Log marginal likelihood of each of `children` in the n contexts of a parent. contexts: for the rows of each
+        shard. parent: its number. Collective."""
         if self.bases is None:
             return self.alone(_split(contexts, n, labels), k * n, children)
         each = self.by_context(contexts, n, labels, k, children)
@@ -128,13 +128,13 @@ class Evidence:
                 yield child, np.ascontiguousarray(part.transpose(2, 0, 1))
 
     def alone(self, groups: Sequence[np.ndarray], k: int, columns: np.ndarray) -> np.ndarray:
-        """Log evidence of columns that lean on none, (n,). groups: of the rows of each shard, 0..k-1 or negative.
+        """Log evidence of columns without a parent, (n,). groups: for the rows of each shard, 0..k-1 or negative.
         Collective."""
         parts = [self._of_some(groups, k, subset) for subset in self._pieces(columns, k)]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def _pieces(self, columns: np.ndarray, k: int) -> Iterator[np.ndarray]:
-        """Columns whose counts fit in AT_ONCE together, one at least."""
+        """Split columns into pieces of at least one, whose counts fit in AT_ONCE."""
         total = np.cumsum(self._width[columns] * k)
         while len(columns):
             n = max(1, int(np.searchsorted(total, AT_ONCE, side="right")))
@@ -148,6 +148,6 @@ class Evidence:
 
 
 def _split(contexts: Sequence[np.ndarray], n: int, labels: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Number of the cluster and context of each row, negative for idle rows."""
+    """Combine the cluster and context of each row into one number, negative for idle rows."""
     both = zip(labels, contexts)
     return [np.where(z >= 0, z.astype(np.int32, copy=False) * n + u, -1).astype(np.int32, copy=False) for z, u in both]

@@ -1,8 +1,8 @@
 """Probabilities of a linked column's levels in every context of its parent: in all clusters of a draw, or in the
 cluster of each row.
 
-They are counts with pseudo-counts over their totals, looked up as they are needed: a column of many levels has more of
-them than a draw should hold twice. K + 1 stands for the clusters and a new one; a parentless column has one context.
+They are counts plus pseudo-counts over their totals, computed on demand: a column of many levels has more of them than
+a draw should hold twice. K + 1 counts the clusters and a new one; a column without a parent has one context.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 class Table:
     """Levels of a column, with the parameters of clusters integrated out or drawn.
 
-    counts (U, V, K) of a draw and pseudo (U, V), or drawn probabilities (U, V, K + 1) and no pseudo-counts. A last axis
-    of results runs over the K + 1 clusters; rows are asked about by their numbers, which matter to `OfRows` alone.
+    counts (U, V, K) of a draw and pseudo (U, V), or drawn probabilities (U, V, K + 1) and no pseudo-counts. The last
+    axis of results runs over the K + 1 clusters. Methods take row numbers, which only `OfRows` uses.
     """
 
     def __init__(self, counts: np.ndarray, pseudo: np.ndarray | None = None):
@@ -25,35 +25,35 @@ class Table:
             self.total = _with_new(self.total) + pseudo.sum(axis=1)[:, None]
 
     def of(self, cluster: np.ndarray, left_out: tuple[np.ndarray, np.ndarray] | None = None) -> OfRows:
-        """The table in the cluster of each row; see `OfRows`."""
+        """Return the table in the cluster of each row; see `OfRows`."""
         return OfRows(self, cluster, left_out)
 
     def weight(self, context, level) -> np.ndarray:
-        """Counts with pseudo-counts, (..., K + 1), not yet divided by their totals."""
+        """Counts plus pseudo-counts, (..., K + 1), before division by their totals."""
         counts = self.counts[context, level]
         if self.pseudo is None:
             return counts.astype(np.float64)
         return _with_new(counts) + self.pseudo[context, level][..., None]
 
     def of_cells(self, rows: np.ndarray, context: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Probability of a level of each row in a context of each, (n, K + 1)."""
+        """Probability of each row's level in its context, (n, K + 1)."""
         return self.weight(context, level) / self.total[context]
 
     def in_contexts(self, rows: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Probability of a level of each row in all contexts, (n, U, K + 1)."""
+        """Probability of each row's level in all contexts, (n, U, K + 1)."""
         every = np.arange(self.n_contexts)
         return self.weight(every[None, :], level[:, None]) / self.total
 
     def grouped(self, groups: np.ndarray, share: np.ndarray | None) -> np.ndarray:
-        """Sums of weights over the levels of each group (V,), times share (V, K + 1 or 1): (U, W, K + 1)."""
+        """Sum weights times share (V, K + 1 or 1) over the levels of each group (V,): (U, W, K + 1)."""
         order = np.argsort(groups, kind="stable")
         first = np.searchsorted(groups[order], np.arange(groups.max() + 1))
         weight = self.weight(slice(None), order)
         return np.add.reduceat(weight if share is None else weight * share[order], first, axis=1)
 
     def by_group(self, rows: np.ndarray, context, groups: np.ndarray, share) -> np.ndarray:
-        """Probability of each group of levels: in the context of each row, (n, W, K + 1), or where context is None in
-        all, (1, U, W, K + 1), the same for all rows."""
+        """Probability of each group of levels: in each row's context, (n, W, K + 1), or if context is None in all
+        contexts, (1, U, W, K + 1), the same for all rows."""
         sums = self.grouped(groups, share) / self.total[:, None]
         return sums[None] if context is None else sums[context]
 
@@ -63,10 +63,9 @@ class Table:
 
 
 class OfRows:
-    """The same in the cluster (n,) of each row alone: last axes have length 1.
+    """Levels of a column in each row's cluster (n,): last axes have length 1.
 
-    left_out: (context, level) of each row, (n,) each, that its cluster is to have been counted without; a level of -1
-    where the row has none.
+    left_out: (context, level) of each row, (n,) each, to subtract from its cluster's counts; level -1 for nothing.
     """
 
     def __init__(self, table: Table, cluster: np.ndarray, left_out: tuple[np.ndarray, np.ndarray] | None = None):
@@ -97,7 +96,7 @@ class OfRows:
         return (sums if context is None else sums[np.arange(len(rows)), context])[..., None]
 
     def rows_of_levels(self, rows: np.ndarray, context: np.ndarray) -> np.ndarray:
-        """Probabilities of all levels in the context and cluster of each row, (n, V)."""
+        """Probabilities of all levels in each row's context and cluster, (n, V)."""
         k, (of, part) = self._cluster[rows], self._own(rows)
         weight = self._weight(context[:, None], np.arange(self.n_levels), k[:, None])
         out = np.flatnonzero((part >= 0) & (context == of))
@@ -105,7 +104,7 @@ class OfRows:
         return weight / weight.sum(axis=1, keepdims=True)
 
     def shares(self, rows: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """share (V, K + 1 or 1) in the cluster of each row, (n, V)."""
+        """Return share (V, K + 1 or 1) in each row's cluster, (n, V)."""
         return share.T if share.shape[1] == 1 else share[:, self._cluster[rows]].T
 
     def _own(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,8 @@
-"""A tree of linked columns in the clusters of a draw: levels that nobody knows are summed out by messages.
+"""A tree of linked columns in the clusters of a draw: unknown levels are summed out by messages.
 
-In a cluster a column's level has probabilities that depend on the context of its parent's level alone. From the leaves
-on, each column sends its parent the probability of what is known at and below it, in each context of the parent (Pearl
-1988). A column whose level is known cuts the tree: messages to it are needed in one context. Logarithms throughout.
+In a cluster, the probabilities of a column's levels depend on the context of its parent's level alone. From the leaves
+up, each column sends its parent the probability of all known cells at and below it, in each context of the parent
+(Pearl 1988). A column whose level is known cuts the tree: messages to it are needed in one context. All in logs.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Tree:
-    """C columns, parents before their children.
+    """C columns, parents before children.
 
-    parents: the place of each one's parent, ROOT of the first. contexts: of each column those of its levels, (V,).
+    parents: index of each column's parent, ROOT for the first. contexts: the context of each level, (V,), by column.
     """
 
     parents: Sequence[int]
     contexts: Sequence[np.ndarray]
 
     def path(self, column: int) -> list[int]:
-        """The columns from the root to one of them, which is the last."""
+        """Return the path from the root to a column, inclusive."""
         path = [column]
         while self.parents[path[-1]] != ROOT:
             path.append(self.parents[path[-1]])
@@ -38,9 +38,9 @@ class Tree:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Known cells of n rows: levels (n, C), UNKNOWN, or -2 - e for set e of the column's `sets`, (E, V, K + 1 or 1):
-    the probability of what is known given each level. below: log probability of what is known of numbers that lean on a
-    column, in each of its contexts, (n, W, K + 1 or 1)."""
+    """Known cells of n rows. levels (n, C): the level, UNKNOWN, or -2 - e for set e of the column's `sets`, (E, V, K +
+    1 or 1), the probability of the known event given each level. below: log probability of the known cells of numbers
+    below a column, in each of its contexts, (n, W, K + 1 or 1)."""
 
     levels: np.ndarray
     sets: Mapping[int, np.ndarray] = field(default_factory=dict)
@@ -53,24 +53,24 @@ class Evidence:
         return Evidence(self.levels[rows], self.sets, {c: log_p[rows] for c, log_p in self.below.items()})
 
     def without(self, column: int) -> Evidence:
-        """The same, of one column nothing."""
+        """Return a copy with one column unknown."""
         levels = self.levels.copy()
         levels[:, column] = UNKNOWN
         return Evidence(levels, self.sets, self.below)
 
 
 class Messages:
-    """Messages of all columns but the silent ones to their parents. tables: of each column a `tables.Table`, or all
-    `tables.OfRows`; width: of their last axis.
+    """Messages of all columns but the silent ones to their parents. tables: for each column a `tables.Table`, or for
+    each a `tables.OfRows`. width: length of their last axis.
 
-    total (n, width): log probability of all that is known, as far as it came to the root.
+    total (n, width): log probability of the known cells whose messages reached the root.
     """
 
     def __init__(self, tree: Tree, tables: Sequence, evidence: Evidence, width: int, silent: Collection[int] = ()):
         self.tree, self.tables, self.evidence, self.width = tree, tables, evidence, width
         self.total = np.zeros((len(evidence), width))
         self._point: dict[int, np.ndarray] = {}  # (n, width): to columns whose level is known, in its context
-        self._table: dict[int, np.ndarray] = {}  # (rows, W, width): to others, in all contexts
+        self._table: dict[int, np.ndarray] = {}  # (rows, W, width): to other columns, in all contexts
         informed = evidence.levels != UNKNOWN
         for c, log_p in evidence.below.items():
             informed[:, c] |= log_p.any(axis=(1, 2))
@@ -85,7 +85,7 @@ class Messages:
                 self._send(c, rows, parent)
 
     def _take_in(self, c: int, log_p: np.ndarray) -> None:
-        """Start the messages to a column with those of the numbers that lean on it."""
+        """Start a column's messages with those of the numbers below it."""
         context, unknown = self.context(c, np.arange(len(log_p))), self._unknown[c]
         known = np.flatnonzero(context >= 0)
         self._point[c] = np.zeros((len(log_p), self.width))
@@ -109,7 +109,7 @@ class Messages:
             self._table[parent][self._place[parent][rows[far]]] += self.message(c, rows[far], None)
 
     def context(self, parent: int, rows: np.ndarray) -> np.ndarray:
-        """Context of a column's level in some rows, -1 where it is not known; 0 above the root."""
+        """Context of a column's level in rows, -1 if unknown; 0 above the root."""
         if parent == ROOT:
             return np.zeros(len(rows), np.intp)
         level = self.evidence.levels[rows, parent]
@@ -117,12 +117,12 @@ class Messages:
 
     @cached_property
     def _unknown(self) -> list[np.ndarray]:
-        """Rows in which each column's level is not known."""
+        """Rows in which each column's level is unknown."""
         return [np.flatnonzero(level < 0) for level in self.evidence.levels.T]
 
     @cached_property
     def _place(self) -> list[np.ndarray]:
-        """Places of rows among those in which each column is unknown."""
+        """Position of each row among the rows in which each column is unknown."""
         return [np.cumsum(level < 0) - 1 for level in self.evidence.levels.T]
 
     def at(self, c: int, rows: np.ndarray) -> np.ndarray | float:
@@ -130,13 +130,13 @@ class Messages:
         return self._point[c][rows] if c in self._point else 0.0
 
     def below(self, c: int, rows: np.ndarray) -> np.ndarray | None:
-        """Sum of the messages to a column in all its contexts, (n, W, width), in rows where its level is not known;
-        None where there is no message."""
+        """Sum of the messages to a column in all its contexts, (n, W, width), in rows where its level is unknown; None
+        if there is no message."""
         return self._table[c][self._place[c][rows]] if c in self._table else None
 
     def message(self, c: int, rows: np.ndarray, context: np.ndarray | None) -> np.ndarray:
-        """Log probability of all that is known at and below a column, in a context of its parent, (n, width), or in all
-        where it is None, (n, U, width)."""
+        """Log probability of the known cells at and below a column, in a context of its parent, (n, width), or if that
+        is None in all contexts, (n, U, width)."""
         level = self.evidence.levels[rows, c]
         shape = (len(rows), self.width) if context is not None else (len(rows), self.tables[c].n_contexts, self.width)
         out = np.empty(shape)
@@ -155,23 +155,23 @@ class Messages:
         return out
 
     def groups(self, c: int, below: np.ndarray | None) -> np.ndarray:
-        """Levels of a column that the messages to it tell apart, (V,)."""
+        """Groups of a column's levels that the messages to it distinguish, (V,)."""
         return self.tree.contexts[c] if below is not None else np.zeros(self.tables[c].n_levels, np.intp)
 
     def share(self, c: int, event: int) -> np.ndarray | None:
-        """Shares of a column's event in each level, (V, K + 1 or 1); None where nothing is known."""
+        """Probability of a column's event given each level, (V, K + 1 or 1); None if nothing is known."""
         return None if event == UNKNOWN else self.evidence.sets[c][-2 - event]
 
 
 def summed(p: np.ndarray, s: np.ndarray | None) -> np.ndarray:
-    """Log of the sums over W of p (..., W, width) exp(s), s (n, W, width): (n, width), or with contexts before W (n, U,
-    width). Without s there is one group."""
+    """Log of the sum over W of p (..., W, width) exp(s), s (n, W, width): (n, width), or with contexts before W (n, U,
+    width). If s is None there is one group."""
     if s is None:
         return log(p[..., 0, :])
     e, top = scaled(s)
     if p.ndim == 3:
         return log((p * e).sum(axis=1)) + top
-    if len(p) == 1 and p.shape[-1] > 1:  # the same for all rows: a product of matrices in each cluster
+    if len(p) == 1 and p.shape[-1] > 1:  # p is the same for all rows: one matrix product per cluster
         sums = np.matmul(e.transpose(2, 0, 1), p[0].transpose(2, 1, 0)).transpose(1, 2, 0)
     else:
         sums = np.einsum("nuwk,nwk->nuk", np.broadcast_to(p, (len(e), *p.shape[1:])), e)
@@ -179,7 +179,7 @@ def summed(p: np.ndarray, s: np.ndarray | None) -> np.ndarray:
 
 
 def scaled(s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """exp(s - top) and top (n, width), the largest of s (n, W, width) over W."""
+    """Return exp(s - top) and top (n, width), the maximum of s (n, W, width) over W."""
     top = s.max(axis=1)
     top = np.where(np.isfinite(top), top, 0.0)
     return np.exp(s - top[:, None]), top
@@ -194,31 +194,31 @@ def log(p: np.ndarray) -> np.ndarray:
 
 
 class Belief:
-    """A column's levels given all that is known of the others, in n rows and in every cluster."""
+    """Probabilities of a column's levels given all other known cells, in n rows and every cluster."""
 
     def __init__(self, tree: Tree, tables: Sequence, evidence: Evidence, width: int, column: int):
         self._tables, self._c, self._n = tables, column, len(evidence)
         path = tree.path(column)
         m = self._messages = Messages(tree, tables, evidence.without(column), width, silent=path)
         rows = np.arange(self._n)
-        self._context = np.zeros(self._n, np.intp)  # of the parent where it is known, else -1
-        point, table = np.zeros((self._n, width)), None  # log probability of what is known elsewhere
+        self._context = np.zeros(self._n, np.intp)  # parent's context if known, else -1
+        point, table = np.zeros((self._n, width)), None  # log probability of the cells known elsewhere
         for c in path[:-1]:
             point, table = self._down(c, rows, point, table)
             self._context = m.context(c, rows)
-        self._above = table  # (rows whose context is not known, U, width)
+        self._above = table  # (rows whose context is unknown, U, width)
         below = m.below(column, rows)
         self._below = None if below is None else scaled(below)[0]
         self._scale()
 
     def _down(self, c: int, rows: np.ndarray, point: np.ndarray, table: np.ndarray | None):
-        """Message from column c to a child, in the same form."""
+        """Return the message from column c to a child, in the same form."""
         m = self._messages
         known = m.evidence.levels[:, c] >= 0
         out = np.zeros_like(point)
         unknown = np.flatnonzero(~known)
         near = self._context >= 0
-        place = np.cumsum(~near) - 1  # of a row in `table`
+        place = np.cumsum(~near) - 1  # row's position in `table`
         i = np.flatnonzero(known)
         level = m.evidence.levels[:, c]
         if len(i):
@@ -248,7 +248,7 @@ class Belief:
         return out, wide if below is None else wide + below
 
     def _scale(self) -> None:
-        """1 / the probability of what is known elsewhere, up to the scale of `_above`, (n, width)."""
+        """Set 1 / the probability of the cells known elsewhere, up to the scale of `_above`, (n, width)."""
         m, c, e = self._messages, self._c, self._below
         groups = m.groups(c, e)
         near, far = np.flatnonzero(self._context >= 0), np.flatnonzero(self._context < 0)
@@ -263,7 +263,7 @@ class Belief:
         self._inverse = np.where(total > 0.0, 1.0 / np.where(total > 0.0, total, 1.0), 0.0)
 
     def levels(self, weight: np.ndarray) -> np.ndarray:
-        """Sums over the clusters, weighted by (n, width), of the probabilities of the levels, (n, V)."""
+        """Sum the levels' probabilities over the clusters, weighted by (n, width): (n, V)."""
         groups = self._messages.groups(self._c, self._below)
         out = np.zeros((self._n, self._tables[self._c].n_levels))
         for rows, q, p in self._by_context(weight):
@@ -297,7 +297,7 @@ class Belief:
 
 
 def _passed(p: np.ndarray, e: np.ndarray) -> np.ndarray:
-    """Sums over U of p (1, U, W, width) or (n, U, W, width) times e (n, U, width): (n, W, width)."""
+    """Sum over U of p (1, U, W, width) or (n, U, W, width) times e (n, U, width): (n, W, width)."""
     if len(p) == 1 and p.shape[-1] > 1:
         return np.matmul(e.transpose(2, 0, 1), p[0].transpose(2, 0, 1)).transpose(1, 2, 0)
     return np.einsum("nuwk,nuk->nwk", np.broadcast_to(p, (len(e), *p.shape[1:])), e)
@@ -309,8 +309,8 @@ def _passed(p: np.ndarray, e: np.ndarray) -> np.ndarray:
 def drawn(
     tree: Tree, tables: Sequence, evidence: Evidence, requested: Collection[int], uniforms: Callable[[int], np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Levels (n,) of the requested columns: known ones, or drawn together given all that is known, each row in its
-    cluster. tables: all `tables.OfRows`. uniforms(c): of column c, (n,)."""
+    """Return levels (n,) of the requested columns: known, or drawn jointly given all known cells, each row in its
+    cluster. tables: all `tables.OfRows`. uniforms(c): the uniforms of column c, (n,)."""
     m = Messages(tree, tables, evidence, 1)
     needed = {a for c in requested for a in tree.path(c)}
     levels: dict[int, np.ndarray] = {}

@@ -41,11 +41,11 @@ class Asked(AskedRun):
         self.answers = frozenset([design.response])
 
     def draws(self, names: Collection[str], part: slice = slice(None)) -> list[Law]:
-        """See `hpc.law.Asked`; each is a law of the response."""
+        """See `hpc.law.Asked`; each draw is a law of the response."""
         return self._laws[part]
 
     def recorded(self, numbers: np.ndarray) -> Rows:
-        """Rows of the table by their numbers, ascending; of `columns` alone."""
+        """Rows with the given numbers in the table, ascending; only the columns in `columns`."""
         rows = super().recorded(numbers)
         stored, result = {c.name: c for c in self.run.data.stored}, Rows.missing(self.columns, len(numbers))
         for column in self.columns:

@@ -1,8 +1,8 @@
 """`mpibayes check` of a regression: memory, time, bright rows, and how normal the posterior is.
 
-Memory is a model whose constants are those of `run/examine.py`; time is measured by some cycles of the chain itself,
-on all rows; importance sampling from Laplace's approximation says whether the chain could be done without
-(docs/math.md 4.6).
+Memory is a model whose constants are those of `run/examine.py`; time is measured on a few cycles of the chain itself,
+on all rows; importance sampling from Laplace's approximation shows whether the chain is needed at all (docs/math.md
+4.6).
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from mpibayes.io.inference import MERGED_AT_MOST
 from mpibayes.text import counted, duration
 
 TIMED_S = 1.0
-MESSAGES_S = 5e-5  # of a cycle on several ranks of one machine: three messages, and leaving the compiled loop
-LOOKS = 2e9  # multiplications that the importance sampling may take: a few seconds
+MESSAGES_S = 5e-5  # seconds of a cycle on several ranks of one machine: three messages, and leaving the compiled loop
+LOOKS = 2e9  # most multiplications of the importance sampling: a few seconds
 LEAST_DRAWS, MOST_DRAWS = 50, 1000
 
 
 def memory_per_rank(design: Design, n_train: int, n_shards: int, n_ranks: int, n_kept: int = 0) -> dict[str, int]:
-    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+    """Forecast the resident bytes at the peak of the busiest rank, which is root, by part; the forecast is their sum.
 
-    process       Python, libraries, and the MPI library where there is one
+    process       Python, libraries, and the MPI library if there is one
     rows          of its shards: 4 bytes a predictor (their number rounded up to 8), 8 for the response
-    bounds        what a row's bound needs: 8 bytes for t, 16 for logistic, 16 a class for softmax, and 1 for its z
-    reading       the columns of a slice of rows as they are in the table
-    coefficients  dense matrices of their products: the posterior's covariance and its relatives
-    trace         root, at the end: four times what is merged into trace.h5, which is 64 MiB at most
+    bounds        for each row's bound: 8 bytes for t, 16 for logistic, 16 a class for softmax, and 1 for its z
+    reading       the columns of a slice of rows as stored in the table
+    coefficients  dense matrices of their products: the posterior's covariance and matrices derived from it
+    trace         root, at the end: four times the data merged into trace.h5, which is 64 MiB at most
     """
     cut = shards.bounds(n_train, n_shards)
     mine = shards.of_rank(n_shards, n_ranks, 0)
@@ -73,7 +73,7 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
 
 
 def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
-    """Findings of `check` as (title, text) pairs. Raises DataError as a run would."""
+    """Yield the findings of `check` as (title, text) pairs. Raises DataError as a run would."""
     schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
     working = min(each, examined.config.run.shards)
@@ -122,7 +122,7 @@ def _updates(config) -> str:
 
 
 def _time(chain: Firefly) -> float:
-    """Seconds a cycle, once some were done."""
+    """Seconds per cycle, measured after a warm-up."""
     done, began = 0, time.perf_counter()
     while time.perf_counter() - began < TIMED_S:
         n = max(1, done)

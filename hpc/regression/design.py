@@ -1,8 +1,8 @@
-"""From the columns of a table to the matrix of predictors and the response.
+"""Map from the columns of a table to the matrix of predictors and the response.
 
-A numeric column is one predictor, in units of the standard deviation about the mean of the whole table where settings
-say so, hence the same for training, held-out and new rows. A categorical or boolean column is a 0/1 predictor for every
-level but the first. Under missing = "indicator" a column with missing cells has one more, 0/1 for missing, and its
+A numeric column is one predictor, standardised by the mean and standard deviation of the whole table if settings say
+so, hence the same for training, held-out and new rows. A categorical or boolean column is a 0/1 predictor for every
+level but the first. Under missing = "indicator" a column with missing cells adds a 0/1 predictor for missing, and its
 other predictors then take the column's mean or first level.
 """
 
@@ -21,13 +21,14 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted
 
 INTERCEPT = "(intercept)"
-MAX_PARAMETERS = 4096  # the covariance of the coefficients is dense: 128 MiB, and half a minute a factorisation
-SHOWN = 5  # of a kind that are listed one by one
+MAX_PARAMETERS = 4096  # the covariance of the coefficients is dense: 128 MiB, and half a minute per factorisation
+SHOWN = 5  # most items of a kind listed one by one
 
 
 @dataclass(frozen=True)
 class Term:
-    """One column of the table and where its predictors lie: `first`, then n_levels - 1 or 1, then the indicator."""
+    """One column of the table and the position of its predictors: `first`, then n_levels - 1 or 1, then the
+    indicator."""
 
     column: Column
     first: int
@@ -39,7 +40,7 @@ class Term:
 
     @property
     def width(self) -> int:
-        """Predictors, the indicator among them."""
+        """Number of predictors, including the indicator."""
         return (1 if self.numeric else len(self.column.levels) - 1) + self.indicator
 
     @property
@@ -50,17 +51,17 @@ class Term:
 
     @property
     def references(self) -> list[str]:
-        """Reference level of each predictor; "" where there is none."""
+        """Reference level of each predictor; "" if it has none."""
         levels = [""] if self.numeric else [self.column.levels[0]] * (len(self.column.levels) - 1)
         return levels + [""] * self.indicator
 
 
 @dataclass
 class Built:
-    """Some rows as regression sees them.
+    """Rows converted for the regression.
 
-    x (n, W) float32, zeros beyond the D predictors; y (n,) float64: the response as its likelihood encodes it, NaN
-    where it was not asked for. kept: positions (n,) int64 of these among the rows given, None = all of them.
+    x (n, W) float32, zeros beyond the D predictors. y (n,) float64: the response as its likelihood encodes it, NaN if
+    not requested. kept: positions (n,) int64 of these rows among the rows given, None = all of them.
     """
 
     x: np.ndarray
@@ -72,8 +73,7 @@ class Built:
 class Design:
     """Map from rows of one table to predictors and a response.
 
-    likelihood: its class. center, scale: of the response, y = (encoded cell - center) / scale; 0 and 1 unless it is
-    standardised.
+    likelihood: its class. center, scale: y = (encoded response - center) / scale; 0 and 1 unless standardised.
     """
 
     likelihood: type[Likelihood]
@@ -85,9 +85,10 @@ class Design:
 
     @classmethod
     def of(cls, settings: Settings, columns: Sequence[Column]) -> Design:
-        """The design of a table's used columns, which have those that the settings name (`rules.against_table`).
+        """Build the design from a table's used columns, which include those named in the settings
+        (`rules.against_table`).
 
-        Raises DataError with every problem that their headers show.
+        Raises DataError with every problem visible in the column headers.
         """
         by_name = {c.name: c for c in columns}
         problems, likelihood = [], LIKELIHOODS[settings.likelihood]
@@ -120,17 +121,17 @@ class Design:
 
     @property
     def references(self) -> list[str]:
-        """Reference level of each of the D predictors; "" where there is none."""
+        """Reference level of each of the D predictors; "" if it has none."""
         return [""] * self.intercept + [level for term in self.terms for level in term.references]
 
     @property
     def reference_levels(self) -> dict[str, str]:
-        """By categorical column, the level that has no predictor."""
+        """Level without a predictor, by categorical column."""
         return {t.column.name: t.column.levels[0] for t in self.terms if not t.numeric}
 
     @property
     def reference_class(self) -> str | None:
-        """The class that the others are compared with; None where all have coefficients, or there are no classes."""
+        """Class that the others are compared with; None if all classes have coefficients, or there are no classes."""
         return self.classes[0] if self.likelihood.odds else None
 
     @property
@@ -144,7 +145,7 @@ class Design:
 
     @property
     def width(self) -> int:
-        """W: numbers in a row of x."""
+        """Numbers in a row of x, W."""
         return -(-self.n_predictors // LANES) * LANES
 
     @property
@@ -153,12 +154,12 @@ class Design:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Levels of the response, () for a real one; logistic: the second one is y = 1."""
+        """Levels of the response, () for a real one; logistic: the second level is y = 1."""
         return tuple(self.response_column.levels)
 
     @property
     def n_classes(self) -> int:
-        """K, rows of coefficients."""
+        """Number of rows of coefficients, K."""
         return self.likelihood.n_classes_of(self.classes)
 
     @property
@@ -179,10 +180,10 @@ class Design:
         return self.response_column.scale if self.standardised_response else 1.0
 
     def build(self, rows: Rows, first_row: int | np.ndarray = 0, response: bool = True) -> Built:
-        """Predictors and response of `rows`, whose numbers in their table start at `first_row` or are given, from 0.
+        """Build predictors and response of `rows`, numbered in their table from `first_row`, or by an array, from 0.
 
-        response: False for new rows, whose response may be missing. Raises DataError for missing and infinite cells,
-        by column, with the first row (counted from 1, as in the messages of the import).
+        response: False for new rows, whose response may be missing. Raises DataError for missing and infinite cells, by
+        column, with the first row (counted from 1, as in the messages of the import).
         """
         n = len(rows)
         x = np.zeros((n, self.width), np.float32)
@@ -217,20 +218,20 @@ class Design:
         return ['fill the missing cells, set missing = "drop" or "indicator", or leave the columns out']
 
     def response_of(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """y, and which rows have none."""
+        """Return y, and the mask of rows without a response."""
         cells, blank = _cells_of(rows, self.response_column), blank_cells(rows, self.response_column)
         return np.where(blank, 0.0, (self.likelihood.encode(cells) - self.center) / self.scale), blank
 
     def recorded(self, y: np.ndarray) -> np.ndarray:
-        """The responses y (m,) as the table has them: level codes, or numbers."""
+        """Convert responses y (m,) to the table's form: level codes, or numbers."""
         return self.likelihood.decode(self.center + self.scale * y)
 
     def _fill(self, x: np.ndarray, term: Term, cells: np.ndarray, empty: np.ndarray) -> None:
-        """Writes a term's predictors into x; empty: which cells are missing."""
+        """Write a term's predictors into x. empty: mask of the missing cells."""
         column = term.column
         if term.numeric:
             value = np.where(empty, column.center, cells)
-            with np.errstate(over="ignore", invalid="ignore"):  # looked for afterwards
+            with np.errstate(over="ignore", invalid="ignore"):  # checked afterwards
                 x[:, term.first] = (value - column.center) / column.scale if self.standardise else value
         else:
             row = np.flatnonzero((cells > 0) & ~empty)

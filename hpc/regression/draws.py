@@ -1,4 +1,4 @@
-"""The run of a regression, opened for reading: its chains, its coefficients, and rows as the model sees them."""
+"""A run of a regression, opened for reading: its chains, its coefficients, and its rows as the model uses them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ class Posterior(KeptChains):
         return (self.response, *(term.column.name for term in self.design.terms))
 
     def coefficients(self) -> list[np.ndarray]:
-        """Draws after burn-in of each chain whose trace was read, (n, K, D)."""
+        """Draws after burn-in of each chain whose trace was read, (n, K, D) each."""
         return [self._as_classes(c.trace["theta"][c.trace["cycle"] > c.burn_in]) for c in self.chains]
 
     def contradicted(self) -> bool:
-        """True by R-hat of the coefficients alone: the report's second opinion looks at all rows."""
+        """True if the R-hat of the coefficients alone shows disagreement: the report's second opinion looks at all
+        rows."""
         from mpibayes.hpc.posterior.scalars import summary_of
         from mpibayes.hpc.regression.report.coefficients import centred
         from mpibayes.hpc.regression.report.mixing import contradicted
@@ -52,9 +53,9 @@ class Posterior(KeptChains):
         return contradicted(len(draws), np.array(r_hat))
 
     def draws(self, most: int) -> Iterator[Law]:
-        """Draws as laws of the response: at most so many, evenly spaced in each chain and as many of each.
+        """Yield at most `most` draws, as laws of the response, evenly spaced in each chain and equally many from each.
 
-        Raises CheckpointError if the scale of the t distribution is in a checkpoint that is gone.
+        Raises CheckpointError if the scale of the t distribution was stored in a checkpoint that is gone.
         """
         likelihood, share = self.likelihood, max(1, most // len(self.chains))
         for c in self.chains:
@@ -64,7 +65,7 @@ class Posterior(KeptChains):
 
     @property
     def n_draws(self) -> int:
-        """Draws after burn-in of all chains, whose traces were read."""
+        """Number of draws after burn-in of all chains whose traces were read."""
         return sum(int((c.trace["cycle"] > c.burn_in).sum()) for c in self.chains)
 
     def _as_classes(self, theta: np.ndarray) -> np.ndarray:
@@ -72,14 +73,14 @@ class Posterior(KeptChains):
 
     @cached_property
     def state(self) -> dict[str, Any]:
-        """State in the newest checkpoint of the first chain: the mode, the scales chosen from data; {} without a
-        checkpoint."""
+        """State in the newest checkpoint of the first chain, with the mode and the scales chosen from data; {} without
+        a checkpoint."""
         generation = checkpoint.latest(self.chains[0].folder / CHECKPOINTS, deep=False)
         return {} if generation is None else generation.shared()
 
     @property
     def prior_scale(self) -> float:
-        """Prior scale of every coefficient but intercepts; inf: flat. Raises CheckpointError if it is stored in a
+        """Prior scale of every coefficient but intercepts; inf: flat. Raises CheckpointError if it was stored in a
         checkpoint that is gone."""
         s = self.settings
         if s.prior == "flat":
@@ -90,7 +91,7 @@ class Posterior(KeptChains):
 
     @property
     def prior(self) -> Prior:
-        """Raises CheckpointError as `prior_scale` does."""
+        """Prior of the coefficients. Raises CheckpointError as `prior_scale` does."""
         prior = Prior.of(self.settings.prior, self.prior_scale, self.design.n_parameters)
         return prior.with_intercepts(self.design.intercepts, self.settings.intercept_scale)
 
@@ -98,7 +99,7 @@ class Posterior(KeptChains):
     def likelihood(self) -> Likelihood:
         """The likelihood, with the scale of the t distribution in units of y.
 
-        Raises CheckpointError if that is in a checkpoint that is gone.
+        Raises CheckpointError if that scale was stored in a checkpoint that is gone.
         """
         s, d = self.settings, self.design
         scale = 1.0
@@ -113,7 +114,7 @@ class Posterior(KeptChains):
         return self.state[name]
 
     def blocks(self) -> Iterator[Built]:
-        """The training rows, in slices, without those that the chains leave out."""
+        """Yield the training rows, in slices, without those that the chains leave out."""
         step = slice_rows(self.data.columns)
         for start in range(0, self.n_rows, step):
             stop = min(start + step, self.n_rows)
@@ -121,7 +122,8 @@ class Posterior(KeptChains):
             yield self.design.build(self.data.rows_of(start, stop), numbers)
 
     def heldout_blocks(self) -> Iterator[Built]:
-        """The held-out rows, in slices; none without data.heldout. Raises DataError for a file that has changed."""
+        """Yield the held-out rows, in slices; none without data.heldout. Raises DataError for a file that has
+        changed."""
         config = self.chains[0].config
         if config.heldout_path is not None:
             from mpibayes.io.recode import stream_like
@@ -137,5 +139,5 @@ class Posterior(KeptChains):
                 yield self.design.build(self.data.heldout_of(start, stop), self.data.heldout[start:stop])
 
     def used_table(self) -> Table:
-        """The run's table with the used columns alone."""
+        """The run's table, restricted to the used columns."""
         return self.table.having(self.data.columns)

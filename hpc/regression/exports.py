@@ -1,4 +1,4 @@
-"""Exports of a regression besides its trace: none, since the trace has all its coefficients."""
+"""Exports of a regression besides its trace: none, since the trace has all coefficients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regressions under the run loop: what a configuration says of them, and a Firefly chain."""
+"""Regressions under the run loop: their settings from a configuration, and a Firefly chain."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ from mpibayes.hpc.run import directory as run_directory
 from mpibayes.io.files import Guard
 from mpibayes.io.rows import SLICE_BYTES, SLICE_ROWS, Rows
 
-BATCH_S = 0.05  # cycles are done in batches of about this length, between which the run looks at signals and the clock
-MOST = 100_000  # cycles of a batch
-MOST_PROBLEMS = 30  # of one shard's rows
+BATCH_S = 0.05  # approximate length of a batch of cycles, between which the run checks signals and the clock
+MOST = 100_000  # most cycles of a batch
+MOST_PROBLEMS = 30  # most problems listed for one shard's rows
 ROWS_A_SHARD, MOST_SHARDS = 1_000_000, 8
 
 
 def default_shards(n_rows: int) -> int:
-    """Few: a cycle looks at few rows, and every shard costs it about 2 us; ranks beyond their number have no rows."""
+    """Few shards: a cycle looks at few rows, and every shard costs it about 2 us; ranks beyond their number have no
+    rows."""
     return int(np.clip(round(n_rows / ROWS_A_SHARD), 1, MOST_SHARDS))
 
 
 def slice_rows(design: Design) -> int:
-    """Rows that are read at a time: at most SLICE_BYTES of predictors."""
+    """Rows read at a time: at most SLICE_BYTES of predictors."""
     return max(1, min(SLICE_ROWS, SLICE_BYTES // (4 * design.width)))
 
 
@@ -65,7 +66,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def firefly_settings(config: Config, number: int = 0) -> FireflySettings:
-    """Settings of the sampler. number: of the chain, from 0."""
+    """Settings of the sampler. number: the chain's, from 0."""
     f, output = config.of(keys.Firefly), config.of(keys.Output)
     every, thin = output.log_posterior, output.thin
     return FireflySettings(
@@ -83,9 +84,9 @@ def axes_of(design: Design) -> dict[str, dict[str, list[str]]]:
 
 
 class Family:
-    """See `hpc.family.Family`. The mode and the scales that have to be chosen are found once, for all chains."""
+    """See `hpc.family.Family`. The mode and the scales to choose are found once, for all chains."""
 
-    shares_cycles = False  # which look at few rows, and wait for messages
+    shares_cycles = False  # cycles look at few rows, and wait for messages
 
     def __init__(self, comm: Communicator, config: Config, data: Data):
         self.comm, self.data, self._config = comm, data, config
@@ -99,7 +100,7 @@ class Family:
 
     @staticmethod
     def cycle_s(n_cells: int) -> float:
-        return 1e-4  # few rows are looked at, whatever their number
+        return 1e-4  # a cycle looks at few rows, whatever their number
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
@@ -126,7 +127,7 @@ class Family:
             self.choice()
 
     def problem_of(self, n_shards: int) -> Problem:
-        """The rows and their prior; of scales that have to be chosen, a first guess. Collective."""
+        """Rows and prior of the regression, with a first guess for scales still to be chosen. Collective."""
         s, design, data = self.settings, self.design, self.data
         return Problem(
             self.comm, s.likelihood, self._training, data.n_rows, n_shards, n_predictors=design.n_predictors,
@@ -136,7 +137,7 @@ class Family:
         )  # fmt: skip
 
     def _training(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """(x, y) of training rows start..stop-1, read in slices so that the table's own cells take little room."""
+        """Return (x, y) of training rows start..stop-1, read in slices so that the table's cells take little room."""
         design, data = self.design, self.data
         x, y = np.empty((stop - start, design.width), np.float32), np.empty(stop - start)
         n, errors = 0, []
@@ -156,13 +157,13 @@ class Family:
         return (x, y) if n == len(y) else (x[:n].copy(), y[:n].copy())
 
     def choice(self) -> Choice:
-        """The scales, and the mode under them; found at the first call. Collective."""
+        """Scales, and the mode under them; found on first use. Collective."""
         if self._choice is None:
             self._choice = choose(self.comm, self.settings, self.problem, self._heldout(), self.design.names)
         return self._choice
 
     def _heldout(self) -> list[tuple[int, Any]]:
-        """Blocks of the held-out rows of this rank, by number, as (number, x, y)."""
+        """Blocks of this rank's held-out rows, as (number, x, y)."""
         if self._config.heldout_path is None and self.data.heldout is None:
             return []
         held, n = self.data.heldout, self.problem.n_shards
@@ -213,15 +214,15 @@ class RegressionChain:
         return [i for i, _ in self.firefly.problem.rows]
 
     def start_from(self, place: Path) -> None:
-        """As any chain, at the mode of all rows: coefficients of other rows are in other units, and take it no faster
-        there."""
+        """Start at the mode of all rows, as any chain does: coefficients for other rows are in other units, and would
+        not get there faster."""
         self.start()
 
     def start(self) -> None:
         self.firefly.start(self.family.choice().fit)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
-        """A batch of cycles, as many as root thinks take BATCH_S."""
+        """Run a batch of cycles, as many as root expects to take BATCH_S."""
         first, began = self.cycles + 1, time.perf_counter()
         news = np.array([*word, self._batch if self.comm.rank == 0 else 0], np.int64)
         self.comm.sum_everywhere(news)
@@ -236,7 +237,7 @@ class RegressionChain:
         return info
 
     def _gather_queries(self, cycles: range, values: dict[str, np.ndarray]) -> None:
-        """Let each cycle that the trace keeps have the queries of those before it that the trace leaves out."""
+        """Add the queries of cycles that the trace leaves out to the next cycle that it keeps."""
         kept = np.flatnonzero(np.arange(cycles.start, cycles.stop) % self.config.output.thin == 0)
         for name in QUERIES:
             total = self._passed[name] + np.cumsum(values[name])

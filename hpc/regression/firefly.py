@@ -1,13 +1,13 @@
 """Firefly Monte Carlo: a chain over coefficients theta and brightnesses z of all rows.
 
 Maclaurin & Adams 2014; docs/math.md 4. A cycle is one pass of brightness updates over every shard, without
-communication, and one update of theta given the bright rows. These are few, so the ranks send theirs to root, in row
-order, and root broadcasts theta: three messages a cycle. When they are many they stay where they are, and each look at
+communication, and one update of theta given the bright rows. If these are few, the ranks send theirs to root, in row
+order, and root broadcasts theta: three messages a cycle. If they are many they stay in place, and each evaluation of
 the target is one broadcast and one sum in shard order. Both give the same bits, on any number of ranks.
 
-Where one coefficient moves many rows at once (a level of a predictor at which a class never occurs, say), rows have to
-light up one after the other before it can move, and z mixes slowly. So now and then theta makes one step on all rows,
-with z integrated out, and z is drawn anew: an exact block update, which takes a small share of the time (`refresh`).
+If one coefficient affects many rows at once (a level of a predictor at which a class never occurs, say), these rows
+must light up one by one before it can move, and z mixes slowly. So occasionally theta makes one step on all rows, with
+z integrated out, and z is redrawn: an exact block update, which takes a small share of the time (`refresh`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from mpibayes.hpc.regression.problem import Problem
 from mpibayes.kernels import firefly as kernels
 
 UPDATES = {"hmc": kernels.HMC, "mala": kernels.MALA, "random-walk": kernels.RANDOM_WALK, "slice": kernels.SLICE}
-PROPOSED = 3.0  # dark rows that a sweep looks at, for each bright one
-REFRESH_SHARE = 0.15  # of the time, for steps on all rows, by the forecast
-IN_BURN_IN = 20  # of these in burn-in, at least
-ALL_ROWS = 1  # the lane of the steps on all rows
-POSTERIOR_SHARE = 0.1  # of the rows looked at, those for `log_posterior`
-FULL_STEP = 0.8  # of hmc on all rows, at first
-STEP, STEP_AVERAGE = 0, 1  # in `tuning`, see kernels.start_tuning
-OUTPUTS = {  # of `advance`, and the kernels' names for them
+PROPOSED = 3.0  # dark rows that a sweep looks at per bright row
+REFRESH_SHARE = 0.15  # forecast share of the time spent on steps on all rows
+IN_BURN_IN = 20  # least number of these steps in burn-in
+ALL_ROWS = 1  # random stream lane of the steps on all rows
+POSTERIOR_SHARE = 0.1  # share of the rows looked at that `log_posterior` may take
+FULL_STEP = 0.8  # initial step size of hmc on all rows
+STEP, STEP_AVERAGE = 0, 1  # indices in `tuning`, see kernels.start_tuning
+OUTPUTS = {  # outputs of `advance`, and the kernels' names for them
     "theta": "theta", "lp": "lp", "acceptance_rate": "acceptance", "step_size": "step_size", "n_bright": "bright",
     "queries_theta": "queries_theta", "queries_z": "queries_z",
 }  # fmt: skip
@@ -48,9 +48,9 @@ class Settings:
     """Settings of a chain, besides the problem; section [firefly] of a configuration.
 
     burn_in: cycles in which step sizes and q are adapted. posterior_every: cycles between two sums over all rows for
-    log_posterior, refresh: cycles between two steps on all rows; 0: none, None: chosen by cost. gather_limit: most
-    bright rows that are sent to root. wide: factor by which the first theta is drawn wider than Laplace's
-    approximation. thin: log_posterior is computed in cycles that are multiples of it.
+    log_posterior; refresh: cycles between two steps on all rows; 0: none, None: chosen by cost. gather_limit: most
+    bright rows sent to root. wide: factor by which the spread of the first theta exceeds Laplace's approximation. thin:
+    log_posterior is computed in cycles that are multiples of it.
     """
 
     seed: int = 0
@@ -58,7 +58,7 @@ class Settings:
     theta_update: str = "hmc"
     z_update: str = "implicit"
     q: float | str = "auto"
-    xi: float | None = None  # where untuned bounds touch; None: where the likelihood has it
+    xi: float | None = None  # point where untuned bounds touch; None: the likelihood's default
     whiten: bool = True
     step_size: float | str = "auto"
     leapfrog_steps: int = 4
@@ -80,8 +80,8 @@ class Firefly:
         self.theta = np.zeros(problem.n_parameters)  # on every rank
         self.tuning = kernels.start_tuning(1.0, 1.0)  # on every rank
         self.fitted: Fit | None = None
-        self.full_tuning = kernels.start_tuning(1.0, 1.0)  # of steps on all rows
-        self.predicted = float("nan")  # bright rows
+        self.full_tuning = kernels.start_tuning(1.0, 1.0)  # tuning of the steps on all rows
+        self.predicted = float("nan")  # predicted number of bright rows
 
     @property
     def firefly(self) -> bool:
@@ -91,7 +91,7 @@ class Firefly:
     # --- how a chain starts -------------------------------------------------------------------------------------------
 
     def start(self, fitted: Fit | None = None) -> None:
-        """The mode, unless given, the bounds, the first theta, and the brightness of every row."""
+        """Find the mode, unless given, and set the bounds, the first theta, and the brightness of every row."""
         s, p = self.settings, self.problem
         self.fitted = fitted or fit(self.comm, p.rows, p.n_shards, p.prior, likelihood=p.likelihood)
         self._prepare(self.fitted.theta, self.fitted.covariance)
@@ -106,7 +106,7 @@ class Firefly:
         self.full_tuning = kernels.start_tuning(FULL_STEP, p.n_rows)
 
     def _prepare(self, mode: np.ndarray, covariance: np.ndarray) -> None:
-        """Bounds, target and coordinates; a function of the mode and the covariance."""
+        """Set bounds, target and coordinates, which are functions of the mode and the covariance."""
         s, p, m = self.settings, self.problem, self.problem.likelihood
         self.mode, self.covariance = mode, covariance
         for _, rows in p.rows:
@@ -142,7 +142,7 @@ class Firefly:
         return self.mode + s.wide * np.einsum("ij,j->i", whitening(self.covariance), u)
 
     def _first_step(self) -> float:
-        """About what the theory for Gaussian targets advises; adapted later."""
+        """Initial step size: about what the theory for Gaussian targets advises; adapted later."""
         s, n = self.settings, self.problem.n_parameters
         size = 1.0 if s.whiten else float(np.exp(np.log(np.diagonal(self.covariance)).mean() / 2))
         return size * {"hmc": 0.5, "mala": n ** (-1 / 6), "random-walk": 2.38 / n**0.5, "slice": 2.0}[s.theta_update]
@@ -162,9 +162,8 @@ class Firefly:
     # --- cycles -------------------------------------------------------------------------------------------------------
 
     def advance(self, n_cycles: int) -> dict[str, np.ndarray] | None:
-        """Run so many cycles; returns on root: theta (n, P), or softmax (n, K, D), lp, log_posterior, acceptance_rate,
-        step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,).
-        """
+        """Run `n_cycles` cycles; returns on root: theta (n, P), or softmax (n, K, D), lp, log_posterior,
+        acceptance_rate, step_size float64 (n,), n_bright, queries_theta, queries_z int64 (n,)."""
         values = self._room(n_cycles)
         done, every = 0, self.posterior_every
         while done < n_cycles:
@@ -208,7 +207,7 @@ class Firefly:
             return s.posterior_every
         looked_at = (PROPOSED + 1.0 + s.leapfrog_steps) * max(self.predicted, 1.0)
         every = max(1, int(np.ceil(n / (POSTERIOR_SHARE * looked_at))))
-        every = min(every, max(100, s.burn_in // 4))  # some values in any case
+        every = min(every, max(100, s.burn_in // 4))  # ensure some values
         return -(-every // s.thin) * s.thin
 
     @property
@@ -218,11 +217,11 @@ class Firefly:
         if not self.firefly or s.refresh is not None:
             return s.refresh if self.firefly else 0
         if s.theta_update != "hmc" or not s.whiten:
-            return 0  # the sampler as it was published
+            return 0  # the sampler as published
         p = self.problem
         expected = cost(p.n_rows, self.predicted, m.n_predictors, m.n_classes, s.leapfrog_steps, PROPOSED, p.n_shards)
         every = max(2, int(np.ceil(expected.full_cycle_s / (REFRESH_SHARE * expected.firefly_cycle_s))))
-        # in burn-in some in any case: their step size is adapted there, and they bring the chain to where it belongs
+        # burn-in needs some of these steps: their step size is adapted there, and they move the chain to the bulk
         return min(every, max(2, s.burn_in // IN_BURN_IN)) if self.cycles < s.burn_in else every
 
     def _refresh(self) -> int:
@@ -250,7 +249,7 @@ class Firefly:
         return PROPOSED if self.settings.q == "auto" else -float(self.settings.q)
 
     def _run(self, n: int, out: dict[str, np.ndarray]) -> None:
-        """Cycles of a process that has all rows, without coming back to Python."""
+        """Run cycles on the only rank, without returning to Python in between."""
         s = self.settings
         kernels.cycles(
             [lights for _, lights in self._lights], self.target, self.mover, self.theta, self.tuning, self._q_factor,
@@ -260,7 +259,7 @@ class Firefly:
         self.cycles += n
 
     def _cycle(self, out: dict[str, np.ndarray]) -> None:
-        """One cycle of several ranks."""
+        """Run one cycle on several ranks."""
         s, p, comm, cycle = self.settings, self.problem, self.comm, self.cycles + 1
         counts = np.zeros(p.n_shards + 1, np.int64)
         q = kernels.proposal_rate(self.tuning, self._q_factor, p.n_rows)
@@ -284,7 +283,7 @@ class Firefly:
             out["queries_theta"][0], out["queries_z"][0] = looks * n_bright, counts[-1]
 
     def _move_gathered(self, counts: np.ndarray, step: float, cycle: int) -> tuple[float, int]:
-        """Bright rows to root, theta and their gaps back."""
+        """Gather the bright rows on root, update theta, and send theta and the rows' gaps back."""
         comm, s = self.comm, self.settings
         of_rank = [shards.of_rank(len(counts), comm.size, r) for r in range(comm.size)]
         lengths = [int(counts[r.start : r.stop].sum()) for r in of_rank]
@@ -307,12 +306,12 @@ class Firefly:
         return float(back[n]), int(back[n + 1])
 
     def _record_widths(self) -> tuple[int, int, int]:
-        """Bytes of a row that is sent: predictors, response, what its bound needs."""
+        """Bytes of a row to send: predictors, response, numbers of its bound."""
         m = self.problem.likelihood
         return 4 * (-(-m.n_predictors // LANES) * LANES), 8, 8 * m.n_bounds
 
     def _move_in_place(self, step: float, cycle: int) -> tuple[float, int]:
-        """Bright rows, or all where there are no bounds, stay where they are."""
+        """Update theta without moving the bright rows, or without bounds all rows."""
         sources = self._lights or self.problem.rows
         outcome = self._step_in_place(self.target, self.mover, sources, step, cycle, self.chain)
         for _, lights in self._lights:
@@ -320,14 +319,14 @@ class Firefly:
         return outcome
 
     def _step_in_place(self, target, mover, sources, step: float, cycle: int, chain: int) -> tuple[float, int]:
-        """An update of theta on rows that stay where they are; root asks for sums over them as often as it wants.
+        """Update theta on rows that stay in place; root requests sums over them as often as it needs.
 
         sources: (shard number, Lights or Rows) of this rank. Returns acceptance probability and evaluations.
         """
         comm, s, n = self.comm, self.settings, self.problem.n_parameters
-        if comm.size == 1 and sources is self.problem.rows:  # the target has them
+        if comm.size == 1 and sources is self.problem.rows:  # the target already has the rows
             return mover.step(target, self.theta, step, s.leapfrog_steps, s.seed, cycle, chain)
-        asked = np.zeros(n + 3)  # theta, then: go on, with gradient; at the end acceptance and looks
+        asked = np.zeros(n + 3)  # theta, then flags: continue, with gradient; at the end acceptance and evaluations
         if comm.rank == 0:
 
             def ask(theta: np.ndarray, gradient: np.ndarray | None) -> float:
@@ -351,7 +350,7 @@ class Firefly:
         return float(asked[n + 1]), int(asked[n + 2])
 
     def _sum(self, target, sources, theta: np.ndarray, gradient: np.ndarray | None) -> float:
-        """Sum of log L~ or log L over the rows of all shards; on root."""
+        """Sum of log L~ or log L over the rows of all shards, in shard order; on root."""
         p, comm = self.problem, self.comm
         width = 1 if gradient is None else 1 + len(theta)
         parts = np.zeros((len(sources), width))
@@ -372,7 +371,7 @@ class Firefly:
         return float(total[0])
 
     def log_posterior(self, theta: np.ndarray) -> float:
-        """Log likelihood of all rows and log prior, normalised; on every rank."""
+        """Log likelihood of all rows plus log prior, normalised; on every rank."""
         p = self.problem
         parts = [np.array([rows.log_likelihood(theta)]) for _, rows in p.rows]
         total = shard_sum_everywhere(self.comm, parts, (1,), p.n_shards)
@@ -381,7 +380,7 @@ class Firefly:
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """The bright rows of each shard; theta, what was adapted, and the mode that the bounds touch at."""
+        """Return the bright rows of each shard; theta, the adapted tuning, and the mode where the bounds touch."""
         bright = dict(self._lights)
         dark = np.zeros(0, np.int32)
         mine = {i: {"bright": bright[i].bright if self.firefly else dark} for i, _ in self.problem.rows}
@@ -403,11 +402,11 @@ class Firefly:
 
 
 def _records(lights: kernels.Lights) -> np.ndarray:
-    """The bright rows, each as its bytes, uint8 (M, widths)."""
+    """Bright rows as bytes, uint8 (M, widths)."""
     x, y, bounds = lights.gather()
     return np.concatenate([x.view(np.uint8), y[:, None].view(np.uint8), bounds.view(np.uint8)], axis=1)
 
 
 def _as(records: np.ndarray, dtype) -> np.ndarray:
-    """Columns of bytes as numbers, (n, m)."""
+    """Reinterpret columns of bytes as numbers, (n, m)."""
     return np.ascontiguousarray(records).view(dtype)

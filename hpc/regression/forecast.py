@@ -1,4 +1,4 @@
-"""Cost of a chain before it starts: bright rows, likelihoods per cycle, and whether Firefly pays."""
+"""Cost of a chain before it starts: bright rows, likelihood evaluations per cycle, and whether Firefly pays."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mpibayes.hpc.regression.prior import Prior
 from mpibayes.text import counted
 
 FAR = 3.0  # standard deviations of an intercept's prior
-EVALUATIONS = {"mala": 2.0, "random-walk": 2.0, "slice": 10.0}  # in an update of theta; hmc: leapfrog_steps + 1
+EVALUATIONS = {"mala": 2.0, "random-walk": 2.0, "slice": 10.0}  # per update of theta; hmc: leapfrog_steps + 1
 
 
 def looked_at(firefly: Firefly) -> float:
-    """Likelihoods that a cycle will look at."""
+    """Expected number of likelihood evaluations in a cycle."""
     s, n, bright = firefly.settings, firefly.problem.n_rows, firefly.predicted
     looks = EVALUATIONS.get(s.theta_update, s.leapfrog_steps + 1.0)
     if not firefly.firefly:
@@ -25,14 +25,14 @@ def looked_at(firefly: Firefly) -> float:
 
 
 def expected_cost(firefly: Firefly) -> Cost:
-    """Seconds for an effective draw of hmc by Firefly, and on all rows."""
+    """Expected seconds per effective draw of hmc, by Firefly and on all rows."""
     p, m = firefly.problem, firefly.problem.likelihood
     steps = firefly.settings.leapfrog_steps
     return cost(p.n_rows, firefly.predicted, m.n_predictors, m.n_classes, steps, PROPOSED, p.n_shards)
 
 
 def _far_intercepts(prior: Prior, mode: np.ndarray, standardise: bool) -> list[str]:
-    """A warning where an intercept lies so far out in its prior that this pulls it."""
+    """Return a warning if an intercept lies so far out in its prior that the prior pulls it."""
     with_prior = prior.intercepts & ~prior.flat
     far = float(np.max(np.abs(mode[with_prior]) / prior.scale[with_prior], initial=0.0))
     if far <= FAR:
@@ -45,7 +45,7 @@ def _far_intercepts(prior: Prior, mode: np.ndarray, standardise: bool) -> list[s
 
 
 def in_words(design: Design, firefly: Firefly, choice: Choice) -> list[str]:
-    """The start of a chain, for its log; on root."""
+    """Describe the start of a chain, for its log; on root."""
     s, p = firefly.settings, firefly.problem
     classes = f" of {len(design.classes)} classes" if design.n_classes > 1 else ""
     lines = [

@@ -1,8 +1,8 @@
 """One draw of the coefficients of a regression as a law of its response (`hpc.law.Law`), and averages over draws.
 
-Predictors are given and never modelled. Every predictor needs a value, unless missing ones have a coefficient of their
-own (regression.missing = "indicator"). The average of p(y | x, theta_s) over draws s is a mixture, whose log density is
-the log of the mean density, not the mean of log densities.
+Predictors are given and never modelled. Every predictor needs a value, unless missing ones have a separate coefficient
+(regression.missing = "indicator"). The average of p(y | x, theta_s) over draws s is a mixture, whose log density is the
+log of the mean density, not the mean of log densities.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from mpibayes.hpc.regression.likelihoods.likelihood import Likelihood
 from mpibayes.io.recording import recorded
 from mpibayes.io.rows import Column, Rows
 
-CELLS = 4_000_000  # numbers of a batch: rows times draws times classes, some tens of MiB
-NARROW = 1e-4  # of the scale: an interval's probability is then its width times the density
+CELLS = 4_000_000  # numbers in a batch: rows times draws times classes, some tens of MiB
+NARROW = 1e-4  # relative to the scale: a narrower interval's probability is its width times the density
 REASON = "a regression has no law of its predictors, only one of the response given all of them"
 
 
 @dataclass(frozen=True)
 class Law:
-    """One draw theta (K, D) as a law of the response, given the predictors. columns: as questions have them."""
+    """One draw theta (K, D) as a law of the response, given the predictors. columns: those that questions use."""
 
     design: Design
     likelihood: Likelihood
@@ -39,7 +39,7 @@ class Law:
 
     def log_density(self, rows: Rows) -> np.ndarray:
         """log p(response | predictors, theta) of each row in the table's units, (n,): 0 where the response is missing,
-        NaN where a predictor is and such rows are dropped. Raises DataError for predictors that cannot be used."""
+        NaN where a predictor is missing and such rows are dropped. Raises DataError for unusable predictors."""
         x, places = self.predictors(rows)
         y, blank = self.design.response_of(rows)
         seen = ~blank[places]
@@ -50,12 +50,13 @@ class Law:
         return value
 
     def predictors(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """x of the rows that have all that is needed, and which these are."""
+        """Return x of the rows that have all needed cells, and the positions of these rows."""
         built = self.design.build(rows, response=False)
         return built.x, np.arange(len(rows)) if built.kept is None else built.kept
 
     def linear(self, x: np.ndarray) -> np.ndarray:
-        """Linear predictors, (n, K), each row's by itself: a product of matrices rounds by the rows beside it."""
+        """Linear predictors, (n, K), each row by itself: rounding in a matrix product depends on the neighbouring
+        rows."""
         return np.einsum("nd,kd->nk", x[:, : self.theta.shape[1]].astype(np.float64), self.theta)
 
     @property
@@ -63,23 +64,23 @@ class Law:
         return self.likelihood.n_classes + 1
 
     def given(self, known: Known) -> Given:
-        """See `hpc.law.Law`. Raises ConfigError where predictors lack."""
+        """See `hpc.law.Law`. Raises ConfigError if a predictor is missing."""
         eta = np.full((known.n_rows, len(self.theta)), np.nan)
         x, places = self.predictors(rows_of(known, self.columns, self.design))
         eta[places] = self.linear(x)
         return Given(self, eta)
 
     def masses(self, events: Events) -> None:
-        """Nothing: probabilities depend on the row. Raises ConfigError for a column that is not the response."""
+        """Return None: probabilities depend on the row. Raises ConfigError for a column that is not the response."""
         self.require(events.column.name)
 
     def require(self, name: str) -> None:
-        """Raises ConfigError for a column that is not the response."""
+        """Raise ConfigError for a column that is not the response."""
         if name != self.design.response:
             raise ConfigError(f"column '{name}' is a predictor: {REASON}")
 
     def simulate(self, known: Known, names: Collection[str], stream: Stream, ids: np.ndarray) -> dict[str, np.ndarray]:
-        """See `hpc.law.Law`: of predictors what is known, the response drawn."""
+        """See `hpc.law.Law`: predictors take their known values, the response is drawn."""
         response = self.design.response
         on_them = known.without([response])
         rows, eta = rows_of(on_them, self.columns, self.design), self.given(on_them).eta
@@ -106,8 +107,8 @@ class Law:
 
 @dataclass(frozen=True)
 class Given:
-    """Rows given their predictors. eta (n, K): linear predictors, NaN where a predictor is missing and such rows are
-    dropped."""
+    """Law of the response given the predictors of n rows. eta (n, K): linear predictors, NaN where a predictor is
+    missing and such rows are dropped."""
 
     law: Law
     eta: np.ndarray
@@ -118,7 +119,7 @@ class Given:
         return np.zeros(len(self.eta))
 
     def log_density(self, target: Known) -> np.ndarray:
-        """Log probability of the response that is wanted of each row, (n,); 0 where it is missing."""
+        """Log probability of the target response of each row, (n,); 0 where it is unknown."""
         for name in target.of:
             self.law.require(name)
         if not target.of:
@@ -137,7 +138,7 @@ class Given:
         return np.column_stack([self._probabilities(events, np.full(n, u)) for u in range(len(events))])
 
     def _probabilities(self, events: Events, which: np.ndarray) -> np.ndarray:
-        """Probability of each row's event, (n,); a density where it is a number without a step; 1 without an event."""
+        """Probability of each row's event, (n,); the density of a number without a step; 1 without an event."""
         likelihood, design, eta, there = self.law.likelihood, self.law.design, self.eta, which < len(events)
         result = np.ones(len(which))
         at = which[there]
@@ -165,7 +166,7 @@ class Given:
 
 
 def single(events: Events) -> None:
-    """Raises ConfigError for ranges and sets of levels."""
+    """Raise ConfigError for ranges and sets of levels."""
     half = 0.5 * events.column.resolution
     wide = bool(len(events.low)) and bool(np.any(events.high - events.low > 2.0 * half * (1.0 + 1e-9) + 1e-300))
     if (events.sets is not None and events.column.levels) or (not events.column.levels and wide):
@@ -180,7 +181,7 @@ def _values(events: Events) -> np.ndarray:
 
 
 def rows_of(known: Known, columns: Sequence[Column], design: Design) -> Rows:
-    """Rows with the predictors that are known. Raises ConfigError where one lacks, or the response is known."""
+    """Return rows with the known predictors. Raises ConfigError if one is missing, or the response is known."""
     if design.response in known.of:
         raise ConfigError(f"column '{design.response}' is the response: {REASON}; it cannot be given")
     needed_ = [t.column.name for t in design.terms if not t.indicator and t.column.name not in known.of]
@@ -197,7 +198,7 @@ def rows_of(known: Known, columns: Sequence[Column], design: Design) -> Rows:
 
 @dataclass(frozen=True)
 class Average:
-    """Draws theta (S, K, D) of one likelihood, worked on together; rows are given by their predictors x (n, W)."""
+    """Draws theta (S, K, D) of one likelihood, evaluated together; rows are given by their predictors x (n, W)."""
 
     likelihood: Likelihood
     theta: np.ndarray
@@ -218,10 +219,10 @@ class Average:
         return (x[:, :d].astype(np.float64) @ self.theta.reshape(s * k, d).T).reshape(len(x), s, k)
 
     def log_densities(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """log p(y | x, theta_s) of each row and draw, (n, S); eta: of `linear`, y (n,)."""
+        """log p(y | x, theta_s) of each row and draw, (n, S). eta: from `linear`. y: (n,)."""
         n, s, k = eta.shape
         return self.likelihood.log_density(eta.reshape(n * s, k), np.repeat(y, s)).reshape(n, s)
 
     def log_density(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """log of the mean density, (n,)."""
+        """Log of the mean density over draws, (n,)."""
         return log_sum_exp(self.log_densities(eta, y)) - np.log(eta.shape[1])

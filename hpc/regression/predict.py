@@ -1,16 +1,16 @@
 """Predictions of a regression for new rows, averaged over draws of its coefficients.
 
-Columns written, empty where a row cannot be predicted (missing predictors under missing = "drop"):
+Columns written, empty if a row cannot be predicted (missing predictors under missing = "drop"):
 
     row          number in the new file, from 1
     logistic, softmax
       class, probability   the most probable class, and its probability
-      p_<class>  probability; p_<class>_q05, p_<class>_q95: of it 5 and 95 % points over the draws. logistic: of the
-                 second class alone
+      p_<class>  probability; p_<class>_q05, p_<class>_q95: its 5 and 95 % quantiles over the draws. logistic: for
+                 the second class alone
     student-t
       mean, sd   of the predictive distribution, in the table's units (sd: infinite up to 2 degrees of freedom)
       q05, q50, q95   its quantiles
-    log_density  log predictive density of the response, where the file has it
+    log_density  log predictive density of the response, if the file has it
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Forecast(RowForecast):
         self._design, columns = needed(run.design, run.data.columns)
         self.like = run.table.having(columns)
         response = self._design.response
-        # without a predictor there is no row that can be used, unless missing cells have a coefficient
+        # without predictors no row is usable, unless missing cells have a coefficient
         self.may_lack = {response, *(t.column.name for t in self._design.terms if t.indicator)}
         self._scored = response not in lacking_columns(self.like, request.source, self.may_lack)
 
@@ -86,7 +86,7 @@ class Forecast(RowForecast):
         return Predictions(columns, log_density, {design.response: (places[at], value)}, {name: beside})
 
     def _filled(self, predictions: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, str]:
-        """Filled-in response: values, a measure of their certainty, and the name of that measure."""
+        """Return the filled-in response: values, a measure of their certainty, and the name of that measure."""
         column = self._design.response_column
         if "class" in predictions:
             number = {level: i for i, level in enumerate(column.levels)}
@@ -102,7 +102,7 @@ def _arrays(predictions: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def needed(design: Design, columns) -> tuple[Design, tuple]:
-    """The design on the columns that are read from the new file alone: its predictors and the response."""
+    """Restrict the design to the columns read from the new file: its predictors and the response."""
     names = {t.column.name for t in design.terms} | {design.response}
     kept, _ = used_columns(columns, [c.name for c in columns if c.name not in names])
     placed = {c.name: c for c in kept}
@@ -111,7 +111,7 @@ def needed(design: Design, columns) -> tuple[Design, tuple]:
 
 
 def _spread(values: Any, places: np.ndarray, n: int) -> Any:
-    """A column of n cells with these values at `places`, the others empty."""
+    """Return a column of n cells with the given values at `places` and other cells empty."""
     import pyarrow as pa
 
     values = values if isinstance(values, pa.Array) else pa.array(values)

@@ -1,8 +1,8 @@
-"""The prior of the coefficients, independent in each, and a smooth stand-in for the Laplace prior.
+"""Prior of the coefficients, independent in each, and a smooth stand-in for the Laplace prior.
 
-Intercepts have a Gaussian prior of their own: they say where 0 of the predictors is, not how much a predictor does.
-The mode and the curvature need two derivatives, which |t| lacks at 0: there |t| becomes sqrt(t^2 + b^2), whose
-curvature at 0, 1 / b^2, is the Laplace distribution's Fisher information. Densities are those of the true prior.
+Intercepts have a separate Gaussian prior: they depend on the predictors' zero, not on the strength of an effect. The
+mode and the curvature need two derivatives, which |t| lacks at 0: there |t| becomes sqrt(t^2 + b^2), whose curvature at
+0, 1 / b^2, is the Laplace distribution's Fisher information. Densities are those of the true prior.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ KINDS = ("flat", "gaussian", "laplace")  # in the order of the kernels' FLAT, GA
 
 @dataclass(frozen=True)
 class Prior:
-    """kind: one of KINDS, of the coefficients; scale (P,) float64: standard deviation or b of each, inf = flat in it.
-    intercepts (P,) bool: which have a Gaussian prior whatever the kind is."""
+    """Independent prior of the coefficients. kind: one of KINDS. scale (P,) float64: standard deviation or b of each,
+    inf = flat. intercepts (P,) bool: those with a Gaussian prior whatever the kind."""
 
     kind: str
     scale: np.ndarray
@@ -26,7 +26,7 @@ class Prior:
 
     @classmethod
     def of(cls, kind: str | int, scale, n_parameters: int) -> Prior:
-        """Make a prior without intercepts from its name or the kernels' number, and one scale or one for each
+        """Build a prior without intercepts from its name or the kernels' number, and one scale, or one per
         coefficient."""
         kind = kind if isinstance(kind, str) else KINDS[kind]
         scale = np.inf if kind == "flat" else scale
@@ -34,17 +34,17 @@ class Prior:
         return cls(kind, scale, np.zeros(n_parameters, bool))
 
     def with_intercepts(self, where: np.ndarray, scale: float) -> Prior:
-        """A copy with these coefficients, (P,) bool, as intercepts of this standard deviation; a flat prior is flat in
-        them too."""
+        """Return a copy that treats the coefficients `where`, (P,) bool, as intercepts of this standard deviation; a
+        flat prior stays flat in them."""
         scale = np.inf if self.kind == "flat" else scale
         return replace(self, scale=np.where(where, scale, self.scale), intercepts=np.array(where, bool))
 
     def rescaled(self, scale: float) -> Prior:
-        """A copy with this scale of all coefficients but intercepts and flat ones."""
+        """Return a copy with this scale for all coefficients but intercepts and flat ones."""
         return replace(self, scale=np.where(self.intercepts | self.flat, self.scale, scale))
 
     def proper(self, scale: float) -> Prior:
-        """A copy with this scale where the prior is flat; Gaussian where it is flat in all."""
+        """Return a copy with this scale where the prior is flat; Gaussian if it is flat in all."""
         kind = "gaussian" if self.kind == "flat" else self.kind
         return replace(self, kind=kind, scale=np.where(self.flat, scale, self.scale))
 
@@ -60,7 +60,7 @@ class Prior:
 
     @property
     def numbers(self) -> np.ndarray:
-        """The kernels' number of each coefficient's kind, (P,) int32."""
+        """Kernels' number of each coefficient's kind, (P,) int32."""
         return np.where(self.gaussian, KINDS.index("gaussian"), KINDS.index(self.kind)).astype(np.int32)
 
     def in_words(self) -> str:
@@ -73,7 +73,7 @@ class Prior:
         return words + " (intercept: {} {})".format(*of_intercept[0]) if of_intercept else words
 
     def draw(self, stream: np.random.Generator) -> np.ndarray:
-        """One draw, (P,), of a prior that is nowhere flat."""
+        """Draw coefficients, (P,), from a prior that is nowhere flat."""
         theta = (stream.laplace if self.kind == "laplace" else stream.normal)(0.0, self.scale)
         if self.kind == "laplace":
             theta[self.intercepts] = stream.normal(0.0, self.scale[self.intercepts])
@@ -86,16 +86,16 @@ class Prior:
         return np.where(gaussian, normal, -np.log(2 * b) - np.abs(t) / b).sum(axis=-1)
 
     def smooth_log_density(self, theta: np.ndarray) -> float:
-        """Up to a constant, with the smooth |t|."""
+        """Log density with the smooth |t|, up to a constant."""
         u = theta / self.scale  # 0 where flat
         return float(-np.where(self.gaussian, 0.5 * u * u, np.sqrt(1.0 + u * u) - 1.0).sum())
 
     def smooth_slope(self, theta: np.ndarray) -> np.ndarray:
-        """Gradient of smooth_log_density, (P,)."""
+        """Gradient of `smooth_log_density`, (P,)."""
         u = theta / self.scale
         return -np.where(self.gaussian, u, u / np.sqrt(1.0 + u * u)) / self.scale
 
     def smooth_curvature(self, theta: np.ndarray) -> np.ndarray:
-        """Minus its second derivatives, (P,)."""
+        """Minus the second derivatives of `smooth_log_density`, (P,)."""
         u = theta / self.scale
         return np.where(self.gaussian, 1.0, (1.0 + u * u) ** -1.5) / self.scale**2

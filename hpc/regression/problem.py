@@ -19,9 +19,9 @@ class Problem:
     """Target of a chain: training rows, likelihood and prior. Collective.
 
     x_of(start, stop): (x float32 (n, D) or padded with zeros to a multiple of 8, y float64 (n,)) of training rows
-    start..stop-1, or fewer where some are left out; asked for the shards of this rank alone. y: as the likelihood, one
-    of `LIKELIHOODS`, encodes it. prior_scale: a number, or one a coefficient (K D,). intercept_scale: that of the first
-    predictor, which is an intercept with a Gaussian prior of its own; None: it is a predictor like the others. `rows`:
+    start..stop-1, or fewer if some are left out; called for the shards of this rank alone. y: as encoded by the
+    likelihood, one of `LIKELIHOODS`. prior_scale: a number, or one per coefficient (K D,). intercept_scale: standard
+    deviation of the Gaussian prior of the first predictor, an intercept; None: it is an ordinary predictor. `rows`:
     (shard number, kernels' Rows) of this rank, in order. `sizes`: rows of every shard, (n_shards,) int64.
     """
 
@@ -65,7 +65,7 @@ class Problem:
         return [(i, self.likelihood.rows(x, y)) for i, (x, y) in self._blocks.items()]
 
     def rescaled(self, prior: Prior, scale: float) -> None:
-        """Take another prior, and another scale of the t distribution."""
+        """Replace the prior, and the scale of the t distribution."""
         self.prior = prior
         if scale != self.likelihood.scale:
             self.likelihood = replace(self.likelihood, scale=scale)

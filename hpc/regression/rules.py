@@ -15,7 +15,7 @@ from mpibayes.io.rows import Column
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are invalid by themselves are absent here."""
     regression = sections.get("regression")
     if regression is None:
         return
@@ -49,7 +49,7 @@ def _bound_rules(model: Model, firefly: Firefly, report: Report) -> None:
 
 
 def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
-    """Keys that have no effect, each with the setting that makes it so."""
+    """Return the keys without effect, each with the setting that causes it."""
     model, regression = sections["model"], sections["regression"]
     idle = {}
     if not LIKELIHOODS[model.likelihood].has_scale:
@@ -65,7 +65,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """Report a response and predictors that the table does not have, or not as the likelihood needs them.
+    """Report a response and predictors that the table lacks, or that do not suit the likelihood.
 
     The design checks their cells (`design.Design.of`).
     """

@@ -1,15 +1,15 @@
-"""The scalars of a regression's trace. All say how the sampler fared: what it draws is the coefficients."""
+"""Scalars of a regression's trace. All describe the sampler; the draws themselves are the coefficients."""
 
 from mpibayes.hpc.scalar import FINE, NATS, RATE, WHOLE, Scalar
 
-# Likelihoods that were looked at, for the coefficients and for the brightness of rows.
+# Likelihood evaluations, for the coefficients and for the brightness of rows.
 QUERIES = ("queries_theta", "queries_z")
 SCALARS = (
     Scalar(
         "lp", NATS, "nats", place=3, log="lp", status="log p(theta, z)", label="log p(coefficients, z)",
         title="Log p(coefficients, brightness)", column="log p(theta, z)", statistic=True,
     ),
-    # log p(theta | data) up to a constant; NaN but every so often.
+    # log p(theta | data) up to a constant; NaN except in some cycles.
     Scalar(
         "log_posterior", NATS, "nats", place=1, status="log posterior", label="log posterior", title="Log posterior",
         statistic=True,

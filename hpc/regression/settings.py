@@ -14,15 +14,15 @@ PRIORS = ("gaussian", "laplace", "flat")
 
 @dataclass(frozen=True)
 class Settings:
-    """Section [regression] of a configuration. Raises ConfigError, with every mistake, when it is made.
+    """Section [regression] of a configuration. The constructor raises ConfigError with every mistake.
 
-    predictors: None for all used columns but the response. standardise: numeric columns in units of their standard
-    deviation about their mean. missing: rows with a missing predictor are an error, dropped, or kept with the column's
-    mean (first level) and a 0/1 predictor that says so; a row with a missing response is an error or dropped.
-    prior_scale: standard deviation (gaussian) or scale b (laplace) of every coefficient, or "heldout".
-    intercept_scale: standard deviation of the intercept's own Gaussian prior, of each class; without effect if flat.
-    scale: of the t distribution, in units of the response as the design gives it; "auto" is its joint mode with the
-    coefficients, "heldout" the best on held-out rows.
+    predictors: None for all used columns but the response. standardise: True to express numeric columns in standard
+    deviations about their mean. missing: rows with a missing predictor are an error, dropped, or kept with the column's
+    mean (first level) and a 0/1 indicator predictor; a row with a missing response is an error or dropped. prior_scale:
+    standard deviation (gaussian) or scale b (laplace) of every coefficient, or "heldout". intercept_scale: standard
+    deviation of the intercept's own Gaussian prior, for each class; without effect if flat. scale: of the t
+    distribution, in units of the response as the design gives it; "auto" is its joint mode with the coefficients,
+    "heldout" the best on held-out rows.
     """
 
     likelihood: str

@@ -1,8 +1,8 @@
 """Variational inference on any number of ranks: steps, each from sums over the rows of a batch (docs/math.md 8).
 
-A cycle takes a step with the sums that were made under the present state, then makes those of the next, so that the
-bound beside a state is that state's own. The rows of the batch and their noise are keyed by the cycle, sums are added
-in the order of the shards, and root alone takes the step: the bits do not depend on the ranks.
+A cycle takes a step with the sums computed under the current state, then computes those for the next, so that the bound
+reported with a state is that state's. The rows of the batch and their noise are keyed by the cycle, sums are added in
+the order of the shards, and root alone takes the step: the bits do not depend on the ranks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Schedule, batch
 from mpibayes.hpc.svi.step import Step
 
-SEEDING = 10_000  # rows that the first state is found on
+SEEDING = 10_000  # rows from which the first state is found
 WHOLE_STEP, NO_NOISE = Constant(1.0), Noise("none")
 CHOICE, CENTERS = range(2)  # streams of Purpose.FIRST_MEANS
 
@@ -45,14 +45,14 @@ class Settings:
 
     @property
     def plain(self) -> bool:
-        """True where every step is one of batch variational inference, which raises the bound."""
+        """True if every step is one of batch variational inference, which raises the bound."""
         return self.batch is None and self.rate == WHOLE_STEP and self.noise.kind == "none"
 
 
 @dataclass
 class Found:
-    """Results of a pass over a batch. total: its sums. noise: the noise to add to them, None for no noise. bound: the
-    bound of the state before the step, estimated from the batch. All but n_batch on root alone."""
+    """Results of a pass over a batch. total: its sums. noise: the noise to add to them, or None. bound: the bound of
+    the state before the step, estimated from the batch. All but n_batch on root alone."""
 
     n_batch: int
     total: np.ndarray
@@ -63,8 +63,8 @@ class Found:
 class Ascent:
     """One chain. Every method is collective.
 
-    cells_of(start, stop): float64 (rows, D), asked for the shards of this rank. sample_of(places): the same of rows by
-    their places, ascending; asked on root.
+    cells_of(start, stop): float64 (rows, D), called for the shards of this rank. sample_of(places): the same for rows
+    by position, ascending; called on root.
     """
 
     def __init__(
@@ -80,20 +80,20 @@ class Ascent:
         self.comm, self.model, self.settings, self.chain = comm, model, settings, chain
         self.n_rows, self._sample_of = n_rows, sample_of
         self.n_shards = cut.count(settings.shards, n_rows)
-        self.cycles = self.guarded = 0  # guarded: parts in the last cycle
+        self.cycles = self.guarded = 0  # guarded: parts held back in the last cycle
         self.starts = cut.bounds(n_rows, self.n_shards)
         self.shards = cut.of_rank(self.n_shards, comm.size, comm.rank)
         self.rows = agree(comm, lambda: [self._load(cells_of, i) for i in self.shards], "read its rows of the table")
         self.q: Any = model.first()
-        self.bound = np.nan  # on root: of q, over all rows, where it is known
-        self.gain = np.inf  # relative, of the last cycle
-        self.broken = False  # the state is out of its domain: only without a guard
+        self.bound = np.nan  # on root: the bound of q over all rows, if known
+        self.gain = np.inf  # relative gain of the last cycle
+        self.broken = False  # True once the state is out of its domain: only without a guard
 
     def _load(self, cells_of, i: int) -> np.ndarray:
         return np.ascontiguousarray(cells_of(int(self.starts[i]), int(self.starts[i + 1])), np.float64)
 
     def start(self) -> None:
-        """The state that a sample of the rows suggests."""
+        """Start from the state that a sample of the rows suggests."""
         key = {"seed": self.settings.seed, "chain": self.chain, "purpose": Purpose.FIRST_MEANS}
 
         def seeded():
@@ -104,7 +104,7 @@ class Ascent:
         self.place(on_root(self.comm, seeded, share=False, what="read a sample of the table"))
 
     def place(self, q: Any, cycles: int = 0, gain: float = np.inf, guarded: int = 0) -> None:
-        """Put the chain at this state, which root alone needs to give."""
+        """Set the chain's state, which only root needs to provide."""
         self.q = self._everywhere(q)
         self.cycles, self.gain, self.guarded = cycles, gain, guarded
         self._look()
@@ -140,7 +140,7 @@ class Ascent:
         return min(1.0, self.settings.rate.at(max(1, self.cycles)))
 
     def evaluate(self) -> float:
-        """The bound of the present state over all rows, on root."""
+        """Bound of the current state over all rows, on root."""
         if self._found.n_batch < self.n_rows:
             self.bound = self._pass([None] * len(self.rows), None, 1.0)[1]
         return self.bound
@@ -148,12 +148,12 @@ class Ascent:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _everywhere(self, q: Any) -> Any:
-        """Root's state on all ranks."""
+        """Broadcast root's state to all ranks."""
         arrays = broadcast_arrays(self.comm, arrays_of(q) if self.comm.rank == 0 else None)
         return replace(self.q, **arrays)
 
     def _look(self) -> None:
-        """The sums that the next step takes, from its batch; and with all rows the bound."""
+        """Compute the sums of the next step from its batch; if this is all rows, the bound as well."""
         settings, t = self.settings, self.cycles + 1
         key = {"seed": settings.seed, "cycle": t, "chain": self.chain}
         n_batch, chosen = batch(settings.batch, self.starts, self.shards, **key)
@@ -167,7 +167,7 @@ class Ascent:
         self.bound_of_batch = bound
 
     def _numbers(self, chosen: list[np.ndarray | None], n_batch: int, t: int) -> list[Any] | None:
-        """The noise's numbers of these rows of this rank's shards; None where there is no noise."""
+        """Random numbers of the noise for the chosen rows of this rank's shards; None without noise."""
         settings, effective = self.settings, self.settings.effective.at(t) if self.settings.effective else np.inf
         if not settings.noise.at_work(n_batch, effective):
             return None
@@ -188,8 +188,8 @@ class Ascent:
     def _pass(
         self, chosen: list[np.ndarray | None], numbers: list[np.ndarray] | None, scale: float
     ) -> tuple[np.ndarray, float, float]:
-        """On root: sums over these rows of all shards (1 or 2, *form), the bound with their part times `scale`, and the
-        sum of their numbers."""
+        """Return, on root, sums over the chosen rows of all shards (1 or 2, *form), the bound with the rows' part times
+        `scale`, and the sum of the rows' random numbers."""
         many, parts = 1 if numbers is None else 2, []
         for i, (x, rows) in enumerate(zip(self.rows, chosen)):
             each = None if numbers is None else numbers[i]

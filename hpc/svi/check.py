@@ -36,15 +36,15 @@ def memory_per_rank(
     n_columns: int, n_components: int, n_train: int, n_shards: int, n_ranks: int, kept: int = 0, heldout_rows: int = 0,
     noisy: bool = False,
 ) -> dict[str, int]:  # fmt: skip
-    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+    """Forecast the resident bytes at the peak of the busiest rank, which is root, by part; the forecast is their sum.
 
-    process   Python, libraries, and the MPI library where there is one
+    process   Python, libraries, and the MPI library if there is one
     rows      of its shards, 8 bytes a column; with noise, 16 more
-    reading   a shard's cells as they are in the table, and a copy of them
+    reading   a shard's cells as stored in the table, and a copy of them
     start     on root, a sample of the rows with their distances
-    sums      of the kernel, 64 bytes each and those of the rows' numbers too; on root, all shards' once, and those of
-              its shards; some states
-    draws     on root, kept states that wait for a checkpoint, at most 16 MiB
+    sums      of the kernel, 64 bytes each, and of the rows' random numbers; on root, all shards' once, and those of its
+              own shards; several states
+    draws     on root, kept states waiting for a checkpoint, at most 16 MiB
     heldout   its part of the held-out rows, and their densities under each component
     """
     mine = shards.of_rank(n_shards, n_ranks, 0)
@@ -76,7 +76,7 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
 
 
 def time_sample(examined: Examined) -> tuple[int, float, float]:
-    """(rows of a sample from all over the table, seconds of a pass over them, seconds of a step)."""
+    """Return (number of rows in a sample from all over the table, seconds of a pass over them, seconds of a step)."""
     data, cells, config = examined.data, examined.family.cells, examined.config
     n = min(data.n_rows, SAMPLE_ROWS)
     x = cells.of(data.rows_at(np.arange(n) * data.n_rows // n))
@@ -95,7 +95,7 @@ def time_sample(examined: Examined) -> tuple[int, float, float]:
 
 
 def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
-    """Findings of `check` as (title, text) pairs. Raises DataError as a run would."""
+    """Yield the findings of `check` as (title, text) pairs. Raises DataError as a run would."""
     schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
     config, cells, run = examined.config, examined.family.cells, examined.config.run

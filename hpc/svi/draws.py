@@ -33,7 +33,7 @@ class Kept:
 
 
 class Approximation(KeptChains):
-    """Chains of variational inference on one table. Their kept states are no draws."""
+    """Chains of variational inference on one table. Their kept states are not draws."""
 
     no_questions: str = (
         "queries are answered from draws of a posterior, and this approximation has none; `mpibayes predict` has the "
@@ -45,11 +45,11 @@ class Approximation(KeptChains):
         self.config = self.chains[0].config
 
     def state(self, arrays: Mapping[str, np.ndarray]) -> State:
-        """The state that a kept state's arrays are of."""
+        """Rebuild a state from the arrays of a kept state."""
         raise NotImplementedError
 
     def last(self) -> list[Kept]:
-        """The last kept state of each chain that has one. ConfigError where none has."""
+        """Return the last kept state of each chain that has one. Raises ConfigError if none has."""
         drawn = [(i, last_draw(chain.folder)) for i, chain in enumerate(self.chains)]
         last = [self._kept(i, *draw) for i, draw in drawn if draw is not None]
         if not last:
@@ -57,11 +57,11 @@ class Approximation(KeptChains):
         return last
 
     def best(self) -> Kept:
-        """The kept state with the highest bound; the first one on ties."""
+        """Return the kept state with the highest bound; the first one on ties."""
         return max(self.last(), key=lambda kept: kept.bound)
 
     def place(self, kept: Kept) -> str:
-        """The cycle and the bound of a kept state, in words."""
+        """Describe the cycle and the bound of a kept state in words."""
         return f"cycle {kept.cycle:,} of {self.chains[kept.chain].folder}, bound {kept.bound:,.1f}"
 
     def _kept(self, chain: int, cycle: int, arrays: Mapping[str, np.ndarray]) -> Kept:
@@ -80,14 +80,14 @@ class Posterior(Approximation):
         return State(**{name: arrays[name] for name in arrays_of(self.model.first())})
 
     def states(self, chain: int) -> Iterator[Kept]:
-        """All kept states of a chain, one at a time."""
+        """Yield all kept states of a chain."""
         for cycle, arrays in iterate_draws(self.chains[chain].folder):
             yield self._kept(chain, cycle, arrays)
 
     def law(self, kept: Kept) -> Law:
-        """A kept state as a distribution over rows."""
+        """Convert a kept state to a distribution over rows."""
         return Law(self.cells, Students.of(kept.q))
 
     def draws(self, most: int) -> Iterator[Law]:
-        """The best state; one, whatever `most` is."""
+        """Yield the best state alone, whatever `most` is."""
         yield self.law(self.best())

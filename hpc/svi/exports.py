@@ -48,7 +48,7 @@ def assigned(run: Posterior, law: Law) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _assigned(law: Law, rows: Callable[[int, int], Rows], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Most probable component and its probability for n rows; rows(start, stop) reads some of them."""
+    """Most probable component of n rows and its probability. rows(start, stop): reads a range of them."""
     number, probability = np.empty(n, np.int64), np.empty(n)
     for start in range(0, n, BATCH):
         stop = min(start + BATCH, n)
@@ -58,8 +58,8 @@ def _assigned(law: Law, rows: Callable[[int, int], Rows], n: int) -> tuple[np.nd
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
-    """`weight` (n, K) and `mean` (n, K, D) of the kept states, in the table's units, components as they were
-    numbered within the run."""
+    """Return `weight` (n, K) and `mean` (n, K, D) of the kept states, in the table's units, with components numbered as
+    in the run."""
     chains = []
     for i in range(len(run.chains)):
         kept = list(run.states(i))

@@ -1,4 +1,4 @@
-"""Variational inference under the run loop: what a configuration says of it, and a chain with its scores and kept
+"""Variational inference under the run loop: its settings from a configuration, and a chain with its scores and kept
 states."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mpibayes.io.draws import DrawWriter, last_draw
 from mpibayes.io.files import Guard
 from mpibayes.text import counted, visible
 
-PARTS = 20  # states that are kept, where output.kept does not say
+PARTS = 20  # number of kept states unless output.kept is given
 APPROXIMATION = "an approximation: its bound lies below log p(table) by an unknown amount"
 
 
@@ -47,7 +47,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def schedule_of(given: Any) -> Schedule:
-    """Schedule of a size or a step size given in the configuration."""
+    """Schedule of a size or step size, as given in the configuration."""
     if isinstance(given, keys.DecayingRate):
         return Decay(given.delay, given.decay)
     return Growing(given.growing) if hasattr(given, "growing") else Constant(given)
@@ -63,8 +63,8 @@ def decided(config: Config, n_training: int, parts: int) -> dict[str, dict[str, 
 
 
 def advanced(ascent: Ascent, word: Sequence[int], limit: int, every: int) -> tuple[int, Info, bool]:
-    """A cycle; or, where nothing changes any more, all until the next that is kept, one in `every`. How many, what
-    `Info` there is of them so far, and whether the last is kept. Collective."""
+    """Run a cycle; or once nothing changes any more, all cycles up to the next kept one (every `every`-th). Returns the
+    number of cycles, their `Info` so far, and True if the last is kept. Collective."""
     first, words = ascent.cycles + 1, np.array(word, np.int64)
     ascent.comm.sum_everywhere(words)
     n = min(limit, every - ascent.cycles % every) if ascent.still() else 1
@@ -116,7 +116,7 @@ class Family:
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """Every chain reads the rows of its own shards."""
+        """Do nothing: each chain reads the rows of its own shards."""
 
     def chain(self, config: Config, number: int) -> VariationalChain:
         return VariationalChain(self, config, number)
@@ -131,7 +131,7 @@ class HeldOut:
         self._log_scale = [np.where(np.isnan(x), 0.0, cells.log_scale).sum() for x in self.x]
 
     def score(self, law: Students) -> float:
-        """Mean log density a row, on root. Collective."""
+        """Mean log density per row, on root. Collective."""
         sums = [
             float(logsumexp(law.log_joint(x), axis=1).sum() - log_scale) if len(x) else 0.0
             for x, log_scale in zip(self.x, self._log_scale)
@@ -143,7 +143,7 @@ class HeldOut:
 
 
 class Ascending:
-    """Common part of the chains of variational inference (`hpc.family.Chain`): everything comes from their ascent."""
+    """Base of the chains of variational inference (`hpc.family.Chain`): everything comes from their ascent."""
 
     ascent: Any
     growing = False
@@ -171,7 +171,7 @@ class Ascending:
         self.ascent.start()
 
     def start_from(self, place: Path) -> None:
-        """The last state that was kept."""
+        """Start from the last kept state."""
         of, self._from = type(self.ascent.q), f"starts: as the last state of {place}"
 
         def last() -> Any:
@@ -208,7 +208,7 @@ class VariationalChain(Ascending):
             self.heldout = HeldOut(self.comm, rows, self.ascent.n_shards, cells)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
-        """A cycle; or, where nothing changes any more, all until the next state that is kept."""
+        """Run a cycle; or once nothing changes any more, all cycles up to the next kept state."""
         ascent = self.ascent
         n, result, keeps = advanced(ascent, word, limit, self.every)
         bound, score = ascent.bound, np.nan
@@ -228,7 +228,7 @@ class VariationalChain(Ascending):
         return result
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """q, and what says whether the chain stands still. Sums are made again from these."""
+        """Return q, and what decides whether the chain has converged. Sums are recomputed from these."""
         ascent = self.ascent
         shared = {**arrays_of(ascent.q), "gain": ascent.gain, "guarded": ascent.guarded}
         return {i: {} for i in self.shards}, shared
@@ -251,7 +251,7 @@ def model_in_words(config: Config, n_columns: int) -> str:
 
 
 def step_in_words(config: Config, rows: str = "rows", noisy: str = "rows") -> str:
-    """Describe a cycle in one line. rows, noisy: names of the units that a cycle looks at, and of those that carry
+    """Describe a cycle in one line. rows, noisy: names of the units that a cycle visits, and of those that carry
     noise."""
     step = config.of(keys.Step)
 

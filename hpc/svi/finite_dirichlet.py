@@ -1,7 +1,7 @@
-"""Finite Dirichlet mixtures: of Gaussians whose weights have alpha / K each (docs/math.md 8.5).
+"""Finite Dirichlet mixtures of Gaussians: each weight has alpha / K (docs/math.md 8.5).
 
-As K grows they become a Dirichlet process mixture with concentration alpha (Ishwaran & Zarepour 2002): components that
-few rows want are left empty.
+As K grows they become a Dirichlet process mixture with concentration alpha (Ishwaran & Zarepour 2002): surplus
+components stay empty.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from mpibayes.hpc.svi.gaussian import Prior
 
 
 def of(prior: Prior, n_components: int) -> Prior:
-    """The prior with alpha for all components together."""
+    """Return the prior with alpha shared by all components."""
     return replace(prior, alpha=prior.alpha / n_components)

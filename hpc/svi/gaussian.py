@@ -3,7 +3,8 @@
     pi ~ Dirichlet(alpha, ..., alpha),  mu_j ~ N(0, c I),  Lambda_j ~ Wishart(a, B),  x ~ N(mu_j, Lambda_j^-1)
 
 with Wishart(a, B) proportional to |Lambda|^((a - D - 1) / 2) exp(-tr(B Lambda) / 2), of mean a B^-1. The approximation
-is q(pi) q(mu) q(Lambda) q(z), of the same kinds. Paisley, Fazelnia & Barr's third example, with (27) and (29) mended.
+is q(pi) q(mu) q(Lambda) q(z), of the same families. Third example of Paisley, Fazelnia & Barr, with (27) and (29)
+corrected.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LOG_TWO_PI = np.log(2.0 * np.pi)
 
 @dataclass(frozen=True)
 class Prior:
-    """alpha: of each component. mean_variance c; degrees a > D - 1; scale: B = scale I."""
+    """Prior of the mixture. alpha: of each component. mean_variance: c. degrees: a > D - 1. scale: B = scale I."""
 
     alpha: float
     mean_variance: float
@@ -32,7 +33,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class State:
-    """q, by its natural parameters but for constants. alpha (K,). q(mu_j): precision (K, D, D), and linear (K, D), the
+    """q, by its natural parameters up to constants. alpha (K,). q(mu_j): precision (K, D, D), and linear (K, D), the
     precision times the mean. q(Lambda_j): degrees (K,), scatter (K, D, D)."""
 
     alpha: np.ndarray
@@ -48,7 +49,7 @@ class State:
 
     @cached_property
     def mean(self) -> np.ndarray:
-        """(K, D)."""
+        """Mean of the component means under q, (K, D)."""
         return np.ascontiguousarray(np.linalg.solve(self.precision, self.linear[:, :, None])[:, :, 0])
 
     @cached_property
@@ -80,8 +81,8 @@ class State:
 
 @dataclass(frozen=True)
 class Sums:
-    """Over rows, each counted as often as it belongs to a component: rows (K,), and first (K, D) and second (K, D, D)
-    moments about the means of the state that found them."""
+    """Sums over rows weighted by their responsibilities: rows (K,), and first (K, D) and second (K, D, D) moments about
+    the component means of the state that gave the responsibilities."""
 
     rows: np.ndarray
     first: np.ndarray
@@ -89,7 +90,7 @@ class Sums:
 
     @classmethod
     def of(cls, packed: np.ndarray, d: int) -> Sums:
-        """packed (K, 1 + D + D (D + 1) / 2), as the kernel has them, the second moments by their lower triangles."""
+        """Unpack the kernel's sums (K, 1 + D + D (D + 1) / 2), with second moments as lower triangles."""
         second = np.zeros((len(packed), d, d))
         i, j = np.tril_indices(d)
         second[:, i, j] = packed[:, 1 + d :]
@@ -97,7 +98,7 @@ class Sums:
         return cls(packed[:, 0], packed[:, 1 : 1 + d], second)
 
     def about(self, moved: np.ndarray) -> np.ndarray:
-        """Second moments about points that are by `moved` (K, D) from where they were taken."""
+        """Second moments about points shifted by `moved` (K, D) from the present ones."""
         across = moved[:, :, None] * self.first[:, None, :]
         shift = self.rows[:, None, None] * moved[:, :, None] * moved[:, None, :]
         return self.second - across - across.swapaxes(1, 2) + shift
@@ -129,11 +130,11 @@ class Gaussian:
         return State(np.full(k, p.alpha), precision, np.zeros((k, d)), np.full(k, p.degrees), scatter)
 
     def weight(self, q: State) -> np.ndarray:
-        """Rows that each component stands for, (K,)."""
+        """Expected number of rows of each component, (K,)."""
         return q.alpha - self.prior.alpha
 
     def seeded(self, x: np.ndarray, n_rows: int, rng: np.random.Generator) -> State:
-        """A state to start from: one step from the prior, with rows of a sample given to the nearest of K of them.
+        """Initial state: one step from the prior, with each row of a sample assigned to the nearest of K centers.
 
         x: float64 (n, D). The centers are those of k-means++ (Arthur & Vassilvitskii 2007), drawn with `rng`.
         """
@@ -157,17 +158,17 @@ class Gaussian:
     def accumulate(
         self, q: State, x: np.ndarray, rows: np.ndarray | None, numbers: np.ndarray | None, sums: np.ndarray
     ) -> float:
-        """Responsibilities of some rows under q, summed; the rows' part of the bound with the best q(z).
+        """Sum responsibilities of rows under q into `sums`; return the rows' part of the bound with the best q(z).
 
-        x: float64 (n, D), C-contiguous. rows: which, int64, None for all. numbers: float64, one for each of these, or
-        None. sums: (1 or 2, *form), added to: of the rows, and of the rows times their numbers.
+        x: float64 (n, D), C-contiguous. rows: indices, int64, None for all. numbers: float64, one for each of these
+        rows, or None. sums (1 or 2, *form), added to: sums over the rows, and over the rows times their numbers.
         """
         constant, factor = self.densities(q)
         return self._pass(x, rows, numbers, q.mean, factor, constant, sums)
 
     def densities(self, q: State) -> tuple[np.ndarray, np.ndarray]:
-        """constant (K,), factor (K, D, D) lower triangular: what q expects of log pi_j N(x | mu_j, Lambda_j^-1) is
-        constant - |factor (x - mean)|^2."""
+        """Return constant (K,) and lower triangular factor (K, D, D): the expectation under q of log pi_j N(x | mu_j,
+        Lambda_j^-1) is constant - |factor (x - mean)|^2."""
         weight = digamma(q.alpha) - digamma(q.alpha.sum())
         spread = np.einsum("kij,kji->k", q.mean_precision, q.covariance)
         constant = weight + 0.5 * (q.log_det_precision - self.n_columns * LOG_TWO_PI - spread)
@@ -176,10 +177,10 @@ class Gaussian:
     # --- a step -------------------------------------------------------------------------------------------------------
 
     def step(self, q: State, total: np.ndarray, noise: np.ndarray | None, step: Step) -> tuple[State, int]:
-        """The state after a step, and how many parts of it the guard held back.
+        """Return the state after a step, and the number of its parts that the guard held back.
 
-        total: the batch's sums. noise: what noise adds to them, None for nothing. q(mu) comes first, then q(Lambda)
-        with its new moments, and q(pi). Each q(mu_j), q(Lambda_j) and count of q(pi) is a part.
+        total: the batch's sums. noise: noise to add to them, or None. q(mu) comes first, then q(Lambda) with its new
+        moments, and q(pi). Each q(mu_j), q(Lambda_j) and count of q(pi) is a part.
         """
         p, d, m = self.prior, self.n_columns, q.mean
         sums = Sums.of(step.scale * total, d)
@@ -230,7 +231,7 @@ class Gaussian:
 
 @dataclass
 class Held:
-    """The guard, which counts the parts of a step it held back. Without a guard it lets all noise through."""
+    """The guard, which counts the parts of a step whose noise it reduced. Without a guard all noise passes."""
 
     guard: bool
     count: int = 0
@@ -244,10 +245,10 @@ class Held:
 
 
 def _share_of_wishart(sure: tuple[np.ndarray, np.ndarray], noise: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Share of the noise that leaves both the scatters and the degrees beyond D - 1 in their domains."""
+    """Largest share of the noise that keeps the scatters, and the degrees beyond D - 1, in their domains."""
     return np.minimum(share_of_matrices(sure[0], noise[0]), share_of_numbers(sure[1], noise[1]))
 
 
 def _log_constant(degrees: np.ndarray, log_det_scatter: np.ndarray | float, d: int) -> np.ndarray:
-    """Log of the constant of a Wishart density."""
+    """Log normalising constant of a Wishart density."""
     return 0.5 * degrees * (log_det_scatter - d * np.log(2.0)) - multigammaln(0.5 * degrees, d)

@@ -1,8 +1,8 @@
 """A state as a distribution over rows (docs/math.md 8.6).
 
 A row has component j with probability alpha_j / sum alpha, and given it a Student t density: with Lambda_j integrated
-out, of a_j + 1 - D degrees of freedom about the mean m_j, its scale B_j / (a_j + 1 - D) with the covariance of the mean
-added. With q(mu) and q(Lambda) both integrated out it has no closed form; that covariance is of order 1 / n_j.
+out, it has a_j + 1 - D degrees of freedom about the mean m_j, and scale B_j / (a_j + 1 - D) plus the covariance of the
+mean. With q(mu) integrated out exactly as well there is no closed form; that covariance is of order 1 / n_j.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Students:
         return cls((q.alpha / q.alpha.sum())[order], q.mean[order], degrees[order], scale[order])
 
     def log_joint(self, x: np.ndarray) -> np.ndarray:
-        """Log of weight times density of the cells that are there, (n, K). x: float64 (n, D), NaN where missing."""
+        """Log of weight times density of the observed cells, (n, K). x: float64 (n, D), NaN where missing."""
         log_joint = np.empty((len(x), len(self.weight)))
         for at, there in patterns(x):
             for k in range(len(self.weight)):
@@ -44,7 +44,7 @@ class Students:
         return log_joint
 
     def _log_density(self, k: int, x: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(log density, squared distance) of rows (n, d) of the columns `there` (d,) under component k."""
+        """Return (log density, squared distance) of rows (n, d) in the columns `there` (d,) under component k."""
         d, nu = len(there), self.degrees[k]
         root = np.linalg.cholesky(self.scale[k][np.ix_(there, there)])
         z = solve_triangular(root, (x - self.mean[k, there]).T, lower=True) if d else np.zeros((0, len(x)))
@@ -54,10 +54,9 @@ class Students:
         return constant - 0.5 * (nu + d) * np.log1p(square / nu), square
 
     def given(self, k: int, x: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Conditional law of the other columns in component k given the columns `there`, whose values are x (n, d):
-        (columns (u,), means (n, u), scale (u, u), factors (n,)). A row is Student t with degrees + d and scale times
-        its factor.
-        """
+        """Conditional law of the other columns in component k given the columns `there`, with values x (n, d). Returns
+        (columns (u,), means (n, u), scale (u, u), factors (n,)): a row is Student t with degrees + d and scale times
+        its factor."""
         rest = np.setdiff1d(np.arange(self.mean.shape[1]), there)
         s, nu = self.scale[k], self.degrees[k]
         across = np.linalg.solve(s[np.ix_(there, there)], s[np.ix_(there, rest)])
@@ -67,7 +66,8 @@ class Students:
         return rest, means, 0.5 * (scale + scale.T), factors
 
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation (n, D) of missing cells given the row's others; of others the cell, and 0."""
+        """Mean and standard deviation (n, D) of missing cells given the row's others; for observed cells the value, and
+        0."""
         p = responsibilities(self.log_joint(x))
         mean, square = np.zeros_like(x), np.zeros_like(x)
         for at, there in patterns(x):
@@ -86,7 +86,7 @@ class Students:
 
 
 def patterns(x: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows that have the same cells, int64 (m,), and the columns of these, for each set of columns."""
+    """Yield rows with the same observed cells, int64 (m,), and the columns of these, for each set of columns."""
     there = ~np.isnan(x)
     if there.all():
         yield np.arange(len(x)), np.arange(x.shape[1])

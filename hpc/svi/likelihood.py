@@ -1,4 +1,4 @@
-"""Interface of a model with conjugate priors to variational inference; and the models by `model.likelihood`."""
+"""Interface between models with conjugate priors and variational inference; the models by `model.likelihood`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpibayes.hpc.config.config import Config
 from mpibayes.hpc.svi import finite_dirichlet, gaussian, keys
 from mpibayes.hpc.svi.step import Step
 
-State = Any  # q: a frozen dataclass of arrays; `sound()` says whether all of it lies in its domain
+State = Any  # q: a frozen dataclass of arrays; `sound()` is True if all lie in their domains
 
 
 def arrays_of(q: State) -> dict[str, np.ndarray]:
@@ -21,30 +21,30 @@ def arrays_of(q: State) -> dict[str, np.ndarray]:
 
 
 class Likelihood(Protocol):
-    """A model. Rows are independent given the parameters that q is about, and their sums are all that a step needs."""
+    """A model. Rows are independent given the parameters of q, and a step needs only sums over them."""
 
-    form: tuple[int, ...]  # of these sums
+    form: tuple[int, ...]  # shape of these sums
 
     def first(self) -> State:
         """The prior as a state."""
 
     def seeded(self, x: np.ndarray, n_rows: int, rng: np.random.Generator) -> State:
-        """A state to start from, that some rows of `n_rows` suggest."""
+        """Initial state suggested by a sample x of `n_rows` rows."""
 
     def accumulate(
         self, q: State, x: np.ndarray, rows: np.ndarray | None, numbers: np.ndarray | None, sums: np.ndarray
     ) -> float:
-        """The local step of some rows under q. Adds to `sums` (1 or 2, *form): over these rows, and, where there are
-        `numbers` (one a row), of the rows times these. Returns the rows' part of the bound."""
+        """Run the local step of rows under q. Adds to `sums` (1 or 2, *form) the sums over these rows, and if there are
+        `numbers` (one per row), over the rows times these. Returns the rows' part of the bound."""
 
     def step(self, q: State, total: np.ndarray, noise: np.ndarray | None, step: Step) -> tuple[State, int]:
-        """The state after a step to the sums `total` and what noise adds to them; and how often the guard acted."""
+        """Return the state after a step with the sums `total` plus noise, and the number of times the guard acted."""
 
     def bound(self, q: State) -> float:
-        """The part of the bound that no row has."""
+        """The part of the bound that does not depend on rows."""
 
     def weight(self, q: State) -> np.ndarray:
-        """Rows that each component stands for, (K,)."""
+        """Expected number of rows of each component, (K,)."""
 
 
 MAKERS: Mapping[str, Callable[[Config, int], Likelihood]] = {
@@ -56,7 +56,7 @@ MAKERS: Mapping[str, Callable[[Config, int], Likelihood]] = {
 
 
 def likelihood_of(config: Config, n_columns: int) -> Likelihood:
-    """The model of a configuration, of so many columns."""
+    """Build the model of a configuration for `n_columns` columns."""
     return MAKERS[config.of(keys.Model).likelihood](config, n_columns)
 
 

@@ -1,8 +1,8 @@
-"""Noise of stochastic variational inference, its size set apart from that of the batch (docs/math.md 8.2).
+"""Noise of stochastic variational inference, of a size independent of the batch's (docs/math.md 8.2).
 
 Each row n of a batch S counts w_n times, where the w_n sum to |S| and, given S, the mean of w_n t_n has the covariance
-(1 / M - 1 / |S|) Cov(t) about the batch's: as much as a batch of M rows would have added to it. M is the effective
-batch size. The rows' numbers are keyed by the iteration and the row.
+(1 / M - 1 / |S|) Cov(t) about the batch's: the additional variance of a batch of M rows. M is the effective batch size.
+The rows' random numbers are keyed by the iteration and the row.
 
 Paisley, Fazelnia & Barr, "Stochastic variational inference with tuneable stochastic annealing".
 """
@@ -21,7 +21,8 @@ KINDS = ("none", "svi+", "positive")
 
 @dataclass(frozen=True)
 class Noise:
-    """kind: "svi+" has Gaussian w_n = 1 + e_n - mean(e), which may be negative; "positive" |S| Dirichlet(k, ..., k)."""
+    """Kind of noise: "svi+" has Gaussian w_n = 1 + e_n - mean(e), possibly negative; "positive" |S| Dirichlet(k, ...,
+    k)."""
 
     kind: str
 
@@ -32,9 +33,9 @@ class Noise:
     def numbers(
         self, comm: Communicator, rows: list[np.ndarray], n_batch: int, effective: float, stream: Stream
     ) -> list[np.ndarray]:
-        """A number for each of the rows of this rank's shards, float64; `rows` are their ids, shard by shard.
+        """Random number of each row of this rank's shards, float64. rows: row ids, by shard.
 
-        Those of "svi+" are e_n, those of "positive" Gamma(k) draws times what is common to all. Collective.
+        For "svi+" they are e_n, for "positive" Gamma(k) draws up to a common factor. Collective.
         """
         excess = n_batch / effective - 1.0
         if self.kind == "svi+":
@@ -45,7 +46,7 @@ class Noise:
         return [np.exp(log - largest) for log in logs]
 
     def deviation(self, total: np.ndarray, weighted: np.ndarray, numbers: float, n_batch: int) -> np.ndarray:
-        """Noise to add to the batch's sum of t_n, `total`. weighted, numbers: sums of t_n times the rows' random
+        """Noise to add to `total`, the batch's sum of t_n. weighted, numbers: sums of t_n times the rows' random
         numbers, and of these numbers."""
         if self.kind == "svi+":
             return weighted - numbers / n_batch * total

@@ -5,7 +5,7 @@ Columns written:
 
     row           number in the new file, from 1
     log_density   of the observed cells
-    cluster       the most probable component, numbered as in the report; p_cluster: how probable it is
+    cluster       the most probable component, numbered as in the report; p_cluster: its probability
     --probabilities: p_<k> of each component
     --impute: imputed_<name>, imputed_<name>_sd, mean and standard deviation of missing cells, else empty
 """

@@ -13,7 +13,7 @@ from mpibayes.text import counted, import_again
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are invalid by themselves are absent here."""
     common_rules(sections, report)
     step = sections.get("step")
     noisy = step is not None and step.noise != "none"
@@ -23,7 +23,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
 
 
 def common_rules(sections: Mapping[str, Section], report: Report) -> None:
-    """Report violations of the rules that hold for all likelihoods."""
+    """Report violations of the rules common to all likelihoods."""
     if "run" in sections and sections["run"].until == "settled":
         what = '"settled" compares chains, but restarts of an approximation end in different places'
         report.add(("run", "until"), f'{what}; set run.until = "cycles"')
@@ -47,7 +47,7 @@ def keys_expected(name: str) -> str:
 
 
 def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
-    """Keys that have no effect, each with the setting that makes it so."""
+    """Return the keys without effect, each with the setting that causes it."""
     step, idle = sections["step"], {("run", "burn_in"): 'model.family = "svi"'}
     if step.noise == "none":
         idle |= {("step", key): 'step.noise = "none"' for key in ("effective", "guard")}
@@ -59,7 +59,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_table(config: Config, columns: Mapping[str, Column], report: Report) -> None:
-    """Report columns that a Gaussian mixture cannot have, and too few degrees of freedom for them."""
+    """Report columns that a Gaussian mixture cannot model, and too few degrees of freedom for them."""
     used = [column for name, column in columns.items() if name not in config.unused]
     for column in used:
         key, leave = ("columns", column.name), f"set columns.{bare(column.name)}.use = false"

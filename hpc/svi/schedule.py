@@ -13,7 +13,7 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 
 class Schedule(Protocol):
     def at(self, t: int) -> float:
-        """The value in iteration t, counted from 1."""
+        """Value in iteration t, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Decay:
 
 @dataclass(frozen=True)
 class Growing:
-    """by t: the effective batch size of Paisley, Fazelnia & Barr's factorization has by = 50."""
+    """by times t: the effective batch size of Paisley, Fazelnia & Barr's factorization has by = 50."""
 
     by: float
 
@@ -48,8 +48,8 @@ class Growing:
 def batch(
     size: Schedule | None, starts: np.ndarray, shards: Sequence[int], *, seed: int, cycle: int, chain: int
 ) -> tuple[int, list[np.ndarray | None]]:
-    """Rows in a cycle's batch, and their places in each of `shards`, None where it has all rows. starts: first row of
-    every shard, then the number of rows."""
+    """Return the number of rows in a cycle's batch, and their positions in each of `shards`, None for all rows. starts:
+    first row of every shard, then the number of rows."""
     n_rows = int(starts[-1])
     n_batch = n_rows if size is None else int(np.clip(size.at(cycle), 1, n_rows))
     if n_batch == n_rows:

@@ -1,9 +1,9 @@
 """One step of variational inference on a parameter, and the guard that keeps it in its domain (docs/math.md 8.3).
 
-A step goes from the parameter to (1 - rate) old + rate target. Without noise that is a mean of two points of an open
-convex cone, and stays there. With noise it may leave: a count falls below zero, a precision is no longer positive
-definite. So the step is split into its value without noise and the noise; of the noise as much is used as leaves the
-fraction KEPT of the former.
+A step takes the parameter to (1 - rate) old + rate target. Without noise this is a convex combination of two points of
+an open convex cone, and stays there. With noise it may leave: a count falls below zero, a precision is no longer
+positive definite. So the step is split into its value without noise, and the noise; the noise is reduced until at least
+the fraction KEPT of the former is left.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ KEPT = 1e-3
 
 @dataclass(frozen=True)
 class Step:
-    """rate: the step size, in (0, 1]. scale: all rows over those of the batch. guard: whether noise is held back."""
+    """rate: the step size, in (0, 1]. scale: number of all rows over that of the batch. guard: True to hold noise
+    back."""
 
     rate: float
     scale: float
     guard: bool = True
 
     def to(self, old: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """The parameter after a step without noise."""
+        """Return the parameter after a step without noise."""
         return target if self.rate == 1.0 else (1.0 - self.rate) * old + self.rate * target
 
 

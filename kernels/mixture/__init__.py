@@ -1,4 +1,4 @@
-"""The kernels of one view of a mixture: rows, clusters, the sweep, statistics. Their twin in plain Python is `twin`."""
+"""Kernels of one view of a mixture: rows, clusters, the sweep, statistics. Their twin in plain Python is `twin`."""
 
 from mpibayes.kernels.mixture.gibbs import log_predictive, log_predictive_clusters, seat, sweep, take
 from mpibayes.kernels.mixture.instantiated import Instantiated

@@ -1,8 +1,8 @@
-"""Changes of the clusters' counts due to the rows that changed cluster.
+"""Changes of the clusters' counts due to rows that changed cluster.
 
-Integers, and sums of integers that a double holds exactly: counts kept up this way over many changes are those of a
-full pass over all rows, to the last bit. Moments of real columns are not, and have no part here. Cost: a comparison a
-row, and O(columns) for each row that changed; no random numbers.
+All are integers, or sums of integers that a double holds exactly: counts updated this way many times equal those of a
+full pass over all rows, to the last bit. Moments of real columns do not, and are not handled here. Cost: a comparison
+per row, and O(columns) for each row that changed; no random numbers.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 
 
 def recount(rows, const int32_t[::1] before, const int32_t[::1] after, int64_t n_clusters, offsets, into=None):
-    """(size, levels, tally_n, tally_sum): what to add to the counts of clusters 0..n_clusters-1.
+    """Return (size, levels, tally_n, tally_sum): the changes to the counts of clusters 0..n_clusters-1.
 
-    before, after: int32 (n,), the cluster of every row then and now; labels that are no cluster are skipped. rows as in
-    mixture.accumulate, offsets int64 (columns + 1,). Returns int64 (K,), int32 (L, K), int64 (Q, K), float64 (Q, K):
-    the counts by `after` less those by `before`. into: such arrays, to which this is added, and which are returned.
-    ValueError where the arguments do not fit together.
+    before, after: int32 (n,), the old and the new cluster of every row; labels that are no cluster are skipped. rows as
+    in mixture.accumulate, offsets int64 (columns + 1,). Returns int64 (K,), int32 (L, K), int64 (Q, K), float64 (Q, K):
+    the counts by `after` minus those by `before`. into: such arrays, to which the changes are added, and which are
+    returned. Raises ValueError if the arguments do not fit together.
     """
     cdef const uint8_t[:, ::1] codes8 = rows.codes8
     cdef const uint16_t[:, ::1] codes16 = rows.codes16

@@ -1,12 +1,12 @@
-"""Gibbs steps of the rows of a shard, and predictive densities of rows that are in no cluster.
+"""Gibbs steps of the rows of a shard, and predictive densities of rows without a cluster.
 
 `sweep` leaves invariant the posterior of a shard's labels given the instantiated clusters (docs/math.md 2.1 step 6,
 2.3); with no instantiated cluster it is Neal (2000), Algorithm 3. The loops are in C headers beside this file: sweep.h
 reads like the algorithm, cells.h has the cells of rows, scores.h the inner loops, tail.h the collapsed clusters, draw.h
 the draw. kernels/mixture/twin.py is the same in plain Python and serves as the specification.
 
-Labels within a sweep: 0..K1-1 instantiated clusters, base + t tail slot t with base = K1 rounded up to 16, -1 not
-seated but to be when the sweep meets the row, -2 and below idle: not in the subsample, no kernel looks at the row.
+Labels within a sweep: 0..K1-1 instantiated clusters; base + t tail slot t with base = K1 rounded up to 16; -1 a row to
+be seated when the sweep reaches it; -2 and below idle: not in the subsample, and ignored by all kernels.
 """
 
 import numpy as np
@@ -79,26 +79,26 @@ cdef int _check_steps(const int32_t[::1] steps, int64_t n_steps, int64_t n, name
 
 def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Tail tail, prior,
           priority_free=False, remove=None, assign=None, Survivors survivors=None, Response response=None):
-    """One Gibbs step for every row of a shard in order; the number of rows that changed cluster.
+    """Make one Gibbs step for every row of a shard in order; return the number of rows that changed cluster.
 
     z: int32 (n,), labels as in the module's docstring, changed in place; row0: global id of the first row. instantiated
     or tail may be None. priority_free: every row may enter every instantiated cluster and no row is an anchor, as on
     the collapsed shard. A row alone in its tail slot that opens a new cluster counts as unmoved. Raises, naming the
-    row, FloatingPointError when a score is NaN or no candidate has a positive probability, and ValueError when a label
-    is out of range; rows before it have been moved then.
+    row, FloatingPointError if a score is NaN or no candidate has a positive probability, and ValueError if a label is
+    out of range; rows before it have been moved by then.
 
-    survivors: of the same rows, draw and priorities (pruning.survivors); rows that they have are scored under no other
-    instantiated clusters, and every label is what it is without.
+    survivors: for the same rows, draw and priorities (pruning.survivors); a row with survivors is scored under no other
+    instantiated clusters, and every label is the same as without them.
 
-    response: an outcome of the rows, with coefficients of these clusters and of the tail's slots; it gets those of the
-    clusters that are opened.
+    response: an outcome of the rows, with coefficients of these clusters and of the tail's slots; coefficients of newly
+    opened clusters are added to it.
 
-    With remove and assign, int32 (steps,) local row numbers or -1 for nobody, the steps of these lists are made
-    instead: row remove[s] is taken out, label -2, and row assign[s] seated by the conditional of a Gibbs step; the same
-    row twice is a Gibbs step of it. An anchor is never taken out, and its whole step is skipped; a row that is idle
-    already needs no taking out; one that is seated already is not seated again. Where there is neither a tail nor an
-    instantiated cluster, the row to be seated stays idle. Rows seated count as moved, rows taken out do not. For
-    example remove = [-1, 3, 5], assign = [4, 3, 6] seats row 4, makes a Gibbs step of row 3, and exchanges 5 for 6.
+    With remove and assign, int32 (steps,) local row numbers or -1 for no row, the steps of these lists are made
+    instead: row remove[s] is removed, label -2, and row assign[s] seated by the conditional of a Gibbs step; the same
+    row twice is a Gibbs step of it. An anchor is never removed, and its whole step is skipped; an idle row needs no
+    removal, and a seated one is not seated again. With neither a tail nor an instantiated cluster, the row to be seated
+    stays idle. Rows seated count as moved, rows removed do not. For example remove = [-1, 3, 5], assign = [4, 3, 6]
+    seats row 4, makes a Gibbs step of row 3, and exchanges 5 for 6.
     """
     cdef Instantiated held = _NOTHING if instantiated is None else instantiated
     cdef HeldRows r = HeldRows(rows, prior.offsets)
@@ -177,17 +177,16 @@ cdef object _predictive(rows, Tail tail, bint by_cluster):
 
 
 def log_predictive(rows, Tail tail):
-    """log of the predictive density of each row given the tail's clusters, float64 (n,); rows are in no cluster.
+    """Log predictive density of each row given the tail's clusters, float64 (n,); rows are in no cluster.
 
     log sum over occupied slots and the new cluster of w (size - d) / (M + c) f(x | slot) and w (c + J d) / (M + c)
-    f_H(x), w = exp(log_weight); docs/math.md 2.6 when the tail holds every cluster. Counts include their 1 /
-    x!.
+    f_H(x), w = exp(log_weight); docs/math.md 2.6 if the tail holds every cluster. Includes the 1 / x! of counts.
     """
     return _predictive(rows, tail, False)[:, 0]
 
 
 def log_predictive_clusters(rows, Tail tail):
-    """The terms of `log_predictive`, float64 (n, n_slots + 1); the last column is the new cluster, vacant slots
+    """Terms of `log_predictive`, float64 (n, n_slots + 1); the last column is the new cluster, vacant slots are
     -inf."""
     return _predictive(rows, tail, True)
 
@@ -195,11 +194,11 @@ def log_predictive_clusters(rows, Tail tail):
 def seat(rows, Tail tail, const int32_t[::1] guide, double boost, const double[::1] u, given=None):
     """Seat rows one by one beside the tail's clusters, each by its predictive given those before it: (slots, log_q).
 
-    guide: int32 (n,), below n. Candidates weigh as in `log_predictive_clusters`, but the slot that the first row of the
-    same guide opened, or the new one while there is none, weighs exp(boost) times as much; guide -1: none does. u:
-    float64 (n,), uniforms of the draws. given: int32 (n,), names of clusters, below n: these are taken instead, rows of
-    one name together, and the first of a name opens a slot. slots: int32 (n,); log_q: log probability of them. Raises
-    FloatingPointError as `sweep` does.
+    guide: int32 (n,), below n. Candidates weigh as in `log_predictive_clusters`, except that the slot opened by the
+    first row with the same guide, or the new slot until there is one, weighs exp(boost) times as much; guide -1: none
+    does. u: float64 (n,), uniforms of the draws. given: int32 (n,), names of clusters, below n, to take instead of
+    drawing: rows of one name go together, and the first of a name opens a slot. slots: int32 (n,); log_q: their log
+    probability. Raises FloatingPointError as `sweep` does.
     """
     cdef HeldRows r = HeldRows(rows, tail.offsets_array)
     _check_columns(r, tail)
@@ -230,9 +229,9 @@ def seat(rows, Tail tail, const int32_t[::1] guide, double boost, const double[:
 
 
 def take(const double[:, ::1] terms, const double[::1] u, const int32_t[::1] given=None):
-    """Draw a column of each row of log weights (n, K): (columns int32 (n,), log probability of them all).
+    """Draw a column for each row of log weights (n, K): (columns int32 (n,), log probability of them all).
 
-    u: float64 (n,), uniforms of the draws. given: int32 (n,), columns that are taken instead.
+    u: float64 (n,), uniforms of the draws. given: int32 (n,), columns to take instead of drawing.
     """
     cdef int64_t n = terms.shape[0], n_columns = terms.shape[1]
     cdef bint follow = given is not None

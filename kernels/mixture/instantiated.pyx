@@ -1,4 +1,4 @@
-"""Clusters with a weight and parameters of their own, as the sweep reads them."""
+"""Clusters with a drawn weight and drawn parameters, as the sweep reads them."""
 
 import numpy as np
 
@@ -10,16 +10,15 @@ from mpibayes.kernels.mixture.rows cimport pad16
 
 
 cdef class Instantiated:
-    """Clusters whose weights and parameters were drawn, as `sweep` wants them; arguments are copied, aligned.
+    """Clusters whose weights and parameters were drawn, laid out for `sweep`; arguments are copied, aligned.
 
-    n: K1 clusters. free: how many of the first every row may enter. anchors: uint64 (K1 - free,), ascending.
-    log_weight: float64 (K1,). The rest is padded by the caller to base = K1 rounded up to 16 clusters, and None stands
-    for no such columns: table float32 (L, base), log theta (0 in missing rows); location, half_precision, constant
-    float64 (R, base): score = constant - half_precision (x - location)^2; log_rate, rate float64 (Q, base):
-    score = x log_rate - rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and
-    vector_constant (B, base) of the blocks, see vectors.h; spell_start (S 2 SPELL_PARTS, base) and spell_hazard
-    (S SPELL_PARTS, base) of survival columns, see spells.h. What the padding holds does not matter, as long as it is
-    finite.
+    n: K1 clusters. free: number of leading clusters that every row may enter. anchors: uint64 (K1 - free,), ascending.
+    log_weight: float64 (K1,). The caller pads the others to base = K1 rounded up to 16 clusters; None stands for no
+    such columns: table float32 (L, base), log theta (0 in missing rows); location, half_precision, constant float64 (R,
+    base): score = constant - half_precision (x - location)^2; log_rate, rate float64 (Q, base): score = x log_rate -
+    rate; vector_location (sum of D, base), vector_factor (sum of D (D + 1) / 2, base) and vector_constant (B, base) of
+    the blocks, see vectors.h; spell_start (S 2 SPELL_PARTS, base) and spell_hazard (S SPELL_PARTS, base) of survival
+    columns, see spells.h. The padding may hold any finite values.
     """
 
     def __init__(self, n=0, free=None, anchors=None, log_weight=None, table=None, location=None, half_precision=None,
@@ -92,7 +91,7 @@ cdef class Instantiated:
         self._sum_terms(<double *>(start + at))
 
     cdef int _sum_terms(self, double *out) except -1:
-        """Sum over columns, in their order, of the terms that no cell changes."""
+        """Sum over columns, in their order, of the terms that do not depend on cells."""
         cdef int64_t k, r
         self.c.start = out
         for k in range(self.base):

@@ -1,6 +1,6 @@
-"""Sweeps that score few clusters a row and draw the same labels, bit for bit (docs/math.md 2.13).
+"""Sweeps that score few clusters per row and draw the same labels, bit for bit (docs/math.md 2.13).
 
-`Bounds` has upper bounds of the scores of a draw's clusters, `sweep` the pass over rows that have no tail beside them.
+`Bounds` has upper bounds of the scores of a draw's clusters; `sweep` is the pass over rows without a tail beside them.
 pruning.h has the algorithm. Its plain Python twin is that of the full sweep, twin.sweep.
 """
 
@@ -75,15 +75,16 @@ cdef extern from "bounds_tables.h" nogil:
 
 kernel_isa = ISA_NUMBER
 N_BINS, MISSING, UNDECIDED = BINS, NO_BIN, UNDECIDED_LABEL
-REACH = 13.0  # of clusters left out, together e^-REACH of the weights: one row in 100,000 or so is scored in full
+REACH = 13.0  # omitted clusters have at most e^-REACH of the weights: about one row in 100,000 is scored in full
 
 
 def bin_cells(const double[:, ::1] cells, const double[:, ::1] edges, uint8_t[:, ::1] bins, int64_t first,
               double[:, ::1] least, double[:, ::1] greatest):
-    """Sort cells (n, columns) into the N_BINS bins of each column that `edges` (columns, N_BINS - 1), ascending, part.
+    """Sort cells (n, columns) into the N_BINS bins of each column, separated by `edges` (columns, N_BINS - 1),
+    ascending.
 
-    Writes bins[:, first + column], MISSING for NaN, and widens least and greatest, float64 (all columns, N_BINS), to the
-    cells of each bin.
+    Writes bins[:, first + column], MISSING for NaN, and widens least and greatest, float64 (all columns, N_BINS), to
+    the cells of each bin.
     """
     cdef int64_t i, c, n = cells.shape[0], n_columns = cells.shape[1], at, step
     cdef double x
@@ -99,7 +100,7 @@ def bin_cells(const double[:, ::1] cells, const double[:, ::1] edges, uint8_t[:,
                     bins[i, first + c] = NO_BIN
                     continue
                 at, step = 0, BINS // 2
-                while step:  # how many edges are at most x
+                while step:  # number of edges that are at most x
                     at += step * (edges[c, at + step - 1] <= x)
                     step //= 2
                 bins[i, first + c] = <uint8_t>at
@@ -116,16 +117,17 @@ cdef int check_columns(Instantiated held, HeldRows rows) except -1:
 
 
 cdef class Bounds:
-    """Upper bounds of what rows score under the clusters of a draw, in tiles of 16 similar ones.
+    """Upper bounds of the scores of rows under the clusters of a draw, in tiles of 16 similar ones.
 
-    held: the draw. rows: any rows of the table, prior: as for `gibbs.sweep`; they have its columns. least, greatest: float64 (real
-    and count columns, N_BINS), cells of each bin (bin_cells). order: int64 (K1,), the clusters, similar ones side by
-    side, those of 16 and of 4 above all; it changes no label. usable: False where a parameter is not finite, or so large
-    that rounding could be: such a draw is swept in full.
+    held: the draw. rows: any rows of the table, which define its columns. prior: as in `gibbs.sweep`. least, greatest:
+    float64 (real and count columns, N_BINS), range of the cells of each bin (bin_cells). order: int64 (K1,), a
+    permutation of the clusters with similar ones adjacent, above all within groups of 16 and of 4; it changes no label.
+    usable: False if a parameter is not finite, or so large that it may lose more to rounding than the bounds allow: such
+    a draw is swept in full.
 
     clusters int16 (tiles, features, 16) and groups int16 (features, lanes of 4 clusters) are the tables of bounds, see
-    bounds.h; they are there for tests. work int64 (4,): rows of all passes so far, tiles that were bounded for one of
-    them, tiles that were scored, and rows that have to be scored in full.
+    bounds.h, exposed for tests. work int64 (4,): rows of all passes so far, tiles bounded for them, tiles scored, and
+    rows that must be scored in full.
     """
 
     cdef bounds_t c
@@ -152,7 +154,7 @@ cdef class Bounds:
         self.c.reach = np.log(max(n, 1)) + REACH
         self.c.margin = 1.001 * n * np.exp(-self.c.reach) + (n + 64) * 2.0**-50
         self.groups = aligned(self.c.n_features * self.c.n_lanes, np.int16).reshape(self.c.n_features, self.c.n_lanes)
-        self.groups[:1] = -2**15  # what stands in no lane is never reached
+        self.groups[:1] = -2**15  # lanes without clusters are never reached
         self.clusters = aligned(n_tiles * self.c.n_features * TILE, np.int16)
         self.clusters = self.clusters.reshape(n_tiles, self.c.n_features, TILE)
         self.clusters[:, 0] = -2**15
@@ -171,7 +173,7 @@ cdef class Bounds:
         self.usable = n > 0 and self._fill(held, columns, least, greatest, order)
 
     cdef bint _fill(self, Instantiated held, HeldRows columns, least, greatest, order) except -1:
-        """Work out the tables and copy the parameters; whether all of these are usable."""
+        """Compute the tables and copy the parameters; True if all of these are usable."""
         cdef filling_t t
         cdef const int64_t[::1] places = order
         cdef const double[:, ::1] low = np.ascontiguousarray(least, np.float64)
@@ -249,7 +251,8 @@ cdef int check_pass(HeldRows rows, const int32_t[::1] z, Instantiated held, Boun
 
 def prune(rows, const int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Bounds bounds,
           const uint8_t[:, ::1] bins, prior):
-    """int32 (n,): the label that `gibbs.sweep` without a tail gives each row, or UNDECIDED; idle rows keep theirs.
+    """Return the label that `gibbs.sweep` without a tail gives each row, or UNDECIDED, int32 (n,); idle rows keep
+    theirs.
 
     bounds: of `instantiated`; usable. bins: uint8 (n, real and count columns), see bin_cells.
     """
@@ -272,9 +275,9 @@ def prune(rows, const int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantia
 
 def survivors(rows, const int32_t[::1] z, row0, seed, cycle, chain, Instantiated instantiated, Bounds bounds,
               const uint8_t[:, ::1] bins, prior):
-    """Scores of rows under the instantiated clusters that matter, for `gibbs.sweep` with a tail: Survivors.
+    """Return Survivors for `gibbs.sweep` with a tail: scores of rows under the instantiated clusters that matter.
 
-    Rows in the tail, rows that may enter no cluster, and such as have no bounds have none. Arguments as in `prune`.
+    Rows in the tail, rows that may enter no cluster, and rows without bounds have none. Arguments as in `prune`.
     """
     cdef HeldRows r = HeldRows(rows, prior.offsets)
     cdef uint64_t u_row0 = row0, u_seed = seed, u_cycle = cycle, u_chain = chain
@@ -300,9 +303,9 @@ def survivors(rows, const int32_t[::1] z, row0, seed, cycle, chain, Instantiated
 
 
 def sweep(rows, int32_t[::1] z, row0, seed, cycle, sweep, chain, Instantiated instantiated, Bounds bounds, bins, prior):
-    """`gibbs.sweep` without a tail: the same labels, the same number of moved rows, and the same errors.
+    """Run `gibbs.sweep` without a tail: the same labels, the same number of moved rows, and the same errors.
 
-    bounds, bins: as in `prune`. Rows that it leaves undecided are scored in full.
+    bounds, bins: as in `prune`. Undecided rows are scored in full.
     """
     labels = prune(rows, z, row0, seed, cycle, sweep, chain, instantiated, bounds, bins, prior)
     before = np.asarray(z)

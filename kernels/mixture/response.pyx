@@ -1,6 +1,6 @@
-"""An outcome with a regression in each cluster: what a sweep needs of it, and passes over the rows of a shard.
+"""An outcome with a regression in each cluster: its part in a sweep, and passes over the rows of a shard.
 
-`Response` is handed to `mixture.sweep`, which then leaves invariant the law of the labels given coefficients of all
+`Response` is passed to `mixture.sweep`, which then leaves invariant the law of the labels given coefficients of all
 clusters (Neal 2000, Algorithm 8; docs/math.md 2.16). response.h has the likelihood, response_rows.h the passes;
 kernels/mixture/twin_response.py is the same in plain Python.
 """
@@ -34,7 +34,7 @@ cdef enum:
 
 kernel_isa = ISA_NUMBER
 LOGISTIC, STUDENT_T, NORMAL, POISSON = RESPONSE_LOGISTIC, RESPONSE_STUDENT_T, RESPONSE_NORMAL, RESPONSE_POISSON
-MOST_AUXILIARY = MOST_FRESH  # coefficients that are tried for a new cluster, at most
+MOST_AUXILIARY = MOST_FRESH  # most coefficient vectors tried for a new cluster
 
 
 cdef double _exp(double x) noexcept nogil:
@@ -53,10 +53,10 @@ cdef int _set_scale(response_t *c, kind, double nu, double scale) except -1:
 cdef class Response:
     """The outcome of a shard's rows, with coefficients of instantiated clusters and of the tail's slots.
 
-    y (n,): -1 or 1 where kind is LOGISTIC, a count where it is POISSON; NaN where it is missing. u (n, p - 1) float32:
-    predictors with coefficients in each cluster. offset, odds (n,): see `offsets`. theta (p, K1): of the instantiated
-    clusters in the shard's order, the intercept first; slots (p, T): of the tail's first T slots. nu, scale: of Student's
-    t and a normal. Arrays are not copied, but for the coefficients.
+    y (n,): -1 or 1 if kind is LOGISTIC, a count if it is POISSON; NaN if missing. u (n, p - 1) float32: predictors with
+    coefficients in each cluster. offset, odds (n,): see `offsets`. theta (p, K1): of the instantiated clusters in the
+    shard's order, the intercept first; slots (p, T): of the tail's first T slots. nu, scale: of Student's t and a
+    normal. Only the coefficients are copied.
     """
 
     def __init__(self, kind, const double[::1] y, const float[:, ::1] u, const double[::1] offset,
@@ -85,7 +85,8 @@ cdef class Response:
         return self.y.shape[0]
 
     def renew(self, const double[:, :, ::1] fresh, const double[::1] pick):
-        """Take coefficients (n, r, p) that new clusters may have, and uniforms (n,) that choose among them."""
+        """Replace the candidate coefficients (n, r, p) of new clusters, and the uniforms (n,) that choose among
+        them."""
         if fresh.shape[0] != len(self) or fresh.shape[2] != self.c.p or pick.shape[0] != len(self) \
                 or not 1 <= fresh.shape[1] <= MOST_FRESH:
             raise ValueError(f"expected 1 to {MOST_FRESH} sets of coefficients for each row")
@@ -95,15 +96,15 @@ cdef class Response:
             self.c.fresh, self.c.pick = &fresh[0, 0, 0], &pick[0]
 
     def slots(self, which):
-        """Coefficients (p, m) of slots of the tail."""
+        """Coefficients (p, m) of the tail's slots `which`."""
         return np.stack([self._row(a)[self.c.base + np.asarray(which)] for a in range(self.c.p)])
 
     def _row(self, a):
-        """theta_a, or for a = p and p + 1 the exponentials; a view."""
+        """View of theta_a, or for a = p and p + 1 of the exponentials."""
         return self.buffer[a * self.c.stride:(a + 1) * self.c.stride]
 
     cdef int make_room(self, int64_t capacity) except -1:
-        """Have room for so many slots; what is there stays."""
+        """Make room for `capacity` slots; current contents stay."""
         if capacity > self.room:
             self._hold(capacity)
         return 0
@@ -126,7 +127,7 @@ cdef class Response:
 
 
 def offsets(const float[:, ::1] w, const double[::1] beta, const double[::1] y):
-    """(offset, odds), each float64 (n,): w'beta, and exp(-y w'beta); w (n, D)."""
+    """Return (offset, odds), each float64 (n,): w'beta, and exp(-y w'beta); w (n, D)."""
     cdef int64_t i, d, n = w.shape[0], most = w.shape[1]
     if beta.shape[0] != most or y.shape[0] != n:
         raise ValueError("predictors, coefficients and outcome do not fit together")
@@ -148,8 +149,8 @@ def slopes(kind, const int32_t[::1] z, const double[::1] y, const float[:, ::1] 
            const double[:, ::1] theta, const double[::1] beta, double nu=4.0, double scale=1.0):
     """Log likelihood of a shard's rows and its slopes in all coefficients, flat: float64 (K + 1 + K p + D,).
 
-    The value of each cluster (K,), d / d log scale, then (K, p) of theta, then (D,) of beta. Terms of the values that
-    depend on y alone, and -log scale of each row, are left out. Rows without y or label count for nothing.
+    The value of each cluster (K,), d / d log scale, then the slopes in theta (K, p), then in beta (D,). Terms of the
+    values that depend on y alone, and -log scale of each row, are left out. Rows without y or label do not count.
     """
     cdef response_t c
     cdef int64_t n = z.shape[0], p = theta.shape[1], most = w.shape[1], K = theta.shape[0]

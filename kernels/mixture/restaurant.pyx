@@ -1,4 +1,4 @@
-"""Draws of the Pitman-Yor process: partitions of rows that no cell has been looked at for (docs/math.md 1.1).
+"""Draws of the Pitman-Yor process: partitions of rows regardless of their cells (docs/math.md 1.1).
 
 Cost per row: two random words and O(1), whatever the number of clusters.
 """
@@ -17,11 +17,11 @@ cdef extern from "philox.h" nogil:
 
 
 def restaurant(int64_t n, double concentration, double discount, seed, purpose, sub, cycle, chain):
-    """int32 (n,): labels of n rows, numbered by first appearance, drawn from PY(concentration, discount).
+    """Draw labels of n rows from PY(concentration, discount), int32 (n,), numbered by first appearance.
 
-    Row i, counted from 0, opens a cluster with probability (concentration + K discount) / (i + concentration). Else it
-    joins that of an earlier row j, drawn uniformly again and again, until a coin says so that shows 1 - discount / n_j,
-    n_j the rows of that cluster: cluster k is then joined in proportion to n_k - discount.
+    Row i, counted from 0, opens a cluster with probability (concentration + K discount) / (i + concentration).
+    Otherwise it proposes the cluster of an earlier row j, drawn uniformly, and joins it with probability 1 - discount /
+    n_j, n_j the rows of that cluster, or else proposes again: cluster k is thus joined in proportion to n_k - discount.
     """
     cdef philox_stream opens = philox_open(seed, purpose, sub, cycle, chain)
     cdef philox_stream joins = philox_open(seed, purpose, sub, cycle, chain)
@@ -41,7 +41,7 @@ def restaurant(int64_t n, double concentration, double discount, seed, purpose, 
                 size = sizes
         else:
             attempt = 1
-            while True:  # attempts are blocks of 2^32 words, of which row i has the i-th
+            while True:  # attempts are blocks of 2^32 words, in which row i has the i-th
                 place = philox_uniform(philox_word(&joins, (attempt << 32) + i)) * i
                 k = z[<int64_t>place]
                 if (place - <int64_t>place) * size[k] >= discount:

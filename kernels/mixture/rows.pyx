@@ -8,12 +8,12 @@ from mpibayes.kernels.mixture.layout cimport CHECKS, SPELL_PARTS, SPELL_SHIFT, V
 
 
 def pairs_of(widths):
-    """int64 (B,): entries of the packed triangle of each block of `widths` columns."""
+    """Entries of the packed triangle of each block of `widths` columns, int64 (B,)."""
     return widths * (widths + 1) // 2
 
 
 def widths_of(blocks):
-    """int64 (B,) of rows or of a prior; those made before there were blocks have none."""
+    """Widths of the blocks of rows or of a prior, int64 (B,); objects from before blocks existed have none."""
     widths = np.ascontiguousarray(getattr(blocks, "widths", ()), dtype=np.int64)
     if widths.ndim != 1 or widths.size and not 1 <= widths.min() <= widths.max() <= VECTOR_MOST:
         raise ValueError(f"widths: blocks have 1 to {VECTOR_MOST} columns")
@@ -21,7 +21,7 @@ def widths_of(blocks):
 
 
 def spells_of(rows):
-    """float64 (n, S): the survival columns of rows; those that know of none have none."""
+    """Survival columns of rows, float64 (n, S); rows without the attribute have none."""
     given = getattr(rows, "spells", None)
     return np.zeros((len(rows.codes8), 0)) if given is None else given
 
@@ -62,7 +62,7 @@ cdef class HeldRows:
             self.check()
 
     cdef int check(self) except -1:
-        """Raise ValueError for a code beyond its column's missing code, or a count that is none; the loops trust both."""
+        """Raise ValueError for a code beyond its column's missing code, or an invalid count; the loops trust both."""
         cdef int64_t i, c, code
         cdef double x
         for i in range(self.c.n):
@@ -85,5 +85,5 @@ cdef class HeldRows:
 
 def check_rows(rows, offsets):
     """Raise ValueError naming the first row with a code that is no level of its column, or a count that is not a whole
-    number. The loops trust them: call it once for rows that come from outside."""
+    number. The loops trust both: call it once for rows that come from outside."""
     HeldRows(rows, offsets).check()

@@ -1,10 +1,9 @@
-"""Kernels of a launch's scans: rows of many groups, each of which takes a side again and again.
+"""Kernels of a launch's scans: rows of many groups, each of which redraws its side repeatedly.
 
-A scan draws the side of every row from the odds that the sides of the last scan suggest
-(hpc/crosscat/moves/scans.py). Rows of a rank are packed by group and in columns, so that one permutation of a register
-looks up the cells of 16 rows. What goes in and comes out are counts, whole numbers that ranks can add up in any order.
-Cost per row and scan: about half an instruction a categorical cell to look it up, and one to count it; one random
-number of 16 bits.
+A scan draws the side of every row from the odds implied by the sides of the last scan (hpc/crosscat/moves/scans.py).
+Rows of a rank are packed by group and in columns, so that one permutation of a register looks up the cells of 16 rows.
+Inputs and outputs are counts, integers that ranks can sum in any order. Cost per row and scan: about half an
+instruction per categorical cell to look it up, and one to count it; one random number of 16 bits.
 """
 
 import numpy as np
@@ -52,15 +51,15 @@ cdef extern from "fetch.h" nogil:
 
 
 kernel_isa = ISA_NUMBER
-WORDS = SCANS_OF_A_BLOCK  # scans for which `Packed.draw` serves
-UNIT = 2.0**-20  # of real cells, in standard deviations of their group
+WORDS = SCANS_OF_A_BLOCK  # scans served by one `Packed.draw`
+UNIT = 2.0**-20  # unit of real cells, in standard deviations of their group
 
 
 cdef class Counts:
-    """Counts of rows by group, in arrays that belong to the caller and may be added up over ranks.
+    """Counts of rows by group, in arrays that the caller owns and may sum over ranks.
 
-    cells int32 (G, 1 + L + R + Q): rows, rows at each level, observed cells of each real and of each count column;
-    sums int64 (G, 2 R + Q): of the real columns in units of UNIT, of their squares, and of the count columns.
+    cells int32 (G, 1 + L + R + Q): rows, rows at each level, observed cells of each real and of each count column; sums
+    int64 (G, 2 R + Q): of the real columns in units of UNIT, of their squares, and of the count columns.
     """
 
     cdef readonly object cells, sums
@@ -75,7 +74,7 @@ cdef class Counts:
 
 
 cdef class Packed:
-    """Rows of groups 0..n_groups-1, packed by group, and the side each of them is on."""
+    """Rows of groups 0..n_groups-1, packed by group, and the side of each."""
 
     cdef packed_t c
     cdef object _arrays, _work, _table, _free, _side
@@ -85,10 +84,10 @@ cdef class Packed:
     cdef int64_t n_cells, n_sums
 
     def __init__(self, parts, n_groups, offsets, centre, scale):
-        """parts: of each shard (rows, chosen, group, ids): int64 (m,) places of the chosen rows among `rows`, int32 (m,)
-        their groups, int64 (m,) their global ids. offsets int64 (columns + 1,): first level row of every categorical
-        column. centre, scale float64 (G, R): a real cell x is kept as the whole number (x - centre) / scale / UNIT.
-        """
+        """parts: for each shard (rows, chosen, group, ids): int64 (m,) positions of the chosen rows in `rows`, int32
+        (m,) their groups, int64 (m,) their global ids. offsets int64 (columns + 1,): first level row of every
+        categorical column. centre, scale float64 (G, R): a real cell x is stored as the integer (x - centre) / scale /
+        UNIT."""
         cdef int64_t g, i, m, p, at, first, height, c, n_part, base, n_run, n_codes8
         cdef int32_t whole
         cdef int64_t[::1] offset = np.ascontiguousarray(offsets, np.int64)
@@ -150,7 +149,7 @@ cdef class Packed:
             order = np.argsort(part_group, kind="stable")
             with nogil:
                 i = 0
-                while i < n_part:  # up to a tile of rows that lie side by side, through a buffer that stays close
+                while i < n_part:  # copy up to a tile of adjacent rows through a buffer that stays in cache
                     g = group[order[i]]
                     p = filled[g]
                     at = chunks[g] + p // CHUNK
@@ -198,7 +197,7 @@ cdef class Packed:
         self.c.side = <uint8_t *>address(side)
 
     def count(self, chosen, Counts out):
-        """Add some of the rows to counts; chosen: bool, in the order in which the parts came."""
+        """Add chosen rows to `out`. chosen: bool, in the order of `parts`."""
         mask = aligned(self.c.n_rows, np.uint8)
         mask[self.place[chosen]] = 255
         self._check(out)
@@ -212,16 +211,16 @@ cdef class Packed:
             raise ValueError("counts and groups do not fit together")
 
     def set(self, side, fixed):
-        """Put every row on a side, bool; those that are `fixed`, bool, stay there in every scan."""
+        """Put every row on a side, bool; rows that are `fixed`, bool, keep it in every scan."""
         self._side[self.place] = np.where(side, 255, 0)
         self._free[self.place] = np.where(fixed, 0, 255)
 
     def sides(self):
-        """uint8: 1 where a row is on side 1."""
+        """Side of each row, uint8: 1 for side 1."""
         return self._side[self.place] & 1
 
     def draw(self, seed, purpose, sub, cycle, chain):
-        """The random numbers of WORDS scans: of each row id, 16 bits a scan of the block with that number."""
+        """Draw the random numbers of WORDS scans: for each row id, 16 bits per scan from the block with that number."""
         cdef uint64_t counter[4]
         cdef uint64_t out[4]
         cdef uint64_t key = seed, use = purpose
@@ -236,13 +235,13 @@ cdef class Packed:
                     self._words[s, self._place[i]] = <uint16_t>(out[s >> 2] >> (16 * (s & 3)))
 
     def scan(self, int64_t scan, beta, shrink, tilt, Counts whole, Counts one, zero, Counts out, int64_t times=1):
-        """Every row but the fixed ones takes a side anew; those on side 1 are added to `out`.
+        """Redraw the side of every row that is not fixed, and add the rows on side 1 to `out`.
 
-        scan: below WORDS, which numbers to use. beta float64 (L,): pseudo-counts, 0 in missing rows; shrink float64
-        (G,): rows of the whole group that each side has besides its own; tilt float64 (G,): log odds before a cell is
-        looked at, or None: those of the sides' sizes. whole, one, zero: counts over all ranks of all rows and of those
-        on sides 1 and 0; with None every row that is not on side 1 is on side 0. times: so many scans, with the numbers
-        of one after another, each of what the one before has left in `out`, where one rank has all rows; `one` is then
+        scan: below WORDS, selects the random numbers. beta float64 (L,): pseudo-counts, 0 in missing rows; shrink
+        float64 (G,): rows of the whole group that each side has besides its own; tilt float64 (G,): log odds before any
+        cell counts, or None: those of the sides' sizes. whole, one, zero: counts over all ranks of all rows and of
+        those on sides 1 and 0; with zero None every row that is not on side 1 is on side 0. times: number of
+        consecutive scans, each starting from the counts of the one before, if one rank has all rows; `one` is then
         changed.
         """
         cdef const double[::1] pseudo = beta, rows = shrink, log_odds = shrink if tilt is None else tilt

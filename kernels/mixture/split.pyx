@@ -1,7 +1,7 @@
-"""Kernels of the split and merge moves: which rows seed a split, and which side every other row takes.
+"""Kernels of the split and merge moves: the rows that seed a split, and the side of every other row.
 
-hpc/crosscat/moves/launched.py and alike.py have the algorithms. Cost per row: four instructions a categorical cell and
-about 15 for its side, in vectors; one random number. Nothing here depends on the number of clusters.
+hpc/crosscat/moves/launched.py and alike.py have the algorithms. Cost per row: four instructions per categorical cell
+and about 15 for its side, in vectors; one random number. Nothing here depends on the number of clusters.
 """
 
 import numpy as np
@@ -44,7 +44,7 @@ cdef extern from "vector_odds.h" nogil:
 
 
 def words(const int64_t[::1] ids, seed, purpose, sub, cycle, chain):
-    """uint64 (n,): the random word of each row id in one stream."""
+    """Random word of each row id in one stream, uint64 (n,)."""
     cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
     cdef int64_t i
     out = np.empty(ids.shape[0], dtype=np.uint64)
@@ -56,9 +56,9 @@ def words(const int64_t[::1] ids, seed, purpose, sub, cycle, chain):
 
 
 def two_least(const int32_t[::1] z, row0, int64_t n_clusters, seed, purpose, sub, cycle, chain):
-    """uint64 (n_clusters, 4): the two least words among the rows of each cluster here, and those rows' global ids.
+    """Two least words among the rows of each cluster here, and those rows' global ids, uint64 (n_clusters, 4).
 
-    2^64 - 1 stands for a word that is not there. Negative labels are skipped.
+    2^64 - 1 stands for an absent word. Negative labels are skipped.
     """
     cdef philox_stream stream = philox_open(seed, purpose, sub, cycle, chain)
     cdef uint64_t start = row0, word
@@ -81,18 +81,18 @@ def two_least(const int32_t[::1] z, row0, int64_t n_clusters, seed, purpose, sub
 
 
 def _odds_length(widths):
-    """Numbers that the odds of blocks of these widths take in one group."""
+    """Length of the odds of blocks of these widths in one group."""
     return int((1 + 2 * widths + widths * (widths + 1)).sum())
 
 
 def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1] group, const int8_t[::1] given,
           const int64_t[:, ::1] seeds, odds, offsets, seed, purpose, sub, cycle, chain):
-    """(label, log_q): the side of every row of a group, and the log probability of the sides taken in each group.
+    """Return (label, log_q): the side of every row of a group, and the log probability of the sides in each group.
 
-    z (n,): clusters, negative ones are skipped; ids (n,): global row ids; group (K,): of each cluster, or -1;
-    given (K,): -1 where rows draw their side, else the side that all rows of the cluster take. seeds (G, 2): the rows
-    that have side 0 and 1 for sure, and no part in log_q. odds: log odds of side 1, see hpc/crosscat/moves/odds.py.
-    label int32 (n,): 2 * group + side, or -1. log_q float64 (G,), summed in row order.
+    z (n,): clusters, negative ones are skipped; ids (n,): global row ids; group (K,): of each cluster, or -1; given
+    (K,): -1 if rows draw their side, else the side that all rows of the cluster take. seeds (G, 2): the rows that are
+    fixed to side 0 and 1, and do not enter log_q. odds: log odds of side 1, see hpc/crosscat/moves/odds.py. label int32
+    (n,): 2 * group + side, or -1. log_q float64 (G,), summed in row order.
     """
     cdef const uint8_t[:, ::1] codes8 = rows.codes8
     cdef const uint16_t[:, ::1] codes16 = rows.codes16
@@ -128,7 +128,7 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
     label_array, log_q_array = np.full(n, -1, dtype=np.int32), np.zeros(n_groups)
     cdef int32_t[::1] label = label_array
     cdef double[::1] log_q = log_q_array
-    # rows of one group after another, in row order, so that the group's table stays close
+    # rows group by group, in row order, so that the group's table stays in cache
     cdef int64_t[::1] end = np.zeros(n_groups + 1, np.int64)
     cdef int32_t[::1] order = np.empty(n, np.int32)
     cdef double[::1] uniform = np.empty(n)
@@ -147,7 +147,7 @@ def sides(rows, const int32_t[::1] z, const int64_t[::1] ids, const int32_t[::1]
             if z[i] >= 0 and group[z[i]] >= 0:
                 g = group[z[i]]
                 order[end[g]] = <int32_t>i
-                end[g] += 1  # from where the group starts to where it ends
+                end[g] += 1  # becomes the group's end, row by row, from its start
                 if given[z[i]] < 0:
                     uniform[i] = philox_uniform(philox_word(&stream, ids[i]))
                 else:

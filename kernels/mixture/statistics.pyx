@@ -1,4 +1,4 @@
-"""Statistics of the clusters among some rows, and the anchors of clusters (docs/math.md 2.1, step 6).
+"""Statistics of the clusters of rows, and the anchors of clusters (docs/math.md 2.1, step 6).
 
 moments.h has the sums of real columns. kernels/mixture/twin.py is the same in plain Python.
 """
@@ -33,7 +33,7 @@ cdef extern from "fetch.h" nogil:
 
 
 cdef enum:
-    BATCH = 256  # rows that are found before they are counted
+    BATCH = 256  # rows located before they are counted
 
 
 kernel_isa = ISA_NUMBER
@@ -41,7 +41,7 @@ UNANCHORED = 2**64 - 1  # `anchors` of a cluster without rows here
 
 
 def priorities(row0, int64_t n, seed, cycle, chain):
-    """uint64 (n,): the priorities of rows row0 .. row0 + n - 1 in a cycle."""
+    """Priorities of rows row0 .. row0 + n - 1 in a cycle, uint64 (n,)."""
     cdef philox_stream stream = philox_open(seed, PURPOSE_PRIORITY, 0, cycle, chain)
     cdef uint64_t start = row0
     cdef int64_t i
@@ -53,7 +53,7 @@ def priorities(row0, int64_t n, seed, cycle, chain):
 
 
 def anchors(const int32_t[::1] z, row0, seed, cycle, chain, owned, int64_t n_clusters):
-    """uint64 (n_clusters,): the least priority among the rows of each cluster here, 2^64 - 1 where there is none.
+    """Least priority among the rows of each cluster here, uint64 (n_clusters,), 2^64 - 1 if there are none.
 
     z: int32 (n,), clusters 0..n_clusters-1, negative labels are skipped; owned: bool (n_clusters,), clusters to skip
     (their anchor lies on other shards). The caller takes the minimum over shards.
@@ -85,12 +85,12 @@ def anchors(const int32_t[::1] z, row0, seed, cycle, chain, owned, int64_t n_clu
 def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=None):
     """Statistics of the clusters 0..n_clusters-1 among these rows.
 
-    z: int32 (n,); relabel: int32, maps a label to a cluster or to -1, skip; without it labels are clusters. Negative
-    labels are skipped. Returns size int64 (K,), levels int32 (L, K), real_n int64 (R, K), real_mean and real_scatter
-    float64 (R, K), tally_n int64 (Q, K), tally_sum float64 (Q, K), and of the blocks vector_n int64 (B, K), vector_mean
-    float64 (their columns, K), vector_scatter float64 (their pairs of columns, K), and of survival columns spell_events,
-    spell_ended int64 (S SPELL_PARTS, K), spell_time float64, see spells.h. Means first, then squares about them,
-    each summed in row order: the result is a function of rows and labels only.
+    z: int32 (n,); relabel: int32, maps a label to a cluster, or to -1 to skip it; without it labels are clusters.
+    Negative labels are skipped. Returns size int64 (K,), levels int32 (L, K), real_n int64 (R, K), real_mean and
+    real_scatter float64 (R, K), tally_n int64 (Q, K), tally_sum float64 (Q, K), and for blocks vector_n int64 (B, K),
+    vector_mean float64 (their columns, K), vector_scatter float64 (their pairs of columns, K), and for survival columns
+    spell_events, spell_ended int64 (S SPELL_PARTS, K), spell_time float64, see spells.h. Means first, then squares
+    about them, each summed in row order: the result is a function of rows and labels only.
     """
     cdef HeldRows r = HeldRows(rows, offsets)
     cdef rows_t *p = &r.c
@@ -119,7 +119,7 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
     with nogil:
         while i < n and bad < 0:
             m = 0
-            while i < n and m < BATCH:  # rows of a cluster may lie far apart: they are found first, and fetched ahead
+            while i < n and m < BATCH:  # rows of a cluster may be far apart: locate them first, and prefetch
                 k = z[i]
                 if k >= n_labels or (mapped and k >= 0 and target[k] >= n_clusters):
                     bad = i
@@ -159,7 +159,7 @@ def accumulate(rows, const int32_t[::1] z, int64_t n_clusters, offsets, relabel=
 
 cdef int _accumulate_spells(HeldRows r, const int32_t[::1] cluster, int64_t[:, ::1] events, int64_t[:, ::1] ended,
                             double[:, ::1] time) except -1:
-    """The part of survival columns in `accumulate`: whole numbers, so that the order of sums changes nothing."""
+    """Accumulate survival columns: integers, so that the order of sums does not matter."""
     cdef int64_t i, s, k, part
     cdef double x
     cdef spell_t cell
@@ -179,7 +179,7 @@ cdef int _accumulate_spells(HeldRows r, const int32_t[::1] cluster, int64_t[:, :
 
 cdef int _moments(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, real_n, real_mean,
                   real_scatter) except -1:
-    """Fill the last three, (R, K), with numbers, means and sums of squares about the means of the real cells."""
+    """Fill the last three, (R, K), with counts, means and sums of squares about the means of the real cells."""
     cdef int64_t R = r.c.n_reals, pad = (R + 7) & ~<int64_t>7
     n, means, scatters = (aligned(pad * n_clusters, t).reshape(n_clusters, pad) for t in ("i8", "f8", "f8"))
     cdef void *count = address(n)
@@ -197,9 +197,9 @@ cdef int _moments(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, re
 
 cdef int _accumulate_blocks(HeldRows r, const int32_t[::1] cluster, int64_t n_clusters, int64_t[:, ::1] n,
                             double[:, ::1] mean, double[:, ::1] scatter) except -1:
-    """The part of blocks of columns in `accumulate`.
+    """Accumulate blocks of columns.
 
-    One cluster's numbers lie side by side while rows are added, [cluster][entry].
+    One cluster's numbers are adjacent while rows are added, [cluster][entry].
     """
     cdef int64_t n_vector = r.c.n_vector, n_pairs = scatter.shape[0], i, b, d, e, k, width, column, pair
     total_array, square_array = np.zeros((n_clusters, n_vector)), np.zeros((n_clusters, n_pairs))

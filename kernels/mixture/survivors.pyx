@@ -8,9 +8,10 @@ from mpibayes.kernels.common.machine cimport address
 
 
 cdef class Survivors:
-    """Row i has count[i] (cluster, score) pairs from start[i] on in position and score; start -1: its are not known.
+    """Row i has count[i] (cluster, score) pairs from start[i] on in position and score; start -1: they are not known.
 
-    Clusters that are not among a row's pairs weigh hardly anything beside one that is. Made by `pruning.survivors`.
+    Clusters that are not among a row's pairs have hardly any weight relative to one that is. Made by
+    `pruning.survivors`.
     """
 
     def __init__(self, int64_t n, int64_t room):
@@ -20,7 +21,7 @@ cdef class Survivors:
         self.grow(room)
 
     cdef int grow(self, room) except -1:
-        """Make room for so many pairs; those that are there stay."""
+        """Make room for `room` pairs; current ones stay."""
         for name in ("position", "score"):
             old = getattr(self, name)
             new = np.empty(room, old.dtype)
@@ -38,7 +39,7 @@ cdef class Survivors:
 
     @property
     def margin(self):
-        """Most that the other clusters can add to sums of weights, relative to all of them."""
+        """Bound on the weight of the omitted clusters, relative to the weight of all clusters."""
         return self.c.margin
 
     @margin.setter

@@ -1,4 +1,4 @@
-"""The collapsed clusters of a shard: their statistics, what is derived from them, and scratch for the loops."""
+"""The collapsed clusters of a shard: their statistics, derived values, and scratch for the loops."""
 
 import numpy as np
 
@@ -29,7 +29,7 @@ kernel_isa = ISA_NUMBER
 
 
 def contexts_of(prior, int64_t n_columns):
-    """int64 (C,): contexts of each categorical column of a prior; one, unless it says otherwise."""
+    """Contexts of each categorical column of a prior, int64 (C,); one by default."""
     given = getattr(prior, "contexts", None)
     if given is None:
         return np.ones(n_columns, np.int64)
@@ -40,7 +40,7 @@ def contexts_of(prior, int64_t n_columns):
 
 
 def groups_of(offsets, contexts):
-    """int64 (contexts of all columns + 1,): the first level row of every context, and where the last one ends."""
+    """First level row of every context, and the end of the last one, int64 (contexts of all columns + 1,)."""
     if contexts.max(initial=1) == 1:
         return offsets
     rows, over = np.divmod(np.diff(offsets), contexts)
@@ -50,7 +50,7 @@ def groups_of(offsets, contexts):
 
 
 def _check_numbers(numbers, int64_t first, str problem):
-    """ValueError unless all numbers (C, F) are finite, and positive from the first-th of a column on."""
+    """Raise ValueError unless all numbers (C, F) are finite, and positive from the first-th of a column on."""
     if not len(numbers):
         return
     cdef const double[:, ::1] each = numbers
@@ -69,7 +69,7 @@ cdef class Work:
         cdef int64_t reals = pad16(n_reals), tallies = pad16(n_tallies), codes = pad16(n_codes)
         cdef int64_t doubles = lanes + lanes // 2 + pad16(lanes // 16) + BLOCK + n_logs + (2 + 3 * BLOCK) * reals \
             + (3 + 2 * BLOCK) * tallies + OWN_FIELDS * n_own
-        # two locations and two packed triangles of the widest block of columns there can be
+        # two locations and two packed triangles of the widest possible block of columns
         cdef int64_t n_scratch = 2 * VECTOR_MOST + VECTOR_MOST * (VECTOR_MOST + 1) if n_blocks else 0
         doubles += n_scratch
         cdef int64_t words = lanes + BLOCK * codes + reals + tallies + BLOCK * pad16(n_blocks)
@@ -131,13 +131,12 @@ cdef class Tail:
     """The collapsed clusters of one shard: a Pitman-Yor(concentration, discount) mixture of total log weight
     log_weight.
 
-    `prior` has offsets, dirichlet, normal, gamma, and widths, wishart, vector_mean, vector_spread where there are
-    blocks, `given` where the first column of one is given, spell_gamma and spell_width where there are survival columns
-    (hpc/components/product.py). Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n,
-    tally_sum, vector_n, vector_mean, vector_scatter, spell_events, spell_ended, spell_time: views of `capacity` slots
-    (a multiple of 16, doubled when
-    full), to be read only between sweeps and changed only through `load`. n_slots: one more than the highest slot ever
-    used. A Tail is changed by `sweep`; it must not be used by two threads at once.
+    `prior` has offsets, dirichlet, normal, gamma; with blocks widths, wishart, vector_mean, vector_spread, and `given`
+    if the first column of any is given; with survival columns spell_gamma and spell_width (hpc/components/product.py).
+    Statistics are the attributes size, levels, real_n, real_mean, real_scatter, tally_n, tally_sum, vector_n,
+    vector_mean, vector_scatter, spell_events, spell_ended, spell_time: views of `capacity` slots (a multiple of 16,
+    doubled when full), to be read only between sweeps and changed only through `load`. n_slots: one more than the
+    highest slot ever used. A Tail is changed by `sweep`; it must not be used by two threads at once.
     """
 
     def __init__(self, prior, double concentration, double discount, double log_weight, capacity=16):
@@ -173,7 +172,7 @@ cdef class Tail:
         self.c.count_scores = &self.count_scores_kept[0] if self.items[4] else NULL
 
     def _hold_blocks(self, prior):
-        """Take the prior of the blocks; ValueError where it is none."""
+        """Store the prior of the blocks; ValueError if it is invalid."""
         widths = self.widths_array = widths_of(prior)
         if not len(widths):
             self.given_array, self.wishart_array = np.zeros(0, np.int64), np.zeros((0, 2))
@@ -197,7 +196,7 @@ cdef class Tail:
         self.items[6], self.items[7], self.items[8] = len(widths), n, int(pairs_of(widths).sum())
 
     def _hold_spells(self, prior):
-        """Take the prior of the survival columns; ValueError where it is none."""
+        """Store the prior of the survival columns; ValueError if it is invalid."""
         gamma, width = (np.ascontiguousarray(getattr(prior, name, ()), dtype=np.float64)
                         for name in ("spell_gamma", "spell_width"))
         self.spell_gamma_array, self.spell_width_array = gamma.reshape(-1, 2), width.ravel()
@@ -208,8 +207,8 @@ cdef class Tail:
 
     @staticmethod
     def _sum_levels(offsets, dirichlet):
-        """Put each column's total pseudo-count into its missing row, which is where tail.h looks for it. offsets: of
-        columns, or of their contexts."""
+        """Put each column's total pseudo-count into its missing row, where tail.h reads it. offsets: of columns, or of
+        their contexts."""
         cdef const int64_t[::1] first = offsets
         cdef double[::1] beta = dirichlet
         cdef int64_t c, l
@@ -223,7 +222,7 @@ cdef class Tail:
         dirichlet[offsets[1:] - 1] = np.add.reduceat(dirichlet, offsets[:len(offsets) - 1])
 
     def _hold_plain(self, int64_t padded):
-        """Lay out what a slot without missing cells needs of the prior of real columns; see layout.h."""
+        """Lay out the part of the prior of real columns that slots without missing cells need; see layout.h."""
         self.plain = aligned(24 * padded, np.uint8)
         cdef double *plain = <double *>address(self.plain)
         cdef const double[:, ::1] normal = self.normal_array.reshape(self.items[3], 4)
@@ -236,8 +235,8 @@ cdef class Tail:
             (<int64_t *>plain)[2 * padded + r] = -1
 
     cdef int _sum_prior(self) except -1:
-        """Add up the prior's column of the table, as scores.h would, for rows without missing cells, where that can be
-        done once for all."""
+        """Sum the prior's column of the table, as scores.h would, for rows without missing cells, if one sum serves all
+        rows."""
         cdef int64_t c, C = self.items[2], l
         cdef float total = 0
         self.c.prior_sums, self.c.missing = NULL, NULL
@@ -259,7 +258,7 @@ cdef class Tail:
         return 0
 
     cdef int _sort_by_nu(self, numbers) except -1:
-        """Say which way the Student t densities of the real columns go (scores.h)."""
+        """Choose how the Student t densities of the real columns are computed (scores.h)."""
         self.c.one_nu, self.c.by_power = False, NULL
         if not self.items[3]:
             return 0
@@ -390,7 +389,7 @@ cdef class Tail:
         return flat if kind == 0 else flat.reshape(n_rows, capacity)
 
     cdef int _grow(self) except -1:
-        """Twice the slots; what is there stays where it is, and derived values keep their bits."""
+        """Double the slots; current contents stay in place, and derived values keep their bits."""
         cdef int64_t old = self.c.capacity, n_slots = self.c.n_slots
         before = {name: self._field(name) for name, _, _ in _FIELDS}
         self._allocate(2 * old)
@@ -421,7 +420,7 @@ cdef class Tail:
 
     @property
     def count_scores(self):
-        """float64 (Q, 1024): what is known so far of layout.h's count_scores, a copy; NaN elsewhere."""
+        """Copy of layout.h's count_scores as far as computed, float64 (Q, 1024); NaN elsewhere."""
         return np.array(self.count_scores_kept).reshape(self.items[4], N_COUNTS_KEPT)
 
     @property
@@ -446,12 +445,12 @@ cdef class Tail:
 
     @property
     def n_rows(self):
-        """Rows seated in the tail."""
+        """Number of rows seated in the tail."""
         return self.c.n_rows
 
     @property
     def n_occupied(self):
-        """Slots that hold rows."""
+        """Number of slots that hold rows."""
         return self.c.n_occupied
 
     def __getattr__(self, name):

@@ -1,8 +1,8 @@
 """The kernels of gibbs.pyx, statistics.pyx and tail.pyx in plain Python, float64, row by row: their specification.
 
 Same arguments, same random numbers, same labels. Differences allowed: the kernels keep categorical scores in float32,
-so a draw that falls within about 1e-5 of the boundary between two candidates may differ. They also take rows in blocks,
-which changes nothing: a row's step sees what the steps before it left. Equations: docs/math.md 2.1, step 6, and 2.3
+so a draw within about 1e-5 of the boundary between two candidates may differ. They also process rows in blocks, which
+changes nothing: a row's step sees the state left by the steps before it. Equations: docs/math.md 2.1, step 6, and 2.3
 (candidates, anchors); twin_cluster.py has the predictives.
 """
 
@@ -28,7 +28,7 @@ UNANCHORED = 2**64 - 1
 
 
 def words(row0, n, seed, purpose, sweep, cycle, chain):
-    """uint64 (n,): the random word of rows row0..row0+n-1: word `row & 3` of Philox block (row >> 2, sweep, cycle,
+    """Random words of rows row0..row0+n-1, uint64 (n,): word `row & 3` of Philox block (row >> 2, sweep, cycle,
     chain)."""
     out = np.empty(n, dtype=np.uint64)
     for block in range(row0 >> 2, (row0 + n + 3) >> 2):
@@ -93,11 +93,12 @@ class Tail:
         return sum(slot.size > 0 for slot in self.slots)
 
     def vacant(self):
-        """The lowest slot without rows; one beyond the list when all have some."""
+        """Lowest slot without rows; one beyond the list if all have rows."""
         return next((t for t, slot in enumerate(self.slots) if not slot.size), len(self.slots))
 
     def log_weights(self, row):
-        """(candidates, new): log weight of the row, which is in no cluster, for each slot and for a new cluster."""
+        """Return (candidates, new): log weight of the row, which is in no cluster, for each slot and for a new
+        cluster."""
         c, d = self.concentration, self.discount
         rows, occupied = self.n_rows, self.n_occupied
         new = Cluster(self.prior).log_predictive(row)
@@ -109,7 +110,7 @@ class Tail:
 
 
 class Instantiated:
-    """Plain holder; see mixture.Instantiated."""
+    """Plain holder of the arguments; see mixture.Instantiated."""
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ def sweep(
     survivors=None,
     response=None,
 ):
-    """See mixture.sweep. survivors: not looked at, since they change no label. response: of twin_response."""
+    """See mixture.sweep. survivors: ignored, since they change no label. response: from twin_response."""
     g = Instantiated() if instantiated is None else instantiated
     n = len(z)
     pi_n = priorities(row0, n, seed, cycle, chain)
@@ -203,7 +204,7 @@ def sweep(
         return not priority_free and g.free <= z[i] < g.n and int(pi_n[i]) == g.anchors[z[i] - g.free]
 
     def take_out(i):
-        """Take row i out of its tail cluster; True if it was alone there. Its label stays."""
+        """Remove row i from its tail cluster; True if it was alone there. Its label stays."""
         if tail is None or z[i] < g.base or z[i] < g.n:
             return False
         slot = tail.slots[z[i] - g.base]
@@ -211,7 +212,7 @@ def sweep(
         return slot.size == 0
 
     def gibbs_step(i, uniform):
-        """Draw the cluster of row i; True if it moved. It may have been in no cluster before."""
+        """Draw the cluster of row i; True if it moved. It may have had no cluster before."""
         if is_anchor(i):
             return False
         row, old, allowed = Row(rows, i), int(z[i]), g.n
@@ -238,7 +239,7 @@ def sweep(
                 known.append(-inf)
             known[vacant] = new
             slots = [g.base + t for t in range(len(known))]
-            if empty:  # the new cluster stands before all others
+            if empty:  # the new cluster precedes all others
                 scores, labels = [new, *scores], [g.base + vacant, *labels]
             else:
                 scores, labels = scores + known, labels + slots

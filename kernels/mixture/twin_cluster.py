@@ -8,12 +8,12 @@ import numpy as np
 
 
 def contexts_of(prior):
-    """Contexts of each categorical column."""
+    """Number of contexts of each categorical column."""
     return getattr(prior, "contexts", np.ones(len(prior.offsets) - 1, np.int64))
 
 
 def widths_of(blocks):
-    """Columns of each block of full-covariance normals in rows or a prior."""
+    """Number of columns of each block of full-covariance normals in rows or a prior."""
     return np.asarray(getattr(blocks, "widths", ()), dtype=np.int64)
 
 
@@ -27,7 +27,7 @@ def spells_of(rows):
 
 
 def spell_of(x):
-    """(part, whether the event came, ticks in the part) of a cell of a survival column; None if it is missing."""
+    """Decode a survival cell: (part, True if the event came, ticks in the part); None if it is missing."""
     if isnan(x):
         return None
     part, ticks = divmod(int(abs(x)), 1 << SPELL_SHIFT)
@@ -35,8 +35,8 @@ def spell_of(x):
 
 
 class Row:
-    """One row: codes of the categorical columns in block order, real and count cells with NaN for missing, a vector for
-    each block, None where it is missing, and a spell for each survival column."""
+    """One row: codes of the categorical columns in block order, real and count cells with NaN for missing, a vector per
+    block, None if missing, and a spell per survival column."""
 
     def __init__(self, rows, i):
         self.codes = [int(v) for v in (*rows.codes8[i], *rows.codes16[i])]
@@ -66,7 +66,7 @@ def log_negative_binomial(x, prior, n, total):
 
 def log_student_vector(x, prior, b, n, mean, scatter):
     """Predictive of block b, a multivariate t with nu_n - D + 1 degrees of freedom (docs/math.md 1.6); mean (D,),
-    scatter (D, D). Where its first column is given, that column's own is taken out again."""
+    scatter (D, D). If its first column is given, that column's predictive is divided out."""
     width = len(x)
     first = int(prior.widths[:b].sum())
     mean0, spread = prior.vector_mean[first : first + width], prior.vector_spread[first : first + width]
@@ -105,7 +105,7 @@ def log_spell(spell, prior, s, events, exposure):
 
 
 class Cluster:
-    """Statistics of one cluster, and its predictive; `n` levels etc. as in the Statistics class."""
+    """Statistics of one cluster, and its predictive; `n`, levels etc. as in the Statistics class."""
 
     def __init__(self, prior):
         self.prior = prior
@@ -146,7 +146,7 @@ class Cluster:
                 self.spells[s][1, part] += sign * ticks
 
     def remove(self, row):
-        """Undoes `add`; the scatter stays at or above 0 and the last cell leaves exact zeros."""
+        """Undo `add`; the scatter stays at or above 0 and the last cell leaves exact zeros."""
         self.size -= 1
         self._add_spells(row, -1)
         for c, code in enumerate(row.codes):
@@ -173,13 +173,13 @@ class Cluster:
                     self.vectors[b] = n - 1, before, scatter - np.outer(x - mean, x - before)
 
     def log_predictive(self, row):
-        """log f(row | rows of the cluster): the product over observed cells of the predictives of docs/math.md 1."""
+        """Log f(row | rows of the cluster): the product over observed cells of the predictives of docs/math.md 1."""
         offsets, beta, contexts = self.prior.offsets, self.prior.dirichlet, contexts_of(self.prior)
         score = 0.0
         for c, code in enumerate(row.codes):
             if offsets[c] + code != offsets[c + 1] - 1:
                 rows = (offsets[c + 1] - offsets[c]) // contexts[c]
-                first = offsets[c] + code // rows * rows  # of the parent's context
+                first = offsets[c] + code // rows * rows  # first level row of the parent's context
                 n, total = self.levels[first : first + rows - 1], beta[first : first + rows - 1].sum()
                 score += log(n[code % rows] + beta[offsets[c] + code]) - log(n.sum() + total)
         for r, x in enumerate(row.reals):
@@ -198,7 +198,7 @@ class Cluster:
 
 
 def square(pairs):
-    """The symmetric matrix (D, D) of a packed lower triangle."""
+    """Symmetric matrix (D, D) from a packed lower triangle."""
     width = int((2 * len(pairs)) ** 0.5)
     out = np.zeros((width, width))
     out[np.tril_indices(width)] = pairs
@@ -206,7 +206,7 @@ def square(pairs):
 
 
 def blocks_of(widths, s, k):
-    """(mean, packed scatter) of each block in cluster k."""
+    """Return (mean, packed scatter) of each block in cluster k."""
     if not len(widths):
         return []
     columns, pairs = np.cumsum(widths)[:-1], np.cumsum(widths * (widths + 1) // 2)[:-1]

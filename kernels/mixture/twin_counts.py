@@ -8,11 +8,11 @@ import numpy as np
 
 from mpibayes.kernels.mixture import twin
 
-INTEGERS = (0, 1, 5, 6)  # of what accumulate returns: size, levels, tally_n, tally_sum
+INTEGERS = (0, 1, 5, 6)  # integer results of accumulate: size, levels, tally_n, tally_sum
 
 
 def recount(rows, before, after, n_clusters, offsets, into=None):
-    """See counts.recount: a full count by `after`, less one by `before`."""
+    """See counts.recount: a full count by `after`, minus one by `before`."""
     counted = SimpleNamespace(
         codes8=rows.codes8, codes16=rows.codes16, reals=np.empty((len(rows), 0)), tallies=rows.tallies
     )

@@ -10,7 +10,7 @@ LOGISTIC, STUDENT_T, NORMAL, POISSON = 0, 1, 2, 3
 
 
 def log_likelihood(kind, y, eta, nu, scale):
-    """log L without terms of y alone and -log scale."""
+    """Log likelihood without terms of y alone and without -log scale."""
     if kind == LOGISTIC:
         x = -y * eta
         return -(max(x, 0.0) + log1p(exp(-abs(x))))
@@ -38,26 +38,26 @@ class Response:
         return np.stack([self.slot[int(t)] for t in which], axis=1)
 
     def score(self, i, theta):
-        """log L of row i under some coefficients."""
+        """Log likelihood of row i under coefficients theta."""
         if isnan(self.y[i]):
             return 0.0
         eta = theta[0] + self.offset[i] + float(np.dot(theta[1:], self.u[i]))
         return log_likelihood(self.kind, self.y[i], eta, self.nu, self.scale)
 
     def candidates(self, i, alone):
-        """Coefficients that a new cluster of row i may have; alone: its slot if it is alone there, else None."""
+        """Candidate coefficients of a new cluster of row i; alone: its slot if it is alone there, else None."""
         candidates = [np.array(theta) for theta in self.fresh[i]]
         if alone is not None:
             candidates[0] = self.slot[alone]
         return candidates
 
     def score_of_new(self, i, alone):
-        """log of the mean likelihood of row i in a new cluster."""
+        """Log of the mean likelihood of row i in a new cluster."""
         scores = [self.score(i, theta) for theta in self.candidates(i, alone)]
         return max(scores) + log(sum(exp(s - max(scores)) for s in scores) / len(scores))
 
     def open(self, i, alone, slot):
-        """Give a slot that row i opens one of its candidates."""
+        """Give a slot opened by row i one of the row's candidates."""
         candidates = self.candidates(i, alone)
         scores = np.array([self.score(i, theta) for theta in candidates])
         below = np.cumsum(np.exp(scores - scores.max()))
@@ -71,7 +71,7 @@ def offsets(w, beta, y):
 
 
 def slopes(kind, z, y, u, w, theta, beta, nu=4.0, scale=1.0):
-    """See response.slopes; slopes by differences of the exact log likelihood."""
+    """See response.slopes; slopes are differences of the exact log likelihood."""
     theta, beta = np.array(theta, np.float64), np.array(beta, np.float64)
 
     def values(theta, beta, scale):

@@ -1,7 +1,7 @@
 """The kernels of scans.pyx in plain Python and NumPy: slow, and their specification.
 
-Same arguments, same random numbers. Counts are equal; a row whose uniform falls within about 1e-5 of the boundary
-between two sides may take the other one, since logarithms here and there differ in the last bit.
+Same arguments, same random numbers. Counts are equal, except that a row whose uniform falls within about 1e-5 of the
+boundary between two sides may take the other one, since logarithms differ in the last bit.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Packed:
                     sums[2 * n_real + c] += int(x)
 
     def draw(self, seed, purpose, sub, cycle, chain):
-        """16 bits for each of 16 scans from the block (row id, sub, cycle, chain)."""
+        """Random numbers of 16 scans, 16 bits each, from the block (row id, sub, cycle, chain)."""
         self.words = []
         for row in self.ids:
             counter = row + (sub << 64) + (cycle << 128) + (chain << 192)
@@ -72,7 +72,7 @@ class Packed:
         self.count(self.side, out)
 
     def _terms(self, i, beta, shrink, whole, one, zero):
-        """Terms of each cell of a row in the log odds of side 1."""
+        """Terms of a row's cells in the log odds of side 1."""
         n_levels, n_real = self.offsets[-1], len(self.reals[i])
         for c, level in enumerate(self.levels[i]):
             first, missing = self.offsets[c], self.offsets[c + 1] - 1
@@ -100,7 +100,7 @@ class Packed:
 
 
 def whole(x, centre, scale):
-    """A real cell in units of UNIT deviations."""
+    """Convert a real cell to units of UNIT standard deviations."""
     if np.isnan(x):
         return MISSING
     y = min(max((x - centre) * scale / UNIT, -(2.0**24)), 2.0**24)
@@ -108,7 +108,7 @@ def whole(x, centre, scale):
 
 
 def moments(counts, cell, at_sum, at_square):
-    """(n, mean, sum of squares about it) of a real column."""
+    """Moments (n, mean, sum of squares about it) of a real column."""
     n = int(counts[0][cell])
     mean = int(counts[1][at_sum]) * UNIT / max(n, 1)
     return n, mean, int(counts[1][at_square]) * UNIT**2 - mean * mean * n

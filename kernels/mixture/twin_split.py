@@ -16,7 +16,7 @@ NOBODY = 2**64 - 1
 
 
 def word(row, seed, purpose, sub, cycle, chain):
-    """The random word of one row: word `row & 3` of Philox block (row >> 2, sub, cycle, chain)."""
+    """Random word of one row: word `row & 3` of Philox block (row >> 2, sub, cycle, chain)."""
     counter = (row >> 2) + (sub << 64) + (cycle << 128) + (chain << 192)
     # NumPy adds one to the counter before its first block
     stream = np.random.Philox(key=seed + (purpose << 64), counter=(counter - 1) % 2**256)
@@ -39,7 +39,7 @@ def two_least(z, row0, n_clusters, seed, purpose, sub, cycle, chain):
 
 
 def log_odds(rows, i, g, odds, offsets):
-    """Log odds that row i of group g takes side 1. Look-ups add up in float32: four sums, and one of codes16."""
+    """Log odds that row i of group g takes side 1. Look-ups are summed in float32: four sums, and one of codes16."""
     sums, n = np.zeros(5, np.float32), rows.codes8.shape[1]
     for c, code in enumerate((*rows.codes8[i].tolist(), *rows.codes16[i].tolist())):
         sums[c % 4 if c < n else 4] += odds.table[g, offsets[c] + code]
@@ -78,7 +78,7 @@ def log_logistic(x):
 
 
 def falls_to(x, u):
-    """True if a uniform falls to the side of log odds x: u < 1 / (1 + exp(-x))."""
+    """True if a uniform selects the side with log odds x: u < 1 / (1 + exp(-x))."""
     e = exp(-abs(x))
     return u * (1.0 + e) < (e if x < 0 else 1.0)
 

@@ -9,21 +9,21 @@ import numpy as np
 
 
 def block(i, attempt, seed, purpose, sub, cycle, chain):
-    """The four uniforms in (0, 1] of an id's attempt."""
+    """Four uniforms in (0, 1] for an id's attempt."""
     key, counter = np.array([seed, purpose], np.uint64), [i, sub + (attempt << 32), cycle, chain]
-    # NumPy counts up before its first block
+    # NumPy adds one to the counter before its first block
     whole = sum(int(c) << 64 * n for n, c in enumerate(counter)) - 1
     words = np.random.Philox(key=key, counter=whole % 2**256).random_raw(4)
     return [1.0 - (int(w) >> 12) * 2.0**-52 for w in words]
 
 
 def normal(u, v):
-    """Box & Muller (1958)."""
+    """Standard normal by Box & Muller (1958)."""
     return sqrt(-2.0 * log(u)) * cos(2.0 * pi * abs(v - 0.5))
 
 
 def log_gamma_draw(shape, i, key):
-    """Marsaglia & Tsang (2000); G(a) = G(a + 1) U^(1/a) for shapes below 1."""
+    """Log of a gamma draw by Marsaglia & Tsang (2000); G(a) = G(a + 1) U^(1/a) for shapes below 1."""
     d = shape + (shape < 1.0) - 1.0 / 3.0
     for attempt in range(1000):
         a, b, c, e = block(i, attempt, **key)
@@ -63,7 +63,7 @@ def draw_tables(levels, beta, **key):
 
 
 def tables_of_row(counts, a, level, key):
-    """Tables of the restaurants of one level, in all clusters."""
+    """Number of tables in the restaurants of one level, summed over clusters."""
     units = (u for attempt in count() for u in block(level, attempt, **key))
     opened = 0
     for n in counts if a > 0 else ():
@@ -79,7 +79,7 @@ def tables_of_row(counts, a, level, key):
 
 
 def log_marginal(counts, beta):
-    """Dirichlet and multinomial: of one column's cells in one cluster (docs/math.md 1.3)."""
+    """Dirichlet-multinomial log marginal likelihood of one column's cells in one cluster (docs/math.md 1.3)."""
     score = lgamma(sum(beta)) - lgamma(sum(beta) + sum(counts))
     return score + sum(lgamma(b + n) - lgamma(b) for b, n in zip(beta, counts, strict=True))
 
@@ -94,7 +94,7 @@ def log_marginals(levels, beta, offsets, first, last):
 
 
 def normal_marginal(hyper, n, mean, scatter):
-    """Normal with its conjugate prior: of one column's cells in one cluster (docs/math.md 1.5)."""
+    """Log marginal likelihood of a normal column's cells in one cluster (docs/math.md 1.5)."""
     m0, kappa0, nu0, variance0 = hyper
     kappa, nu = kappa0 + n, nu0 + n
     spread = nu0 * variance0 + scatter + n * kappa0 / kappa * (m0 - mean) ** 2
@@ -103,7 +103,7 @@ def normal_marginal(hyper, n, mean, scatter):
 
 
 def poisson_marginal(hyper, n, total):
-    """Poisson with a gamma prior, without the 1 / x! (docs/math.md 1.4)."""
+    """Log marginal likelihood of a count column's cells in one cluster, without the 1 / x! (docs/math.md 1.4)."""
     a, b = hyper
     return a * log(b) - lgamma(a) + lgamma(a + total) - (a + total) * log(b + n)
 

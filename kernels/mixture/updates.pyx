@@ -1,7 +1,7 @@
 """Kernels of the global update: gamma, normal and Dirichlet draws with keys, and marginal likelihoods of columns.
 
-Every draw has an id of its own within a stream, and its random numbers are those of Philox blocks (id, sub + attempt
-2^32, cycle, chain) under the key (seed, purpose). So draws can be dealt to ranks in any way. gammas.h has the draws,
+Every draw has its own id within a stream, and its random numbers are those of Philox blocks (id, sub + attempt 2^32,
+cycle, chain) under the key (seed, purpose), so draws can be dealt to ranks in any way. gammas.h has the draws,
 dirichlet.h the categorical columns, grids.h real and count ones, lines.h real ones in lines; twin_updates.py is the
 same in plain Python. No result bit depends on the instruction set (MPIBAYES_ISA).
 """
@@ -66,8 +66,8 @@ cdef extern from "updates.h" nogil:
     void draw_tables_of_rows "draw_tables"(const stream_key *, const int32_t *, const double *, int64_t, int64_t, int64_t *)
 
 cdef enum:
-    KEPT = 1024  # log Gamma functions of counts below it, a power of 2, are looked up
-    MOST_KEPT = 1024  # for so many pseudo-counts, at most
+    KEPT = 1024  # log Gamma functions of counts below this, a power of 2, are looked up
+    MOST_KEPT = 1024  # most pseudo-counts with such a table
 
 
 kernel_isa = ISA_NUMBER
@@ -81,7 +81,7 @@ cdef stream_key _key(seed, purpose, sub, cycle, chain):
 
 
 def _padded(array, dtype, fill):
-    """A copy of an array, flat, up to a multiple of 8 values."""
+    """Return a flat copy of an array, padded to a multiple of 8 values."""
     array = np.asarray(array)
     out = np.full(-(-array.size // 8) * 8, fill, dtype)
     out[:array.size] = array.ravel()
@@ -89,9 +89,9 @@ def _padded(array, dtype, fill):
 
 
 def log_gammas(shape, ids, *, seed, purpose, sub, cycle, chain):
-    """Logarithms of Gamma(shape, 1) draws, float64 and of the form of `shape`; all shapes positive.
+    """Draw logs of Gamma(shape, 1) variables, float64 with the shape of `shape`, whose elements are positive.
 
-    ids: integers of the same form. Nothing underflows, however small a shape (docs/math.md 2.1).
+    ids: integers of the same shape. Nothing underflows, however small a shape (docs/math.md 2.1).
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     shape = np.asarray(shape, np.float64)
@@ -111,7 +111,7 @@ def log_gammas(shape, ids, *, seed, purpose, sub, cycle, chain):
 
 
 def normals(ids, *, seed, purpose, sub, cycle, chain):
-    """Standard normal draws, float64 and of the form of `ids`."""
+    """Draw standard normals, float64 with the shape of `ids`."""
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     form = np.shape(ids)
     cdef uint64_t[::1] id = _padded(ids, np.uint64, 0)
@@ -134,10 +134,10 @@ cdef int _check_columns(const int32_t[:, ::1] levels, const double[::1] beta, co
 
 def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets, int64_t first,
                 int64_t last, *, seed, purpose, sub, cycle, chain):
-    """Log level probabilities of the columns first..last-1 in every cluster, drawn given their cells.
+    """Draw log level probabilities of the columns first..last-1 in every cluster given their cells.
 
-    levels (L, K) int32, beta (L,) pseudo-counts, offsets (C + 1,): of all columns; the last level row of a column counts
-    its missing cells. Returns float32 (level rows of these columns, K), 0 in missing rows.
+    levels (L, K) int32, beta (L,) pseudo-counts, offsets (C + 1,): for all columns; the last level row of a column
+    counts its missing cells. Returns float32 (level rows of these columns, K), 0 in missing rows.
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     cdef int64_t n_clusters = levels.shape[1], most
@@ -159,7 +159,7 @@ def draw_levels(const int32_t[:, ::1] levels, const double[::1] beta, const int6
 def log_marginals(const int32_t[:, ::1] levels, const double[::1] beta, const int64_t[::1] offsets, int64_t first,
                   int64_t last):
     """Log marginal likelihood of the columns first..last-1 (docs/math.md 1.3): summed over clusters (last - first,),
-    and over these columns (K,). Arguments as of `draw_levels`."""
+    and over these columns (K,). Arguments as in `draw_levels`."""
     cdef int64_t n_clusters = levels.shape[1]
     _check_columns(levels, beta, offsets, first, last)
     by_column, by_cluster = np.zeros(last - first), np.zeros((n_clusters + 7) // 8 * 8)
@@ -187,7 +187,7 @@ cdef dict _kept = {}  # by pseudo-count
 
 
 cdef const double *_log_gammas_kept(double a) except? NULL:
-    """log Gamma of whole numbers plus a pseudo-count; NULL where many others are kept."""
+    """Table of log Gamma at whole numbers plus a pseudo-count; NULL if too many tables are kept."""
     found = _kept.get(a)
     if found is None:
         if len(_kept) == MOST_KEPT:
@@ -198,8 +198,8 @@ cdef const double *_log_gammas_kept(double a) except? NULL:
 
 
 cdef class Shares:
-    """How cells fall to two clusters where each level of a column, missing cells too, has a share of its own. spreads:
-    of the shares, Beta(spread, spread); each column has one of them, all equally likely."""
+    """Probability of the division of cells between two clusters if each level of a column, and missing, has its own
+    share. spreads: shares are Beta(spread, spread), with one spread per column, all equally likely."""
 
     cdef double[::1] _spread
     cdef double[:, :, ::1] _kept  # [spread][1, 2 times it][whole number]: log Gamma of their sum
@@ -213,8 +213,8 @@ cdef class Shares:
             kernel_keep_log_gammas(self._spread[i] + self._spread[i], KEPT, &self._kept[i, 1, 0])
 
     def log_sums(self, const int32_t[:, ::1] levels, const int64_t[::1] offsets, labels):
-        """Log of the sum, over columns and spreads, of the probability that a column's cells fall to two clusters as
-        they do: (B, K) float64, of each of B labels and every cluster. levels, offsets: as of `draw_levels`."""
+        """Log of the sum, over columns and spreads, of the probability of the division of a column's cells between two
+        clusters: (B, K) float64, for each of B labels and every cluster. levels, offsets: as in `draw_levels`."""
         cdef int64_t n_clusters = levels.shape[1], n_columns = offsets.shape[0] - 1, width = (n_clusters + 7) // 8 * 8
         cdef int64_t n_spreads = self._spread.shape[0], b, i, label
         if offsets[n_columns] != levels.shape[0] or n_columns < 1:
@@ -235,9 +235,9 @@ cdef class Shares:
 
 
 def draw_tables(const int32_t[:, ::1] levels, const double[::1] beta, *, seed, purpose, sub, cycle, chain):
-    """Numbers of tables of Chinese restaurants, one a level row and cluster, summed over clusters: (L,) int64.
+    """Draw numbers of tables of Chinese restaurants, one per level row and cluster, summed over clusters: (L,) int64.
 
-    levels (L, K) int32: customers; beta (L,): concentrations, 0 in rows that are left out. The id of a draw is the row.
+    levels (L, K) int32: customers; beta (L,): concentrations, 0 in rows to leave out. The id of a draw is the row.
     """
     cdef stream_key key = _key(seed, purpose, sub, cycle, chain)
     cdef int64_t n_rows = levels.shape[0], n_clusters = levels.shape[1]
@@ -252,7 +252,7 @@ def draw_tables(const int32_t[:, ::1] levels, const double[::1] beta, *, seed, p
 
 
 class Grid:
-    """Pseudo-counts that all levels of a column may share, and their log rising factorials; grid (G,), ascending or not."""
+    """Pseudo-counts that all levels of a column share, and their log rising factorials; grid (G,), in any order."""
 
     def __init__(self, grid):
         self.points = _padded(grid, np.float64, 1.0)
@@ -264,7 +264,7 @@ class Grid:
 def grid_scores(const int32_t[:, ::1] levels, const int64_t[::1] offsets, columns, grid, base=None):
     """Log marginal likelihood of `columns` at every point of a Grid, (len(columns), G) float64 (docs/math.md 2.4).
 
-    base (L,) float64: what a level's pseudo-count is multiplied by; None: all ones.
+    base (L,) float64: multiplies a level's pseudo-count; None: all ones.
     """
     cdef int64_t n_clusters = levels.shape[1], c, i
     cdef const double[::1] points = grid.points
@@ -315,16 +315,16 @@ cdef class _Numbers:
             raise ValueError("statistics, hyperparameters and the range of columns do not fit together")
         if self.n_columns and self.c.n_clusters:
             self.c.n, self.c.mean = &self.n[0, 0], &self.mean[0, 0]
-        if len(statistics) == 3:  # some address, so that no cluster is still a real column's
+        if len(statistics) == 3:  # not NULL: with no clusters these are still real columns
             self.c.scatter = &self.scatter[0, 0] if self.c.n else <const double *>1
 
 
 def number_marginals(statistics, hyper, int64_t first, int64_t last):
-    """Log marginal likelihood of the columns first..last-1 (docs/math.md 1.4, 1.5): summed over clusters
-    (last - first,), and over these columns (K,).
+    """Log marginal likelihood of the columns first..last-1 (docs/math.md 1.4, 1.5): summed over clusters (last -
+    first,), and over these columns (K,).
 
     statistics: of real columns (n, mean, scatter), of count columns (n, sum), each (C, K), n int64, the others float64;
-    hyper: float64 (C, 4): mean, kappa, nu, variance, or (C, 2): shape, rate. Count cells go without their 1 / x!.
+    hyper: float64 (C, 4): mean, kappa, nu, variance, or (C, 2): shape, rate. Counts omit their 1 / x!.
     """
     cdef _Numbers s = _Numbers(statistics, np.array(hyper, np.float64), first, last)
     by_column, by_cluster = np.zeros(last - first), np.zeros(s.c.n_clusters)
@@ -340,8 +340,8 @@ def line_marginals(points, square, middle, double mean, n, u, x, uu, ux, xx):
     under each of P parents, summed over clusters (G, P), and over points and parents (K,).
 
     points (G, 3): kappa, nu, variance. square, middle (P,): the parents' prior variances and means. mean: the column's
-    prior mean. n (K,), u (P, K), x (K,), uu (P, K), ux (P, K), xx (K,): number of cells, their means, and sums of squares
-    and products about them, of the parents and of the column.
+    prior mean. n (K,): number of cells. u (P, K), x (K,): means of the parents and of the column. uu (P, K), ux (P, K),
+    xx (K,): sums of squares and products about the means.
     """
     cdef lines_t s
     arrays = [np.ascontiguousarray(a, np.float64) for a in (points, square, middle, n, u, x, uu, ux, xx)]
@@ -362,12 +362,12 @@ def line_marginals(points, square, middle, double mean, n, u, x, uu, ux, xx):
 
 
 def draw_numbers(statistics, double[:, ::1] hyper, int64_t first, int64_t last, grids, const double[:, ::1] u):
-    """Draw the hyperparameters of the columns first..last-1 from their grids, in place (docs/math.md 2.4): each one given
-    the others, in order.
+    """Draw the hyperparameters of the columns first..last-1 from their grids, in place (docs/math.md 2.4): each one
+    given the others, in order.
 
-    statistics, hyper: as of `number_marginals`. grids: of each hyperparameter its `points`, float64 (C, G), and of each
-    column its `length`, int64 (C,), how many of them are its own; one point is kept as it is. u (last - first,
-    hyperparameters): uniforms. FloatingPointError where the weight of a point is not a number.
+    statistics, hyper: as in `number_marginals`. grids: for each hyperparameter its `points`, float64 (C, G), and the
+    `length` of each column's grid, int64 (C,); a single point is kept unchanged. u (last - first, hyperparameters):
+    uniforms. Raises FloatingPointError if the weight of a point is not a number.
     """
     cdef _Numbers s = _Numbers(statistics, np.asarray(hyper), first, last)
     cdef grid_t grid[4]

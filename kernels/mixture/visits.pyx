@@ -1,7 +1,7 @@
-"""Rows that a shard takes out of its subsample and brings in, step by step: the lists of `mixture.sweep`.
+"""Lists of rows that a shard removes from its subsample and adds to it, step by step, for `mixture.sweep`.
 
-Subsample annealing (Obermeyer, Glidden & Jonas 2014, section 2; docs/math.md 3.1): pure assignments of idle rows grow
-the subsample, remove and assign pairs churn it. A function of labels and random words alone, so nothing is kept between
+Subsample annealing (Obermeyer, Glidden & Jonas 2014, section 2; docs/math.md 3.1): assigning idle rows alone grows the
+subsample, pairs of remove and assign churn it. A function of labels and random words alone, so nothing is kept between
 cycles. Cost per step: O(1), two random words.
 """
 
@@ -21,12 +21,12 @@ cdef extern from "philox.h" nogil:
 
 
 def visits(const int32_t[::1] z, int64_t n_grow, int64_t n_churn, seed, cycle, sweep, chain, shard):
-    """(remove, assign), each int32 (n_grow + n_churn,): the steps of one sweep over a shard.
+    """Return (remove, assign), each int32 (n_grow + n_churn,): the steps of one sweep over a shard.
 
-    z: int32 (n,), labels: -2 and below idle, all others active. n_churn steps take out an active row, drawn uniformly,
-    and assign a row drawn uniformly from the idle ones and the row just taken out; n_grow steps, evenly spread among
-    them and the first of all, assign an idle row, drawn uniformly, and take nobody out (remove = -1). With no idle row
-    a churning step names one row twice. ValueError when there are fewer idle rows than that, or nobody to take out.
+    z: int32 (n,), labels: -2 and below idle, all others active. n_churn steps remove an active row, drawn uniformly,
+    and assign a row drawn uniformly from the idle ones and the row just removed; n_grow steps, evenly spread among them
+    and the first of all, assign an idle row, drawn uniformly, and remove none (remove = -1). Without idle rows a
+    churning step names one row twice. Raises ValueError if there are too few idle rows, or no row to remove.
 
     For example z = [0, -2, 4] with n_grow = 1 and n_churn = 2 gives remove = [-1, i, j], assign = [1, i, j].
     """

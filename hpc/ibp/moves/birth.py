@@ -1,7 +1,7 @@
 """Birth and death of a feature of many rows at once (docs/math.md 7.7).
 
-A feature is fitted to what the others leave of some rows, and every row is dealt it or not, by itself. The reverse of a
-birth fits one to what the others leave when the feature is gone, and asks how probable its rows would have been.
+A feature is fitted to the residuals of a few rows, and every row is independently given it or not. The reverse of a
+birth fits one to the residuals without the feature, and computes the probability of the feature's rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mpibayes.hpc.parallel.streams import Purpose
 
 
 def birth_or_death(ledger: Ledger, move: int) -> None:
-    """One proposal, a birth with probability one half. Collective."""
+    """Make one proposal, a birth with probability one half. Collective."""
     stream = ledger.choices(move)
     if stream.random() < 0.5:
         _birth(ledger, move, stream)
@@ -55,9 +55,9 @@ def _death(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
 
 
 def odds(ledger: Ledger, rest: Columns, move: int) -> list[np.ndarray]:
-    """Log odds with which each row is dealt a feature besides those of `rest`, for each shard here, (n,) float64.
+    """Log odds that each row is given a feature besides those of `rest`, for each shard here, (n,) float64.
 
-    A row's own scores see only the bits of `rest`, so they are the same with the feature or without it.
+    The row's scores use only the bits of `rest`, so they are the same with the feature or without it.
     """
     left = launch.residuals(ledger, rest, launch.keyed_rows(ledger, move))
     loadings = logit = None
@@ -66,7 +66,7 @@ def odds(ledger: Ledger, rest: Columns, move: int) -> list[np.ndarray]:
         loadings, logit = launch.one_feature(left, ledger.prior_variance, stream)
     scored = launch.spread(ledger, rest, loadings, logit, 1)
     every = [scored.scores(shard, np.arange(len(shard.rows)))[:, 0] for shard in ledger.shards]
-    for logit in every:  # in place: they are of all rows
+    for logit in every:  # in place: these arrays cover all rows
         np.clip(logit, -launch.MOST_LOGIT, launch.MOST_LOGIT, out=logit)
     return every
 
@@ -76,6 +76,6 @@ def probability(logit: np.ndarray) -> np.ndarray:
 
 
 def log_dealt(ledger: Ledger, logits: list[np.ndarray], dealt: list[np.ndarray]) -> float:
-    """Log q: of these bits, given the odds; on root."""
+    """Log q of the bits `dealt` given their log odds; on root."""
     parts = [np.array([(bit * logit - np.logaddexp(0.0, logit)).sum()]) for logit, bit in zip(logits, dealt)]
     return float(ledger.total(parts, 1)[0])

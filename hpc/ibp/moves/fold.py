@@ -1,8 +1,8 @@
-"""Fold and unfold: a feature disappears into up to three others, or comes out of them (docs/math.md 7.6).
+"""Fold and unfold: a feature is absorbed by up to three others, or split off from them (docs/math.md 7.6).
 
-Chains get stuck where features are written in the wrong code: {A, B, A + B} with owners of their own, two features that
-are one, a base with negatives. A fold rewrites the patterns of a feature c and s helpers T as patterns of T alone. The
-unfold is its reverse. Nothing is launched: where a fold leads to follows from the state that it leaves.
+Chains get stuck where features are encoded badly: {A, B, A + B} with owners each, one feature in two copies, a base
+with negatives. A fold rewrites the patterns of a feature c and s helpers T as patterns of T alone; the unfold is its
+reverse. Nothing is launched: the possible results of a fold are a function of the state that it leaves.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from mpibayes.hpc.parallel.streams import Purpose
 
 UNFOLDS = 0.05  # share of unfolds among the proposals
 HELPERS = 3  # most helpers
-SUBSETS = 4000  # most sets of helpers that are compared; of many features fewer helpers are taken
-SHARPNESS = 10.0  # how much helpers that explain the feature are preferred
-MAPS = 6  # candidates
-BETA = 0.5  # Dirichlet prior of how the rows of a target are dealt to the patterns that map to it
-DIGITS = 7  # distances are compared after rounding, so that ties are broken the same way both ways
+SUBSETS = 4000  # most sets of helpers compared; with many features fewer helpers are allowed
+SHARPNESS = 10.0  # preference for helpers that explain the feature
+MAPS = 6  # candidate maps
+BETA = 0.5  # Dirichlet prior of the shares of a target's rows among the patterns mapped to it
+DIGITS = 7  # distances are rounded before comparison, so that both directions break ties the same way
 
 
 def bits(n: int) -> np.ndarray:
-    """The patterns of n features, bool (2^n, n)."""
+    """All patterns of n features, bool (2^n, n)."""
     return (np.arange(2**n)[:, None] >> np.arange(n) & 1).astype(bool)
 
 
 def most_helpers(n_others: int) -> int:
-    """Most helpers where there are so many other features."""
+    """Largest number of helpers given the number of other features."""
     return max(s for s in range(HELPERS + 1) if s <= n_others and comb(n_others, s) <= max(SUBSETS, 1))
 
 
@@ -42,7 +42,8 @@ def _subsets(n: int, s: int) -> np.ndarray:
 
 
 def law_of_helpers(means: np.ndarray, c: int, s: int) -> tuple[np.ndarray, np.ndarray]:
-    """(subsets, log p): all sets of s others, (n, s) places in increasing order, and each one's log probability.
+    """Return (subsets, log p): all sets of s others, (n, s) indices in increasing order, and the log probability of
+    each.
 
     p falls with the smallest |A_c - sum of +-A_i or nothing|^2 over |A_c|^2.
     """
@@ -60,9 +61,10 @@ def law_of_helpers(means: np.ndarray, c: int, s: int) -> tuple[np.ndarray, np.nd
 
 
 def candidates(helpers: np.ndarray, feature: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """int64 (F, 2^(s+1)): where the patterns of (helpers, feature) may go, the best of what the signs give.
+    """Candidate maps of the patterns of (helpers, feature) to patterns of the helpers, int64 (F, 2^(s+1)), the best
+    over all signs.
 
-    helpers (s, D), feature (D,): loadings. sizes (2^(s+1),): rows of each pattern. With signs e, helper i is taken to
+    helpers (s, D), feature (D,): loadings. sizes (2^(s+1),): rows of each pattern. With signs e, helper i is assumed to
     become helper i + e_i feature, and each pattern goes to the nearest target.
     """
     s = len(helpers)
@@ -76,18 +78,18 @@ def candidates(helpers: np.ndarray, feature: np.ndarray, sizes: np.ndarray) -> n
         to[0] = 0
         distortion = round(float((sizes * distance[np.arange(len(to)), to]).sum() / sizes.sum()), DIGITS)
         distortions.setdefault(tuple(to.tolist()), distortion)
-    best = sorted(distortions, key=distortions.get)[:MAPS]  # stable: of equal ones those that came first
+    best = sorted(distortions, key=distortions.get)[:MAPS]  # stable sort: ties keep their order
     return np.array(best, np.int64)
 
 
 def log_prior_of_map(to: np.ndarray, s: int) -> float:
-    """Log p0(f): every pattern but the empty one stays with its helpers with 1/2, or goes anywhere."""
+    """Log p0(f): every pattern but the empty one keeps its helpers with probability 1/2, or goes anywhere."""
     stays = to[1:] == np.arange(1, 2 ** (s + 1)) % 2**s
     return float(np.log(0.5 * stays + 0.5 / 2**s).sum())
 
 
 def log_dealt(to: np.ndarray, sizes: np.ndarray) -> float:
-    """Log q_f: of these rows in these patterns, given the targets; Dirichlet weights integrated out."""
+    """Log q_f of the rows' patterns given their targets, with Dirichlet weights integrated out."""
     total = 0.0
     for target in np.unique(to):
         n = sizes[to == target]
@@ -96,9 +98,10 @@ def log_dealt(to: np.ndarray, sizes: np.ndarray) -> float:
 
 
 def evaluate(ledger: Ledger, fine: Columns, c: int, helpers: np.ndarray, tally):
-    """(maps, log W, log ratio of the fold), on root.
+    """Return (maps, log W, log ratio of the fold), on root.
 
-    fine: the features with c. c, helpers: places, these in increasing order. tally: of the patterns of (helpers, c).
+    fine: the features with c. c, helpers: indices, the latter in increasing order. tally: of the patterns of (helpers,
+    c).
     """
     sizes, counts, cells = tally
     k, s = len(fine), len(helpers)
@@ -126,7 +129,7 @@ def evaluate(ledger: Ledger, fine: Columns, c: int, helpers: np.ndarray, tally):
 
 
 def fold_or_unfold(ledger: Ledger, move: int) -> None:
-    """One proposal. Collective."""
+    """Make one proposal. Collective."""
     stream = ledger.choices(move)
     if stream.random() < UNFOLDS:
         _unfold(ledger, move, stream)
@@ -165,7 +168,7 @@ def _unfold(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
         stream.random(2 ** (s + 1)) < 0.5, np.arange(2 ** (s + 1)) % 2**s, stream.integers(2**s, size=2 * 2**s)
     )
     to[0] = 0
-    # A target of no pattern must have no rows; log weights of the patterns of each target, one row of a table each.
+    # A target of no pattern must have no rows. Row by row of the table: log weights of the patterns of a target.
     log_weights = np.log(stream.standard_gamma(BETA, size=2 ** (s + 1)))
     shares = np.zeros((2**s, 2 ** (s + 1)))
     if ledger.root:
@@ -192,7 +195,7 @@ def _unfold(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
     fine = ledger.with_fresh(coarse.without(helpers), slots)
     log_ratio = -np.inf
     if fine.owned.min() > 0:
-        order = np.argsort(fine.place(helpers))  # helpers as a fold from here would list them
+        order = np.argsort(fine.place(helpers))  # in the order in which a fold from here would list the helpers
         at = fine.place(helpers[order])
         slots_of_fold = np.append(helpers[order], slots[-1])
         tally = ledger.tally_patterns(ledger.patterns(slots_of_fold), 2 ** (s + 1), fine.without(slots).slots)
@@ -208,7 +211,7 @@ def _unfold(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
 
 
 def reordered(to: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The map with helper order[j] as the j-th."""
+    """Return the map with helper order[j] in position j."""
     s = len(order)
     powers = 1 << np.arange(s + 1)
     old = np.zeros((2 ** (s + 1), s + 1), np.int64)

@@ -1,7 +1,7 @@
-"""Launches of births and splits: a few rows on root, and one or two features fitted to their residuals.
+"""Launches of births and splits: one or two features are fitted to the residuals of a few rows, on root.
 
-A launch is a function of keyed words and of the features that both sides of a move have in common, so that the reverse
-of a move finds the same one (docs/math.md 7.7).
+A launch is a function of keyed random words and of the features common to both sides of a move, so that the reverse of
+a move finds the same one (docs/math.md 7.7).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from mpibayes.hpc.ibp.moves.ledger import Columns, Ledger
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.ibp import moves as kernels
 
-ROWS = 1000  # that shape a birth
-OWNERS = 500  # that shape a split, about
+ROWS = 1000  # rows that shape a birth
+OWNERS = 500  # approximate number of owners that shape a split
 STEPS = 10  # of expectation and maximization
-APART = 1 << 32  # between the rows of a launch and its other draws, in the sub of their streams
-POWERS = 2  # of the residuals' scatter, which turn a row into a direction
-MOST_LOGIT = 15.0  # no row is surer than this of what it is dealt
+APART = 1 << 32  # offset of a launch's other draws from its rows, in the sub of their streams
+POWERS = 2  # powers of the residuals' scatter that turn a row into a direction
+MOST_LOGIT = 15.0  # bound on a row's log odds of being given a feature
 
 
 @dataclass
 class Scored:
-    """Scores by which rows are dealt a proposal. On every rank: the score of row n for vector j is x_n . vectors[j]
-    less offsets[j, k] for each feature of `slots` that it has; biases (J,) are added to these."""
+    """Scores by which rows are given a proposed feature, on every rank: the score of row n for vector j is x_n .
+    vectors[j] less offsets[j, k] for each feature of `slots` that it has; biases (J,) are added to these."""
 
     slots: np.ndarray
     vectors: np.ndarray  # (J, D)
@@ -34,7 +34,7 @@ class Scored:
     biases: np.ndarray  # (J,)
 
     def scores(self, shard, rows: np.ndarray) -> np.ndarray:
-        """float64 (R, J), of some rows of a shard."""
+        """Scores of rows of a shard, float64 (R, J)."""
         scores = kernels.scores(shard.rows.z, shard.rows.x, rows, self.vectors, self.slots, self.offsets)
         return scores + self.biases
 
@@ -42,7 +42,8 @@ class Scored:
 def spread(
     ledger: Ledger, rest: Columns, loadings: np.ndarray | None, log_weights: np.ndarray | None, n: int
 ) -> Scored:
-    """Root's features, float64 (n, D) in units of the noise, with the logarithm of each one's weight, on every rank."""
+    """Share root's features, float64 (n, D) in units of the noise, and the log of each one's weight, with every
+    rank."""
     k, d = len(rest), ledger.n_columns
     message = np.zeros((n, d + k + 1))
     if ledger.root:
@@ -65,7 +66,8 @@ def keyed_rows(ledger: Ledger, move: int) -> list[np.ndarray]:
 
 
 def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
-    """Rows that shape a launch among those of the masks `owns`, bool (n,) of each shard, with `size` owners in all."""
+    """Rows that shape a launch among those of the masks `owns`, bool (n,) per shard, which have `size` owners in
+    all."""
     owners = [np.flatnonzero(has) for has in owns]
     if size <= OWNERS:
         return owners
@@ -76,7 +78,7 @@ def keyed_owners(ledger: Ledger, move: int, owns: list[np.ndarray], size: int) -
 
 
 def residuals(ledger: Ledger, rest: Columns, rows: list[np.ndarray]) -> np.ndarray | None:
-    """Residuals of these rows after the features of `rest`, float64 (M, D) in units of the noise, on root."""
+    """Residuals of `rows` after the features of `rest`, float64 (M, D) in units of the noise, on root."""
     d, k = ledger.n_columns, len(rest)
     lengths = [sum(n) for n in ledger.comm.collect([len(r) for r in rows])]
     mine = np.zeros((sum(len(r) for r in rows), d + k), np.float32)
@@ -96,10 +98,10 @@ def residuals(ledger: Ledger, rest: Columns, rows: list[np.ndarray]) -> np.ndarr
 
 
 def one_feature(rows: np.ndarray, prior_variance: float, stream: np.random.Generator) -> tuple[np.ndarray, float]:
-    """(loadings (1, D), logit of the weight) of a feature that some of these residuals have.
+    """Fit a feature that some of these residuals have: (loadings (1, D), logit of the weight).
 
-    One residual, drawn, is turned towards the directions of largest scatter; the quarter of the rows that lie furthest
-    that way begins.
+    One residual, drawn at random, is turned towards the directions of largest scatter; EM starts from the quarter of
+    the rows that lie furthest in that direction.
     """
     m, d = rows.shape
     if d == 0 or m == 0:
@@ -111,7 +113,7 @@ def one_feature(rows: np.ndarray, prior_variance: float, stream: np.random.Gener
         direction = rows.T @ (rows @ direction)
         direction /= max(np.sqrt(direction @ direction), 1e-300)
     along = rows @ direction
-    if stream.random() < 0.75 and (along**3).sum() < 0.0:  # a feature that few rows have is a long tail on its side
+    if stream.random() < 0.75 and (along**3).sum() < 0.0:  # a feature of few rows gives a long tail on its side
         along = -along
     share = (0.5, 0.25, 0.1)[stream.integers(3)]
     has = (along > np.quantile(along, 1.0 - share)).astype(np.float64)
@@ -124,8 +126,8 @@ def one_feature(rows: np.ndarray, prior_variance: float, stream: np.random.Gener
 
 
 def two_features(rows: np.ndarray, prior_variance: float, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """(loadings (3, D), log weights (3,)) of the patterns 10, 01 and 11 of two features of these residuals, all of
-    which have one at least."""
+    """Fit two features of these residuals, each of which has at least one of them: (loadings (3, D), log weights (3,))
+    of the patterns 10, 01 and 11."""
     m, d = rows.shape
     if d == 0 or m == 0:
         return np.zeros((3, d)), np.log(np.full(3, 1.0 / 3.0))

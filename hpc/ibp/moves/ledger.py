@@ -1,8 +1,8 @@
-"""State shared by the moves of a round: sums over the present features, and the rows' bits on all ranks.
+"""State shared by the moves of a round: sums over the current features, and the rows' bits on all ranks.
 
-Features are kept in the order of their prints (kernels/ibp/moves.pyx), which are functions of their owners. So any
-quantity computed for a state has the same bits whichever way the state was reached, as both directions of a move
-require (docs/math.md 7.5).
+Features are ordered by their prints (kernels/ibp/moves.pyx), which are functions of their owners. So any quantity
+computed for a state has the same bits however the state was reached, as both directions of a move require (docs/math.md
+7.5).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = ("births", "deaths", "splits", "merges", "folds", "unfolds")
 
 
 def log_sum(x: np.ndarray) -> float:
-    """Log of the sum of exp(x), of a few numbers; -inf where all are."""
+    """Log of the sum of exp(x) over a few numbers; -inf if all are."""
     most = x.max()
     return float(most + np.log(np.exp(x - most).sum())) if np.isfinite(most) else -np.inf
 
@@ -43,14 +43,14 @@ class Columns:
 
     @property
     def owned(self) -> np.ndarray:
-        """Rows that have each, (K,) int64."""
+        """Number of rows that have each feature, (K,) int64."""
         return np.diag(self.together)
 
     def __len__(self) -> int:
         return len(self.slots)
 
     def place(self, slots: Sequence[int]) -> np.ndarray:
-        """Places of these slots, (J,) int64."""
+        """Indices of these slots, (J,) int64."""
         places = {slot: i for i, slot in enumerate(self.slots.tolist())}
         return np.array([places[int(slot)] for slot in slots], np.int64)
 
@@ -64,7 +64,7 @@ class Columns:
 class Ledger:
     """The features of a chain during a round of moves. The rows' bits, `z` of each shard, are changed in place.
 
-    Every method that asks rows is collective.
+    Every method that reads rows is collective.
     """
 
     def __init__(self, chain: Buffet):
@@ -93,18 +93,18 @@ class Ledger:
         }
 
     def choices(self, move: int) -> np.random.Generator:
-        """A generator for what a move chooses; the same on every rank."""
+        """Generator for the choices of a move; the same on every rank."""
         return generator(**self.key(Purpose.FEATURE_MOVES, move))
 
     def uniforms(self, shard, purpose: Purpose, move: int, rows: np.ndarray | None = None) -> np.ndarray:
-        """A number in [0, 1) for each row of a shard, or for some of them, keyed by the row's number."""
+        """Uniform in [0, 1) for each row of a shard, or for `rows` alone, keyed by the row's number."""
         rows = np.arange(len(shard.rows)) if rows is None else rows
         return Stream(**self.key(purpose, move)).uniforms(rows + self.starts[shard.index])
 
     # --- sums --------------------------------------------------------------------------------------------------------
 
     def with_fresh(self, columns: Columns, slots: Sequence[int]) -> Columns:
-        """`columns` and those of other slots, whose sums are taken from the rows."""
+        """Return `columns` with further slots, whose sums are computed from the rows."""
         slots = np.asarray(slots, np.int64)
         every, d = np.concatenate([columns.slots, slots]), self.n_columns
         k, j = len(columns), len(slots)
@@ -127,7 +127,7 @@ class Ledger:
         return Columns(every, prints, together, np.concatenate([columns.cells, fresh])).take(order)
 
     def tally_patterns(self, patterns: Sequence[np.ndarray], n_patterns: int, slots: np.ndarray):
-        """(sizes, counts, cells) as kernels.moves.tally_patterns, over all rows; cells (P, D) on root alone."""
+        """Return (sizes, counts, cells) as kernels.moves.tally_patterns, over all rows; cells (P, D) on root alone."""
         integers, cells = np.zeros((n_patterns, len(slots) + 1), np.int64), []
         for shard, pattern in zip(self.shards, patterns):
             sizes, counts, sums = kernels.tally_patterns(shard.rows.z, shard.rows.x, pattern, n_patterns, slots)
@@ -139,13 +139,13 @@ class Ledger:
         return integers[:, 0], integers[:, 1:], total
 
     def total(self, parts: Sequence[np.ndarray], n: int) -> np.ndarray:
-        """The sum of one float64 (n,) for each shard of this rank, on root, in the order of the shards."""
+        """Sum one float64 (n,) per shard, in the order of the shards, on root."""
         return shard_sum(self.comm, list(parts), (n,), self.n_shards)
 
     # --- the target --------------------------------------------------------------------------------------------------
 
     def log_target(self, owned: np.ndarray, together: np.ndarray, cells: np.ndarray) -> float:
-        """Log of pi of an ordered list of features but for a constant, on root; -inf where one has no row."""
+        """Log of pi of an ordered list of features up to a constant, on root; -inf if one has no rows."""
         if len(owned) and owned.min() == 0:
             return -np.inf
         prior = update.log_prior(owned, self.n_rows, self.hyper.alpha, self.hyper.c)
@@ -177,7 +177,7 @@ class Ledger:
         self.write(slots, [np.zeros(len(shard.rows), np.uint8) for shard in self.shards])
 
     def free_slots(self, n: int) -> np.ndarray:
-        """The n lowest slots of no feature, (n,) int64; the rows' words have room for them."""
+        """The n lowest unused slots, (n,) int64; extends the rows' words to hold them."""
         return self.chain.free_slots(n, self.columns.slots)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ class Ledger:
         self.columns, self.changed = columns, True
 
     def close(self) -> None:
-        """Hand the features back to the chain. Those that no row had are forgotten."""
+        """Hand the features back to the chain. Those without rows are dropped."""
         if self.changed:
             self.chain.slots = np.sort(self.columns.slots)
             self.chain.summarise()

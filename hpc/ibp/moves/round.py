@@ -12,18 +12,18 @@ from mpibayes.hpc.ibp.moves.ledger import Ledger
 from mpibayes.hpc.ibp.moves.split import split_or_merge
 
 ROUND = (birth_or_death, split_or_merge, split_or_merge, fold_or_unfold, fold_or_unfold, fold_or_unfold)
-OFTEN, EVERY = 100, 4  # moves matter most while the features take shape; later a round costs less than it is worth
+OFTEN, EVERY = 100, 4  # moves matter most while the features form; later a round is not worth its cost in every cycle
 
 
 def due(every: int | None, cycle: int) -> bool:
-    """True if a round of moves ends this cycle. None: in every cycle at first, then in every fourth; 0: never."""
+    """True if a round of moves ends this cycle. None: every cycle at first, then every fourth; 0: never."""
     if every is None:
         every = 1 if cycle <= OFTEN else EVERY
     return every > 0 and cycle % every == 0
 
 
 def run(ledger: Ledger, kinds=ROUND) -> None:
-    """One round of moves. Collective."""
+    """Run one round of moves. Collective."""
     for move, propose in enumerate(kinds):
         propose(ledger, move)
     ledger.close()

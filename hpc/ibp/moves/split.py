@@ -1,4 +1,4 @@
-"""Split of a feature into two, each owner of which has one or both, and the merge of two (docs/math.md 7.8)."""
+"""Split of a feature into two, of which each owner has one or both, and the merge of two (docs/math.md 7.8)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mpibayes.hpc.ibp.moves import launch
 from mpibayes.hpc.ibp.moves.ledger import Columns, Ledger, log_sum
 from mpibayes.hpc.parallel.streams import Purpose
 
-LIKENESS = 4.0  # how much merges of features that are alike are preferred
+LIKENESS = 4.0  # preference for merges of similar features
 
 
 def split_or_merge(ledger: Ledger, move: int) -> None:
-    """One proposal, a split with probability one half. Collective."""
+    """Make one proposal, a split with probability one half. Collective."""
     stream = ledger.choices(move)
     if stream.random() < 0.5:
         if len(ledger.columns):
@@ -22,9 +22,9 @@ def split_or_merge(ledger: Ledger, move: int) -> None:
 
 
 def law_of_pairs(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(pairs, log p): all pairs of features, (n, 2) places, and each one's log probability; p ~ exp(4 cosine)."""
+    """Return (pairs, log p): all pairs of features, (n, 2) indices, and their log probabilities; p ~ exp(4 cosine)."""
     pairs = np.stack(np.triu_indices(len(means), 1), axis=1)
-    length = np.maximum(np.sqrt((means**2).sum(axis=1)), 1e-150)  # without cells all are alike
+    length = np.maximum(np.sqrt((means**2).sum(axis=1)), 1e-150)  # without cells all are equal
     cosine = (means[pairs[:, 0]] * means[pairs[:, 1]]).sum(axis=1) / (length[pairs[:, 0]] * length[pairs[:, 1]])
     log_p = LIKENESS * cosine
     return pairs, log_p - log_sum(log_p)
@@ -82,8 +82,8 @@ def _merge(ledger: Ledger, move: int, stream: np.random.Generator) -> None:
 
 
 def odds(ledger: Ledger, rest: Columns, move: int, owns: list[np.ndarray], size: int) -> list[np.ndarray]:
-    """Log probabilities with which each owner of the split feature is dealt 10, 01 and 11, for each shard here,
-    (owners, 3) float64."""
+    """Log probabilities that each owner of the split feature is given 10, 01 and 11, for each shard here, (owners, 3)
+    float64."""
     left = launch.residuals(ledger, rest, launch.keyed_owners(ledger, move, owns, size))
     loadings = log_weights = None
     if ledger.root:

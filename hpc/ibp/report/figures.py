@@ -14,16 +14,16 @@ from mpibayes.hpc.report.drawing import legend, phases, plot, shortened, styled,
 from mpibayes.hpc.scalar import named
 from mpibayes.text import percent
 
-SHOWN = 40  # features
-ACROSS = 8  # pictures in a line
+SHOWN = 40  # most features
+ACROSS = 8  # pictures per line
 NAME_LETTERS = 24
-TITLE_LETTERS = 18  # of the features of a row, above its picture
-MOST_NAMED = 60  # columns that are named below profiles
+TITLE_LETTERS = 18  # of the list of a row's features, above its picture
+MOST_NAMED = 60  # most columns named below profiles
 
 
 @styled
 def trace(chains: Sequence[Chain]):
-    """Log joint, numbers of features, features of a row, and held-out scores over the cycles of every chain."""
+    """Plot log joint, numbers of features, features of a row, and held-out scores over the cycles of every chain."""
     names = ["log_joint", "n_features", "common_features", "features_of_row"]
     if all(np.array_equal(c.trace["n_features"], c.trace["common_features"]) for c in chains):
         names.remove("common_features")
@@ -39,7 +39,7 @@ def trace(chains: Sequence[Chain]):
 
 @styled
 def pictures(features: Sequence[FeatureLine], image: tuple[int, int]):
-    """Loadings of each feature as a picture, all on one scale."""
+    """Plot the loadings of each feature as a picture, all on one scale."""
     features = features[:SHOWN]
     most = max(float(np.abs(f.loadings).max()) for f in features) or 1.0
     lines, across = -(-len(features) // ACROSS), min(ACROSS, len(features))
@@ -57,7 +57,7 @@ def pictures(features: Sequence[FeatureLine], image: tuple[int, int]):
 
 @styled
 def profiles(features: Sequence[FeatureLine], names: Sequence[str], scale: np.ndarray):
-    """Loadings of each feature on the columns, in standard deviations of the column, all on one scale."""
+    """Plot the loadings of each feature by column, in standard deviations of the column, all on one scale."""
     features = features[:SHOWN]
     loadings = np.array([f.loadings / scale for f in features])
     most = float(np.abs(loadings).max()) or 1.0
@@ -77,7 +77,7 @@ def profiles(features: Sequence[FeatureLine], names: Sequence[str], scale: np.nd
 
 @styled
 def rebuilt(rows: np.ndarray, fitted: np.ndarray, titles: Sequence[str], image: tuple[int, int]):
-    """Rows (n, D) as pictures, and below them their reconstruction from their features."""
+    """Plot rows (n, D) as pictures, and below them their reconstruction from their features."""
     n = len(rows)
     low, high = np.nanquantile(rows, (0.01, 0.99))
     figure = plot(1.35 * max(n, 3) + 0.6, 3.6)

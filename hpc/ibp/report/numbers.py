@@ -1,4 +1,4 @@
-"""The report of an Indian buffet process for programs: summary.json and loadings.csv."""
+"""Machine-readable report of an Indian buffet process: summary.json and loadings.csv."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mpibayes.io.export import csv_line
 
 
 def csv(p: RunSummary) -> str:
-    """A line for each feature and column."""
+    """Write one line per feature and column."""
     lines = [csv_line(["feature", "rows", "column", "loading", "sd"])]
     for f in p.features:
         for column, loading, sd in zip(p.run.cells.columns, f.loadings.tolist(), f.errors.tolist()):
@@ -19,7 +19,7 @@ def csv(p: RunSummary) -> str:
 
 
 def numbers(p: RunSummary) -> dict[str, Any]:
-    """summary.json."""
+    """Content of summary.json."""
     run, r = p.run, p.representative
     table = {"training_rows": run.n_rows, "columns": [c.name for c in run.cells.columns]}
     document = summary_json(

@@ -1,4 +1,4 @@
-"""The report of the posterior of an Indian buffet process."""
+"""Report of the posterior of an Indian buffet process."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, number, percent, span, took, visible
 
 TOP = 12  # features on the terminal
-SHOWN = 30  # features on paper, of the most rows
-NAMED = 5  # columns of a feature, those of the largest loadings
+SHOWN = 30  # features on paper, most rows first
+NAMED = 5  # columns named for a feature, largest loadings first
 APART = 1.1  # R-hat of the log joint beyond which chains contradict each other
-SHOWN_COLUMNS = 60  # of the table of loadings; of more columns the picture and loadings.csv
-MANY_COUNTS = 12  # numbers of features whose probability is listed
-EXAMPLES = 8  # rows that are rebuilt
+SHOWN_COLUMNS = 60  # most columns in the table of loadings; beyond, the picture and loadings.csv
+MANY_COUNTS = 12  # most numbers of features listed with probabilities
+EXAMPLES = 8  # reconstructed rows
 AVERAGES = {
     "heldout_lpd_averaged": ("held-out, averaged", "log of the mean density, nats a row"),
     "heldout_cell_lpd_averaged": ("held-out cells, averaged", "log of the mean density, nats a cell"),
@@ -103,7 +103,7 @@ def verdict(p: RunSummary) -> Verdict:
 
 
 def contradicted(n_chains: int, r_hat: float) -> bool:
-    """True if chains contradict each other, by R-hat of the log joint."""
+    """True if the R-hat of the log joint shows that chains disagree."""
     return n_chains > 1 and r_hat > APART
 
 
@@ -165,7 +165,7 @@ def _about(p: RunSummary) -> Lines:
 
 
 def _how_many(p: RunSummary) -> str:
-    """Number of features, in words, apart from those that come and go."""
+    """Number of features, in words, without those that come and go."""
     mode, share = most_likely(p.common)
     if p.common_rows == 1:
         return f"{mode} in {percent(share)} of the draws"
@@ -175,7 +175,7 @@ def _how_many(p: RunSummary) -> str:
 
 
 def most_likely(counts: dict[int, float]) -> tuple[int, float]:
-    """The most frequent number, and its share."""
+    """Return the most frequent number, and its share."""
     return max(counts.items(), key=lambda item: item[1])
 
 
@@ -209,7 +209,7 @@ def _scalars(p: RunSummary) -> Any:
 
 
 def _counts(p: RunSummary) -> Any:
-    """P(K | table), around the most probable numbers; of common features too, where there are others."""
+    """Table of P(K | table), around the most probable numbers; for common features too, if there are others."""
     rows = {"share of the draws": p.counts}
     if p.counts != p.common:
         rows = {"share of the draws, all": p.counts, f"those of {p.common_rows:,} rows or more": p.common}
@@ -237,7 +237,7 @@ def _chains(p: RunSummary) -> Any:
 
 
 def _features(p: RunSummary) -> Table:
-    """The features of the representative draw."""
+    """Table of the features of the representative draw."""
     rows = [[f.number, _named(p, f), f.rows, f.share, f.stability, f.alike] for f in p.features]
     details = None
     if p.run.likelihood and p.features:
@@ -253,7 +253,7 @@ def _features(p: RunSummary) -> Table:
 
 
 def _title(p: RunSummary) -> list[Any]:
-    """Name the draw that the features are of."""
+    """Name the draw that the features come from."""
     from mpibayes.terminal import Text
 
     r = p.representative
@@ -266,7 +266,7 @@ def _title(p: RunSummary) -> list[Any]:
 
 
 def _named(p: RunSummary, f: FeatureLine) -> str:
-    """The columns of its largest loadings; of pixels nothing, for their names say little."""
+    """Name a feature by the columns of its largest loadings, or for pixels, whose names mean little, by its number."""
     if not p.run.likelihood or _as_pictures(p):
         return f"feature {f.number}"
     columns = p.run.cells.columns
@@ -282,8 +282,7 @@ def _combinations(p: RunSummary) -> Any:
 
 
 def _together(p: RunSummary) -> list[Any]:
-    """Pairs of common features that rows have together more often, or more seldom, than if they had nothing to do with
-    each other."""
+    """List pairs of common features that rows share more often, or more rarely, than if they were independent."""
     shown, n = min(sum(f.rows >= p.common_rows for f in p.features), 12), p.run.n_rows
     if shown < 2:
         return []
@@ -298,12 +297,12 @@ def _together(p: RunSummary) -> list[Any]:
 
 
 def _as_pictures(p: RunSummary) -> bool:
-    """True if the columns are pixels, whose names say little."""
+    """True if the columns are pixels, whose names mean little."""
     return p.run.chains[0].config.of(ReportKeys).image is not None
 
 
 def _to_error(value: float, error: float) -> tuple[str, str]:
-    """A number and its standard deviation, with two figures of the latter."""
+    """Format a number and its standard deviation, with two significant digits of the latter."""
     digits = int(np.clip(1 - np.floor(np.log10(error)), 0, 9)) if error > 0.0 else 3
     return fixed(value, digits), fixed(error, digits)
 
@@ -347,8 +346,8 @@ def _figures(p: RunSummary) -> list[Figure]:
 
 
 def _examples(p: RunSummary) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Some rows from all over the table in its units, NaN where a cell is missing; the sums of the loadings of the
-    features that the representative draw says they have; and what they are called."""
+    """Return example rows from all over the table in its units, NaN where a cell is missing; the sums of the loadings
+    of their features in the representative draw; and their titles."""
     run, draw = p.run, p.representative.draw
     at = np.unique(np.linspace(0, run.n_rows - 1, EXAMPLES).astype(np.int64))
     rows, has = run.cells.of(run.data.rows_at(at)), draw.rows()[at]

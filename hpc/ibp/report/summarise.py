@@ -1,4 +1,4 @@
-"""All that the report of an Indian buffet process shows: computed from the traces and the kept draws."""
+"""Summary behind the report of an Indian buffet process: computed from the traces and the kept draws."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mpibayes.hpc.posterior.scalars import ENOUGH_DRAWS, ScalarSummary, mixing_w
 from mpibayes.hpc.settled import Judgement, judge
 from mpibayes.text import counted
 
-COMBINATIONS = 12  # of features, that are listed: those of the most rows
-JUDGED = ("log_joint", "n_features", "features_of_row")  # scalars whose mixing is warned of
-AVERAGED = ("heldout_lpd_averaged", "heldout_cell_lpd_averaged", "heldout_cell_rmse")  # scores of a chain's average
+COMBINATIONS = 12  # most combinations of features listed, most rows first
+JUDGED = ("log_joint", "n_features", "features_of_row")  # scalars with warnings about mixing
+AVERAGED = ("heldout_lpd_averaged", "heldout_cell_lpd_averaged", "heldout_cell_rmse")  # scores of averaged draws
 
 
 @dataclass(frozen=True)
 class FeatureLine:
-    """A feature of the representative draw, numbered from 1. rows: that have it. stability: share of the draws that
-    have a match; alike: of the rows that have it or its match, the share that have both, on average over these.
-    loadings, errors (D,): mean and standard deviation given the draw, in the table's units."""
+    """A feature of the representative draw, numbered from 1. rows: number of rows with it. stability: share of the
+    draws that have a match. alike: share of rows with both it and its match, among rows with either, averaged over
+    these draws. loadings, errors (D,): mean and standard deviation given the draw, in the table's units."""
 
     number: int
     rows: int
@@ -38,7 +38,7 @@ class FeatureLine:
 
 @dataclass(frozen=True)
 class Combination:
-    """Numbers of features, and rows of the representative draw that have these and no others."""
+    """Numbers of features, and the number of rows of the representative draw with these and no others."""
 
     features: tuple[int, ...]
     rows: int
@@ -59,9 +59,9 @@ class ChainSummary:
 
 @dataclass
 class RunSummary:
-    """All that a report shows. counts: shares of the draws that have each number of features; common: of those that
-    `common_rows` rows have. averaged: of AVERAGED what there is, the chains' mean. of_columns: mean noise of each
-    column in the table's units, where each has its own."""
+    """Everything that a report shows. counts: share of the draws with each number of features; common: the same for
+    features of at least `common_rows` rows. averaged: mean over chains of the available ones of AVERAGED. of_columns:
+    mean noise of each column in the table's units, if each has its own."""
 
     run: Posterior
     chains: list[ChainSummary]
@@ -79,12 +79,12 @@ class RunSummary:
 
     @property
     def common_rows(self) -> int:
-        """Rows that a common feature has, at least; 1 on a table so small that every feature is common."""
+        """Least number of rows of a common feature; 1 on a table so small that every feature is common."""
         return common_rows(self.run.n_rows)
 
 
 def summarise(run: Posterior) -> RunSummary:
-    """Everything the report shows."""
+    """Compute everything that the report shows."""
     run.read_traces()
     run.require_draws()
     later = [c.later() for c in run.chains]
@@ -95,7 +95,7 @@ def summarise(run: Posterior) -> RunSummary:
     averaged = {name: [c.averaged[name] for c in chains if name in c.averaged] for name in AVERAGED}
     averaged = {name: float(np.mean(each)) for name, each in averaged.items() if each}
     cycle = min(int(c.trace["cycle"][-1]) for c in run.chains)
-    burn_in = max(c.config.burn_in for c in run.chains)  # as the run judged itself
+    burn_in = max(c.config.burn_in for c in run.chains)  # the run's own choice
     settled = judge([c.trace for c in run.chains], SCALARS, run.n_rows, cycle, min(burn_in, cycle // 2))
     kept = run.kept()
     summary = RunSummary(run, chains, scalars, counts, common, settled, len(kept), averaged)
@@ -108,7 +108,7 @@ def summarise(run: Posterior) -> RunSummary:
 
 
 def _shares(draws: Sequence[np.ndarray]) -> dict[int, float]:
-    """Shares of the draws that have each whole number."""
+    """Share of the draws with each integer."""
     values, times = np.unique(np.concatenate(draws), return_counts=True)
     return dict(zip(values.astype(int).tolist(), (times / times.sum()).tolist()))
 
@@ -150,7 +150,7 @@ def _features(p: RunSummary, kept: Sequence[tuple[int, int]]) -> None:
 
 
 def combinations(draw: Draw) -> list[Combination]:
-    """The most frequent combinations of features, none of them among these."""
+    """The most frequent combinations of features, the empty one included."""
     rows = draw.rows()
     bits, times = np.unique(np.packbits(rows, axis=1), axis=0, return_counts=True)
     first = np.argsort(-times, kind="stable")[:COMBINATIONS]

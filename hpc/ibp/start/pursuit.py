@@ -1,7 +1,7 @@
-"""The features of a row given loadings and weights: of all flips the best one, again and again (docs/math.md 7.9).
+"""Features of rows given loadings and weights, by making the best flip repeatedly (docs/math.md 7.9).
 
-Sweeps that visit features in a given order leave many rows with the wrong ones: of two features that are alike, the
-first takes what the second is. Rows hardly ever get out of that one flip at a time.
+Sweeps that visit features in a fixed order leave many rows with the wrong ones: of two similar features, the first
+takes the rows of the second, and rows rarely recover from that by single flips.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST_FLIPS = 3  # of each feature, on average
 
 
 def pursue(x: np.ndarray, loadings: np.ndarray, weights: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """bool (n, K): which features each row has, none at first; no single flip makes it more probable.
+    """Return the features of each row, bool (n, K), starting from none; no single flip makes a row more probable.
 
     x: (n, D), NaN for a missing cell. loadings: float64 (K, D). weights (K,): in (0, 1). noise (D,): standard
     deviations.
@@ -36,8 +36,8 @@ def pursue(x: np.ndarray, loadings: np.ndarray, weights: np.ndarray, noise: np.n
 
 
 def _block(gain: np.ndarray, overlap: Callable[[np.ndarray, np.ndarray], np.ndarray], most: int) -> np.ndarray:
-    """gain (n, K): of giving a row each feature; it is changed in place. overlap(rows (m,), features (m,)): products of
-    a feature's loadings with those of all, over the cells that the row has, (m, K)."""
+    """Flip features of a block of rows. gain (n, K): of giving a row each feature; changed in place. overlap(rows (m,),
+    features (m,)): products of a feature's loadings with those of all, over the observed cells of the row, (m, K)."""
     has, active = np.zeros(gain.shape, bool), np.arange(len(gain))
     for _ in range(most):
         mine = has[active]

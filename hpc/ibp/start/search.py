@@ -1,7 +1,7 @@
-"""The search for features on a few rows that a chain starts from, on root (docs/math.md 7.9).
+"""Search, on a few rows, for the features that a chain starts from, on root (docs/math.md 7.9).
 
 An ordinary chain with a round of moves in every cycle, and steps that only a start may take (start/steps.py). It ends
-when nothing has got better for some cycles.
+after some cycles without improvement.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from mpibayes.hpc.ibp.state import Settings
 from mpibayes.hpc.parallel.comm import serial
 from mpibayes.hpc.parallel.streams import Purpose, generator
 
-SHARDS = 4  # so that nearly all features are instantiated: a row costs a tenth of what it costs on a collapsed shard
-QUIET, PER_FEATURE = 8, 1.5  # cycles without a gain until the search ends, and so many more for each feature
+SHARDS = 4  # so that nearly all features are instantiated: a row then costs a tenth of its cost on a collapsed shard
+QUIET, PER_FEATURE = 8, 1.5  # cycles without a gain until the search ends, plus so many per feature
 MOST_CYCLES = 400
-SETTLED = 5  # cycles without a gain after which features are fitted again, too
-GAIN = 5.0  # nats by which the best log posterior has to rise to count as one
-TRIES, RARE = 3, 0.05  # at the end features with a smaller share of the rows are left out if they can be, so often,
-SUPPORT = 30.0  # which is where the log posterior falls by less: such features come and go, and a chain soon has others
+SETTLED = 5  # cycles without a gain after which features are refitted as well
+GAIN = 5.0  # nats by which the best log posterior must rise to count as one
+TRIES, RARE = 3, 0.05  # at the end, so often, features with a smaller share of the rows are tried without, and dropped
+SUPPORT = 30.0  # if the log posterior falls by less: such features come and go, and a chain soon finds others
 
 
 def search(cells: np.ndarray, settings: Settings, chain: int) -> Found:
-    """Features of these rows, float64 (n, D), NaN for a missing cell."""
+    """Search features of the rows `cells`, float64 (n, D), NaN for a missing cell."""
     n, d = cells.shape
     seed = int(generator(settings.seed, Purpose.SEARCH, chain=chain).integers(1 << 63))
     quick = replace(settings, seed=seed, shards=min(SHARDS, n), opening="one", moves=1, sweeps_per_cycle=1)
@@ -50,7 +50,7 @@ def search(cells: np.ndarray, settings: Settings, chain: int) -> Found:
 
 
 def result(buffet: Buffet) -> Found:
-    """The features of a chain, but for those that hardly any row has."""
+    """Return the features of a chain without those that hardly any row has."""
     ledger = Ledger(buffet)
     kept = np.flatnonzero(ledger.columns.owned > 1)
     loadings = ledger.means(ledger.columns)[kept] * buffet.hyper.noise_sd

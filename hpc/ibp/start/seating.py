@@ -1,7 +1,6 @@
 """Rows seated one after another, on root: each draws its features given the rows before it alone (docs/math.md 7.9).
 
-A row is looked at through the cells that it has. Columns that are missing in the same rows have one covariance of their
-loadings.
+Only a row's observed cells count. Columns that are missing in the same rows share one covariance of their loadings.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from mpibayes.hpc.ibp.state import Hyper
 from mpibayes.hpc.parallel.streams import Purpose, generator
 
 SEATING = 4  # stream of Purpose.FIRST_FEATURES
-MOST_NEW = 4  # features that one row may bring
-SWEEPS = 2  # a row makes over the features that there are
+MOST_NEW = 4  # most features that one row opens
+SWEEPS = 2  # of a row over the existing features
 
 
 def seat(cells: np.ndarray, hyper: Hyper, seed: int, chain: int) -> tuple[np.ndarray, np.ndarray]:
-    """(loadings (K, D), weights (K,)) of the features of these rows, float64 (n, D); NaN for a missing cell.
+    """Return (loadings (K, D), weights (K,)) of the features of these rows, float64 (n, D); NaN for a missing cell.
 
-    The law of a row: features with m owners among the i - 1 rows before by odds m : i - 1 + c - m, kappa new ones by
-    Poisson(alpha c / (i - 1 + c)), cells by the loadings' posterior given those rows.
+    A row has each feature with m owners among the i - 1 rows before it by odds m : i - 1 + c - m, and kappa ~
+    Poisson(alpha c / (i - 1 + c)) new ones; its cells follow the posterior of the loadings given those rows.
     """
     stream = generator(seed, Purpose.FIRST_FEATURES, 0, SEATING, chain)
     x = cells / hyper.noise_sd
@@ -52,10 +51,9 @@ def seat(cells: np.ndarray, hyper: Hyper, seed: int, chain: int) -> tuple[np.nda
 
 class Seated:
     """Posterior of the loadings given the rows so far, in units of the noise: mean (K, D), and spread (P, K, K), the
-    covariance in each of the P groups of columns that are missing in the same rows; group (D,): the group of each
-    column.
+    covariance in each of the P groups of columns that are missing in the same rows; group (D,): group of each column.
 
-    x (n, D): the rows that will come, NaN for a missing cell. ratio: variance of a loading.
+    x (n, D): the rows to come, NaN for a missing cell. ratio: variance of a loading.
     """
 
     def __init__(self, x: np.ndarray, ratio: float):
@@ -67,14 +65,14 @@ class Seated:
         return Look(self, row)
 
     def open(self, born: int) -> None:
-        """Features that no row has yet."""
+        """Add `born` features without rows."""
         n, k, _ = self.spread.shape
         wide = np.tile(self.ratio * np.eye(k + born), (n, 1, 1))
         wide[:, :k, :k] = self.spread
         self.spread, self.mean = wide, np.vstack([self.mean, np.zeros((born, self.mean.shape[1]))])
 
     def add(self, row: np.ndarray, has: np.ndarray) -> None:
-        """A row (D,) that has features (K,), 0 or 1."""
+        """Add a row (D,) with features (K,), 0 or 1."""
         seen = ~np.isnan(row)
         groups = np.unique(self.group[seen])
         reach = np.zeros(self.spread.shape[:2])
@@ -86,19 +84,19 @@ class Seated:
 
 
 class Look:
-    """The cells of a row under features that change: left (S,), what the loadings' means leave of those that it has,
-    and the variance (P,) of a cell of each group."""
+    """The cells of a row while its features change: left (S,), residuals of its observed cells from the loadings'
+    means, and the variance (P,) of a cell of each group."""
 
     def __init__(self, seated: Seated, row: np.ndarray):
         self._seen = np.flatnonzero(~np.isnan(row))
         self._group = seated.group[self._seen]
         self._times = np.bincount(self._group, minlength=len(seated.spread))
         self._spread, self._mean = seated.spread, seated.mean[:, self._seen]
-        self._reach = np.zeros(seated.spread.shape[:2])  # spread times features
+        self._reach = np.zeros(seated.spread.shape[:2])  # spread times the row's features
         self.left, self.variance = row[self._seen], np.ones(len(seated.spread))
 
     def changed(self, k: int, by: float) -> tuple[np.ndarray, np.ndarray]:
-        """`left` and `variance` with so much more of feature k."""
+        """Return `left` and `variance` after adding `by` to feature k."""
         if by == 0.0:
             return self.left, self.variance
         return self.left - by * self._mean[k], self.variance + 2.0 * by * self._reach[:, k] + self._spread[:, k, k]
@@ -108,6 +106,6 @@ class Look:
         self._reach = self._reach + by * self._spread[:, :, k]
 
     def log_density(self, of: tuple[np.ndarray, np.ndarray]) -> float:
-        """Log density of the row's cells but for a constant."""
+        """Log density of the row's cells up to a constant."""
         left, variance = of
         return float(-0.5 * (self._times @ np.log(variance)) - 0.5 * (left**2 / variance[self._group]).sum())

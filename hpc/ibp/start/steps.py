@@ -1,6 +1,5 @@
-"""Steps that only a start may take, on one process: the features change, the rows settle, and the result is kept where
-its posterior is higher (docs/math.md 7.9).
-"""
+"""Steps that only a start may take, on one process: features change, the rows settle, and the result is kept if its
+posterior is higher (docs/math.md 7.9)."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.ibp.features import Features
 
 LEFT_OUT, REFITTED = 0, 1  # streams of Purpose.FIRST_FEATURES
-SWEEPS = 3  # in which rows settle
+SWEEPS = 3  # sweeps in which rows settle
 STEPS = 12  # of expectation and maximization
-BEGINNINGS, FEW_ROWS = 3, 400  # from which features are fitted again, and the rows that choose among them
+BEGINNINGS, FEW_ROWS = 3, 400  # starting points of a refit, and the rows that choose among them
 LIKENESS, COUPLING = (
     4.0,
     20.0,
@@ -30,7 +29,7 @@ LIKENESS, COUPLING = (
 
 @dataclass(frozen=True)
 class Found:
-    """Loadings (K, D), weights (K,), which are shares of the rows, hyperparameters, and cycles that were taken."""
+    """Loadings (K, D), weights (K,), which are shares of the rows, hyperparameters, and number of cycles run."""
 
     loadings: np.ndarray
     weights: np.ndarray
@@ -39,7 +38,7 @@ class Found:
 
 
 def leave_out(chain: Buffet, slot: int | None = None, attempt: int = 0, support: float = 0.0) -> bool:
-    """Leave out one feature; return True if that was better, and so was kept.
+    """Drop one feature; return True if that was better, and so was kept.
 
     slot: of the feature; None: a random one. attempt: number within this cycle, for its draws. support: largest loss of
     log posterior that counts as better.
@@ -59,9 +58,9 @@ def leave_out(chain: Buffet, slot: int | None = None, attempt: int = 0, support:
 
 
 def refit(chain: Buffet) -> bool:
-    """Fit two or three features afresh to the residuals of the others; return True if that was better, and so was kept.
+    """Refit two or three features to the residuals of the others; return True if that was better, and so was kept.
 
-    This takes mixtures of features apart, {A + B / 3, B - A / 3}, which no recoding of the rows' patterns does.
+    This separates mixtures of features, {A + B / 3, B - A / 3}, which no recoding of the rows' patterns does.
     """
     if len(chain.slots) < 2 or not chain.n_columns:
         return False
@@ -86,8 +85,8 @@ def refit(chain: Buffet) -> bool:
 
 
 def coupling(ledger: Ledger) -> np.ndarray:
-    """(K, K): log weight of every pair to be fitted again, for features that are alike, or whose owners are more or
-    less often the same than if they were independent, as those of mixtures are."""
+    """Log weight of every pair to be refitted, (K, K): larger for similar features, or if their owners overlap more or
+    less often than under independence, as those of mixtures do."""
     columns, means, n = ledger.columns, ledger.means(ledger.columns), ledger.n_rows
     length = np.maximum(np.sqrt((means**2).sum(axis=1)), 1e-150)
     share = columns.owned / n
@@ -102,10 +101,10 @@ def _drawn(weights: np.ndarray, stream: np.random.Generator) -> int:
 
 
 def fitted(rows: np.ndarray, n: int, prior_variance: float, stream: np.random.Generator) -> np.ndarray:
-    """uint8 (m,): patterns of n features that are fitted to residuals, float64 (m, D), in units of the noise.
+    """Fit n features to residuals, float64 (m, D), in units of the noise; return their patterns, uint8 (m,).
 
-    Expectation and maximization on some rows from several beginnings, then on all rows from the best one; patterns are
-    drawn in the end.
+    Runs EM on some rows from several starting points, then on all rows from the best one; patterns are drawn at the
+    end.
     """
     sample = rows[stream.permutation(len(rows))[:FEW_ROWS]]
     tried = []
@@ -123,7 +122,7 @@ def fitted(rows: np.ndarray, n: int, prior_variance: float, stream: np.random.Ge
 
 
 def _fit(rows: np.ndarray, loadings: np.ndarray, log_weights: np.ndarray, prior_variance: float):
-    """(log posterior before the last step but for a constant, loadings (n, D), log weights of the patterns (2^n,),
+    """Return (log posterior before the last step up to a constant, loadings (n, D), log weights of the patterns (2^n,),
     probabilities (m, 2^n))."""
     n = len(loadings)
     patterns, value = bits(n).astype(np.float64), 0.0
@@ -161,7 +160,7 @@ def kept_if_better(chain: Buffet, change: Callable[[], None], attempt: int, supp
 
 
 def settle(chain: Buffet, sweep: int) -> None:
-    """A sweep of all rows, on one process alone, with loadings that are drawn and shares of the rows for weights.
+    """Sweep all rows, on one process alone, with drawn loadings and with shares of the rows as weights.
 
     With the loadings' means in place of a draw the log posterior would fall from sweep to sweep.
     """
@@ -175,7 +174,7 @@ def settle(chain: Buffet, sweep: int) -> None:
 
 
 def sweep_all(chain: Buffet, state: Found, cycle: int, sweep: int) -> None:
-    """Every row of the chain, on all ranks, draws anew which of its slots' features it has."""
+    """Redraw the features of every row of the chain, on all ranks."""
     weights = np.clip(state.weights, 1e-12, 1.0 - 1e-12)
     features = Features(chain.slots, state.loadings, weights, state.hyper.noise_sd)
     nobody = np.zeros(len(chain.slots), np.uint64)

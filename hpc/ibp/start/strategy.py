@@ -1,8 +1,8 @@
 """Start of a chain of the Indian buffet process (docs/math.md 7.9).
 
 `none`: no row has a feature. `random`: features drawn from the prior. `subsample`, the default: features are searched
-for on a few rows, and then all rows draw which of them they have. `sequential`: the same from features of a few rows
-that were seated one after another, each given those before it.
+for on a few rows, and then all rows draw theirs among them. `sequential`: the same with features from a few rows seated
+one after another, each given those before it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from mpibayes.hpc.parallel.comm import agree
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 
 STARTS = ("none", "random", "sequential", "subsample")
-ROWS = 2000  # on which features are searched for
-SWEEPS = 2  # of all rows with what was found
-FROM_PRIOR, ROWS_OF_SEARCH = 2, 3  # streams of Purpose.FIRST_FEATURES; the search has those below
+ROWS = 2000  # rows on which features are searched for
+SWEEPS = 2  # of all rows with the features found
+FROM_PRIOR, ROWS_OF_SEARCH = 2, 3  # streams of Purpose.FIRST_FEATURES; the search uses lower ones
 
 
 def start(chain: Buffet, strategy: str = "subsample", rows: int = ROWS) -> None:
     """Give the rows of a new chain their first features. Collective.
 
-    rows: those that "subsample" and "sequential" look at.
+    rows: number that "subsample" and "sequential" use.
     """
     if strategy not in STARTS:
         raise ValueError(f"a start is one of {', '.join(STARTS)}; {strategy} was given")
@@ -41,7 +41,7 @@ def start(chain: Buffet, strategy: str = "subsample", rows: int = ROWS) -> None:
 
 
 def _found(chain: Buffet, strategy: str, cells: np.ndarray | None) -> Found | None:
-    """Features found on some rows, on root."""
+    """Find features on a sample of rows, on root."""
     if cells is None:
         return None
     if strategy == "subsample":
@@ -50,7 +50,7 @@ def _found(chain: Buffet, strategy: str, cells: np.ndarray | None) -> Found | No
 
 
 def _some_rows(chain: Buffet, n: int) -> np.ndarray | None:
-    """Keyed rows of the table with NaN for missing cells, float64 (n, D), on root."""
+    """Keyed sample of the table's rows with NaN for missing cells, float64 (n, D), on root."""
     stream = generator(chain.settings.seed, Purpose.FIRST_FEATURES, 0, ROWS_OF_SEARCH, chain.chain)
     drawn = np.sort(stream.choice(chain.n_rows, n, replace=False))
     edges, mine = np.searchsorted(drawn, chain.starts), [np.zeros((0, chain.n_columns), np.float32)]
@@ -68,7 +68,7 @@ def _some_rows(chain: Buffet, n: int) -> np.ndarray | None:
 
 
 def _deal(chain: Buffet, state: Found | None) -> None:
-    """All rows take those of the features that were found which explain them best, and sweep over them."""
+    """Give all rows those of the found features that explain them best, and sweep over them."""
     size, d = np.zeros(1, np.int64), chain.n_columns
     if state is not None:
         size[0] = len(state.weights)
@@ -100,8 +100,8 @@ def _deal(chain: Buffet, state: Found | None) -> None:
 
 
 def _from_prior(chain: Buffet) -> None:
-    """Features of the prior given the hyperparameters: how many rows have each, then which; these are independent given
-    the feature's weight, so that their number is about what was drawn."""
+    """Draw features from the prior given the hyperparameters: the number of rows of each, then the rows; rows are
+    independent given the feature's weight, so that their number is only about the one drawn."""
     n, h, settings = chain.n_rows, chain.hyper, chain.settings
     k, weights = 0, np.zeros(0)
     if chain.comm.rank == 0:

@@ -1,4 +1,4 @@
-"""The likelihoods of a regression: a class each, with all that one of them has of its own."""
+"""The likelihoods of a regression: one class each, with everything specific to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {kind.name: kind for kind in (Logisti
 
 
 def likelihood_of(comm: Communicator, rows) -> Likelihood:
-    """Likelihood of root's first shard, on every rank, as a rank may hold no rows. Collective.
+    """Return the likelihood of root's first shard, on every rank, as a rank may hold no rows. Collective.
 
     rows: (shard index, kernels' Rows) of this rank's shards.
     """

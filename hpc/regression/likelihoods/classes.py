@@ -1,4 +1,4 @@
-"""Common part of logistic and softmax regression: the response is one of several classes."""
+"""Common base of logistic and softmax regression: the response is one of several classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpibayes.text import import_again
 
 
 class OfClasses(Likelihood):
-    """Adds the probabilities of the classes."""
+    """Base of likelihoods of classes: adds their probabilities."""
 
     @classmethod
     def response_problems(cls, column: Column) -> list[str]:
@@ -31,12 +31,12 @@ class OfClasses(Likelihood):
         raise NotImplementedError
 
     def draw(self, eta: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """A class number of each row, (n,)."""
+        """Draw a class number for each row, (n,)."""
         below = self.probabilities(eta).cumsum(axis=1)
         return (u[:, None] >= below[:, :-1]).sum(axis=1).astype(np.float64)
 
     def predictions(self, eta: np.ndarray, classes: Sequence[str], center: float, scale: float) -> dict[str, Any]:
-        """The most probable class, and 5 and 95 % points of the probabilities over draws."""
+        """Most probable class, and 5 and 95 % quantiles of the probabilities over draws."""
         import pyarrow as pa
 
         p = self.probabilities(eta)
@@ -44,7 +44,7 @@ class OfClasses(Likelihood):
         best = mean.argmax(axis=1)
         columns = {"probability": mean[np.arange(len(mean)), best]}
         low, high = np.quantile(p, (0.05, 0.95), axis=1)
-        for c in range(len(classes)) if self.n_classes > 1 else (1,):  # of two classes the second says it all
+        for c in range(len(classes)) if self.n_classes > 1 else (1,):  # of two classes the second is enough
             name = f"p_{classes[c]}"
             columns |= {name: mean[:, c], f"{name}_q05": low[:, c], f"{name}_q95": high[:, c]}
         label = pa.array(classes, pa.string()).take(pa.array(best))
@@ -52,7 +52,7 @@ class OfClasses(Likelihood):
 
 
 def log_sum_exp(eta: np.ndarray) -> np.ndarray:
-    """log sum_k exp(eta_k), (n,)."""
+    """Log of sum_k exp(eta_k), (n,)."""
     largest = eta.max(axis=1)
     return largest + np.log(np.exp(eta - largest[:, None]).sum(axis=1))
 

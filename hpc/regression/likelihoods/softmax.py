@@ -9,11 +9,11 @@ import numpy as np
 from mpibayes.hpc.regression.likelihoods.classes import OfClasses, log_sum_exp, quoted, softmax
 from mpibayes.kernels import firefly as kernels
 
-LISTED = 6  # classes in a line
+LISTED = 6  # most classes in a line
 
 
 class Softmax(OfClasses):
-    """Softmax regression on two classes or more, each with its own coefficients."""
+    """Softmax regression on two or more classes, each with its own coefficients."""
 
     name = title = "softmax"
     code = kernels.SOFTMAX
@@ -33,7 +33,7 @@ class Softmax(OfClasses):
         return _one_hot(y, self.n_classes) - softmax(eta)
 
     def curvature(self, eta: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-        """Second derivatives for pairs of different classes."""
+        """Weights of the second derivatives for pairs of different classes."""
         p = softmax(eta)
         return [-p[:, k] * p[:, j] for k, j in _pairs(self.n_classes)]
 
@@ -42,7 +42,7 @@ class Softmax(OfClasses):
         return len(_pairs(self.n_classes))
 
     def join_curvatures(self, blocks: np.ndarray) -> np.ndarray:
-        """The blocks of a class sum to zero."""
+        """Minus the second derivatives (P, P): the blocks of a class sum to zero."""
         k, d = self.n_classes, blocks.shape[1]
         whole = np.zeros((k, d, k, d))
         for (i, j), block in zip(_pairs(k), blocks):
@@ -84,7 +84,7 @@ def _pairs(n_classes: int) -> list[tuple[int, int]]:
 
 
 def _boehning(d: np.ndarray) -> np.ndarray:
-    """A d with A = (I - 11'/K) / 2, a row (n, K)."""
+    """Product A d with A = (I - 11'/K) / 2, for each row of d (n, K)."""
     return 0.5 * (d - d.mean(axis=1)[:, None])
 
 

@@ -18,7 +18,8 @@ ROUNDS = 60
 
 
 class StudentT(Likelihood):
-    """Robust regression on a number. Its predictive distribution is an equal mixture of t distributions, one a draw."""
+    """Robust regression on a number. Its predictive distribution is an equal mixture of t distributions, one per
+    draw."""
 
     name, title = "student-t", "Student t"
     code = kernels.STUDENT
@@ -52,7 +53,7 @@ class StudentT(Likelihood):
         return (self.weight(eta, y) * (y - eta[:, 0]))[:, None]
 
     def weight(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """The weight of a row in the weighted least squares that has the same slope, (n,)."""
+        """Weight of each row in the weighted least squares with the same slope, (n,)."""
         return (self.nu + 1) / (self.nu * self.scale**2 + (y - eta[:, 0]) ** 2)
 
     def curvature(self, eta: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
@@ -74,27 +75,27 @@ class StudentT(Likelihood):
         return eta[:, 0] + self.scale * stdtrit(self.nu, np.clip(u, 2.0**-54, None))  # u may be 0
 
     def predictions(self, eta: np.ndarray, classes: Sequence[str], center: float, scale: float) -> dict:
-        """Mean, standard deviation and quantiles, in the table's units."""
+        """Mean, standard deviation and quantiles of the response, in the table's units."""
         mean, sd = self.moments(eta)
         columns = {"mean": center + scale * mean, "sd": scale * sd}
         return columns | {name: center + scale * self.quantile(eta, p) for name, p in QUANTILES.items()}
 
     def moments(self, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation, (n,), of the mixture over draws of eta (n, S, 1); inf where nu <= 2."""
+        """Mean and standard deviation, (n,), of the mixture over draws of eta (n, S, 1); inf if nu <= 2."""
         centre = eta[..., 0]
         inner = self.scale**2 * self.nu / (self.nu - 2.0) if self.nu > 2.0 else np.inf
         return centre.mean(axis=1), np.sqrt(centre.var(axis=1) + inner)
 
     def cdf(self, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Probability of a response below y, (n,), of the mixture."""
-        from scipy.special import stdtr  # slow to import, and chains have no need of it
+        """Distribution function of the mixture at y, (n,)."""
+        from scipy.special import stdtr  # slow to import, and not needed by chains
 
         return stdtr(self.nu, (y[:, None] - eta[..., 0]) / self.scale).mean(axis=1)
 
     def quantile(self, eta: np.ndarray, p: float) -> np.ndarray:
-        """The value below which the response is with probability p, (n,), of the mixture.
+        """Quantile of the mixture at probability p, (n,).
 
-        Newton's method, kept between the least and the largest of the draws' own quantiles, between which it lies.
+        Newton's method, bracketed by the least and the largest quantile of single draws.
         """
         from scipy.special import stdtr, stdtrit
 

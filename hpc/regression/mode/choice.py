@@ -13,7 +13,7 @@ from mpibayes.hpc.regression.settings import Settings
 
 @dataclass(frozen=True)
 class Choice:
-    """The mode of a problem whose scales are decided, and how they were, in words."""
+    """Mode of a problem whose scales are decided, and a description of the decision."""
 
     fit: Fit
     words: list[str] = field(default_factory=list)

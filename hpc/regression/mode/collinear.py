@@ -1,4 +1,4 @@
-"""Predictors that are linear combinations of others, found from their pooled matrix of products."""
+"""Predictors that are linear combinations of others, found from the pooled matrix of products."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 
 from mpibayes.hpc.regression.mode.linear_algebra import cholesky
 
-# Squared distance from the others' span, relative to a predictor's own square. Predictors are float32, so an exact
-# combination is off by some 1e-7, squared 1e-14; 1e-10 takes correlations beyond 0.99999999995 for one.
+# Squared distance from the span of the others, relative to a predictor's own square. Predictors are float32, so an
+# exact combination is off by some 1e-7, squared 1e-14; 1e-10 treats correlations beyond 0.99999999995 as exact.
 TOLERANCE = 1e-10
 SHOWN = 5
 
 
 def combinations(gram: np.ndarray, names: Sequence[str] | None = None) -> list[str]:
-    """A line for each predictor that is a linear combination of those before it; [] where there is none.
+    """Return a line for each predictor that is a linear combination of those before it; [] if none is.
 
-    gram (D, D): sum of x x' over all rows. Cholesky factorisation in the order given, which passes over a column
-    whose pivot vanishes (as R's lm does), so that the later of two equal columns is named.
+    gram (D, D): sum of x x' over all rows. Cholesky factorisation in the order given, skipping columns whose pivot
+    vanishes (as R's lm does), so that the later of two equal columns is named.
     """
     d = len(gram)
     names = names or [f"predictor {j + 1}" for j in range(d)]
     size = np.sqrt(np.diagonal(gram))
     size = np.where(size > 0, size, 1.0)
-    rest = gram / np.outer(size, size)  # becomes what the columns taken so far do not explain
+    rest = gram / np.outer(size, size)  # in the end what the accepted columns do not explain
     quick = cholesky(rest)
     if quick is not None and (np.diagonal(quick) ** 2 > TOLERANCE).all():
         return []
@@ -44,7 +44,7 @@ def combinations(gram: np.ndarray, names: Sequence[str] | None = None) -> list[s
 
 
 def _line(j: int, taken: list[int], factor: np.ndarray, size: np.ndarray, names: Sequence[str]) -> str:
-    """Column j as a combination of those taken: solve L' c = l_j by back substitution."""
+    """Describe column j as a combination of accepted columns: solve L' c = l_j by back substitution."""
     lower, weight = factor[np.ix_(taken, taken)], factor[j, taken].copy()
     for i in reversed(range(len(taken))):
         weight[i] /= lower[i, i]

@@ -1,8 +1,8 @@
-"""The posterior mode by Newton's method over all ranks, its Laplace covariance, and the bounds as one quadratic.
+"""Posterior mode by Newton's method over all ranks, its Laplace covariance, and the bounds as one quadratic.
 
 Each rank holds the rows of its shards. An iteration costs two passes over the rows: one for log posterior and gradient,
-one for the curvature, both summed in shard order on root, which solves and broadcasts the step. All bits are the same
-on any number of ranks.
+one for the curvature, both summed in shard order on root, which solves for the step and broadcasts it. All bits are the
+same on any number of ranks.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from mpibayes.hpc.regression.prior import Prior
 from mpibayes.kernels.firefly import Rows
 
 MAX_ITERATIONS = 100
-CONVERGED = 1e-8  # Newton decrement: squared step in posterior deviations. It is still taken, and the next is 1e-16
+CONVERGED = 1e-8  # Newton decrement: squared step in posterior deviations. That step is taken; the next is 1e-16
 HALVINGS = 30
-SEPARATED = 1e-6  # a margin of a direction this far below 0, relative to its largest, is rounding
-LOOK_FROM = 3  # iteration from which a flat prior's separation is looked for
-FEW_ROWS = 20_000  # rows, and 20 a coefficient, that find a first mode, where there are eight times as many
+SEPARATED = 1e-6  # a direction's least margin this close below 0, relative to its largest, is rounding
+LOOK_FROM = 3  # iteration from which separation under a flat prior is checked
+FEW_ROWS = 20_000  # rows, plus 20 per coefficient, for a first mode if there are eight times as many
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The mode and what surrounds it, the same on every rank.
+    """The mode and its surroundings, the same on every rank.
 
-    theta (P,): the mode, with the smooth prior where it is laplace. covariance (P, P): inverse of curvature plus the
+    theta (P,): the mode, with the smooth prior if that is laplace. covariance (P, P): inverse of curvature plus the
     prior's. slope (P,), curvature (P, P): first and minus second derivatives of the log likelihood at theta.
     log_posterior: log likelihood plus log prior at theta, normalised.
     """
@@ -68,7 +68,7 @@ class Quadratic:
 
 
 class Objective:
-    """Log posterior of all rows, seen from theta, with the gradient and curvature there. Every method is collective.
+    """Log posterior of all rows at theta, with its gradient and curvature. Every method is collective.
 
     rows: (shard index, kernels' Rows) of this rank's shards, in order.
     """
@@ -80,11 +80,11 @@ class Objective:
         self.eta: list[np.ndarray] = []
 
     def linear(self, theta: np.ndarray) -> list[np.ndarray]:
-        """Linear predictors (n, K) of this rank's rows."""
+        """Linear predictors (n, K) of this rank's rows, by shard."""
         return [r.linear(theta) for r in self.rows]
 
     def move(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """Go to theta: smooth log posterior (but for a constant) and its gradient (P,), on every rank."""
+        """Move to theta; return the smooth log posterior (up to a constant) and its gradient (P,), on every rank."""
         self.theta, self.eta = theta, self.linear(theta)
         parts, p = [], len(theta)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -104,7 +104,7 @@ class Objective:
         return float(shard_sum_everywhere(self.comm, parts, (), self.n_shards))
 
     def curvature(self) -> np.ndarray:
-        """Minus the second derivatives of the log likelihood at theta, (P, P); root's alone is filled."""
+        """Minus the second derivatives of the log likelihood at theta, (P, P); filled on root alone."""
         d, n_blocks = self.likelihood.n_predictors, self.likelihood.n_curvatures
         parts = [
             np.stack([r.gram(np.ascontiguousarray(w)) for w in self.likelihood.curvature(eta, r.y)])
@@ -114,13 +114,13 @@ class Objective:
         return self.likelihood.join_curvatures(blocks)
 
     def weighted_least_squares(self) -> np.ndarray:
-        """A positive definite stand-in for the curvature, (D, D); root's alone is filled."""
+        """Positive definite substitute for the curvature, (D, D); filled on root alone."""
         d = self.likelihood.n_predictors
         parts = [r.gram(self.likelihood.weight(eta, r.y)) for r, eta in zip(self.rows, self.eta)]
         return shard_sum(self.comm, parts, (d, d), self.n_shards)
 
     def margins(self, direction: np.ndarray) -> tuple[float, float]:
-        """Least y x'direction of a row, and largest |x'direction|, over all rows; y = -1 or 1."""
+        """Least y x'direction and largest |x'direction| over all rows; y = -1 or 1."""
         mine = [(r.y * eta[:, 0], np.abs(eta[:, 0])) for r, eta in zip(self.rows, self.linear(direction)) if len(eta)]
         each = self.comm.collect([(float(m.min()), float(a.max())) for m, a in mine])
         flat = [margin for rank in each for margin in rank]
@@ -138,12 +138,12 @@ def fit(
     start: np.ndarray | None = None,
     names: Sequence[str] | None = None,
 ) -> Fit:
-    """The posterior mode and its curvature. Collective; the same Fit on every rank.
+    """Find the posterior mode and its curvature. Collective; the same Fit on every rank.
 
-    rows: (shard index, kernels' Rows) of this rank's shards, in order. prior_scale: one number or (P,). likelihood:
-    that of the rows unless given, with a scale of its own, say. start: where to begin (P,). names: of the D predictors,
-    for messages. Raises DataError where a flat prior leaves no mode (collinear or separable data), NumericalError where
-    the iteration fails; on every rank.
+    rows: (shard index, kernels' Rows) of this rank's shards, in order. prior_scale: one number or (P,). likelihood: by
+    default that of the rows; given for another scale, say. start: initial theta (P,). names: of the D predictors, for
+    messages. Raises DataError if a flat prior leaves no mode (collinear or separable data), NumericalError if the
+    iteration fails; on every rank.
     """
     likelihood = likelihood or likelihood_of(comm, rows)
     prior = prior if isinstance(prior, Prior) else Prior.of(prior, prior_scale, likelihood.n_parameters)
@@ -179,7 +179,7 @@ def fit(
 def bound_statistics(
     comm: Communicator, rows, n_shards: int, theta0: np.ndarray, likelihood: Likelihood | None = None
 ) -> Quadratic:
-    """The sum of the bounds that `rows` now have, about theta0. Collective; the same on every rank."""
+    """Sum of the current bounds of `rows`, about theta0. Collective; the same on every rank."""
     likelihood = likelihood or likelihood_of(comm, rows)
     k, d = likelihood.n_classes, likelihood.n_predictors
     parts = []
@@ -194,7 +194,7 @@ def bound_statistics(
 
 
 def _newton_step(objective: Objective, gradient, names) -> tuple[np.ndarray, float, np.ndarray]:
-    """(step (P,), Newton decrement) on every rank, and the likelihood's curvature on root."""
+    """Return (step (P,), Newton decrement) on every rank, and the likelihood's curvature on root."""
     comm, prior, theta = objective.comm, objective.prior, objective.theta
     curvature = objective.curvature()
     solved = np.full(len(theta) + 1, np.nan)
@@ -202,7 +202,7 @@ def _newton_step(objective: Objective, gradient, names) -> tuple[np.ndarray, flo
         _solve(curvature + np.diag(prior.smooth_curvature(theta)), gradient, solved)
     comm.broadcast(solved)
     if np.isnan(solved[-1]) and not objective.likelihood.log_concave:
-        # far from the mode, go by weighted least squares, which always climb
+        # far from the mode, use weighted least squares, whose steps always ascend
         weighted = objective.weighted_least_squares()
         if comm.rank == 0:
             _solve(weighted + np.diag(prior.smooth_curvature(theta)), gradient, solved)
@@ -218,7 +218,7 @@ def _newton_step(objective: Objective, gradient, names) -> tuple[np.ndarray, flo
 
 
 def _solve(matrix: np.ndarray, gradient: np.ndarray, solved: np.ndarray) -> None:
-    """Writes (step, Newton decrement) into `solved`, unless the matrix is not positive definite."""
+    """Write (step, Newton decrement) into `solved`, unless the matrix is not positive definite."""
     factor = cholesky(matrix)
     if factor is not None:
         solved[:-1] = solve(factor, gradient)
@@ -226,7 +226,7 @@ def _solve(matrix: np.ndarray, gradient: np.ndarray, solved: np.ndarray) -> None
 
 
 def _start(objective: Objective, names) -> np.ndarray:
-    """Starting point of Newton's method, (P,): for a large table the mode of every n-th row."""
+    """Starting point of Newton's method, (P,): for a large table, the mode of every n-th row."""
     comm, likelihood, prior = objective.comm, objective.likelihood, objective.prior
     n_rows = sum(comm.collect(sum(len(r.y) for r in objective.rows)))
     stride = n_rows // max(FEW_ROWS, 20 * likelihood.n_parameters)
@@ -240,7 +240,7 @@ def _start(objective: Objective, names) -> np.ndarray:
 
 
 def every(rows: Rows, stride: int, likelihood: Likelihood) -> Rows:
-    """Every `stride`-th row of a shard, from its first."""
+    """Every `stride`-th row of a shard, starting with its first."""
     return likelihood.rows(np.ascontiguousarray(rows.x[::stride]), np.ascontiguousarray(rows.y[::stride]))
 
 
@@ -278,7 +278,7 @@ def _finish(objective: Objective, theta, curvature, iterations: int) -> Fit:
 
 
 def _refuse_separation(objective: Objective, theta, step, names) -> None:
-    """Raises where the likelihood rises for ever along theta or the step, in coordinates with a flat prior."""
+    """Raise DataError if the likelihood rises forever along theta or the step, in coordinates with a flat prior."""
     for vector, tolerance in ((theta, 0.0), (step, SEPARATED)):
         direction = np.where(objective.prior.flat, vector, 0.0)
         least, largest = objective.margins(direction)
@@ -294,7 +294,7 @@ def _refuse_separation(objective: Objective, theta, step, names) -> None:
 
 
 def _refuse_singular(objective: Objective, names) -> None:
-    """Raises DataError with the predictors that are linear combinations of others, or NumericalError."""
+    """Raise DataError naming predictors that are linear combinations of others, or NumericalError."""
     d = objective.likelihood.n_predictors
     gram = shard_sum(objective.comm, [r.gram(np.ones(len(r.y))) for r in objective.rows], (d, d), objective.n_shards)
     combined = objective.comm.share(combinations(gram, names) if objective.comm.rank == 0 else None)

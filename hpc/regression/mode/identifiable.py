@@ -1,7 +1,7 @@
-"""Identifiability of a design on the training rows: coefficients without an estimate, or decided by the prior alone.
+"""Identifiability of a design on the training rows: coefficients without an estimate, or determined by the prior alone.
 
-With a flat prior each of these is an error; with a proper prior the posterior is proper whatever the rows are, and all
-but an absent class of the response are warnings.
+With a flat prior each of these is an error. With a proper prior the posterior is always proper, and all but an absent
+class of the response are warnings.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from mpibayes.hpc.regression.mode.collinear import combinations
 from mpibayes.text import counted
 
 SHOWN = 10
-MANY = 200  # rows of a level that a missing class makes slow to sample
+MANY = 200  # a level with so many rows is slow to sample if a class is missing from it
 
 
 def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat: bool) -> list[str]:
-    """Warnings about the training rows, the same on every rank. Collective.
+    """Return warnings about the training rows, the same on every rank. Collective.
 
-    rows: (shard index, kernels' Rows) of this rank's shards, in order. flat: whether any coefficient has no prior.
+    rows: (shard index, kernels' Rows) of this rank's shards, in order. flat: True if any coefficient has no prior.
     Raises DataError, with all problems, on every rank.
     """
     survey = _join(comm.collect(_survey(design, [r for _, r in rows])))
@@ -48,7 +48,7 @@ def check_training(comm: Communicator, design: Design, rows, n_shards: int, flat
 
 
 def _survey(design: Design, rows: Sequence) -> dict:
-    """Survey of this rank's rows: how many, extremes and counts of 1 of each predictor, counts of classes, extremes of
+    """Survey this rank's rows: their number, range and count of ones of each predictor, counts of classes, range of
     y."""
     d = design.n_predictors
     filled = [r for r in rows if len(r.y)]
@@ -79,7 +79,7 @@ def _nobody(design: Design) -> np.ndarray:
 
 
 def _together(design: Design, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Rows of each class in which each predictor is 1, (classes, D)."""
+    """Number of rows of each class in which each predictor is 1, (classes, D)."""
     if not design.classes:
         return _nobody(design)
     codes = _codes(design, y)
@@ -87,7 +87,7 @@ def _together(design: Design, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def unmet(design: Design, survey: dict) -> list[str]:
-    """Levels with many rows of which none is of some class: the prior alone ends such a coefficient, on one side."""
+    """List levels with many rows but none of some class: the prior alone bounds such a coefficient, on one side."""
     lines = []
     for term in design.terms:
         for i in range(0 if term.numeric else term.width - term.indicator):
@@ -124,7 +124,7 @@ def _response_problems(design: Design, survey: dict) -> list[str]:
 
 
 def _doubts(design: Design, survey: dict) -> tuple[list[str], set[int]]:
-    """Predictors that do not vary in the training rows, in words, and their positions."""
+    """Describe predictors that do not vary in the training rows, and return their positions."""
     lines, named, n = [], set(), survey["n"]
     if not n:
         return lines, named
@@ -139,7 +139,7 @@ def _doubts(design: Design, survey: dict) -> tuple[list[str], set[int]]:
             levels = [term.column.levels[1 + j - term.first] for j in absent]
             if _first_level_absent(term, survey):
                 levels.insert(0, term.column.levels[0])
-                absent.append(term.first + width - 1)  # the one that the others and the intercept determine
+                absent.append(term.first + width - 1)  # determined by the other levels and the intercept
             if levels:
                 examples = ", ".join(repr(level) for level in levels[:SHOWN])
                 more = f" and {len(levels) - SHOWN:,} more" if len(levels) > SHOWN else ""

@@ -1,8 +1,8 @@
-"""Laplace importance sampling: a check of the chain, and a sampler of its own where the posterior is nearly normal.
+"""Laplace importance sampling: a check of the chain, and a sampler of its own if the posterior is nearly normal.
 
-Draws of N(mode, covariance) are weighted by posterior over density. Their Kish effective size and the Pareto shape k
-of the largest weights say how far they can be trusted: below 0.7 means and deviations are reliable (Vehtari, Simpson,
-Gelman, Yao & Gabry 2024, "Pareto smoothed importance sampling"). A draw costs a pass over all rows.
+Draws of N(mode, covariance) are weighted by posterior over density. Their Kish effective size and the Pareto shape k of
+the largest weights measure their reliability: below 0.7 means and deviations can be trusted (Vehtari, Simpson, Gelman,
+Yao & Gabry 2024, "Pareto smoothed importance sampling"). A draw costs a pass over all rows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from mpibayes.hpc.regression.mode.laplace import laplace_draws, whitening
 from mpibayes.hpc.regression.prior import Prior
 
 DRAWS = 1000
-RELIABLE = 0.7  # Pareto k beyond which weighted means converge too slowly to be used
+RELIABLE = 0.7  # Pareto k beyond which weighted means converge too slowly to be useful
 
 
 @dataclass(frozen=True)
 class Weighted:
-    """Draws (J, P) and their normalised, smoothed weights (J,); mean and sd (P,) of the posterior by them.
+    """Draws (J, P) and their normalised, smoothed weights (J,); weighted mean and sd (P,) of the posterior.
 
-    n_effective: Kish's effective size of the weights before smoothing. pareto_k: shape of their tail, NaN where there
-    are too few draws to judge. log_evidence: of the model.
+    n_effective: Kish's effective size of the weights before smoothing. pareto_k: shape of their tail, NaN if there are
+    too few draws to judge. log_evidence: of the model.
     """
 
     draws: np.ndarray
@@ -45,7 +45,8 @@ class Weighted:
 def importance_sample(
     comm: Communicator, rows, n_shards: int, fit: Fit, prior: Prior, n_draws: int = DRAWS, seed: int = 0
 ) -> Weighted:
-    """Weighted Laplace draws. Collective; the same on every rank. rows: (shard index, kernels' Rows), in order."""
+    """Return weighted Laplace draws. Collective; the same on every rank. rows: (shard index, kernels' Rows), in
+    order."""
     draws = laplace_draws(fit, n_draws, seed)
     parts = [np.array([r.log_likelihood(theta) for theta in draws]) for _, r in rows]
     log_posterior = shard_sum_everywhere(comm, parts, (n_draws,), n_shards) + prior.log_density(draws)
@@ -65,7 +66,7 @@ def kish(weight: np.ndarray) -> float:
 
 
 def pareto_smoothed(log_weight: np.ndarray) -> tuple[np.ndarray, float]:
-    """Weights (J,) whose largest are replaced by quantiles of a generalised Pareto fitted to them, and its shape k.
+    """Replace the largest weights by quantiles of a generalised Pareto fitted to them; return weights (J,) and shape k.
 
     log_weight (J,): largest 0. The tail is the min(J / 5, 3 sqrt(J)) largest weights (Vehtari et al. 2024, section 3).
     Below 25 draws nothing is smoothed and k is NaN.
@@ -78,7 +79,7 @@ def pareto_smoothed(log_weight: np.ndarray) -> tuple[np.ndarray, float]:
     tail, cutoff = order[-n_tail:], weight[order[-n_tail - 1]]
     excess = weight[tail] - cutoff
     if not excess[0] >= 0 or excess[-1] <= np.finfo(float).tiny or excess[-1] < 1e-14 * weight[tail[-1]]:
-        return weight, float("-inf")  # all alike
+        return weight, float("-inf")  # all equal
     k, sigma = fit_pareto(np.maximum(excess, np.finfo(float).tiny))
     p = (np.arange(n_tail) + 0.5) / n_tail
     quantile = sigma * (-np.log1p(-p) if abs(k) < 1e-12 else np.expm1(-k * np.log1p(-p)) / k)
@@ -87,9 +88,9 @@ def pareto_smoothed(log_weight: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def fit_pareto(x: np.ndarray) -> tuple[float, float]:
-    """(k, sigma) of a generalised Pareto distribution for ascending positive x (n,), by Zhang & Stephens (2009).
+    """Fit (k, sigma) of a generalised Pareto distribution to ascending positive x (n,) (Zhang & Stephens 2009).
 
-    k is shrunk towards 0.5 as by 10 more observations (Vehtari et al. 2024, appendix G).
+    k is shrunk towards 0.5 with the weight of 10 observations (Vehtari et al. 2024, appendix G).
     """
     n = len(x)
     m = 30 + int(np.sqrt(n))

@@ -1,9 +1,9 @@
-"""Results of the Laplace approximation: coordinates to sample in, bright rows, and whether Firefly pays.
+"""Uses of the Laplace approximation: coordinates to sample in, bright rows, and whether Firefly pays.
 
 With bounds that touch at the mode, a row's gap at theta is about half the excess curvature of its bound times (x'(theta
 - mode))^2, so the expected sum of gaps over theta ~ N(mode, covariance) is half a trace, whatever the number of rows. A
-row is bright with probability 1 - exp(-gap), which is less where gaps are large and counts gaps at the mode where
-bounds do not touch there; so the bright count is averaged over draws of theta on some of the rows.
+row is bright with probability 1 - exp(-gap), which is less than a large gap, and positive at the mode where bounds do
+not touch there; so the bright count is averaged over draws of theta on some of the rows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mpibayes.hpc.regression.mode.fit import Fit, Quadratic, bound_statistics, e
 from mpibayes.hpc.regression.mode.linear_algebra import cholesky
 
 SAMPLE = 20_000  # rows on which bright rows are counted
-DRAWS = 64  # draws of theta: the count varies among them by sqrt(2 / P) of itself or so
+DRAWS = 64  # draws of theta: the count varies among them by about sqrt(2 / P) of itself
 
 
 def whitening(covariance: np.ndarray) -> np.ndarray:
-    """W (P, P), lower triangular, W W' = covariance: theta = mode + W u makes u about standard normal."""
+    """Factor W (P, P), lower triangular, W W' = covariance: theta = mode + W u makes u roughly standard normal."""
     factor = cholesky(covariance)
     if factor is None:
         raise NumericalError(
@@ -40,9 +40,9 @@ def laplace_draws(fit: Fit, n_draws: int, seed: int = 0) -> np.ndarray:
 
 
 def expected_gap(fit: Fit, quadratic: Quadratic) -> float:
-    """Expected sum of all gaps under the Laplace approximation: an upper bound of the bright count, or nearly.
+    """Expected sum of all gaps under the Laplace approximation: roughly an upper bound of the bright count.
 
-    The gaps at the mode, plus half the trace of covariance times the curvature that the bounds have in excess.
+    The gaps at the mode, plus half the trace of covariance times the excess curvature of the bounds.
     """
     k, d = quadratic.G.shape
     covariance = fit.covariance.reshape(k, d, k, d)
@@ -63,11 +63,11 @@ def predicted_bright(
     sample: int = SAMPLE,
     n_draws: int = DRAWS,
 ) -> float:
-    """Expected number of bright rows once the chain is at work, with the bounds that `rows` now have. Collective.
+    """Expected number of bright rows in the running chain, with the current bounds of `rows`. Collective.
 
-    The mean of sum 1 - exp(-gap) over Laplace draws on every n-th row of each shard, with the sum of gaps, whose
-    mean `expected_gap` knows, as control variate; the same on every rank. quadratic: bound_statistics of these bounds;
-    it and the likelihood are found where not given.
+    The mean of sum 1 - exp(-gap) over Laplace draws on every n-th row of each shard, with the sum of gaps, whose mean
+    is `expected_gap`, as control variate; the same on every rank. quadratic: bound_statistics of these bounds; it and
+    the likelihood are computed if not given.
     """
     likelihood = likelihood or likelihood_of(comm, rows)
     quadratic = quadratic or bound_statistics(comm, rows, n_shards, fit.theta, likelihood)

@@ -1,8 +1,8 @@
 """Cholesky factor and inverse whose bits do not depend on the number of BLAS threads.
 
-A library's factorisation cuts its sums by the number of threads it finds, which differs between one rank and four on
+A library's factorisation splits its sums by the number of threads available, which differs between one rank and four on
 the same machine; the chain must not. `einsum` without `optimize` uses its own loops: 3 to 5 multiply-adds a nanosecond,
-half a second for 1,000 coefficients, which is paid a dozen times a run.
+half a second for 1,000 coefficients, paid a dozen times a run.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ ROUNDING = 1e-13  # a pivot this small, relative to its diagonal entry, is round
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a b' of C-contiguous a (m, k) and b (n, k), (m, n)."""
+    """Product a b' of C-contiguous a (m, k) and b (n, k), (m, n)."""
     return np.einsum("ik,jk->ij", a, b)
 
 
 def cholesky(a: np.ndarray) -> np.ndarray | None:
-    """Lower factor L of a symmetric matrix (p, p), a = L L'; None when it is not positive definite."""
+    """Lower factor L of a symmetric matrix (p, p), a = L L'; None if it is not positive definite."""
     p = len(a)
     factor = np.tril(a)
     least = ROUNDING * np.maximum(np.diagonal(a), 0.0)
@@ -31,7 +31,7 @@ def cholesky(a: np.ndarray) -> np.ndarray | None:
             column = factor[j:, j]
             if j > start:
                 column -= np.einsum("ik,k->i", factor[j:, start:j], factor[j, start:j])
-            if not column[0] > least[j]:  # also where it is not a number
+            if not column[0] > least[j]:  # also if it is NaN
                 return None
             column /= np.sqrt(column[0])
         factor[start:stop, start:stop] = np.tril(factor[start:stop, start:stop])
@@ -57,7 +57,7 @@ def inverse_factor(factor: np.ndarray) -> np.ndarray:
 
 
 def inverse(a: np.ndarray) -> np.ndarray | None:
-    """Inverse of a symmetric positive definite matrix (p, p), exactly symmetric; None when it is not definite."""
+    """Inverse of a symmetric positive definite matrix (p, p), exactly symmetric; None if it is not definite."""
     factor = cholesky(a)
     if factor is None:
         return None
@@ -66,7 +66,7 @@ def inverse(a: np.ndarray) -> np.ndarray | None:
 
 
 def solve(factor: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """x with L L' x = b, given L (p, p); b (p,)."""
+    """Solve L L' x = b, given L (p, p) and b (p,)."""
     x = np.array(b, np.float64)
     p = len(x)
     for j in range(p):

@@ -1,4 +1,4 @@
-"""Scales that data choose: of the prior and of the t distribution on held-out rows, or of t at the joint mode."""
+"""Scales chosen from data: of the prior and of the t distribution on held-out rows, or of t at the joint mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpibayes.hpc.regression.prior import Prior
 
 PRIOR_GRID = tuple(float(s) for s in np.geomspace(0.01, 10.0, 13))
 T_GRID = tuple(float(s) for s in np.geomspace(0.05, 1.0, 14))  # in units of a standardised response
-LEAST_SCALE = 1e-6  # of the response's deviation: predictors are float32, so errors below are rounding
+LEAST_SCALE = 1e-6  # in deviations of the response: predictors are float32, so smaller errors are rounding
 ROUNDS = 50
 
 
@@ -39,10 +39,10 @@ def choose_scale(
     of: str, comm: Communicator, rows, n_shards: int, heldout, n_blocks: int, prior: Prior, *, likelihood: Likelihood,
     grid: Sequence[float] | None = None,
 ) -> Chosen:  # fmt: skip
-    """The scale with the best held-out log predictive density. Collective.
+    """Choose the scale with the best held-out log predictive density. Collective.
 
-    of: "prior", of all coefficients but intercepts and flat ones, or "t", of the t distribution. rows, heldout: (index,
-    kernels' Rows) of this rank's shards and blocks of held-out rows, in order. grid: what is tried.
+    of: "prior", for all coefficients but intercepts and flat ones, or "t", for the t distribution. rows, heldout:
+    (index, kernels' Rows) of this rank's shards and blocks of held-out rows, in order. grid: values to try.
     """
     if of == "prior":
         trials = [(v, likelihood, prior.rescaled(v)) for v in sorted(grid or PRIOR_GRID)]
@@ -63,10 +63,10 @@ def log_predictive(
 def joint_t_scale(
     comm: Communicator, rows, n_shards: int, prior: Prior, *, likelihood: Likelihood | None = None
 ) -> tuple[float, Fit]:
-    """(scale, Fit) at the joint mode of coefficients and scale, which has a flat prior on its logarithm. Collective.
+    """Return (scale, Fit) at the joint mode of coefficients and scale, with a flat prior on log scale. Collective.
 
-    Newton's method for the coefficients and for the logarithm of the scale in turn; both are nearly orthogonal, so a
-    few turns do. Raises DataError where the coefficients fit so many rows exactly that the mode is at scale 0.
+    Newton's method alternates between the coefficients and the log scale; they are nearly orthogonal, so a few rounds
+    are enough. Raises DataError if the coefficients fit so many rows exactly that the mode is at scale 0.
     """
     likelihood = likelihood or likelihood_of(comm, rows)
     fitted = fit(comm, rows, n_shards, prior, likelihood=likelihood)
@@ -81,7 +81,7 @@ def joint_t_scale(
 
 
 def _scale_given(comm: Communicator, rows, n_shards: int, theta: np.ndarray, likelihood: Likelihood) -> float:
-    """The s with sum (nu + 1) r^2 / (nu s^2 + r^2) = N, by Newton's method on log s, where that sum falls."""
+    """Solve sum (nu + 1) r^2 / (nu s^2 + r^2) = N for s, by Newton's method on log s, in which the sum decreases."""
     nu, residuals = likelihood.nu, [(r.y - r.linear(theta)[:, 0]) ** 2 for _, r in rows]
     sizes = [
         np.array([len(r.y), np.count_nonzero(r2 == 0), r.y.sum(), (r.y**2).sum()])
@@ -116,7 +116,7 @@ def _exact(n_zero: float, n: float) -> DataError:
 
 
 def _best(comm: Communicator, rows, n_shards: int, heldout, n_blocks: int, trials) -> Chosen:
-    """The best of (value, likelihood, prior), each fitted from the mode of the one before."""
+    """Best of the trials (value, likelihood, prior), each fitted from the mode of the one before."""
     if not sum(comm.collect(sum(len(r.y) for _, r in heldout))):
         raise DataError("a scale cannot be chosen without held-out rows", ["set data.heldout, or give a number"])
     fits, scores, start = [], [], None

@@ -1,4 +1,4 @@
-"""The coefficients in a regression's report: as they were sampled, in the table's units, and against which levels."""
+"""The coefficients in a regression's report: as sampled, in the table's units, and their reference levels."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mpibayes.hpc.regression.report.summarise import RunSummary
 from mpibayes.hpc.report.document import PAGE, PAPER, Field, Rounded, Section, Table, on_page, on_paper
 from mpibayes.text import number
 
-LISTED = 30  # coefficients in the table on paper; coefficients.csv has them all
-LISTED_NUMERIC = 15  # in the table's units
+LISTED = 30  # most coefficients in the table on paper; coefficients.csv has them all
+LISTED_NUMERIC = 15  # the same in the table's units
 TOP = 12  # coefficients on the terminal
 POINTS = (
     Field("mean", "number", group=1), Field("sd", "number", group=1), Field("5 %", "number", group=1),
@@ -34,7 +34,7 @@ UNIT = (Field("unit", "number", "of the predictor, in the table's units: the sta
 
 
 def section(p: RunSummary) -> Section:
-    """All coefficients as they were sampled."""
+    """Section with all coefficients as sampled."""
     design, s = p.run.design, p.shown
     rows = []
     for j in by_importance(s, design).tolist():
@@ -45,7 +45,8 @@ def section(p: RunSummary) -> Section:
 
 
 def section_in_units(p: RunSummary) -> Section:
-    """All in the table's units: those of numeric predictors and intercepts first, and alone on paper."""
+    """Section with all coefficients in the table's units: numeric predictors and intercepts first, and alone on
+    paper."""
     from mpibayes.terminal import Text
 
     design, s = p.run.design, p.original
@@ -64,7 +65,7 @@ def section_in_units(p: RunSummary) -> Section:
 
 
 def standing_out(p: RunSummary) -> Table:
-    """The coefficients that stand out most, for the terminal."""
+    """Table of the coefficients that stand out most, for the terminal."""
     design, s = p.run.design, p.shown
     places = [j for j in by_importance(s, design).tolist() if not (design.intercept and j % design.n_predictors == 0)]
     fields = ODDS if p.odds else (POINTS[0], POINTS[2], POINTS[4])
@@ -83,7 +84,7 @@ def _table(p: RunSummary, rows: Sequence[Sequence[Any]], last: Sequence[Field], 
 
 
 def _row(p: RunSummary, s: Summary, j: int) -> list[Any]:
-    """The name of a coefficient, its points, and those of its odds ratio."""
+    """Row of a table: the name of a coefficient, its quantiles, and those of its odds ratio."""
     design, sd = p.run.design, s.sd[j]
     low, middle, high = (float(x) for x in s.quantiles[:, j])
     interval = None if design.intercept and j % design.n_predictors == 0 else (low, middle, high)
@@ -106,7 +107,7 @@ def _whole(x: float) -> int | None:
 
 
 def _about(p: RunSummary) -> list[Any]:
-    """Say what the coefficients are of, on the page and on paper."""
+    """Explain the meaning of the coefficients, on the page and on paper."""
     from mpibayes.terminal import Text
 
     design = p.run.design
@@ -130,7 +131,7 @@ def _about(p: RunSummary) -> list[Any]:
 
 
 def _references(p: RunSummary) -> list[Any]:
-    """The level of each categorical predictor that its other levels are compared with."""
+    """Reference level of each categorical predictor."""
     from mpibayes.terminal import Text
 
     levels = p.run.design.reference_levels
@@ -143,11 +144,11 @@ def _references(p: RunSummary) -> list[Any]:
 
 
 def near(x: float, sd: float) -> str:
-    """A number with as many digits as an uncertainty of `sd` allows, two of its own."""
+    """Format a number with as many digits as an uncertainty of `sd` allows, with two digits of the latter."""
     if not (np.isfinite(x) and np.isfinite(sd)):
         return "-" if not np.isfinite(x) else number(x)
     digits = 1 - int(np.floor(np.log10(sd))) if sd > 0 else 3
-    if digits > 5 and 0.5 < x < 2.0:  # an odds ratio of a small unit
+    if digits > 5 and 0.5 < x < 2.0:  # the odds ratio of a small unit
         return f"{x:.{min(digits, 9)}f}"
     if digits > 5 or abs(x) >= 1e7:
         return f"{x:.3g}"

@@ -1,4 +1,4 @@
-"""Summaries of the coefficients' posterior: plain functions of draws, nothing is read or printed here."""
+"""Summaries of the coefficients' posterior: pure functions of draws."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mpibayes.hpc.posterior.scalars import MOST_R_HAT, quiet_arviz
 from mpibayes.hpc.regression.design import INTERCEPT, Design
 
 LEVELS = (0.05, 0.5, 0.95)
-FEWEST = 8  # draws of a chain that can be judged
+FEWEST = 8  # fewest draws of a chain that can be judged
 
 
 @dataclass(frozen=True)
 class Summary:
     """Summary of P quantities over all chains: mean, sd (P,), quantiles (3, P) at LEVELS; ess_bulk, ess_tail, r_hat
-    (P,) by ArviZ, NaN where there are too few draws or the quantity is constant; r_hat is MOST_R_HAT at most."""
+    (P,) as in ArviZ, NaN if there are too few draws or the quantity is constant; r_hat is at most MOST_R_HAT."""
 
     mean: np.ndarray
     sd: np.ndarray
@@ -41,15 +41,15 @@ class Summary:
 
 
 def summarise(chains: Sequence[np.ndarray], judged: bool = True) -> Summary:
-    """chains: draws (n, P) of each. Of chains of different lengths, ESS and R-hat see as many last draws of each.
-    judged: whether these are computed at all; they take most of the time."""
+    """Summarise draws (n, P) of each chain. ESS and R-hat use the last draws of each chain, equally many. judged: False
+    to skip these, which take most of the time."""
     draws = np.concatenate(chains)
     mean, quantiles = draws.mean(axis=0), np.quantile(draws, LEVELS, axis=0)
     sd = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.full(len(mean), np.nan)
     n = min(len(c) for c in chains)
     together = np.stack([c[len(c) - n :] for c in chains])
     moving = np.ptp(draws, axis=0) > 0
-    sd[~moving] = 0.0  # not what rounding makes of it
+    sd[~moving] = 0.0  # removes rounding
     diagnostics = np.full((3, len(mean)), np.nan)
     if judged and n >= FEWEST:
         for j in np.flatnonzero(moving):
@@ -58,24 +58,24 @@ def summarise(chains: Sequence[np.ndarray], judged: bool = True) -> Summary:
 
 
 def diagnose(draws: np.ndarray) -> tuple[float, float, float]:
-    """Effective sample size of the bulk and of the tails, and R-hat, of draws (C, n); by the halves of one chain."""
+    """Effective sample size of the bulk and of the tails, and R-hat, of draws (C, n); for one chain from its halves."""
     arviz = quiet_arviz()
     halves = draws if len(draws) > 1 else draws[:, draws.shape[1] % 2 :].reshape(2, -1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or a half, that never moved
+    with np.errstate(divide="ignore", invalid="ignore"):  # a chain, or half, that never moved
         r_hat = min(float(arviz.rhat(halves)), MOST_R_HAT)
         return float(arviz.ess(draws, method="bulk")), float(arviz.ess(draws, method="tail")), r_hat
 
 
 def centred(theta: np.ndarray) -> np.ndarray:
-    """Coefficients of the classes less their mean over classes, (..., K, D): what the same vector added to all of them
-    does not change; theta itself where there is one class."""
+    """Coefficients of the classes minus their mean over classes, (..., K, D), which adding a vector to all of them does
+    not change; theta itself if there is one class."""
     return theta if theta.shape[-2] == 1 else theta - theta.mean(axis=-2, keepdims=True)
 
 
 def original_units(design: Design) -> np.ndarray:
-    """T (D + 1, D): [theta, 1] T are the coefficients of predictors, and response, as the table has them.
+    """Matrix T (D + 1, D): [theta, 1] T are the coefficients of predictors, and response, in the table's units.
 
-    With x = (v - c) / s, and y = (w - c_y) / s_y:  w = c_y + s_y sum_j theta_j x_j.
+    With x = (v - c) / s, and y = (w - c_y) / s_y: w = c_y + s_y sum_j theta_j x_j.
     """
     d = design.n_predictors
     t = np.zeros((d + 1, d))
@@ -92,14 +92,14 @@ def original_units(design: Design) -> np.ndarray:
 
 
 def in_original_units(theta: np.ndarray, design: Design) -> np.ndarray:
-    """Draws (..., D) as coefficients in the table's own units (the constant that a standardised design without an
-    intercept has there is left out)."""
+    """Convert draws (..., D) to the table's own units (dropping the constant that a standardised design without an
+    intercept has there)."""
     t = original_units(design)
     return theta @ t[:-1] + t[-1]
 
 
 def units(design: Design) -> np.ndarray:
-    """Size of one unit of each predictor in the table's own units, (D,); NaN where the column is not numeric."""
+    """Size of one unit of each predictor in the table's own units, (D,); NaN if the column is not numeric."""
     width = np.full(design.n_predictors, np.nan)
     for term in design.terms:
         if term.numeric:
@@ -108,6 +108,6 @@ def units(design: Design) -> np.ndarray:
 
 
 def by_importance(summary: Summary, design: Design) -> np.ndarray:
-    """Places of the coefficients (K, D) flattened, intercepts first, then those that stand out most."""
+    """Indices of the flattened coefficients (K, D), intercepts first, then those that stand out most."""
     later = np.tile([name != INTERCEPT for name in design.names], design.n_classes)
     return np.lexsort((-np.nan_to_num(summary.standing_out), later))

@@ -25,20 +25,20 @@ from mpibayes.hpc.report.drawing import (
 )  # fmt: skip
 from mpibayes.hpc.scalar import named
 
-FEWEST = 20  # looks at the log posterior that make a curve; else log p(theta, z) is shown
-SHOWN = 30  # coefficients in the forest; of several classes a third
-NAME_LETTERS = 40  # in a line
-LINE = 0.16  # inches of a line of a name
-KEY_LETTERS = 24  # of a class, in a line
+FEWEST = 20  # fewest values of the log posterior that make a curve; otherwise log p(theta, z) is shown
+SHOWN = 30  # most coefficients in the forest; a third of them with several classes
+NAME_LETTERS = 40  # per line
+LINE = 0.16  # inches per line of a name
+KEY_LETTERS = 24  # of a class, per line
 TITLE_LETTERS = 50
 AXIS_LETTERS = 80
-CLASSES = 8  # of the calibration: the most frequent
-LEAST_CELL = 10  # rows in a point of the calibration
+CLASSES = 8  # most classes in the calibration, most frequent first
+LEAST_CELL = 10  # least number of rows in a point of the calibration
 
 
 @styled
 def trace(chains: Sequence[Chain], n_rows: int):
-    """Log posterior and bright rows over the cycles of every chain, and how they are distributed after burn-in."""
+    """Plot log posterior and bright rows over the cycles of every chain, and their distributions after burn-in."""
     seen = min(np.isfinite(c.trace["log_posterior"]).sum() for c in chains)
     keys = ["log_posterior" if seen >= FEWEST else "lp"]
     if any(np.ptp(c.trace["n_bright"]) > 0 for c in chains):
@@ -61,8 +61,8 @@ def _share_axis(axes, n_rows: int) -> None:
 
 @styled
 def forest(summary: Summary, names: Sequence[str], classes: Sequence[str], title: str, words: str):
-    """Mean and 5 to 95 % of the coefficients that stand out most; summary of (K, D) flattened, names (D,) without
-    those that are not to be shown being "". classes: () where there is one row of coefficients."""
+    """Plot mean and 5 to 95 % interval of the coefficients that stand out most. summary: of flattened (K, D). names
+    (D,): "" for those not to show. classes: () if there is one row of coefficients."""
     k = max(1, len(classes))
     stands = np.where([bool(n) for n in names], summary.standing_out.reshape(k, -1).max(axis=0), -1.0)
     most = SHOWN if k == 1 else max(6, SHOWN // 2)
@@ -71,7 +71,7 @@ def forest(summary: Summary, names: Sequence[str], classes: Sequence[str], title
     by_size = np.argsort(-mean[0] if k == 1 else -np.abs(mean).max(axis=0), kind="stable")
     labels = [in_lines(names[chosen[j]], NAME_LETTERS) for j in by_size]
     least = 0.24 if k == 1 else 0.10 + 0.12 * k
-    tall = np.array([max(least, 0.08 + LINE * len(label.split("\n"))) for label in labels])  # inches of each row
+    tall = np.array([max(least, 0.08 + LINE * len(label.split("\n"))) for label in labels])  # inches per row
     middle = np.cumsum(tall) - tall / 2
     letters = max([len(line) for label in labels for line in label.split("\n")], default=4)
     keys = [in_lines(name, KEY_LETTERS) for name in classes]
@@ -107,9 +107,10 @@ def forest(summary: Summary, names: Sequence[str], classes: Sequence[str], title
 
 @styled
 def mixing(draws: Sequence[np.ndarray], chains: Sequence[Chain], names: Sequence[str], ess: Sequence[float]):
-    """The coefficients that mix worst: their draws after burn-in over the cycles, and autocorrelation.
+    """Plot the coefficients that mix worst: their draws after burn-in over the cycles, and autocorrelations.
 
-    draws: of each chain (n, M) for the M coefficients named."""
+    draws: (n, M) of each chain, for the M coefficients named.
+    """
     titles = [in_lines(name, TITLE_LETTERS) for name in names]
     figure = plot(10.0, 1.75 * len(names) + 0.9 + 0.17 * sum(title.count("\n") for title in titles))
     axes = figure.subplots(len(names), 2, width_ratios=(3, 1.5), squeeze=False, sharex="col")
@@ -149,10 +150,11 @@ def autocorrelation(x: np.ndarray) -> np.ndarray:
 
 @styled
 def calibration(scores: ClassScores, classes: Sequence[str]):
-    """Calibration on held-out rows: how often a class is true where it is given a probability, and how often that is
-    given.
+    """Plot the calibration on held-out rows: frequency of a class given its predicted probability, and the number of
+    such predictions.
 
-    Points have bars of two binomial standard errors. Of two classes the second alone is shown."""
+    Points have bars of two binomial standard errors. Of two classes only the second is shown.
+    """
     figure = plot(6.4, 6.4)
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=(3.2, 1))
     keys = top.plot([0, 1], [0, 1], color=FAINT, linewidth=1.0, linestyle=(0, (4, 2)), label="perfectly calibrated")
@@ -172,7 +174,7 @@ def calibration(scores: ClassScores, classes: Sequence[str]):
     top.set(xlim=(0, 1), ylim=(-0.02, 1.02))
     top.set_ylabel("share of these rows that are of the class")
     top.set_title(f"Calibration on {scores.n_rows:,} held-out rows")
-    top.legend(handles=keys, loc="upper left", fontsize=8)  # all of them, a class called "_" too
+    top.legend(handles=keys, loc="upper left", fontsize=8)  # all of them, even a class called "_"
     below.set_xlabel("predicted probability, averaged over draws")
     below.set_ylabel("% of the rows")
     return figure
@@ -180,7 +182,7 @@ def calibration(scores: ClassScores, classes: Sequence[str]):
 
 @styled
 def places(scores: NumberScores, response: str):
-    """Places of held-out responses in their predictive distributions; flat where these are right."""
+    """Plot the positions of held-out responses in their predictive distributions; flat if these are right."""
     figure = plot(6.8, 3.9)
     axes = figure.subplots()
     n = scores.n_rows

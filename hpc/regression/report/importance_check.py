@@ -1,4 +1,4 @@
-"""The chain checked against Laplace importance sampling, about a mode that is found anew."""
+"""Check of the chain against Laplace importance sampling, about a mode found anew."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from mpibayes.hpc.regression.prior import Prior
 from mpibayes.hpc.regression.report.coefficients import Summary, centred
 
 DRAWS, FEWEST = 1000, 200
-LOOKS = 400_000_000  # rows times draws, at most: some ten seconds
-NUMBERS = 200_000_000  # of the rows in memory, at most: 800 MB
+LOOKS = 400_000_000  # most rows times draws: some ten seconds
+NUMBERS = 200_000_000  # most numbers of the rows in memory: 800 MB
 TRUSTED = 0.5  # Pareto k up to which the weighted draws are compared with the chain
 NEARLY_ALL = 0.95
-FEWEST_EFFECTIVE = 100  # draws of the chain's least effective coefficient: with fewer its own errors are not known
-BY_CHANCE = 1e-3  # probability that sound chains are called wrong
+FEWEST_EFFECTIVE = 100  # least effective draws of every coefficient: with fewer the chain's own errors are unknown
+BY_CHANCE = 1e-3  # probability of calling sound chains wrong
 
 
 @dataclass(frozen=True)
 class ImportanceCheck:
-    """n_draws, of which n_effective (Kish) count; pareto_k of the weights' tail. mean_gap, sd_gap: the largest
-    difference from the chain's means and standard deviations, in standard errors, and where (place in (P,));
-    by_chance: a largest difference that sound chains exceed with probability BY_CHANCE. chain_effective: draws of the
-    chain's least effective coefficient."""
+    """n_draws and n_effective: draws, and their Kish effective number. pareto_k: of the weights' tail. mean_gap,
+    sd_gap: largest difference from the chain's means and standard deviations, in standard errors, and its index in
+    (P,). by_chance: a largest difference that sound chains exceed with probability BY_CHANCE. chain_effective:
+    effective draws of the chain's worst coefficient."""
 
     n_draws: int
     n_effective: float
@@ -49,7 +49,7 @@ class ImportanceCheck:
 
     @property
     def trusted(self) -> bool:
-        return self.pareto_k <= TRUSTED or self.n_effective >= NEARLY_ALL * self.n_draws  # no tail worth a shape
+        return self.pareto_k <= TRUSTED or self.n_effective >= NEARLY_ALL * self.n_draws  # no tail worth fitting
 
     @property
     def agrees(self) -> bool:
@@ -57,7 +57,7 @@ class ImportanceCheck:
 
 
 def affordable(n_rows: int, width: int) -> int:
-    """Draws that this many rows allow; 0 where it would take too long, or too much memory."""
+    """Affordable draws for this many rows; 0 if it would take too long, or too much memory."""
     n = min(DRAWS, LOOKS // max(n_rows, 1))
     return n if n >= FEWEST and n_rows * width <= NUMBERS else 0
 
@@ -65,7 +65,8 @@ def affordable(n_rows: int, width: int) -> int:
 def importance_check(
     blocks: Sequence[tuple[np.ndarray, np.ndarray]], likelihood: Likelihood, prior: Prior, chain: Summary, n_draws: int
 ) -> ImportanceCheck:
-    """blocks: (x, y) of all training rows; chain: summary of the coefficients (P,), of several classes less their mean.
+    """Compare the chain with importance sampling. blocks: (x, y) of all training rows. chain: summary of the
+    coefficients (P,), with several classes minus their mean.
 
     Raises NumericalError without a mode.
     """
@@ -77,7 +78,7 @@ def importance_check(
     mean, mean_error = weighted_mean(theta, w.weight)
     variance, variance_error = weighted_mean((theta - mean) ** 2, w.weight)
     sd, sd_error = np.sqrt(variance), variance_error / (2.0 * np.sqrt(variance))
-    # of a normal sample of n, the mean has an error of sd / sqrt(n), the standard deviation of sd / sqrt(2 n)
+    # for a normal sample of size n, the mean has an error of sd / sqrt(n), the standard deviation of sd / sqrt(2 n)
     gap = np.abs(chain.mean - mean) / np.hypot(chain.sd / np.sqrt(chain.ess_bulk), mean_error)
     fewer = np.minimum(chain.ess_bulk, chain.ess_tail)
     sd_gap = np.abs(chain.sd - sd) / np.hypot(chain.sd / np.sqrt(2.0 * fewer), sd_error)
@@ -89,6 +90,6 @@ def importance_check(
 
 
 def weighted_mean(x: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of x (J, P), whose weights (J,) add up to 1, and its standard error by the delta method (Geweke 1989)."""
+    """Mean of x (J, P) with weights (J,) that sum to 1, and its standard error by the delta method (Geweke 1989)."""
     mean = (weight[:, None] * x).sum(axis=0)
     return mean, np.sqrt((weight[:, None] ** 2 * (x - mean) ** 2).sum(axis=0))

@@ -1,4 +1,4 @@
-"""Mixing of a regression's chains: its measures, and warnings."""
+"""Mixing of a regression's chains: measures and warnings."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from mpibayes.hpc.regression.scalars import SCALARS
 from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, percent
 
-APART = 1.1  # R-hat beyond which chains of one posterior have not met
-# Mean acceptance outside of which an update wastes its work; slice sampling accepts always.
+APART = 1.1  # R-hat beyond which chains of one posterior disagree
+# Mean acceptance outside of which an update wastes work; slice sampling always accepts.
 ACCEPTANCE = {"hmc": (0.4, 0.98), "mala": (0.3, 0.9), "random-walk": (0.08, 0.6)}
-BRIGHT = 0.3  # share of the rows beyond which skipping the others hardly pays
-NAMED = 3  # coefficients that are named in a warning
+BRIGHT = 0.3  # share of bright rows beyond which skipping the others hardly pays
+NAMED = 3  # most coefficients named in a warning
 
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """Summary of one chain after burn-in; cycles and seconds are of the whole chain. queries: likelihoods evaluated in
-    a cycle, for theta and for z."""
+    """Summary of one chain after burn-in; cycles and seconds cover the whole chain. queries: likelihood evaluations per
+    cycle, for theta and for z."""
 
     name: str
     cycles: int
@@ -43,7 +43,7 @@ class ChainSummary:
 
 
 def summarise_chain(chain: Chain) -> ChainSummary:
-    """Summary of a chain whose trace was read."""
+    """Summarise a chain whose trace was read."""
     thin = chain.config.output.thin  # a line of the trace has the queries of this many cycles
     cycles, later = int(chain.trace["cycle"][-1]), chain.later()
     seconds = chain.seconds
@@ -58,7 +58,7 @@ def summarise_chain(chain: Chain) -> ChainSummary:
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Least and median bulk ESS of the coefficients of all chains together, by what they cost after burn-in."""
+    """Least and median bulk ESS of the coefficients over all chains, and their cost after burn-in."""
 
     least: float
     median: float
@@ -71,7 +71,7 @@ class Efficiency:
 
 
 def contradicted(n_chains: int, r_hat: np.ndarray) -> bool:
-    """True if chains contradict each other, by R-hat of each coefficient, NaN where there is none."""
+    """True if the R-hat of any coefficient shows that chains disagree; NaN where there is none."""
     return n_chains > 1 and bool(np.isfinite(r_hat).any()) and float(np.nanmax(r_hat)) > APART
 
 
@@ -92,7 +92,8 @@ def warnings(
     scalars: dict[str, ScalarSummary],
     n_rows: int,
 ) -> list[str]:
-    """theta: of all coefficients as they are sampled, (P,), and their names; scalars: of all chains together."""
+    """Warnings about mixing. theta: summary of all coefficients as sampled, (P,); names: theirs. scalars: of all chains
+    together."""
     lines = _mixing(theta, names, scalars, summaries)
     firefly = chains[0].config.of(Firefly)
     low, high = ACCEPTANCE.get(firefly.theta_update, (0.0, np.inf))
@@ -142,7 +143,7 @@ def _mixing(
         worst = apart[np.argsort(-theta.r_hat[apart], kind="stable")]
         values = _some(worst, names, [r_hat_in_words(theta.r_hat[j], 2) for j in worst])
         lines.append(f"R-hat above {ENOUGH_R_HAT} of {_coefficients(len(apart))}: {values}")
-    level = scalars.get("lp")  # in every cycle, which log_posterior is not
+    level = scalars.get("lp")  # known in every cycle, unlike log_posterior
     if level is not None and not len(apart) and level.r_hat > ENOUGH_R_HAT:
         lines.append(f"R-hat of {named(SCALARS)['lp'].label} is {r_hat_in_words(level.r_hat, 2)}")
     if several and len(apart) and np.nanmax(theta.r_hat) > APART:

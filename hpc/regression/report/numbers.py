@@ -1,4 +1,4 @@
-"""The report of a regression for programs: summary.json and coefficients.csv."""
+"""Machine-readable report of a regression: summary.json and coefficients.csv."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mpibayes.hpc.regression.report.summarise import RunSummary
 from mpibayes.hpc.report.tables import finite, machine_scalars, summary_json
 from mpibayes.io.export import csv_line
 
-Coefficient = dict[str, Any]  # a line of coefficients.csv; None for what does not exist
+Coefficient = dict[str, Any]  # a line of coefficients.csv; None if not applicable
 
 
 def coefficients(p: RunSummary) -> list[Coefficient]:
-    """A line for each, in the order of the design."""
+    """One line per coefficient, in the order of the design."""
     design, lines = p.run.design, []
     d = design.n_predictors
     unit = units(design)
@@ -61,7 +61,7 @@ def csv(lines: Sequence[Coefficient]) -> str:
 
 
 def numbers(p: RunSummary, lines: Sequence[Coefficient]) -> dict[str, Any]:
-    """summary.json."""
+    """Content of summary.json."""
     run, e, t, s = p.run, p.efficiency, p.theta, p.run.settings
     document = summary_json(
         run,

@@ -1,4 +1,4 @@
-"""The report of a regression's posterior."""
+"""Report of a regression's posterior."""
 
 from __future__ import annotations
 

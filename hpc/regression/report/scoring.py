@@ -1,4 +1,4 @@
-"""Scores of a regression on held-out rows: sums over rows, which may come in pieces."""
+"""Scores of a regression on held-out rows: sums over rows, which may be added in pieces."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from mpibayes.hpc.regression.design import Built, Design
 from mpibayes.hpc.regression.law import Average
 
-BINS = 20  # of probabilities, for the calibration
+BINS = 20  # of predicted probabilities, for the calibration
 
 
 @dataclass
 class Mean:
-    """A running mean over rows, and its standard error."""
+    """Running mean over rows, and its standard error."""
 
     n: int = 0
     total: float = 0.0
@@ -38,8 +38,8 @@ class Mean:
 
 @dataclass
 class Scores:
-    """Scores of held-out rows. log_density: log predictive density per row, nats, averaged over draws; at_mean: with
-    the posterior mean of theta."""
+    """Scores of held-out rows. log_density: log predictive density per row, nats, averaged over draws; at_mean: at the
+    posterior mean of theta."""
 
     n_draws: int
     n_rows: int = 0
@@ -47,7 +47,7 @@ class Scores:
     at_mean: Mean = field(default_factory=Mean)
 
     def add(self, average: Average, mean: Average, x: np.ndarray, y: np.ndarray, design: Design) -> None:
-        """Predictors x (n, W) and responses y (n,) of more rows; mean: the posterior mean alone."""
+        """Add rows with predictors x (n, W) and responses y (n,). mean: the posterior mean alone."""
         eta, eta_mean = average.linear(x), mean.linear(x)
         jacobian = np.log(design.scale)
         self.n_rows += len(y)
@@ -58,9 +58,9 @@ class Scores:
 
 @dataclass
 class ClassScores(Scores):
-    """correct, correct_at_mean: whether the most probable class is the true one; by_class (C,): rows of each class.
-    counts, predicted, seen (C, BINS): rows by the probability of a class, the sum of these probabilities, and how many
-    of the rows are of that class."""
+    """Scores for classes. correct, correct_at_mean: share of rows whose most probable class is the true one. by_class
+    (C,): rows of each class. counts, predicted, seen (C, BINS): rows by the predicted probability of a class, sum of
+    these probabilities, and number of these rows in the class."""
 
     correct: Mean = field(default_factory=Mean)
     correct_at_mean: Mean = field(default_factory=Mean)
@@ -84,14 +84,14 @@ class ClassScores(Scores):
 
     @property
     def by_frequency(self) -> float:
-        """Accuracy of the most frequent class of these rows."""
+        """Accuracy of always predicting the most frequent class of these rows."""
         return float(self.by_class.max() / self.by_class.sum())
 
 
 @dataclass
 class NumberScores(Scores):
-    """squared, absolute: errors of the predictive mean in units of the response; covered: whether the response is
-    between the 5 and 95 % points; places (BINS,): rows by the place of the response in their predictive
+    """Scores for numbers. squared, absolute: errors of the predictive mean in units of the response. covered: share of
+    responses between the 5 and 95 % quantiles. places (BINS,): rows by the position of the response in its predictive
     distribution."""
 
     squared: Mean = field(default_factory=Mean)
@@ -105,7 +105,7 @@ class NumberScores(Scores):
         error = design.scale * (y - mean)
         self.squared.add(error**2)
         self.absolute.add(np.abs(error))
-        self.response.add(design.scale * y)  # about the column's mean: digits are kept
+        self.response.add(design.scale * y)  # about the column's mean, to keep digits
         place = likelihood.cdf(eta, y)
         self.covered.add((place >= 0.05) & (place <= 0.95))
         self.places += np.bincount(np.minimum((place * BINS).astype(int), BINS - 1), minlength=BINS)
@@ -116,12 +116,12 @@ class NumberScores(Scores):
 
     @property
     def rmse_of_mean(self) -> float:
-        """RMSE of predicting every row by these rows' own mean."""
+        """RMSE of predicting every row by the mean of these rows."""
         return float(np.sqrt(max(self.response.squares / self.response.n - self.response.value**2, 0.0)))
 
 
 def score(blocks: Iterable[Built], average: Average, mean: np.ndarray, design: Design) -> Scores | None:
-    """blocks: the rows; mean (K, D): the posterior mean of theta. None where there are no rows."""
+    """Score the rows of `blocks`; None if there are none. mean (K, D): the posterior mean of theta."""
     scores = (NumberScores if design.likelihood.numeric else ClassScores)(len(average.theta))
     alone = Average(average.likelihood, mean[None])
     for built in blocks:

@@ -1,4 +1,4 @@
-"""All that the report of a regression shows: computed from the traces, and from the rows."""
+"""Summary behind the report of a regression: computed from the traces, and from the rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mpibayes.hpc.regression.report.mixing import ChainSummary, Efficiency
 from mpibayes.hpc.regression.report.scoring import Scores, score
 from mpibayes.hpc.regression.scalars import SCALARS
 
-SCORED = 200  # draws that held-out rows are scored with, at most
+SCORED = 200  # most draws that score held-out rows
 
 
 @dataclass
 class RunSummary:
-    """All that a report shows. theta: of the coefficients as they are sampled, (K, D) flattened; shown: what they are
-    judged by, the same but for softmax, where it is less the mean over classes; original: these in the table's units,
-    None where that is the same."""
+    """Everything that a report shows. theta: summary of the coefficients as sampled, (K, D) flattened. shown: the one
+    they are judged by, the same except for softmax, where the mean over classes is subtracted. original: this in the
+    table's units, None if that is the same."""
 
     run: Posterior
     n_rows: int
@@ -54,7 +54,7 @@ class RunSummary:
 
 
 def summarise_run(run: Posterior) -> RunSummary:
-    """Everything the report shows, from the traces and a pass or two over the rows."""
+    """Compute everything that the report shows, from the traces and a pass or two over the rows."""
     run.read_traces()
     run.require_draws()
     draws, design = run.coefficients(), run.design
@@ -87,7 +87,7 @@ def summarise_run(run: Posterior) -> RunSummary:
 
 
 def _look_at_rows(p: RunSummary) -> None:
-    """Counts the training rows, and checks the chains by importance sampling where that is affordable."""
+    """Count the training rows, and check the chains by importance sampling if that is affordable."""
     run, design = p.run, p.run.design
     n_draws = affordable(run.n_rows, design.width)
     incomplete = any(c.n_missing for c in (design.response_column, *(t.column for t in design.terms)))

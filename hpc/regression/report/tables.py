@@ -1,4 +1,4 @@
-"""Tables and lines of a regression's report: what was run, how it was sampled, held-out rows."""
+"""Tables and lines of a regression's report: the run, its sampling, held-out rows."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from mpibayes.hpc.report.wide_table import chain_table
 from mpibayes.hpc.scalar import named
 from mpibayes.text import counted, every, number, percent, took
 
-JUDGED = 100  # looks that R-hat needs
-ENOUGH = 20  # looks at the log posterior that show where a chain is
+JUDGED = 100  # least number of log posterior values that R-hat needs
+ENOUGH = 20  # least number of log posterior values that locate a chain
 
 
 # --- what was run -----------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def scalar_lines(p: RunSummary) -> Any:
     if "n_bright" in summaries:
         remarks["n_bright"] = f"{percent(summaries['n_bright'].mean / p.n_rows)} of the rows"
     if "log_posterior" in summaries and _all_rows(p):
-        summaries.pop("lp", None)  # the same
+        summaries.pop("lp", None)  # same as log_posterior
     elif "log_posterior" in summaries:
         remarks["log_posterior"] = f"in {summaries['log_posterior'].n_draws:,} of the draws"
     judged = [name for name in ("log_posterior", "lp", "n_bright") if name in summaries]

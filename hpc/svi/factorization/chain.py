@@ -1,7 +1,7 @@
-"""Variational inference of a factorization: `hpc.svi.chain.Ascent` with users for rows, and noise by ratings.
+"""Variational inference of a factorization: `hpc.svi.chain.Ascent` with users as rows, and noise per rating.
 
-Users lie in shards on ranks, and what they add to the items is summed in the shards' order. The noise of a rating is
-keyed by the cycle and its number among the training ratings.
+Users lie in shards on ranks, and their contributions to the items are summed in the shards' order. The noise of a
+rating is keyed by the cycle and its number among the training ratings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mpibayes.hpc.svi.factorization.ratings import Numbers, Ratings, Stepped
 class Kind:
     """Form of the model. center: subtract the mean of the ratings. variance, spread: see `model.Fixed`; None for half
     the variance of the ratings, and for `Fixed.of_shares`. own_count: the effective batch counts each user's and item's
-    ratings, not all of them. stepped: users take steps and are not solved from the items."""
+    ratings, not all of them. stepped: users take steps instead of being solved from the items."""
 
     rank: int
     biased: bool = True
@@ -36,7 +36,7 @@ class Kind:
 
 
 class RatingsAscent(Ascent):
-    """One chain. ratings_of(start, stop): ratings of training rows, asked for the shards of this rank."""
+    """One chain. ratings_of(start, stop): ratings of training rows, called for the shards of this rank."""
 
     def __init__(
         self, comm: Communicator, kind: Kind, n_items: int, ratings_of: Callable[[int, int], Ratings], n_rows: int,
@@ -72,7 +72,7 @@ class RatingsAscent(Ascent):
             prior = natural_of(self.q.user_mean, self.q.user_covariance)
             for x in self.rows:
                 x.stepped = Stepped(np.tile(prior, (len(x), 1)), np.empty((len(x), len(prior))))
-        self._taken = False  # a step, and not yet the look after it
+        self._taken = False  # a step was taken, and the pass after it not yet made
 
     def _load(self, ratings_of, i: int) -> Ratings:
         return ratings_of(int(self.starts[i]), int(self.starts[i + 1]))
@@ -87,7 +87,7 @@ class RatingsAscent(Ascent):
         return mean, float(second[0]) / max(1, self.n_ratings)
 
     def start(self) -> None:
-        """Items' means are small random numbers."""
+        """Start with small random means of the items."""
         ids = np.arange(self.model.n_items * self.kind.rank)
         normals = Stream(self.settings.seed, Purpose.FIRST_MEANS, 0, self.chain).normals(ids)
         self.place(self.model.seeded(normals.reshape(-1, self.kind.rank)))

@@ -23,10 +23,10 @@ from mpibayes.io.sparse import cuts, in_words
 from mpibayes.kernels.svi.factors import widths
 from mpibayes.text import count, counted, duration, every
 
-SAMPLE = 2_000_000  # ratings
+SAMPLE = 2_000_000  # most ratings
 TIMED_S = 1.0
 LEAST_CYCLES = 3
-A_RATING = 8  # bytes: its item and its value
+A_RATING = 8  # bytes per rating: its item and its value
 
 
 def bytes_a_rating(config: Config) -> int:
@@ -35,14 +35,14 @@ def bytes_a_rating(config: Config) -> int:
 
 
 def memory(examined: Examined, ranks: int) -> dict[str, int]:
-    """Resident bytes at the peak of the busiest rank, which is root, by part; their sum is the forecast.
+    """Forecast the resident bytes at the peak of the busiest rank, which is root, by part; the forecast is their sum.
 
-    process   Python, libraries, and the MPI library where there is one
-    ratings   of its shards, 8 bytes each, with noise 8 more, and 8 a user; where users take steps, their parameters too
-    reading   a shard's ratings as they are in the table, and their cut into training and held-out ones
+    process   Python, libraries, and the MPI library if there is one
+    ratings   of its shards, 8 bytes each, with noise 8 more, and 8 a user; if users take steps, their parameters too
+    reading   a shard's ratings as stored in the table, and their split into training and held-out ones
     items     their state, moments and table, and a step's work on them
-    sums      of the items: of all shards once on root, and those of its shards
-    draws     on root, kept states that wait for a checkpoint
+    sums      of the items: of all shards once on root, and those of its own shards
+    draws     on root, kept states waiting for a checkpoint
     """
     config, table = examined.config, examined.table
     model, step, n_shards = config.of(keys.Model), config.of(keys.Step), config.run.shards
@@ -66,7 +66,8 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
 
 
 def time_sample(examined: Examined) -> tuple[int, float, float]:
-    """(ratings of a sample of the users, seconds of a pass over them, seconds of a step of the items)."""
+    """Return (number of ratings of a sample of the users, seconds of a pass over them, seconds of a step of the
+    items)."""
     config, table = examined.config, examined.table
     start, stop = next(cuts(table.starts(), SAMPLE))
     rows = table.read(start, stop)
@@ -89,14 +90,14 @@ def time_sample(examined: Examined) -> tuple[int, float, float]:
 
 
 def noise_of(ascent: RatingsAscent, config: Config) -> Numbers | None:
-    """The numbers of a pass with the noise of the configuration, None without."""
+    """Random numbers of a pass with the configured noise; None without."""
     if config.of(keys.Step).noise == "none":
         return None
     return Numbers(ascent.noise_stream(1).normals(ascent.rows[0].places(None)), 10.0)
 
 
 def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
-    """Findings of `check` as (title, text) pairs."""
+    """Yield the findings of `check` as (title, text) pairs."""
     schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
     config, table, run = examined.config, examined.table, examined.config.run

@@ -16,7 +16,7 @@ from mpibayes.hpc.svi.likelihood import arrays_of
 
 
 class Posterior(Approximation):
-    """Chains of a factorization of one table. model: without what only training needs."""
+    """Chains of a factorization of one table. model: without the parts that only training needs."""
 
     no_questions = (
         "queries are about columns of rows, and a factorization has users and items; `mpibayes predict` has the "

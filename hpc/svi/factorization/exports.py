@@ -15,8 +15,8 @@ USERS = 8192
 
 
 def factors(run: Posterior) -> tuple[list[str], Iterator[list[list[str]]], str]:
-    """For --to factors, see `Exports.LINES`. A line
-    each user and item: what it is, its id, its bias, its factors, under q of the best chain's last state."""
+    """For --to factors, see `Exports.LINES`. A line for each user and item: its type, id, bias and factors, under q of
+    the best chain's last state."""
     best = run.best()
     turned, law = Turned.of(best.q, run.model.biased), run.law(best)
     head = ["of", "id", "bias", *(f"factor_{k + 1}" for k in range(run.model.rank))]
@@ -38,7 +38,7 @@ def factors(run: Posterior) -> tuple[list[str], Iterator[list[list[str]]], str]:
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
-    """Nothing but the trace: states of a search are no draws."""
+    """Return nothing besides the trace: states of a search are not draws."""
     return [], {}
 
 

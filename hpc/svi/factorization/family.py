@@ -1,4 +1,5 @@
-"""A factorization under the run loop: what a configuration says of it, and a chain with its scores and kept states."""
+"""A factorization under the run loop: its settings from a configuration, and a chain with its scores and kept
+states."""
 
 from __future__ import annotations
 
@@ -22,14 +23,14 @@ from mpibayes.hpc.svi.factorization.scalars import SCALARS
 from mpibayes.hpc.svi.likelihood import arrays_of
 from mpibayes.text import counted
 
-PARTS = 10  # states that are kept, where output.kept does not say
+PARTS = 10  # number of kept states unless output.kept is given
 
 
 def kind_of(config: Config) -> Kind:
-    """Form of the model that a configuration asks for."""
+    """Form of the configured model."""
     model, step = config.of(keys.Model), config.of(keys.Step)
     given = model.prior_variance != "auto"
-    fixed = 0.5 if given and not model.learn else None  # as Paisley, Fazelnia & Barr have it
+    fixed = 0.5 if given and not model.learn else None  # as in Paisley, Fazelnia & Barr
     variance = fixed if model.variance == "auto" else model.variance
     own_count, stepped = step.count == "own", step.users == "stepped"
     return Kind(
@@ -65,7 +66,7 @@ class Family:
         return {"heldout": None}
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """Every chain reads the ratings of its own shards."""
+        """Do nothing: each chain reads the ratings of its own shards."""
 
     def chain(self, config: Config, number: int) -> FactorizationChain:
         return FactorizationChain(self, config, number)
@@ -93,7 +94,7 @@ class FactorizationChain(svi.Ascending):
         self.heldout = HeldOut(self.comm, self.ascent, held) if fraction is not None else None
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
-        """A cycle; or, where nothing changes any more, all until the next state that is kept."""
+        """Run a cycle; or once nothing changes any more, all cycles up to the next kept state."""
         n, result, keeps = svi.advanced(self.ascent, word, limit, self.every)
         bound, scores = self.ascent.bound, (np.nan, np.nan)
         if keeps:
@@ -113,7 +114,7 @@ class FactorizationChain(svi.Ascending):
         return result
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """q of the items, and of users that take steps. Sums are made again from these."""
+        """Return q of the items, and of users that take steps. Sums are recomputed from these."""
         ascent = self.ascent
         shared = {**arrays_of(ascent.q), "gain": ascent.gain, "guarded": ascent.guarded}
         of_shards = {i: {"users": x.stepped.now} if x.stepped else {} for i, x in zip(self.shards, ascent.rows)}

@@ -1,7 +1,7 @@
 """A state as a distribution over ratings (docs/math.md 8.9).
 
-A rating has the mean mu + E u'v + E b + E c, and the variance s of the model with that of u'v + b + c under q. Its
-density is taken as a Gaussian with these: that of a product of Gaussians is none, but near where it matters.
+A rating has the mean mu + E u'v + E b + E c, and the variance s of the model plus that of u'v + b + c under q. Its
+density is approximated by a Gaussian with these: a product of Gaussians is not Gaussian, but close where it matters.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mpibayes.hpc.svi.factorization.model import LOG_TWO_PI, Factorization, Mome
 from mpibayes.hpc.svi.factorization.ratings import Ratings
 from mpibayes.hpc.svi.factorization.triangles import in_both_halves, packed
 
-USERS = 4096  # solved at a time
+USERS = 4096  # users solved at a time
 
 
 @dataclass(frozen=True)
 class Law:
-    """Items under q, and what is shared: enough for the ratings of users whose moments are known."""
+    """Items under q, and shared parameters: enough for the ratings of users whose moments are known."""
 
     q: State
     items: Moments
@@ -36,8 +36,8 @@ class Law:
     def ratings(
         self, mean: np.ndarray, covariance: np.ndarray, user: np.ndarray, item: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of ratings (n,). mean (m, D), covariance (m, T): of some users. user: which of these;
-        item."""
+        """Means and variances of ratings (n,). mean (m, D), covariance (m, T): moments of m users. user: index among
+        these. item: the item's number."""
         d = self.items.mean.shape[1] - self.biased
         a, g, s, r = mean[user], self.items.mean[item], covariance[user], self.items.covariance[item]
         means = self.q.center[0] + np.einsum("nd,nd->n", a[:, :d], g[:, :d])
@@ -72,7 +72,7 @@ class HeldOut:
         self.n_ratings = int(count[0])
 
     def score(self) -> tuple[float, float]:
-        """Root of the mean squared error, and mean log density, of the held-out ratings; NaN where there are none."""
+        """Root mean squared error, and mean log density, of the held-out ratings; NaN if there are none."""
         model, q = self.ascent.model, self.ascent.q
         law, parts = Law.of(model, q), []
         for x, out in zip(self.ascent.rows, self.held):
@@ -89,7 +89,8 @@ class HeldOut:
 def scored(
     model: Factorization, law: Law, x: Ratings, out: Ratings
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """(values, means, variances) of the ratings `out` of users that have the ratings x, some users at a time."""
+    """Yield (values, means, variances) of the ratings `out` of users that have the ratings x, several users at a
+    time."""
     users = np.flatnonzero(np.diff(out.starts))
     for start in range(0, len(users), USERS):
         batch = users[start : start + USERS]

@@ -3,8 +3,8 @@
     y_ij ~ N(mu + u_i' v_j + b_i + c_j, s),   a_i = (u_i, b_i) ~ N(m, S) of users,   g_j = (v_j, c_j) ~ N(n, R) of items
 
 without biases a_i = u_i and g_j = v_j. The approximation is q(a_1) ... q(g_1) ..., Gaussians; s, m, S, n and R are
-fixed, or learned by raising the bound. Users are rows: q(a_i) is solved from the items within a pass. Paisley, Fazelnia
-& Barr's first example, with biases and with what they fix learned.
+fixed, or learned by raising the bound. Users are rows: q(a_i) is solved from the items within a pass. First example of
+Paisley, Fazelnia & Barr, with biases, and with the parameters that they fix learned.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from mpibayes.kernels.svi.factors import Users, rows, widths
 
 LOG_TWO_PI = np.log(2.0 * np.pi)
 LEAST_VARIANCE = 1e-12
-SPREAD = 0.3  # standard deviation of the items' first means, over that of their prior
+SPREAD = 0.3  # standard deviation of the items' initial means, relative to that of their prior
 
 
 @dataclass(frozen=True)
 class State:
-    """q of the items, and what all users and items share. natural (J, T + D): lower triangles of the precisions, and
-    the precisions times the means. variance (1,): of a rating. center (1,): mu. user_mean (D,), user_covariance (D, D),
-    item_mean, item_covariance: the priors. held (1,): items whose noise was held back in the step that made it."""
+    """q of the items, and parameters shared by all users and items. natural (J, T + D): lower triangles of the
+    precisions, and the precisions times the means. variance (1,): of a rating. center (1,): mu. user_mean (D,),
+    user_covariance (D, D), item_mean, item_covariance: the priors. held (1,): number of items whose noise the guard
+    held back in the last step."""
 
     natural: np.ndarray
     variance: np.ndarray
@@ -57,15 +58,15 @@ class Moments:
 
     @property
     def second(self) -> np.ndarray:
-        """E gg', (J, T)."""
+        """Second moments E gg', (J, T)."""
         i, j = np.tril_indices(self.mean.shape[1])
         return self.covariance + self.mean[:, i] * self.mean[:, j]
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """variance: of a rating. spread: prior variance of every factor of a user and an item. of_bias: of every bias; None
-    for the same. These are where learning starts, or what stays."""
+    """Prior variances: initial values if they are learned. variance: of a rating. spread: of every factor of a user and
+    an item. of_bias: of every bias; None for the same."""
 
     variance: float
     spread: float
@@ -73,16 +74,16 @@ class Fixed:
 
     @classmethod
     def of_shares(cls, variance: float, rank: int, biased: bool) -> Fixed:
-        """Variances for ratings of this variance: half of it is left to the error, and the other half is dealt evenly
-        to the parts of a rating, the product of the factors and two biases."""
+        """Variances for ratings of this variance: half of it goes to the error, and the other half equally to the parts
+        of a rating, the product of the factors and two biases."""
         share = 0.5 * variance / (3 if biased else 1)
         return cls(0.5 * variance, float(np.sqrt(share / rank)), share)
 
 
 @dataclass
 class Factorization:
-    """The model of `n_items` items and vectors of `rank` numbers; see the module. center: mu. rated: of each item
-    whether it has a training rating."""
+    """The model of `n_items` items and vectors of `rank` numbers; see the module. center: mu. rated: mask of the items
+    with a training rating."""
 
     rank: int
     biased: bool
@@ -99,7 +100,7 @@ class Factorization:
 
     @property
     def d(self) -> int:
-        """Numbers of a vector, the bias among them."""
+        """Length of a vector, including the bias."""
         return self.rank + self.biased
 
     @property
@@ -113,7 +114,7 @@ class Factorization:
 
     @property
     def spreads(self) -> np.ndarray:
-        """Prior variances of the numbers of a vector, (D,)."""
+        """Prior variances of the elements of a vector, (D,)."""
         of_bias = self.fixed.spread if self.fixed.of_bias is None else self.fixed.of_bias
         return np.array([self.fixed.spread] * self.rank + [of_bias] * self.biased)
 
@@ -127,8 +128,8 @@ class Factorization:
         )  # fmt: skip
 
     def seeded(self, normals: np.ndarray) -> State:
-        """A state to start from: items' means are SPREAD times `normals` (J, rank) of the prior's standard deviation,
-        their variances a tenth of the prior's."""
+        """Initial state: items' means are SPREAD times `normals` (J, rank) in standard deviations of the prior, their
+        variances a tenth of the prior's."""
         q, natural = self.first(), np.zeros((self.n_items, self.t + self.d))
         spread = self.fixed.spread
         natural[:, : self.t] = packed(np.diag(10.0 / self.spreads))
@@ -155,7 +156,7 @@ class Factorization:
         table = rows(self.n_items, once + times)
         table[:, :t] = second
         table[:, once : once + d] = m.mean
-        if self.biased:  # x = (v, 1): E xx' has E v' in its last row, and E c^2 where 1 would be
+        if self.biased:  # x = (v, 1): E xx' has E v' in its last row, and E c^2 instead of 1
             table[:, t - d : t - 1] = m.mean[:, :-1]
             table[:, t : t + d - 1] = second[:, t - d : t - 1]
             table[:, t + d - 1] = m.mean[:, -1]
@@ -166,8 +167,8 @@ class Factorization:
     def accumulate(
         self, q: State, x: Ratings, rows: np.ndarray | None, numbers: Numbers | None, sums: np.ndarray
     ) -> float:
-        """Solve some users under q, and add them to `sums` (1 or 2, *form): of ratings, and of ratings times their
-        numbers. Returns the users' part of the bound with the best q(a_i)."""
+        """Solve users under q, and add them to `sums` (1 or 2, *form): sums over ratings, and over ratings times their
+        random numbers. Returns the users' part of the bound with the best q(a_i)."""
         d, t, prior = self.d, self.t, natural_of(q.user_mean, q.user_covariance)
         noisy = {} if numbers is None else numbers.arguments(sums[1])
         old = x.stepped
@@ -184,7 +185,7 @@ class Factorization:
         return float(bound + constant - 0.5 * ratings * (LOG_TWO_PI + np.log(q.variance[0])))
 
     def users(self, q: State, x: Ratings, which: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Means (m, D) and covariances (m, T) of some users under q."""
+        """Means (m, D) and covariances (m, T) of users under q."""
         prior = natural_of(q.user_mean, q.user_covariance)
         moments = np.empty((len(x) if which is None else len(which), self.t + self.d))
         table, sharpness = self._of(q)[1], 1.0 / q.variance[0]
@@ -203,13 +204,13 @@ class Factorization:
         return spread[:, None] * (weighted - (weighted[:, at] / count)[:, None] * total)
 
     def step(self, q: State, total: np.ndarray, noise: np.ndarray | None, step: Step) -> tuple[State, int]:
-        """The state after a step: if they are learned the variance and the users' prior, then q of the items, and their
-        prior if it is learned. Nothing is learned where the guard has just acted.
+        """Return the state after a step, and the number of parts held back: if learned, the variance and the users'
+        prior, then q of the items, then their prior if learned. Nothing is learned if the guard has just acted.
 
-        total: the batch's sums. noise: what noise adds to them, None for nothing. Each user and each item is a part.
+        total: the batch's sums. noise: noise to add to them, or None. Each user and each item is a part.
         """
         t, users, held, broken = self.t, *total[-1, self.d + 2 : self.d + 5]
-        # a precision that the guard has cut says nothing of others; a batch may have no ratings
+        # a precision that the guard has cut is not informative; a batch may have no ratings
         learn = self.learn and not held and not q.held[0] and users > 0
         if learn:
             q = self._learned_of_users(q, total, step)
@@ -229,14 +230,14 @@ class Factorization:
         return replace(q, natural=natural, held=np.array([held_items], np.float64)), int(held + held_items)
 
     def _wide(self, total: np.ndarray) -> np.ndarray:
-        """The items' G and h of sums, (J, T + D)."""
+        """Extract the items' G and h from sums, (J, T + D)."""
         once = widths(self.d, self.biased)[1][0]
         of_items = total[:-2]
         return np.concatenate([of_items[:, : self.t], of_items[:, once : once + self.d]], axis=1)
 
     def _learned_of_users(self, q: State, total: np.ndarray, step: Step) -> State:
-        """The state with the variance and the users' prior that the bound is highest at, or on the way there: from
-        users as they are solved without noise."""
+        """Return the state with the variance and the users' prior that maximise the bound, or a step towards them: from
+        users as solved without noise."""
         d, t = self.d, self.t
         left, ratings, users = np.maximum(total[-1, d : d + 3], [0.0, 1.0, 1.0])
         variance = np.maximum(step.to(q.variance, np.array([left / ratings])), LEAST_VARIANCE)
@@ -245,8 +246,8 @@ class Factorization:
         return replace(q, variance=variance, user_mean=mean, user_covariance=covariance)
 
     def _learned_of_items(self, q: State, natural: np.ndarray, step: Step) -> tuple[State, np.ndarray]:
-        """The same of the items' prior, from items as they are without noise; and their parameters, those without
-        ratings at the prior."""
+        """Return the state with the items' prior likewise, from items without noise; and the items' parameters, with
+        unrated items at the prior."""
         both = self._kernel.solved(natural)[0]
         m = Moments(both[self.rated, : self.d], both[self.rated, self.d :], np.zeros(0))
         first, second = m.mean.mean(axis=0), unpacked(m.second.mean(axis=0))
@@ -275,7 +276,7 @@ def _prior(mean, covariance, first, second, step: Step) -> tuple[np.ndarray, np.
 
 
 def natural_of(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Lower triangle of the precision, and the precision times the mean, (T + D,)."""
+    """Natural parameters: lower triangle of the precision, and the precision times the mean, (T + D,)."""
     precision = np.linalg.inv(covariance)
     precision = 0.5 * (precision + precision.T)
     return np.concatenate([packed(precision), precision @ mean])

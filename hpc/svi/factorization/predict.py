@@ -2,12 +2,11 @@
 
 Columns written:
 
-    of pairs  row, the number in the file, from 1; user, item; mean, sd of the rating; and, where the file has ratings,
+    of pairs  row, the number in the file, from 1; user, item; mean, sd of the rating; and, if the file has ratings,
               rating, log_density
-    --top N   user; place, from 1; item, of those that the user has not rated; mean, sd
+    --top N   user; place, from 1; item, among those that the user has not rated; mean, sd
 
-Users are solved from their training ratings. A user or an item that the table does not have has the prior's mean and
-spread.
+Users are solved from their training ratings. A user or an item that the table lacks has the prior's mean and spread.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from mpibayes.hpc.svi.factorization.triangles import packed
 from mpibayes.io.pairs import read_pairs
 from mpibayes.text import counted
 
-USERS = 256  # recommended to at a time
+USERS = 256  # users per block of recommendations
 
 
 class Forecast:
@@ -46,7 +45,7 @@ class Forecast:
         self._unknown: dict[str, set[str]] = {name: set() for name in self._names[:2]}
 
     def prepare(self) -> str:
-        """The work before the first lines; what it came to, in words."""
+        """Do the work before the first lines; return its summary in words."""
         run, best = self._run, self._best
         self._law = _with_unknown_item(run.law(best))
         self._items = run.table.column_ids()
@@ -56,7 +55,7 @@ class Forecast:
         return f"an approximation of rank {run.model.rank}: {run.place(best)}"
 
     def blocks(self) -> Iterator[dict[str, Any]]:
-        """Blocks of output lines, as columns by name."""
+        """Yield blocks of output lines, as columns by name."""
         yield from self._pairs() if self._top is None else self._recommended()
 
     def notes(self) -> list[str]:
@@ -78,7 +77,7 @@ class Forecast:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _number(self, kind: int, of: dict[str, int], ids: Sequence[str], beyond: int) -> np.ndarray:
-        """Numbers of ids; `beyond` for one that the table does not have."""
+        """Numbers of ids; `beyond` for ids that the table lacks."""
         numbers = np.fromiter((of.get(name, beyond) for name in ids), np.int64, len(ids))
         missing = {ids[i] for i in np.flatnonzero(numbers == beyond)}
         if missing and self._unseen == "error":
@@ -89,7 +88,7 @@ class Forecast:
         return numbers
 
     def _moments(self, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and covariances of users by their numbers, ascending; the last may be one that is unknown."""
+        """Means and covariances of users by their numbers, ascending; the last may be unknown to the table."""
         known = users[users < self._run.n_rows]
         mean, covariance = self._run.model.users(self._best.q, self._run.ratings(known)[0])
         if len(known) < len(users):
@@ -152,14 +151,14 @@ class Forecast:
             }  # fmt: skip
 
     def _expected(self, mean: np.ndarray) -> np.ndarray:
-        """Means of all ratings of some users, (n, J)."""
+        """Means of the ratings of all items by several users, (n, J)."""
         d, g = self._run.model.rank, self._law.items.mean[:-1]
         ratings = self._law.q.center[0] + mean[:, :d] @ g[:, :d].T
         return ratings + mean[:, d:] + g[:, d] if self._run.model.biased else ratings
 
 
 def _with_unknown_item(law: Law) -> Law:
-    """A copy with one more item, after the last: one without ratings."""
+    """Return a copy with one more item, without ratings, at the end."""
     q, items = law.q, law.items
     mean = np.concatenate([items.mean, q.item_mean[None]])
     covariance = np.concatenate([items.covariance, packed(q.item_covariance)[None]])

@@ -1,4 +1,4 @@
-"""The ratings of some users, those that train and those that are held out, and the noise of ratings."""
+"""Ratings of users, for training or held out, and the noise of ratings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpibayes.io.sparse import SparseRows
 
 @dataclass
 class Stepped:
-    """Natural parameters of users that are stepped from, `now` and `next` (n, T + D), with a step of size `rate`."""
+    """Natural parameters of users before and after a step of size `rate`, `now` and `next` (n, T + D)."""
 
     now: np.ndarray
     next: np.ndarray
@@ -22,8 +22,8 @@ class Stepped:
 
 @dataclass
 class Ratings:
-    """starts: int64 (n + 1,), from 0; columns int32 and values float32: of ratings. first: the number of the first one
-    among all training ratings. stepped: None where users are solved from the items."""
+    """Ratings by user. starts: int64 (n + 1,), from 0. columns int32 and values float32: item and value of each rating.
+    first: number of the first one among all training ratings. stepped: None if users are solved from the items."""
 
     starts: np.ndarray
     columns: np.ndarray
@@ -39,7 +39,7 @@ class Ratings:
         return cls(rows.starts, np.ascontiguousarray(rows.columns), np.ascontiguousarray(rows.values))
 
     def places(self, users: np.ndarray | None) -> np.ndarray:
-        """Numbers of the ratings of some users among all training ratings, end to end, int64."""
+        """Numbers of the users' ratings among all training ratings, concatenated, int64."""
         if users is None:
             return self.first + np.arange(self.starts[-1])
         lengths = np.diff(self.starts)[users]
@@ -47,14 +47,14 @@ class Ratings:
         return self.first + np.repeat(self.starts[users] - (ends - lengths), lengths) + np.arange(lengths.sum())
 
     def count(self, users: np.ndarray | None) -> int:
-        """Ratings of some users."""
+        """Number of ratings of the users."""
         return int(self.starts[-1] if users is None else np.diff(self.starts)[users].sum())
 
 
 @dataclass
 class Numbers:
     """One random number per rating of a batch of users. effective: size of the effective batch in ratings of each user
-    and item; 0: the numbers are the noise itself, less their `average` over the whole batch."""
+    and item; 0: the numbers are the noise itself, minus their `average` over the whole batch."""
 
     each: np.ndarray
     effective: float = 0.0
@@ -85,7 +85,7 @@ def kept(rows: SparseRows, which: np.ndarray) -> SparseRows:
 def split(
     rows: SparseRows, numbers: np.ndarray, n_columns: int, fraction: float | None
 ) -> tuple[SparseRows, SparseRows]:  # fmt: skip
-    """Ratings that train, and those that are held out, of rows of a table by their numbers."""
+    """Split rows of a table, given by their numbers, into training and held-out ratings."""
     if fraction is None:
         return rows, kept(rows, np.zeros(len(rows.columns), bool))
     held = is_heldout(rows, numbers, n_columns, fraction)

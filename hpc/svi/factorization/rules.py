@@ -12,7 +12,7 @@ from mpibayes.io.sparse import SparseTable
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are invalid by themselves are absent here."""
     svi.common_rules(sections, report)
     if "step" not in sections:
         return
@@ -24,7 +24,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
 
 
 def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
-    """Keys that have no effect, each with the setting that makes it so."""
+    """Return the keys without effect, each with the setting that causes it."""
     step, idle = sections["step"], {("run", "burn_in"): 'model.family = "svi"', ("data", "unseen"): "a sparse table"}
     if step.noise == "none":
         idle |= {("step", key): 'step.noise = "none"' for key in ("effective", "guard", "count")}

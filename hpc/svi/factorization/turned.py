@@ -1,8 +1,8 @@
-"""Factors as people are shown them (docs/math.md 8.9).
+"""Factors in a unique rotation, for display (docs/math.md 8.9).
 
-u'v stays as it is under any turn of u and v against each other. Of these one is taken in which users' factors have unit
-covariance and items' are independent, the strongest first: then a factor's standard deviation among items is its effect
-on ratings. With biases the factors are about their prior means, and the biases have what these say.
+u'v is invariant under opposite linear maps of u and v. The one chosen gives users' factors unit covariance and makes
+items' factors independent, the strongest first: then a factor's standard deviation among items is its effect on
+ratings. With biases, factors are centered at their prior means, and the biases absorb the shift.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mpibayes.hpc.svi.factorization.model import State
 
 @dataclass(frozen=True)
 class Turned:
-    """of_users, of_items (d, d): u and v, less user_mean and item_mean (d,), are multiplied by these. center: mu with
-    the means of the biases. strength (d,): standard deviation of a factor's part of a rating. user_bias, item_bias:
-    those of the biases, 0 without."""
+    """Linear maps of factors. of_users, of_items (d, d): multiply u and v minus user_mean and item_mean (d,). center:
+    mu plus the means of the biases. strength (d,): standard deviation of a factor's part of a rating. user_bias,
+    item_bias: those of the biases, 0 without."""
 
     of_users: np.ndarray
     of_items: np.ndarray

@@ -1,6 +1,6 @@
 """Latent Dirichlet allocation on any number of ranks: steps, each from the documents of a batch (docs/math.md 8.7).
 
-A cycle takes a step with the counts that were expected under the present state, then finds those of the next batch.
+A cycle takes a step with the expected counts computed under the current state, then computes those of the next batch.
 Batch and noise are keyed by the cycle; expected counts are summed exactly (`local.unit_of`), and every rank takes the
 same step: the bits do not depend on the ranks.
 """
@@ -26,7 +26,7 @@ from mpibayes.hpc.svi.step import Step
 from mpibayes.io.sparse import SparseRows
 
 WHOLE_STEP, NO_NOISE = Constant(1.0), Noise("none")
-EXACTLY = Local("vb", True, 1e-3, 300)  # how documents are looked at for a bound, where a cycle does not do it
+EXACTLY = Local("vb", True, 1e-3, 300)  # local step for a bound, if the cycle's does not serve
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Settings:
     sweeps: int = 6
 
     def local(self, t: int, chain: int = 0) -> Local:
-        """The local step of cycle t, from 1."""
+        """Local step of cycle t, counted from 1."""
         kind = self.first if t <= self.switch else self.then
         anew = t <= self.warm if kind == "vb" else self.batch is not None
         stream = Stream(self.seed, Purpose.TOPICS, t, chain)
@@ -64,8 +64,8 @@ class Settings:
 
 @dataclass
 class Found:
-    """Results of a pass over a batch, on every rank. total (V, K): expected counts. noise: the noise to add to them,
-    None for no noise. log_theta (K,): mean E log theta, None where alpha is not learned. iterations: per document."""
+    """Results of a pass over a batch, on every rank. total (V, K): expected counts. noise: the noise to add to them, or
+    None. log_theta (K,): mean E log theta, None if alpha is not learned. iterations: per document."""
 
     n_batch: int
     total: np.ndarray
@@ -77,8 +77,8 @@ class Found:
 class Ascent:
     """One chain. Every method is collective.
 
-    rows_of(start, stop): training documents, asked for the shards of this rank. n_words: columns of the table, V.
-    n_tokens: counts in all of the table, which bound sums.
+    rows_of(start, stop): training documents, called for the shards of this rank. n_words: columns of the table, V.
+    n_tokens: total count of the table, an upper bound of sums.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Ascent:
         shares, sampled = not kinds.isdisjoint({"cvb0", SAMPLED}), SAMPLED in kinds
         self.documents = Documents(read, n_words, settings.topics, unit_of(n_tokens), shares, firsts, sampled)
         self.q: State | None = None
-        self.broken = False  # the state is out of its domain: only without a guard
+        self.broken = False  # True once the state is out of its domain: only without a guard
         self._found: Found | None = None
 
     def start(self) -> None:
-        """Random topics."""
+        """Start from random topics."""
         s = self.settings
         rng = generator(s.seed, Purpose.FIRST_MEANS, chain=self.chain)
         q = model.first(self.n_words, s.topics, s.alpha, s.eta, self.n_tokens, rng) if self.comm.rank == 0 else None
@@ -144,12 +144,12 @@ class Ascent:
 
     @property
     def looked(self) -> int:
-        """Documents of the last pass."""
+        """Number of documents in the last pass."""
         return self._found.n_batch
 
     def evaluate(self) -> float:
-        """The bound of the present state over all documents: with gamma as it is where the last pass was vb and over
-        all, else with one that is found for it."""
+        """Bound of the current state over all documents: with the current gamma if the last pass was vb and over all,
+        otherwise with one computed for it."""
         q, documents = self.q, self.documents
         fresh = self._found.n_batch == self.n_rows and self.settings.local(self.cycles + 1).kind == "vb"
         evaluator, parts = Evaluator.of(q, self.settings.eta), []
@@ -166,7 +166,7 @@ class Ascent:
     # --- what a checkpoint holds --------------------------------------------------------------------------------------
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """gamma by shard; and what all share: q, and what the last pass came to."""
+        """Return gamma by shard; and what all share: q, and the results of the last pass."""
         batch = self._found
         shared = {
             "lam": self.q.lam, "alpha": self.q.alpha, "total": batch.total, "n_batch": batch.n_batch,
@@ -177,7 +177,7 @@ class Ascent:
         return {i: {"gamma": gamma} for i, gamma in zip(self.shards, self.documents.gamma)}, shared
 
     def restore(self, shared: Any, shards: Any) -> None:
-        """Bring the chain to such a state."""
+        """Restore a state returned by `state`."""
         self.q = State(np.array(shared["lam"], np.float64), np.array(shared["alpha"], np.float64))
         self.cycles, self.guarded = int(shared["cycles"]), int(shared["guarded"])
         noise, log_theta = np.array(shared["noise"], np.float64), np.array(shared["log_theta"], np.float64)
@@ -219,7 +219,7 @@ class Ascent:
         self._found = Found(n_batch, total, noise, log_theta, counts[0] / n_batch)
 
     def _together(self, sums: np.ndarray, unit: float) -> np.ndarray:
-        """Sums over ranks (V, K), of multiples of a unit."""
+        """Sum multiples of a unit over ranks, exactly, (V, K)."""
         if self.comm.size > 1:
             whole = in_units(sums, unit)
             self.comm.sum_everywhere(whole)

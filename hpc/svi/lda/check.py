@@ -21,22 +21,22 @@ from mpibayes.io.sparse import in_words
 from mpibayes.kernels.svi.lda import padded
 from mpibayes.text import counted, duration, every, rate
 
-SAMPLE = 20_000  # documents
+SAMPLE = 20_000  # most documents
 TIMED_S = 0.5
 LEAST = 2
-A_PAIR = 8  # bytes of a (document, word) pair: the word and its count
+A_PAIR = 8  # bytes per (document, word) pair: the word and its count
 
 
 def memory(examined: Examined, ranks: int) -> dict[str, int]:
-    """Resident bytes at the peak of the busiest rank, by part; their sum is the forecast.
+    """Forecast the resident bytes at the peak of the busiest rank, by part; the forecast is their sum.
 
-    process    Python, libraries, and the MPI library where there is one
-    documents  8 bytes each of its (document, word) pairs, and 8 a document
+    process    Python, libraries, and the MPI library if there is one
+    documents  8 bytes for each of its (document, word) pairs, and 8 a document
     topics     of its documents, 4 bytes a document and topic
     reading    a shard's documents as they are read
     words      lambda, expected counts, weights in float32, and work on them; with noise two more
     bound      its tables, while it is computed
-    draws      on root, kept states that wait for a checkpoint, at most 16 MiB or one
+    draws      on root, kept states waiting for a checkpoint, at most 16 MiB or one
     """
     config, table = examined.config, examined.table
     k, n_shards = config.of(keys.Model).topics, config.run.shards
@@ -58,7 +58,8 @@ def memory(examined: Examined, ranks: int) -> dict[str, int]:
 
 
 def time_sample(examined: Examined) -> tuple[int, dict[str, float], float]:
-    """(documents of a sample from all over the table, seconds of a pass over them by local step, seconds of a step)."""
+    """Return (number of documents in a sample from all over the table, seconds of a pass over them by local step,
+    seconds of a step)."""
     data, table, config = examined.data, examined.table, examined.config
     n = min(data.n_rows, SAMPLE)
     rows = data.rows_at(np.arange(n) * data.n_rows // n)
@@ -85,7 +86,7 @@ def time_sample(examined: Examined) -> tuple[int, dict[str, float], float]:
 
 
 def time_of_bound(examined: Examined) -> float:
-    """Seconds of a bound's part that does not depend on the documents."""
+    """Seconds of the part of a bound that does not depend on the documents."""
     of, table = examined.config.of(keys.Model), examined.table
     began = time.process_time()
     q = model.first(table.n_columns, of.topics, of.alpha, of.eta, table.total, np.random.default_rng(0))
@@ -94,7 +95,7 @@ def time_of_bound(examined: Examined) -> float:
 
 
 def findings(examined: Examined, ranks: int) -> Iterator[tuple[str, str]]:
-    """Findings of `check` as (title, text) pairs."""
+    """Yield the findings of `check` as (title, text) pairs."""
     schedule = examined.schedule(ranks)
     each = schedule.sizes[-1]
     config, table, run, step = examined.config, examined.table, examined.config.run, examined.config.of(keys.Step)

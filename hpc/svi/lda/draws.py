@@ -30,6 +30,6 @@ class Posterior(Approximation):
         return State(*(np.ascontiguousarray(arrays[name]) for name in ("lam", "alpha")))
 
     def law(self, kept: Kept) -> Law:
-        """The topics, and how they are found in documents: as in the run, by cvb0 where that sampled them."""
+        """The topics, and the local step that finds them in documents: as in the run, cvb0 if that sampled them."""
         kind = settings_of(self.config).then
         return Law.of(kept.q, self.eta, "cvb0" if kind == SAMPLED else kind)

@@ -13,8 +13,8 @@ FORMS = ("topics",)
 
 
 def topics(run: Posterior) -> tuple[list[str], Iterator[list[list[str]]], str]:
-    """For --to topics, see `Exports.LINES`. A line
-    for each topic and word: both, and the mean probability of the word in the topic; a topic's words by that."""
+    """For --to topics, see `Exports.LINES`. A line for each topic and word: both, and the mean probability of the word
+    in the topic; a topic's words are sorted by it."""
     best = run.best()
     law, words = run.law(best), run.table.column_ids()
 
@@ -33,7 +33,7 @@ def topics(run: Posterior) -> tuple[list[str], Iterator[list[list[str]]], str]:
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
-    """Nothing but the trace: states of a search are no draws."""
+    """Return nothing besides the trace: states of a search are not draws."""
     return [], {}
 
 

@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation under the run loop: what a configuration says of it, and a chain with its scores and
+"""Latent Dirichlet allocation under the run loop: its settings from a configuration, and a chain with its scores and
 kept states."""
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from mpibayes.hpc.svi.noise import Noise
 from mpibayes.hpc.svi.schedule import Constant, Decay, Schedule
 from mpibayes.text import counted
 
-PARTS = 10  # states that are kept, where output.kept does not say
-SMALL, WORDS = 5_000, 500_000  # documents, or words in all, of which all are looked at, where step.batch is "auto"
-BATCH = 256  # documents of a cycle, with more
-SHORT = 50.0  # words of a document on average, below which topics are sampled, where step.local is "auto"
-LEAST_CYCLES, SAMPLED_PASSES = 200, 20  # then
-MOST_BATCHES = 200  # then, in a pass
-CYCLES, MOST_CYCLES, LONG = 60, 200, 100.0  # with all documents of so many words, and of fewer, where run.cycles is
-PASSES = 10  # times that each document is looked at in batches
-ALPHA, SHARE = 0.1, 0.5  # where model.alpha is "auto"; and of a document's words, what all topics weigh at most
-SAMPLED_SHARE = 0.25  # the same where topics are sampled
-DOCUMENTS, MOST_SHARDS = 100, 64  # in a shard at least, and shards: sums do not depend on them
-SLOWING = Decay(10.0, 0.5)  # step sizes with batches, where step.rate does not say
+PARTS = 10  # number of kept states unless output.kept is given
+SMALL, WORDS = 5_000, 500_000  # step.batch "auto": up to so many documents, or words in all, "all"
+BATCH = 256  # documents per cycle otherwise
+SHORT = 50.0  # step.local "auto": topics are sampled if documents have fewer words on average
+LEAST_CYCLES, SAMPLED_PASSES = 200, 20  # cycles and passes with sampled topics
+MOST_BATCHES = 200  # per pass, with sampled topics
+CYCLES, MOST_CYCLES, LONG = 60, 200, 100.0  # run.cycles "auto" with all documents: more if fewer than LONG words each
+PASSES = 10  # visits of each document in batches
+ALPHA, SHARE = 0.1, 0.5  # model.alpha "auto"; largest weight of all topics as a share of a document's words
+SAMPLED_SHARE = 0.25  # the same share with sampled topics
+DOCUMENTS, MOST_SHARDS = 100, 64  # least documents per shard, and most shards: sums do not depend on them
+SLOWING = Decay(10.0, 0.5)  # default step sizes with batches
 
 
 def settings_of(config: Config) -> Settings:
@@ -52,7 +52,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def local_of(config: Config) -> str:
-    """step.local; "auto" is that of a run that was started before it was decided at the first start."""
+    """Value of step.local; "auto" marks a run started before versions that decide it at the first start."""
     step = config.of(keys.Step)
     if step.local != "auto":
         return step.local
@@ -60,8 +60,8 @@ def local_of(config: Config) -> str:
 
 
 def alpha_of(length: float, topics: int, sampled: bool = False) -> float:
-    """Value of alpha with "auto". length: mean words of a document. With a larger alpha the prior alone decides a
-    document's topics. With a smaller one cvb0 ends in poor optima; gibbs does not."""
+    """Value of alpha with "auto". length: mean words of a document. With a larger alpha the prior alone determines a
+    document's topics; with a smaller one cvb0 ends in poor optima, though gibbs does not."""
     share = SAMPLED_SHARE if sampled else SHARE
     return float(np.clip(share * length / topics, 1e-3, ALPHA))
 
@@ -72,23 +72,23 @@ def is_large(n_documents: int, n_words: float) -> bool:
 
 
 def sampled_batch(n_documents: int) -> int:
-    """Documents of a cycle where topics are sampled. A step costs the same whatever the batch: so in large tables
-    batches grow, and cycles do not."""
+    """Number of documents per cycle if topics are sampled. A step costs the same whatever the batch, so in large tables
+    batches grow, and the number of cycles does not."""
     return min(n_documents, max(BATCH, n_documents // MOST_BATCHES))
 
 
 def sampled_cycles(n_documents: int, batch: int) -> int:
-    """Cycles where topics are sampled in batches: 200 to about 4,000 with batches of `sampled_batch`."""
+    """Number of cycles if topics are sampled in batches: 200 to about 4,000 with batches of `sampled_batch`."""
     return max(LEAST_CYCLES, -(-SAMPLED_PASSES * n_documents // batch))
 
 
 def cycles_of(length: float) -> int:
-    """Cycles with all documents: of short ones each says less, and takes less time."""
+    """Number of cycles with all documents: more for short ones, of which each carries less and takes less time."""
     return int(np.clip(CYCLES * LONG / max(length, 1.0), CYCLES, MOST_CYCLES))
 
 
 def rate_of(config: Config) -> Schedule:
-    """The step sizes."""
+    """Schedule of step sizes."""
     step = config.of(keys.Step)
     if step.rate != "auto":
         return svi.schedule_of(step.rate)
@@ -130,7 +130,7 @@ class Family:
         elif cycles == "auto":
             cycles = cycles_of(length)
         half = cycles // 2
-        # about half of the cycles start vb anew, whose steps take most of the time
+        # about half of the cycles restart vb; their steps take most of the time
         end = cycles if batch != "all" else half if local == "vb" else cycles * 9 // 10
         return {
             "model": {"alpha": alpha_of(length, of.topics, local == SAMPLED) if of.alpha == "auto" else of.alpha},
@@ -151,7 +151,7 @@ class Family:
         return {"heldout": None}
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """Every chain reads the documents of its own shards."""
+        """Do nothing: each chain reads the documents of its own shards."""
 
     def chain(self, config: Config, number: int) -> TopicsChain:
         return TopicsChain(self, config, number)
@@ -175,7 +175,7 @@ class TopicsChain(svi.Ascending):
             self.heldout = HeldOut(self.comm, data, self.ascent.n_shards, table.n_columns, topics)
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
-        """A cycle."""
+        """Run one cycle."""
         ascent, words = self.ascent, np.array(word, np.int64)
         self.comm.sum_everywhere(words)
         ascent.cycle()

@@ -1,5 +1,5 @@
-"""Held-out perplexity by document completion: half of the distinct words of a held-out document are seen, its topics
-are found from these, and the other half is scored (docs/math.md 8.7)."""
+"""Held-out perplexity by document completion: half of the distinct words of a held-out document are seen and determine
+its topics, and the other half is scored (docs/math.md 8.7)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mpibayes.hpc.svi.lda.model import State
 from mpibayes.io.sparse import SparseRows
 from mpibayes.kernels.svi.lda import Documents, log_probability, table_of
 
-COMPLETION = Local("linear", True, 1e-3, 200)  # how topics of the seen half are found
+COMPLETION = Local("linear", True, 1e-3, 200)  # local step that finds the topics of the seen half
 
 
 def halves(rows: SparseRows) -> tuple[SparseRows, SparseRows]:
-    """Every other distinct word of each document, from the first on, and the others."""
+    """Split documents into every other distinct word, starting with the first, and the rest."""
     place = np.arange(len(rows.columns)) - np.repeat(rows.starts[:-1], rows.lengths())
     return _only(rows, place % 2 == 0), _only(rows, place % 2 == 1)
 
@@ -36,7 +36,7 @@ def proportions(gamma: np.ndarray) -> np.ndarray:
 
 
 def log_probability_of(text: Documents, theta: np.ndarray, lam: np.ndarray) -> float:
-    """Log probability of documents' words under theta (D, K) and the mean of beta."""
+    """Log probability of the documents' words under theta (D, K) and the mean of beta."""
     k = lam.shape[1]
     shares, beta = table_of(len(theta), k, np.float64), table_of(len(lam), k, np.float64)
     shares[:, :k], beta[:, :k] = theta, lam / lam.sum(axis=0)
@@ -44,7 +44,7 @@ def log_probability_of(text: Documents, theta: np.ndarray, lam: np.ndarray) -> f
 
 
 class HeldOut:
-    """Held-out documents in fixed pieces that are dealt to ranks."""
+    """Held-out documents in fixed pieces dealt to ranks."""
 
     def __init__(self, comm: Communicator, data, n_shards: int, v: int, k: int):
         self.comm, self.n_shards = comm, n_shards
@@ -60,7 +60,7 @@ class HeldOut:
         self.documents = Shards([seen for seen, _ in read], v, k, 1.0, False)
 
     def perplexity(self, q: State) -> float:
-        """exp of minus the mean log probability of a word of the other halves. Collective."""
+        """Perplexity: exp of minus the mean log probability of a word of the other halves. Collective."""
         self.documents.weigh(q, COMPLETION, [None])
         parts = []
         for seen, other, n, gamma in zip(self.documents.texts, self.others, self.n_words, self.documents.gamma):

@@ -25,7 +25,7 @@ from mpibayes.hpc.svi import keys as svi
 from mpibayes.hpc.svi.keys import GrowingRate, GrowingSize, Rate
 
 LOCAL = ("auto", "vb", "linear", "cvb0", "gibbs", "linear, then vb", "cvb0, then vb")
-MOST_STEPS = 100_000  # of a document in a cycle
+MOST_STEPS = 100_000  # most per document and cycle
 
 
 class DecayingRate(svi.DecayingRate):

@@ -15,8 +15,8 @@ from mpibayes.io.sparse import SparseRows
 
 @dataclass(frozen=True)
 class Law:
-    """q with its topics by size, the largest first. size (K,): words that each stands for, in expectation. kind: the
-    local step that finds a document's topics."""
+    """q with its topics by size, the largest first. size (K,): expected number of words of each. kind: the local step
+    that finds a document's topics."""
 
     q: State
     size: np.ndarray

@@ -13,8 +13,8 @@ from mpibayes.io.sparse import SparseRows
 from mpibayes.kernels.svi import lda
 from mpibayes.kernels.svi.lda import NUMBERED, Room, table_of
 
-SAMPLED = "gibbs"  # the local step that draws
-MOST_BITS = 50  # of a sum in units: sums of numbers below 2^53 are exact
+SAMPLED = "gibbs"  # the local step that draws topics
+MOST_BITS = 50  # most bits of a sum in units: sums below 2^53 are exact
 
 
 def unit_of(n_tokens: float) -> float:
@@ -24,8 +24,8 @@ def unit_of(n_tokens: float) -> float:
 
 @dataclass
 class Local:
-    """Local steps: their kind, whether they start anew, and when they end; of gibbs, which always starts anew, its
-    sweeps and what it draws from."""
+    """Local steps. kind; cold: True to start afresh; tolerance, iterations: when they end. For gibbs, which always
+    starts afresh: sweeps, and the stream that it draws from."""
 
     kind: str
     cold: bool
@@ -36,8 +36,8 @@ class Local:
 
 
 class Documents:
-    """The documents of some shards. firsts: the number of the first of each, None for 0. gamma: float32 (D, K) of each.
-    shares: whether there is room for cvb0 and gibbs; sampled: for gibbs."""
+    """The documents of several shards. firsts: number of the first document of each, None for 0. gamma: float32 (D, K)
+    of each. shares: True to allocate room for cvb0 and gibbs. sampled: True for gibbs."""
 
     def __init__(
         self, shards: Sequence[SparseRows], v: int, k: int, unit: float, shares: bool,
@@ -51,7 +51,7 @@ class Documents:
         self.gamma = [np.zeros((len(rows), k), np.float32) for rows in self.shards]
 
     def weigh(self, q: State, local: Local, chosen: Sequence[np.ndarray | None]) -> None:
-        """The weights of the words that the local steps look at."""
+        """Set the weights of the words that the local steps use."""
         words = None
         if any(rows is not None for rows in chosen):
             there = np.zeros(self.v, bool)
@@ -64,7 +64,8 @@ class Documents:
     def look(
         self, q: State, local: Local, chosen: Sequence[np.ndarray | None], numbers: Sequence[np.ndarray] | None
     ) -> tuple[np.ndarray, np.ndarray | None, int]:
-        """Expected counts (V, padded) of these documents, and times their numbers; iterations. Writes gamma."""
+        """Run the local steps of the chosen documents. Returns expected counts (V, padded), the same times the
+        documents' random numbers, and the number of iterations. Writes gamma."""
         self.weigh(q, local, chosen)
         sums = table_of(self.v, self.k, np.float64)
         numbered = None if numbers is None else table_of(self.v, self.k, np.float64)
@@ -77,8 +78,8 @@ class Documents:
     def steps(
         self, q: State, local: Local, text: lda.Documents, chosen, numbers, gamma, sums=None, numbered=None, first=0
     ):
-        """Local steps of some documents under the weights as they are; iterations. Writes gamma, adds to sums. first:
-        the number of the text's first document."""
+        """Run local steps of documents under the current weights; return the number of iterations. Writes gamma, adds
+        to sums. first: number of the text's first document."""
         most, key = local.iterations, None
         if local.kind == SAMPLED:
             most, key = local.sweeps, (local.stream.seed, local.stream.cycle, local.stream.chain, first)
@@ -89,7 +90,7 @@ class Documents:
 
 
 def in_units(sums: np.ndarray, unit: float) -> np.ndarray:
-    """Sums as whole numbers of units, int64."""
+    """Convert sums to whole numbers of units, int64."""
     return np.rint(sums * (1.0 / unit)).astype(np.int64)
 
 

@@ -2,8 +2,8 @@
 
     beta_k ~ Dirichlet(eta, ..., eta),  theta_d ~ Dirichlet(alpha),  z ~ theta_d,  word ~ beta_z
 
-q has Dirichlet(lambda_k) for a topic, Dirichlet(gamma_d) for a document, and shares of topics for each of its words.
-Blei, Ng & Jordan (2003); Hoffman, Blei, Wang & Paisley (2013).
+q has Dirichlet(lambda_k) for each topic, Dirichlet(gamma_d) for each document, and shares of topics for each of its
+words. Blei, Ng & Jordan (2003); Hoffman, Blei, Wang & Paisley (2013).
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from mpibayes.hpc.svi.step import Step, share_of_numbers
 from mpibayes.io.sparse import SparseRows
 from mpibayes.kernels.svi.lda import Documents, log_probability, padded, table_of
 
-NEWTON = 100  # steps of alpha at most
+NEWTON = 100  # most Newton steps for alpha
 LEAST_ALPHA = 1e-6
 
 
 @dataclass(frozen=True)
 class State:
-    """lam: float64 (V, K), of the topics' words, by word. alpha: float64 (K,), of the documents' topics."""
+    """Variational state. lam: float64 (V, K), of the topics' words, by word. alpha: float64 (K,), of the documents'
+    topics."""
 
     lam: np.ndarray
     alpha: np.ndarray
 
 
 def first(v: int, k: int, alpha: float, eta: float, n_tokens: float, rng: np.random.Generator) -> State:
-    """Initial state of a chain: each word's share of the table's tokens, with noise, so that topics differ."""
+    """Initial state: each word's share of the table's tokens, with noise, so that topics differ."""
     return State(eta + rng.gamma(100.0, 0.01 * n_tokens / (v * k), (v, k)), np.full(k, alpha))
 
 
 def topic_scale(lam: np.ndarray, linear: bool) -> np.ndarray:
-    """float32 (padded,): what weights of words in topics are times, over the greatest: of sum_w lambda_wk its inverse,
-    or e^-psi."""
+    """Scale of the weights of words by topic, relative to the greatest, float32 (padded,): the inverse of sum_w
+    lambda_wk, or e^-psi of it."""
     total = lam.sum(axis=0)
     log = np.log(total) if linear else digamma(total)
     scale = np.zeros(padded(lam.shape[1]), np.float32)
@@ -45,8 +46,8 @@ def topic_scale(lam: np.ndarray, linear: bool) -> np.ndarray:
 
 
 def stepped(q: State, eta: float, total: np.ndarray, noise: np.ndarray | None, step: Step) -> tuple[State, int]:
-    """The state after a step to expected counts `total` (V, K), and what noise adds to them; how many topics the guard
-    held back. A topic is one part: its words have the same share of the noise."""
+    """Return the state after a step to expected counts `total` (V, K) plus noise, and the number of topics that the
+    guard held back. A topic is one part: all its words keep the same share of the noise."""
     lam = step.to(q.lam, eta + step.scale * total)
     held = 0
     if noise is not None:
@@ -65,17 +66,17 @@ def sound(q: State) -> bool:
 
 
 def sizes(q: State, eta: float) -> np.ndarray:
-    """Words of all documents that each topic stands for, in expectation, (K,)."""
+    """Expected number of words of each topic in all documents, (K,)."""
     return np.maximum(q.lam.sum(axis=0) - eta * len(q.lam), 0.0)
 
 
 def n_used(q: State, eta: float) -> int:
-    """Topics that stand for a word or more."""
+    """Number of topics with an expected word or more."""
     return int((sizes(q, eta) >= 1.0).sum())
 
 
 def log_beta(lam: np.ndarray) -> np.ndarray:
-    """E log beta, (V, K)."""
+    """Expectation of log beta, (V, K)."""
     return digamma(lam) - digamma(lam.sum(axis=0))
 
 
@@ -97,7 +98,7 @@ class Evaluator:
         return cls(q, eta, most, beta)
 
     def of_documents(self, rows: SparseRows, text: Documents, gamma: np.ndarray) -> float:
-        """The documents' part of the bound, with the best shares of topics given gamma (D, K)."""
+        """Documents' part of the bound, with the best shares of topics given gamma (D, K)."""
         alpha, gamma = self.q.alpha, gamma.astype(np.float64)
         total = gamma.sum(axis=1)
         e = digamma(gamma) - digamma(total)[:, None]
@@ -112,7 +113,7 @@ class Evaluator:
         return words + float(prior + of_shares)
 
     def of_topics(self) -> float:
-        """The rest: minus the divergences of the topics from their prior."""
+        """Topics' part of the bound: minus their divergences from the prior."""
         lam, eta = self.q.lam, self.eta
         v, k = lam.shape
         e = log_beta(lam)
@@ -127,8 +128,8 @@ def mean_log_theta(gamma: np.ndarray) -> np.ndarray:
 
 
 def best_alpha(alpha: np.ndarray, mean_log: np.ndarray) -> np.ndarray:
-    """The alpha of the highest bound given the documents' mean E log theta, (K,): Newton's steps in log alpha, halved
-    where they do not raise it (Minka 2000)."""
+    """Alpha that maximises the bound given the documents' mean E log theta, (K,): Newton steps in log alpha, halved
+    while they do not raise it (Minka 2000)."""
 
     def value(a):
         return gammaln(a.sum()) - gammaln(a).sum() + ((a - 1.0) * mean_log).sum()

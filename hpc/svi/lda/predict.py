@@ -1,11 +1,11 @@
 """The topics of new documents, under the best chain's last state.
 
 The file is a sparse table, or any that `mpibayes import --sparse` reads. Its words are found by their ids in the run's
-table; others are left out and counted. Columns written:
+table; other words are left out and counted. Columns written:
 
     row          number in the new file, from 1
     <document>   its id
-    words        words of it that the run's table has; the others are left out
+    words        number of its words that the run's table has; the others are left out
     topic        the most frequent topic, numbered as in the report; p_topic: its share
     p_<k>        share of each topic: mean proportions under q
 """
@@ -27,7 +27,7 @@ from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.sparse import SparseRows, SparseTable
 from mpibayes.text import counted
 
-ENTRIES = 1 << 18  # looked at at a time
+ENTRIES = 1 << 18  # entries processed at a time
 
 
 class Forecast:
@@ -45,12 +45,12 @@ class Forecast:
         self._lost_kinds: set[int] = set()
 
     def prepare(self) -> str:
-        """The work before the first lines; what it came to, in words."""
+        """Do the work before the first lines; return its summary in words."""
         self._law = self._run.law(self._best)
         return f"an approximation of {counted(len(self._law.size), 'topic')}: {self._run.place(self._best)}"
 
     def blocks(self) -> Iterator[dict[str, Any]]:
-        """Blocks of output lines, some documents at a time, as columns by name."""
+        """Yield blocks of output lines, several documents at a time, as columns by name."""
         if first_bytes(self._source) == HDF5:
             yield from self._of(SparseTable.open(self._source))
             return

@@ -14,7 +14,7 @@ from mpibayes.io.sparse import SparseTable
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Sections that are invalid by themselves are absent here."""
     svi.rules(sections, named, report)
     if "data" in sections and isinstance(sections["data"].heldout, str):
         report.add(("data", "heldout"), "got a file, expected a fraction: a share of the table's documents is held out")
@@ -26,7 +26,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
 
 
 def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
-    """Keys that have no effect, each with the setting that makes it so."""
+    """Return the keys without effect, each with the setting that causes it."""
     step, idle = sections["step"], {("run", "burn_in"): 'model.likelihood = "lda"'}
     if step.noise == "none":
         idle |= {("step", key): 'step.noise = "none"' for key in ("effective", "guard")}
@@ -42,7 +42,7 @@ def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str
 
 
 def against_sparse(config: Config, table: SparseTable, report: Report) -> None:
-    """Report a sparse table that is not one of counts."""
+    """Report a sparse table that does not hold counts."""
     if not table.whole:
         what = f"its values are not counts: they go from {table.minimum:g} to {table.maximum:g}"
         report.add(("model", "likelihood"), f'{what}; "lda" is about whole numbers of words, 0 or more')

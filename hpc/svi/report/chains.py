@@ -11,16 +11,16 @@ import numpy as np
 from mpibayes.hpc.posterior.chains import Chain
 from mpibayes.hpc.svi import keys
 
-RISING = 1e-6  # relative gain of the bound over the last tenth of a chain's cycles above which it is not at its end
-LITTLE = 1e-3  # relative gain of a held-out measure that is none
-OFTEN = 0.01  # share of the parts of steps that the guard held back
+RISING = 1e-6  # relative gain of the bound over the last tenth of a chain's cycles above which it has not converged
+LITTLE = 1e-3  # relative gain of a held-out measure that counts as none
+OFTEN = 0.01  # share of the parts of steps held back by the guard that is worth a warning
 
 
 @dataclass(frozen=True)
 class ChainSummary:
-    """A chain and its last kept state, of cycle `kept`. still_after: the cycle after which the bound gained nothing;
-    None if it still rises. gain: relative, over the last tenth of its cycles. guarded: share of the parts of a step in
-    which the guard held noise back. A likelihood adds its own."""
+    """A chain and its last kept state, of cycle `kept`. still_after: cycle after which the bound stopped rising; None
+    if it still rises. gain: relative, over the last tenth of its cycles. guarded: share of the parts of a step in which
+    the guard held noise back. Likelihoods extend it."""
 
     name: str
     cycles: int
@@ -33,7 +33,7 @@ class ChainSummary:
 
 
 class OfChains:
-    """A summary with a `run`, a line for each of its `chains`, and the `best` of their last kept states."""
+    """Base of a summary with a `run`, a line for each of its `chains`, and the `best` of their last kept states."""
 
     run: Any
     best: Any
@@ -45,7 +45,8 @@ class OfChains:
 
 
 def last_and_best(run: Any) -> tuple[list[Any], Any]:
-    """The last kept state of each chain, and the one with the highest bound. Raises ConfigError where there is none."""
+    """Return the last kept state of each chain, and the one with the highest bound. Raises ConfigError if there are
+    none."""
     run.read_traces()
     run.require_draws()
     last = run.last()
@@ -53,7 +54,7 @@ def last_and_best(run: Any) -> tuple[list[Any], Any]:
 
 
 def line(chain: Chain, kept: Any, parts: int) -> dict[str, Any]:
-    """The fields of a `ChainSummary`. parts: of a step."""
+    """Fields of a `ChainSummary`. parts: number of parts of a step."""
     t = chain.trace
     still, gain = _course(t)
     return {
@@ -63,8 +64,8 @@ def line(chain: Chain, kept: Any, parts: int) -> dict[str, Any]:
 
 
 def _course(t: Mapping[str, np.ndarray]) -> tuple[int | None, float]:
-    """Cycle after which the bound of a chain's trace gained nothing, None if it still rises; and its relative gain over
-    the last tenth of the cycles."""
+    """Return the cycle after which the bound of a chain's trace stopped rising, None if it still rises; and its
+    relative gain over the last tenth of the cycles."""
     known = np.isfinite(t["bound"])
     cycle, bound = t["cycle"][known], t["bound"][known]
     moved = np.flatnonzero(np.diff(bound)) if len(bound) > 1 else np.zeros(0, np.int64)
@@ -76,7 +77,7 @@ def _course(t: Mapping[str, np.ndarray]) -> tuple[int | None, float]:
 
 
 def last_score(chain: Chain, name: str) -> float:
-    """The last value of a held-out measure; NaN where it has none."""
+    """Last value of a held-out measure; NaN if it has none."""
     scores = chain.trace[name][np.isfinite(chain.trace[name])]
     return float(scores[-1]) if len(scores) else np.nan
 

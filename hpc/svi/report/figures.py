@@ -25,19 +25,19 @@ from mpibayes.hpc.svi.report.summarise import ComponentLine
 
 SHOWN_COMPONENTS = 30
 NAME_LETTERS = 40
-SKIPPED = 40  # of the bound's course the first part in so many is not shown: it would flatten the rest
-FEW = 40  # points of a line that have marks
+SKIPPED = 40  # the first 1/40 of the bound's course is not shown: it would flatten the rest
+FEW = 40  # most points of a line that get marks
 RADIUS = 2.0  # of ellipses, in standard deviations
 
 
 def bound(p: Any) -> Figure:
-    """The bound's figure of a summary of any likelihood."""
+    """Figure of the bound, for a summary of any likelihood."""
     return Figure("bound.png", bounds(p.run.chains, p.best.chain), "The bound over cycles and seconds")
 
 
 @styled
 def bounds(chains: Sequence[Chain], best: int):
-    """The bound over the cycles, and over the seconds, of every chain."""
+    """Plot the bound over the cycles, and over the seconds, of every chain."""
     figure, left, every = courses(chains, best, "bound", "Lower bound of log p(table), nats")
     later, top = min(float(b[-(-len(b) // SKIPPED) :].min(initial=b[-1])) for b in every), max(b.max() for b in every)
     margin = 0.05 * (top - later) or 1.0
@@ -47,7 +47,8 @@ def bounds(chains: Sequence[Chain], best: int):
 
 
 def courses(chains: Sequence[Chain], best: int, name: str, title: str) -> tuple[Any, Any, list[np.ndarray]]:
-    """A scalar over the cycles, and over the seconds, of every chain: the figure, its first axes, and the values."""
+    """Plot a scalar over the cycles, and over the seconds, of every chain; return the figure, its first axes, and the
+    values."""
     figure = plot(10.0, 3.6)
     left, right = figure.subplots(1, 2, sharey=True)
     every = []
@@ -70,7 +71,8 @@ def courses(chains: Sequence[Chain], best: int, name: str, title: str) -> tuple[
 
 @styled
 def scatter(x: np.ndarray, labels: np.ndarray, components: Sequence[ComponentLine], pair: tuple[int, int], names):
-    """Rows x (n, D) in two columns, in their components' colours, with an ellipse of 2 standard deviations for each."""
+    """Plot rows (n, D) in two columns, in their components' colours, with an ellipse of 2 standard deviations for
+    each."""
     from matplotlib.patches import Ellipse
 
     i, j = pair

@@ -1,4 +1,4 @@
-"""The report of variational inference on a table of numbers."""
+"""Report of variational inference on a table of numbers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mpibayes.io.export import csv_line
 from mpibayes.text import counted, visible
 
 TOP = 12  # components on the terminal
-SHOWN = 30  # components on paper, the heaviest
-SHOWN_COLUMNS = 60  # of the table of means; of more columns components.csv
-SHOWN_ROWS = 4000  # in the picture
-NAMED = 3  # columns of a component
-TELLING = 0.5  # standard deviations: a mean that is nearer to that of all rows tells nothing
+SHOWN = 30  # components on paper, heaviest first
+SHOWN_COLUMNS = 60  # most columns of the table of means; beyond, components.csv
+SHOWN_ROWS = 4000  # rows in the picture
+NAMED = 3  # columns that name a component
+TELLING = 0.5  # standard deviations: a mean closer to that of all rows is not reported
 FIELDS = (
     Field("#", "whole"), Field("component", "text", "the columns whose means are farthest from all rows"),
     Field("weight", "share", digits=4), Field("rows", "whole", "of which it is the most probable component"),
@@ -83,7 +83,7 @@ def _apart(p: RunSummary, c: ComponentLine) -> np.ndarray:
 
 
 def _title(p: RunSummary, c: ComponentLine) -> str:
-    """The means that are farthest from those of all rows."""
+    """Name a component by the means farthest from those of all rows."""
     apart = _apart(p, c)
     most = [d for d in np.argsort(-apart, kind="stable")[:NAMED].tolist() if apart[d] >= TELLING]
     return ", ".join(f"{p.run.cells.columns[d].name} {c.mean[d]:.3g}" for d in most) or "near the middle of all rows"
@@ -117,7 +117,7 @@ def _figures(p: RunSummary) -> list[Figure]:
 
 
 def apart(p: RunSummary) -> tuple[int, int]:
-    """The two columns in which the components' means vary most, over the column's standard deviation."""
+    """The two columns in which the components' means vary most, relative to the column's standard deviation."""
     spread = p.law.weight @ (p.law.mean - p.law.weight @ p.law.mean) ** 2
     spread = spread * p.run.cells.scale**2 / np.array([c.scale**2 for c in p.run.cells.columns])
     first, other = np.sort(np.argsort(-spread, kind="stable")[:2]).tolist()
@@ -125,7 +125,7 @@ def apart(p: RunSummary) -> tuple[int, int]:
 
 
 def _csv(p: RunSummary) -> str:
-    """A line for each component and column."""
+    """Write one line per component and column."""
     lines = [csv_line(["component", "weight", "rows", "column", "mean", "sd"])]
     for c in p.components:
         for column, mean, sd in zip(p.run.cells.columns, c.mean.tolist(), c.sd.tolist()):
@@ -134,7 +134,7 @@ def _csv(p: RunSummary) -> str:
 
 
 def _machine(c: ComponentLine) -> dict[str, Any]:
-    """A component in summary.json."""
+    """Entry of a component in summary.json."""
     return {
         "component": c.number, "weight": c.weight, "rows": c.rows, "sure": c.sure, "mean": c.mean.tolist(),
         "sd": [finite(s) for s in c.sd.tolist()], "correlation": c.correlation.tolist(),

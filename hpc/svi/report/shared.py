@@ -1,4 +1,4 @@
-"""The document of all likelihoods: its verdict, the description of the run, the table of chains, and the frame of
+"""Document shared by all likelihoods: its verdict, the description of the run, the table of chains, and the frame of
 summary.json. `p` is a summary with `run`, `best`, `chains`, `best_chain` and `warnings`."""
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ NEAREST = (
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The parts of a report that differ between likelihoods. found: sentences of the result. what, steps, measures: the
+    """Parts of a report that differ between likelihoods. found: sentences of the result. what, steps, measures: the
     model, the steps of a cycle in words, and scores of the best state besides its bound, as lines on the run;
-    after_bound: words that follow the bound, by default the cycle after which it gained nothing; digits: of the bound.
+    after_bound: words that follow the bound, by default the cycle after which it stopped rising; digits: of the bound.
     columns: of the table of chains. sections: of the results. model, table, results: parts of summary.json."""
 
     found: Sequence[str]
@@ -50,7 +50,7 @@ class Likelihood:
     sections: Sequence[Section]
     top: Sequence[Any]
     figures: Sequence[Figure]
-    of_chains: Sequence[str]  # names of those of the figures that show chains
+    of_chains: Sequence[str]  # names of the figures that show chains
     files: dict[str, str]
     model: Mapping[str, Any]
     table: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Likelihood:
 
 
 def document(p: Any, of: Likelihood) -> Document:
-    """The report, whichever the likelihood."""
+    """Build the report, for any likelihood."""
     run, chains = p.run, p.run.chains
     more = [*_chain_lines(p, of), *drawn(of.figures, *of.of_chains)]
     sections = [
@@ -79,7 +79,7 @@ def document(p: Any, of: Likelihood) -> Document:
 
 
 def _verdict(p: Any, result: Sequence[str]) -> Verdict:
-    """Verdict: the result, whether the chains end alike, and what to do next."""
+    """Verdict: the result, whether the chains agree, and what to do next."""
     sound = DOUBT if p.warnings else GOOD
     bound = f"The bound is {p.best_chain.bound:,.3f} nats."
     steps = use_it(p.run, sound)
@@ -87,7 +87,7 @@ def _verdict(p: Any, result: Sequence[str]) -> Verdict:
 
 
 def _restarts(p: Any) -> str:
-    """Sentence on whether the chains end alike."""
+    """Describe how close the bounds of the chains are."""
     if len(p.chains) == 1:
         return "One chain only: others may end with a higher bound."
     best = p.best_chain
@@ -100,7 +100,7 @@ def _restarts(p: Any) -> str:
 
 
 def _about(p: Any, of: Likelihood) -> Lines:
-    """Description of the run, as lines of a word and its text."""
+    """Describe the run, as pairs of a word and its text."""
     run, best = p.run, p.best_chain
     which = f" of {best.name}, the best of {len(p.chains)}" if len(p.chains) > 1 else ""
     end = of.after_bound
@@ -116,7 +116,7 @@ def _about(p: Any, of: Likelihood) -> Lines:
 
 
 def _chain_lines(p: Any, of: Likelihood) -> list[Any]:
-    """A table with a line for each of several chains."""
+    """Table with one line per chain, if there are several."""
     if len(p.chains) == 1:
         return []
     best = p.best_chain

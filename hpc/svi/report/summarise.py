@@ -1,4 +1,4 @@
-"""All that the report of variational inference shows: computed from the traces and the kept states."""
+"""Summary behind the report of variational inference: computed from the traces and the kept states."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, 
 
 @dataclass(frozen=True)
 class ComponentLine:
-    """A component of the best state, numbered from 1, the heaviest first. rows: of which it is the most probable one.
-    sure: how probable it is for these, on average. mean, sd (D,), correlation (D, D): of its density, in the table's
-    units; sd is NaN where it has none."""
+    """A component of the best state, numbered from 1, the heaviest first. rows: number of rows with it as the most
+    probable one. sure: its mean probability in these. mean, sd (D,), correlation (D, D): of its density, in the table's
+    units; sd is NaN if it has none."""
 
     number: int
     weight: float
@@ -31,7 +31,7 @@ class ComponentLine:
 
 @dataclass(frozen=True)
 class ChainSummary(chains.ChainSummary):
-    """in_use: components."""
+    """Summary of a chain. in_use: number of components."""
 
     in_use: int
     heldout: float
@@ -39,7 +39,7 @@ class ChainSummary(chains.ChainSummary):
 
 @dataclass
 class RunSummary(OfChains):
-    """All that a report shows. labels: of each training row its most probable component, from 0, int64 (N,)."""
+    """Everything that a report shows. labels: most probable component of each training row, from 0, int64 (N,)."""
 
     run: Posterior
     best: Kept
@@ -51,7 +51,7 @@ class RunSummary(OfChains):
 
 
 def summarise(run: Posterior) -> RunSummary:
-    """Everything the report shows."""
+    """Compute everything that the report shows."""
     last, best = last_and_best(run)
     law = Students.of(best.q)
     labels, probability = assigned(run, run.law(best))

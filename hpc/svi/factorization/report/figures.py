@@ -17,19 +17,19 @@ from mpibayes.hpc.report.drawing import (
 from mpibayes.hpc.svi.factorization.report.summarise import extremes
 from mpibayes.hpc.svi.report.figures import courses
 
-NAMED = 5  # items at each end of a factor
+NAMED = 5  # items named at each end of a factor
 LETTERS = 26
 
 
 @styled
 def scores(chains: Sequence[Chain], best: int):
-    """RMSE of held-out ratings over the cycles, and over the seconds, of every chain."""
+    """Plot the RMSE of held-out ratings over the cycles, and over the seconds, of every chain."""
     return courses(chains, best, "rmse", "RMSE of held-out ratings")[0]
 
 
 @styled
 def factors(values: np.ndarray, ratings: np.ndarray, names: Sequence[str]):
-    """Items (J, 2) on two factors, larger with more ratings, named at the ends."""
+    """Plot items (J, 2) by two factors, larger with more ratings, named at the ends."""
     figure = plot(8.0, 6.4)
     axes = figure.subplots()
     size = 4.0 + 60.0 * ratings / max(1, ratings.max())

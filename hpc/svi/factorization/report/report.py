@@ -1,4 +1,4 @@
-"""The report of a factorization."""
+"""Report of a factorization."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpibayes.hpc.svi.report.shared import Likelihood, document
 from mpibayes.io.export import csv_line
 from mpibayes.text import counted, percent, visible
 
-SHOWN, BROWSED = 10, 12  # factors in tables, and of items on the page, the strongest
+SHOWN, BROWSED = 10, 12  # factors in tables, and in the page's table of items, strongest first
 NAMED, LISTED = 4, 10  # items at each end of a factor in the table, and in summary.json
 LETTERS = 34  # of an item's name
 
@@ -70,7 +70,7 @@ def _parts_of_a_rating(p: RunSummary) -> Any:
 
 
 def _ends(p: RunSummary) -> Any:
-    """The items at both ends of the biases and of each factor."""
+    """Table of the items at both ends of the biases and of each factor."""
     item = p.run.table.names[1]
     table = plain_table("", f"highest {item}s", f"lowest {item}s")
     for column in table.columns:
@@ -115,7 +115,7 @@ def _figures(p: RunSummary) -> list[Figure]:
 
 
 def _csv(p: RunSummary) -> str:
-    """A line for each item."""
+    """Write one line per item."""
     lines = [csv_line([p.run.table.names[1], "ratings", "bias", *(f"factor_{k + 1}" for k in range(p.run.model.rank))])]
     for name, n, bias, factors in zip(p.names, p.ratings.tolist(), p.bias.tolist(), p.factors.tolist()):
         lines.append(csv_line([name, n, f"{bias:.6g}", *(f"{x:.6g}" for x in factors)]))
@@ -123,7 +123,7 @@ def _csv(p: RunSummary) -> str:
 
 
 def _results(p: RunSummary) -> dict[str, Any]:
-    """The result in summary.json."""
+    """Result in summary.json."""
 
     def ends(values: np.ndarray) -> dict[str, list[dict[str, Any]]]:
         both = extremes(values, min(LISTED, len(values)))

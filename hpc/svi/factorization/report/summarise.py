@@ -1,4 +1,4 @@
-"""All that the report of a factorization shows: computed from the traces and the kept states."""
+"""Summary behind the report of a factorization: computed from the traces and the kept states."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mpibayes.hpc.svi.factorization.turned import Turned
 from mpibayes.hpc.svi.report import chains
 from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 
-USERS = 65_536  # looked at at a time
+USERS = 65_536  # users processed at a time
 
 
 @dataclass(frozen=True)
 class ChainSummary(chains.ChainSummary):
-    """rating_sd: of what is left."""
+    """Summary of a chain. rating_sd: of the residual."""
 
     rating_sd: float
     rmse: float
@@ -27,8 +27,8 @@ class ChainSummary(chains.ChainSummary):
 
 @dataclass
 class RunSummary(OfChains):
-    """All that a report shows. names: of the items. ratings: training ratings of each, int64 (J,). bias (J,), factors
-    (J, d): of the items, as `turned` has them."""
+    """Everything that a report shows. names: of the items. ratings: number of training ratings of each, int64 (J,).
+    bias (J,), factors (J, d): of the items, as in `turned`."""
 
     run: Posterior
     best: Kept
@@ -43,7 +43,7 @@ class RunSummary(OfChains):
     warnings: list[str] = field(default_factory=list)
 
     def shares(self) -> list[tuple[str, float]]:
-        """(what, standard deviation) of the parts of a rating: items' and users' biases, factors, the rest."""
+        """Return (name, standard deviation) of the parts of a rating: items' and users' biases, factors, the rest."""
         t = self.turned
         biases = [("items' biases", t.item_bias), ("users' biases", t.user_bias)] if t.biased else []
         factors = [(f"factor {k + 1}", float(s)) for k, s in enumerate(t.strength)]
@@ -51,7 +51,7 @@ class RunSummary(OfChains):
 
 
 def summarise(run: Posterior) -> RunSummary:
-    """Everything the report shows."""
+    """Compute everything that the report shows."""
     last, best = last_and_best(run)
     law, turned = run.law(best), Turned.of(best.q, run.model.biased)
     ratings, n_heldout = np.zeros(run.table.n_columns, np.int64), 0
@@ -77,6 +77,6 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
 
 
 def extremes(values: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the n greatest and the n least values, the most extreme first."""
+    """Indices of the n greatest and the n least values, the most extreme first."""
     order = np.argsort(-values, kind="stable")
     return order[:n], order[::-1][:n]

@@ -7,14 +7,14 @@ import numpy as np
 from mpibayes.hpc.report.drawing import CHAINS, plot, shortened, styled
 from mpibayes.hpc.svi.lda.report.summarise import RunSummary
 
-SHOWN, ACROSS = 12, 4  # topics, the largest
+SHOWN, ACROSS = 12, 4  # topics, largest first
 WORDS = 8
 LETTERS = 16
 
 
 @styled
 def topics(p: RunSummary):
-    """The first words of the largest topics, with their probabilities."""
+    """Plot the first words of the largest topics, with their probabilities."""
     shown = p.topics[:SHOWN]
     down = -(-len(shown) // ACROSS)
     figure = plot(11.0, 0.6 + 1.9 * down)

@@ -1,4 +1,4 @@
-"""The report of latent Dirichlet allocation."""
+"""Report of latent Dirichlet allocation."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _figures(p: RunSummary) -> list[Figure]:
 
 
 def _csv(p: RunSummary) -> str:
-    """A line for each topic and each of its first words."""
+    """Write one line per topic and each of its first words."""
     lines = [csv_line(["topic", "share", "coherence", "place", "word", "probability", "relevant_word", "relevance"])]
     for t in p.topics:
         for place, (i, j) in enumerate(zip(t.words.tolist(), t.relevant.tolist()), 1):
@@ -106,7 +106,7 @@ def _csv(p: RunSummary) -> str:
 
 
 def _machine(p: RunSummary, t: TopicLine) -> dict:
-    """A topic in summary.json."""
+    """Entry of a topic in summary.json."""
     return {
         "topic": t.number, "share": t.share, "alpha": t.alpha, "coherence": finite(t.coherence),
         "words": [p.vocabulary[i] for i in t.words[:TOP].tolist()],

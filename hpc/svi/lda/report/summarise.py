@@ -1,4 +1,4 @@
-"""All that the report of latent Dirichlet allocation shows: computed from the traces, the kept states and the table."""
+"""Summary behind the report of latent Dirichlet allocation: computed from the traces, the kept states and the table."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mpibayes.hpc.svi.report import chains
 from mpibayes.hpc.svi.report.chains import OfChains, last_and_best, last_score, line, step_warnings
 from mpibayes.io.sparse import SparseTable
 
-TOP = 10  # words of a topic that its coherence is about
-LISTED = 50  # in topics.csv
+TOP = 10  # words of a topic that its coherence uses
+LISTED = 50  # words per topic in topics.csv
 RELEVANCE = 0.6  # weight of the log probability; the rest is that of the log lift (Sievert & Shirley 2014)
 
 
 @dataclass(frozen=True)
 class TopicLine:
     """A topic of the best state, numbered from 1, the largest first. share: of all words. alpha: its prior in a
-    document. words, relevant: places of its words, by probability and by relevance. coherence: mean NPMI of its TOP
-    most probable words, NaN where two never are in one document and no pair can be told."""
+    document. words, relevant: indices of its words, by probability and by relevance. coherence: mean NPMI of its TOP
+    most probable words, NaN if no pair can be computed."""
 
     number: int
     share: float
@@ -37,7 +37,7 @@ class TopicLine:
 
 @dataclass(frozen=True)
 class ChainSummary(chains.ChainSummary):
-    """topics: in use."""
+    """Summary of a chain. topics: number in use."""
 
     topics: int
     perplexity: float
@@ -45,7 +45,8 @@ class ChainSummary(chains.ChainSummary):
 
 @dataclass
 class RunSummary(OfChains):
-    """All that a report shows. probability (V, K): of words in topics. tokens: words of the training documents."""
+    """Everything that a report shows. probability (V, K): of words in topics. tokens: number of words of the training
+    documents."""
 
     run: Posterior
     best: Kept
@@ -59,7 +60,7 @@ class RunSummary(OfChains):
 
 
 def summarise(run: Posterior) -> RunSummary:
-    """Everything the report shows."""
+    """Compute everything that the report shows."""
     last, best = last_and_best(run)
     law = run.law(best)
     p = law.word_given_topic
@@ -94,7 +95,7 @@ def _chain(run: Posterior, kept: Kept) -> ChainSummary:
 
 
 def _better(t: Mapping[str, np.ndarray]) -> float:
-    """Relative fall of the perplexity in the last tenth of a chain's cycles; NaN if it is not known."""
+    """Relative fall of the perplexity in the last tenth of a chain's cycles; NaN if unknown."""
     known = np.isfinite(t["perplexity"])
     cycle, perplexity = t["cycle"][known], t["perplexity"][known]
     early = perplexity[cycle <= 0.9 * t["cycle"][-1]]
@@ -103,7 +104,7 @@ def _better(t: Mapping[str, np.ndarray]) -> float:
 
 def coherences(table: SparseTable, words: np.ndarray) -> np.ndarray:
     """Mean normalised pointwise mutual information of all pairs of each topic's words (K, n), in documents of the
-    table, in [-1, 1] (Röder, Both & Hinneburg 2015). Pairs that are never together count -1."""
+    table, in [-1, 1] (Röder, Both & Hinneburg 2015). Pairs that never occur together count -1."""
     import scipy.sparse
 
     used, place = np.unique(words, return_inverse=True)
