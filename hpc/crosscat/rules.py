@@ -164,7 +164,7 @@ def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Sectio
 
 
 def _circles(parents: Mapping[str, str]) -> list[list[str]]:
-    """Circles of columns each of which leans on the next one."""
+    """Return the cycles of links: lists of columns, each a child of the next."""
     result: list[list[str]] = []
     for child in parents:
         walk = [child]

@@ -107,7 +107,7 @@ class Path:
         return [(shard.rows, z) for shard, z in zip(self.shards, self.z)]
 
     def run(self, leaving: bool) -> float:
-        """Follow the path; return its log weight from the work, on root."""
+        """Follow the path; return the term of its view's log weight that comes from the work, on root."""
         powers = np.linspace(0.0, 1.0, LEVELS + 1)
         powers, work = powers[::-1] if leaving else powers, 0.0
         for level, (before, power) in enumerate(pairwise(powers), 1):

@@ -89,7 +89,7 @@ class Better(Move):
         return pair, [np.flatnonzero(self.where == v) for v in pair], of_views([self.views[v] for v in pair])
 
     def _exchange(self):
-        """Deal the units of two views to sides afresh."""
+        """Deal the units of two views to two sides again."""
         (i, j), (a, b), present = self._two()
         part = np.sort(np.concatenate([a, b]))
         f, g = (int(np.searchsorted(part, self.stream.choice(units))) for units in (a, b))

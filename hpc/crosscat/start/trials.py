@@ -96,7 +96,7 @@ class Trials:
 
     def _round(self) -> bool:
         """Try changes from the present views, while the chain itself continues; return True if the views changed. If no
-        change is better, those that are not far worse get more time."""
+        change is better, changes with small losses get more cycles."""
         trials = {change: self.chain.beside(change.new) for change in self._chosen()}
         self.tried.update(change.name for change in trials)
         for cycles in (CYCLES, LONGER):
