@@ -1,6 +1,6 @@
-"""Kept draws of a mixture, or of a cross-categorization, opened for questions (`hpc.law.Asked`; docs/math.md 2.12).
+"""Kept draws of a mixture or cross-categorization, opened for questions (`hpc.law.Asked`; docs/math.md 2.12).
 
-Laws are built from the kept labels and from passes over the table that read only the columns in question.
+Laws are built from the kept labels, and from passes over the table that read only the columns in question.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Asked(AskedRun):
         if run.outcomes is not None:
             self._take_outcome()
         free = (c for c in run.data.stored if c.kind == "real" and c.name not in self._blocks)
-        self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks have no atoms, and all cells
+        self.joinable = [c.name for c in free if not c.atoms and not c.n_missing]  # blocks: no atoms, no missing cells
         self.linked = model.parents != "none"
-        may_link = run.outcomes is None  # beside an outcome no columns are linked
+        may_link = run.outcomes is None  # columns are not linked in a run with an outcome
         self.link_keys = {"links": "forest"} if may_link and not model.links_levels else {}
         self.line_keys = {"links": "lines"} if may_link and not self.linked else {}
 
     def _take_outcome(self) -> None:
-        """Let questions be about the outcome, if the mixture has a law of its predictors."""
+        """Admit questions about the outcome, if the mixture models its predictors."""
         of = self.run.outcomes
         what = f"column '{of.name}' is the run's outcome"
         if lacking := of.unknown:
@@ -86,7 +86,7 @@ class Asked(AskedRun):
         return any(may_lean(c, p) for c in of_child for p in of_parent)
 
     def draws(self, names: Collection[str], part: slice = EVERY) -> list[Law]:
-        """The kept draws, or some of them, as laws of some columns."""
+        """Return the kept draws in `part` as laws of the named columns."""
         return list(self._laws(names, part))
 
     def _laws(
@@ -101,14 +101,14 @@ class Asked(AskedRun):
                 yield law
 
     def _whole(self, names: Collection[str]) -> set[str]:
-        """Names completed by all columns of the blocks that some of them are in, and by predictors of the outcome."""
+        """Add to the names all columns of their blocks, and the predictors if the outcome is among them."""
         if self.outcome is not None and self.outcome.name in names:
-            names = {*names, *self.explained, self.run.data.stored[0].name}  # a view has a column
+            names = {*names, *self.explained, self.run.data.stored[0].name}  # a view has at least one column
         blocks = {self._blocks[name] for name in names if name in self._blocks}
         return {*names, *(name for name, block in self._blocks.items() if block in blocks)}
 
     def labelled(self, names: Collection[str], places: np.ndarray | None = None, part: slice = EVERY) -> Iterator[Law]:
-        """Draws one by one, with the clusters of training rows: of all, or of those at `places`, ascending."""
+        """Yield laws of draws with the clusters of all training rows, or of those at `places`, ascending."""
         yield from self._laws(names, part, EVERY if places is None else places)
 
     def completions(self, seed: int, part: slice = EVERY) -> Iterator[Completion]:
@@ -130,9 +130,9 @@ class Asked(AskedRun):
         return (Synthesis(law, seed, table, n, without) for table, law in zip(tables, laws, strict=True))
 
     def left_out(self, known: Known, places: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Leave-one-out log probabilities of the training rows at `places` (ascending) in every draw: of the known
-        cells, (n,), and the inverse of the probability of each column's cell given the others, (n, C), NaN where it is
-        not known."""
+        """Yield, for every draw, the leave-one-out log probability of the known cells of the training rows at `places`
+        (ascending), (n,), and the inverse probability of each column's cell given the others, (n, C), NaN if it is
+        unknown."""
         from mpibayes.hpc.crosscat.left_out import LeftOut
 
         rows = self.modelled(places)
@@ -146,12 +146,12 @@ class Asked(AskedRun):
             yield sum(log_p), inverse
 
     def _of_view(self, view: ViewLaw, rows: Rows, places: np.ndarray) -> Rows:
-        """Take a view's columns of training rows, with the missing cells that are part of the draw."""
+        """Return a view's columns of training rows, with the missing cells that are part of the draw filled in."""
         of = self.run.of(view.order)
         return view.needed.filled(of.columns, of.take(rows), places)
 
     def views(self, names: Sequence[str]) -> np.ndarray:
-        """View of each of these columns in every draw, (D, C)."""
+        """Return the view of each named column in every draw, (D, C)."""
         place = {c.name: i for i, c in enumerate(self.columns)}
         at = [place[name] for name in names]
         result = {}
@@ -161,7 +161,7 @@ class Asked(AskedRun):
         return np.array([result[key] for key in self._wanted])
 
     def partition(self) -> list[np.ndarray]:
-        """Cluster of every training row in each view of the report, numbered as there, int64 (N,)."""
+        """Return the cluster of every training row in each view of the report, in its numbering, int64 (N,)."""
         from mpibayes.hpc.crosscat.representative import representatives
 
         return [r.labels + 1 for r in representatives(self.run, self.run.kept()).views]
@@ -176,5 +176,5 @@ class Asked(AskedRun):
         return self.training_numbers()[places], n
 
     def modelled(self, places: np.ndarray) -> Rows:
-        """Training rows by their places among them, ascending, as they are modelled."""
+        """Return the training rows at `places`, ascending, as they are modelled."""
         return self.run.data.rows_at(places)

@@ -1,8 +1,8 @@
-"""The base of the pseudo-counts of categorical columns with many levels: how often each occurs in the training rows.
+"""Base of the pseudo-counts of categorical columns with many levels: the levels' frequencies in the training rows.
 
-Most of many levels are rare. Where all have the same pseudo-count, a level that one cluster has seen once and the
-others have not tells much too loudly where a row belongs, and every further cluster pays for all levels anew. With
-pseudo-counts in proportion to how often a level occurs, what is rare everywhere is no news (docs/math.md 1.3).
+Most of many levels are rare. With equal pseudo-counts, a level that occurs once in one cluster and in no other is far
+too strong evidence for that cluster, and every further cluster pays for all levels again. With pseudo-counts in
+proportion to a level's frequency, a level that is rare everywhere is weak evidence (docs/math.md 1.3).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Column, Rows
 
-MANY = 255  # columns of more levels; with 50 it is no gain, where clusters have few of them each
-UNSEEN = 0.5  # cells that a level is given besides its own
+MANY = 255  # a column with more levels gets a base; with 50 there is no gain where clusters have few levels each
+UNSEEN = 0.5  # added to each level's count
 
 
 def with_bases(
     priors: Mapping[str, Mapping[str, Any]], columns: Sequence[Column], rows: Iterable[Rows], comm: Communicator
 ) -> dict[str, Mapping[str, Any]]:
-    """The priors, with a "base" (levels,), 1 on average, for each column of many levels that has none, nor a fixed
-    prior. Collective.
+    """Return the priors, with a "base" (levels,), 1 on average, for each column of many levels that has neither a base
+    nor a fixed prior. Collective.
 
-    rows: this rank's training rows, with these columns; gone through once, and only if there is such a column. The
-    counts are whole numbers, so that the base is the same on any number of ranks.
+    rows: this rank's training rows, with these columns; iterated once, and only if there is such a column. The counts
+    are integers, so that the base is the same on any number of ranks.
     """
     wide = [c for c in columns if len(c.levels) > MANY and not {"dirichlet", "base"} & priors.get(c.name, {}).keys()]
     if not wide:

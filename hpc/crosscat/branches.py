@@ -1,7 +1,7 @@
-"""Numbers that lean on a column with levels, as questions see them: a law in each of its contexts (docs/math.md 2.14).
+"""Numeric columns that depend on a categorical one, for questions: a law in each of its contexts (docs/math.md 2.14).
 
-A number alone has the law of its kind there. One that others lean on in lines has a multivariate normal with these,
-whose parameters are drawn (`lines/law.py`).
+A single column has the law of its kind there. A column with others regressed on it in lines has a multivariate normal
+with them, whose parameters are drawn (`lines/law.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from mpibayes.io.rows import Column, Rows
 
 @dataclass(frozen=True)
 class NumberBranch:
-    """A column of numbers without others below. law: of its kind, by columns of cells, where those of its contexts are
-    `parts`; drawn: whether its parameters are."""
+    """A numeric column without children. law: of its kind; parts: the contexts' places in it; drawn_parameters: True if
+    the law's parameters are drawn, not integrated out."""
 
     node: int
     column: Column
@@ -76,8 +76,8 @@ class NumberBranch:
         return np.where(there[:, None, None], log_p, 0.0)
 
     def moments(self, rows: Rows, name: str, weight: np.ndarray) -> np.ndarray:
-        """Sums over contexts and clusters, weighted by (n, W, K + 1), of the first two moments about the center,
-        (n, 2)."""
+        """Return the first two moments about the center, summed over contexts and clusters with weights
+        (n, W, K + 1), (n, 2)."""
         return np.einsum("nwk,mwk->nm", weight, self.law.moments(self.parts))
 
     def drawn(
@@ -108,7 +108,7 @@ class NumberBranch:
 
 @dataclass(frozen=True)
 class LineBranch:
-    """Numbers in lines, the first of which leans on a column with levels: laws in each of its contexts."""
+    """Numeric columns in lines, the first of which depends on a categorical column: a law in each of its contexts."""
 
     node: int
     laws: Sequence[LineLaw]
@@ -155,8 +155,8 @@ def branches_of(
     tree: Linked, coding: Coding, components: Components, law_of: Callable[[Any], Any],
     lines: Sequence[tuple[int, Sequence[LineLaw]]], drawn: Callable[[Any], bool] = lambda kind: False,
 ) -> list[Branch]:  # fmt: skip
-    """The numbers that lean on the columns of a tree. law_of: the law of a kind, whose parameters are `drawn` or not.
-    lines: of all trees of lines, see `line_laws`."""
+    """Return the branches of numeric columns that depend on a tree's columns. law_of: returns a kind's law; drawn: True
+    for kinds whose parameters are drawn. lines: of all trees of lines, see `line_laws`."""
     in_lines, result = dict(lines), []
     for c in coding.in_contexts:
         parent = int(coding.parents[c])

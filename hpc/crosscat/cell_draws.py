@@ -1,9 +1,8 @@
-"""Cells drawn from the clusters of a view: missing ones, those of rows that are made up, of what is known and what is
-not.
+"""Draws of cells from the clusters of a view, for missing cells and synthetic rows, given the known cells.
 
 The cells of a row are drawn together, given its cluster. Either each cell has the predictive law of its cluster, with
-parameters integrated out, or parameters are drawn once for all cells, so that several copies of a table vary as much as
-estimates are uncertain.
+parameters integrated out, or parameters are drawn once for all cells, so that the variation between copies of a table
+reflects the uncertainty of estimates.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ CLUSTER = 2**31  # sub-stream of a row's cluster, apart from those of the kinds 
 
 
 class CellDraws:
-    """view: whose clusters. parameters: the stream by which parameters of all clusters are drawn, which all cells then
-    share; None: each cell has its own. more: clusters without rows that are added behind the others."""
+    """Draws from the clusters of `view`. parameters: stream of the parameters, which all cells of a cluster then share;
+    None: parameters are integrated out for each cell. more: number of empty clusters appended."""
 
     def __init__(self, view: ViewLaw, parameters: Stream | None = None, more: int = 0):
         self.view, self.more = view, more
@@ -54,16 +53,16 @@ class CellDraws:
                     )
 
     def clusters(self, known: Known, stream: Stream, ids: np.ndarray) -> np.ndarray:
-        """A cluster of each row, drawn given what is known of it, (n,). ids (n,): of the rows, in the stream."""
+        """Draw the cluster of each row given its known cells, (n,). ids (n,): of the rows, in the stream."""
         return pick_on_grid(self.view.scores(known), replace(stream, sub=CLUSTER).uniforms(ids))
 
     def cells(
         self, names: Collection[str], known: Known, cluster: np.ndarray, stream: Stream, ids: np.ndarray,
         without: Mapping[str, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Recorded values (n,) of columns, level codes or numbers: of what is known, or drawn given the row's cluster
-        (n,) and what is known of other columns. without: by column a mask of its atoms, in whose place come numbers
-        that are no atoms."""
+        """Return recorded values (n,) of columns, level codes or numbers: the known ones, or draws given the row's
+        cluster (n,) and its known cells. without: by column, a mask of its atoms; masked atoms are replaced by draws of
+        other numbers."""
         result: dict[str, np.ndarray] = {}
         without = without or {}
         for block in self.view.blocks:
@@ -78,7 +77,7 @@ class CellDraws:
         self, name: str, known: Known, cluster: np.ndarray, stream: Stream, ids: np.ndarray,
         without: Mapping[str, np.ndarray],
     ) -> np.ndarray:  # fmt: skip
-        """Recorded values (n,) of a column that depends on no other within clusters; arguments as of `cells`."""
+        """Return recorded values (n,) of a column that depends on no other within clusters; arguments as in `cells`."""
         x = self._single(name, cluster, stream, ids, without.get(name))
         if name in known.of:
             given = draw_within(self.view, *known.of[name], cluster, stream, ids, self._law)
@@ -86,7 +85,7 @@ class CellDraws:
         return x
 
     def _single(self, name: str, cluster, stream: Stream, ids: np.ndarray, without: np.ndarray | None) -> np.ndarray:
-        """Recorded values (n,) of a column that is in no block, each drawn from the row's cluster."""
+        """Draw recorded values (n,) of a column outside blocks from each row's cluster."""
         _, which = self.view.columns_of(name)
         code = None if which is None else self._column(which, cluster, stream, ids)
         if code is not None and without is not None:
@@ -96,7 +95,7 @@ class CellDraws:
         return recording.recorded(column, code, x) if column.kind == "real" else x
 
     def _column(self, name: str, cluster: np.ndarray, stream: Stream, ids: np.ndarray) -> np.ndarray:
-        """Values (n,) of a column of the model: codes, or numbers in its units."""
+        """Draw values (n,) of a column of the model: codes, or numbers in the model's units."""
         (kind, c), none = self.view.place[name], np.zeros(0, np.intp)
         law = self._law(kind)
         x = law.draw(c, np.zeros((len(ids), 0)), none, np.zeros(1, np.intp), cluster, stream, ids)[:, 0]
@@ -109,7 +108,7 @@ class CellDraws:
         return self._drawn.get(kind.name) or self.view.law(kind)
 
     def _masses(self, column: Column) -> np.ndarray:
-        """Probabilities of a number's bins in every cluster, (B, K + 1)."""
+        """Return the probabilities of a numeric column's bins in every cluster, (B, K + 1)."""
         kind, c = self.view.place[column.name]
         return bins.masses(column, self._law(kind), c)
 
@@ -117,7 +116,7 @@ class CellDraws:
         self, block: JointLaw, known: Known, names: set[str], cluster: np.ndarray, stream: Stream, ids: np.ndarray,
         without: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:  # fmt: skip
-        """Recorded values (n,) of some columns of a block, of what is known of them or drawn given it."""
+        """Return recorded values (n,) of the named columns of a block: the known ones, or draws given them."""
         outcome = self.view.outcome
         if outcome is not None and outcome.names == block.names:
             return outcome.drawn(self, known, names, cluster, stream, ids, without)
@@ -156,7 +155,7 @@ class CellDraws:
         return result
 
     def _branches(self, tree: TreeLaw) -> list[Branch]:
-        """The numbers below a tree, by the parameters that cells share."""
+        """Return the numeric columns below a tree, with the parameters that cells share."""
         if not tree.branches:
             return []
         of = self.view.coding, self.view.components, self._law, self._lines
@@ -165,8 +164,8 @@ class CellDraws:
     def _number(
         self, column: Column, code: np.ndarray, known: Known, cluster, stream: Stream, ids, without
     ) -> np.ndarray:
-        """Recorded values (n,) of a number that others lean on, by the atom or the bin of each. without: mask of its
-        atoms."""
+        """Return recorded values (n,) of a numeric column that others depend on, given each row's atom or bin. without:
+        mask of its atoms."""
         n_atoms, ends = len(column.atoms), bins.bounds(column)
         low, high = (np.append(np.full(n_atoms, np.nan), end)[code] for end in ends)
         if without is not None:  # the number is drawn from all bins
@@ -183,7 +182,7 @@ class CellDraws:
                 np.fmax(low[subset], events.low[which[subset]]),
                 np.fmin(high[subset], events.high[which[subset]]),
             )
-            if events.sets is None:  # a value, unless all that is known is that there is one
+            if events.sets is None:  # a known value, unless the event is unbounded
                 first, last = events.low[which[subset]], events.high[which[subset]]
                 given[subset] = np.where(np.isfinite(first) & np.isfinite(last), 0.5 * (first + last), np.nan)
         x = np.zeros(len(code))
@@ -202,5 +201,5 @@ class CellDraws:
 
 
 def _none_of(without: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """Codes of atoms (n,) in which those of a mask are no atoms."""
+    """Replace the codes (n,) of masked atoms by the code of no atom."""
     return np.where(np.append(without, False)[code], len(without), code)

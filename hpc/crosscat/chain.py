@@ -1,8 +1,8 @@
-"""A chain: views side by side over the same rows, and the cycle that they go through together.
+"""A chain: views of the same rows, and the cycle that updates them together.
 
 One cycle leaves the posterior of labels and hyperparameters invariant for any number of shards, dealt to ranks in any
-way (docs/math.md 2.1; 2.3 with `opening` "all"). Columns stay in the view that they are in, unless the views have a law
-of their own: then every cycle ends with a scan in which columns change views (columns/).
+way (docs/math.md 2.1; 2.3 with `opening` "all"). Columns stay in their views, unless the assignment to views has a
+prior: then cycles end with moves in which columns change views (columns/).
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from mpibayes.hpc.crosscat.view import Settings, View
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator, agree
 
-KNOWN = 128, 2**14  # sets of columns whose components are kept: at least so many, or of so many columns together
+KNOWN = 128, 2**14  # sets of columns whose components are cached: the first, or the second over the number of columns
 
 
 class Mixture:
     """One chain. Every public method is collective: all ranks call it, in the same order.
 
-    The sum of a count column has to be below 2^53, so that it is exact (`config/against_table.py` sees to it).
+    The sum of a count column must be below 2^53, so that it is exact (`config/against_table.py` checks this).
 
-    `columns`: the used columns of the table. `rows_of(start, stop)`: training rows as mpibayes.io.rows.Rows with
-    exactly those columns; asked only for the shards of this rank. An MpibayesError that it raises on one rank is raised
-    on all. `views`: names of the columns of each view; one view has them all unless it is given.
+    columns: the used columns of the table. rows_of(start, stop): returns training rows as mpibayes.io.rows.Rows with
+    exactly these columns; called only for the shards of this rank. An MpibayesError that it raises on one rank is
+    raised on all. views: names of the columns of each view; by default one view has them all.
     """
 
     move_of_views = Move
@@ -71,7 +71,7 @@ class Mixture:
             sizes = np.diff(shards.bounds(n_rows, self.n_shards))
             self.growth = Growth(comm, settings.annealing, sizes, settings.seed, chain)
         self.cycles = 0
-        self.units = units(columns, settings.blocks)  # with named links a tree is one
+        self.units = units(columns, settings.blocks)  # with given links a tree is a unit
         if settings.likelihood and not isinstance(settings.links, str):
             self.units = joined(self.units, settings.links)
         self.law = None
@@ -83,14 +83,14 @@ class Mixture:
         looked_at = columns if settings.likelihood else ()
         self.priors = with_bases(settings.priors, looked_at, (shard.rows for shard in self.shards), comm)
         self.linking = Linking(self)
-        self._known: dict[tuple, Components] = {}  # of sets of columns, linked, that moves ask for again and again
+        self._known: dict[tuple, Components] = {}  # by columns and links: moves need the same ones repeatedly
         names, self.views = [[column.name for column in columns]], []
         self.views = [self.view_of_columns(names[0], [shard.rows for shard in self.shards], 0)]
         self.shards = [replace(shard, rows=shard.rows.only(())) for shard in self.shards]  # views have the cells
         self.arrange(views or names)
 
     def _load(self, rows_of) -> list[shards.Shard]:
-        """Load this rank's shards, with all columns, or with none where the likelihood is switched off."""
+        """Load this rank's shards with all columns, or with none if the likelihood is switched off."""
         cut, loaded = shards.bounds(self.n_rows, self.n_shards).tolist(), []
         for i in shards.of_rank(self.n_shards, self.comm.size, self.comm.rank):
             rows = rows_of(cut[i], cut[i + 1])
@@ -102,7 +102,7 @@ class Mixture:
         return {"seed": self.settings.seed, "cycle": self.cycles, "chain": self.chain}
 
     def arrange(self, views: Sequence[Sequence[str]]) -> None:
-        """Deal the columns to views, by name. New views have no state: `start` or `resume` follows. Collective."""
+        """Assign the columns to views, by name. New views have no state: `start` or `resume` follows. Collective."""
         if sorted(name for names in views for name in names) != sorted(column.name for column in self.columns):
             raise ValueError("every column has to be in one view, and in no other")
         for names in self.units:
@@ -113,8 +113,8 @@ class Mixture:
             self.views = [self.view_of_columns(*of, lane) for lane, of in enumerate(zip(views, cells))]
 
     def take_cells(self, views: Sequence[View], requested: Sequence[Collection[str]]) -> list[list]:
-        """Take the cells of several sets of columns from the views that have them, for this rank's shards. Shard by
-        shard, so that no more than one shard's cells are held twice."""
+        """Take the cells of several sets of columns from the views that have them, for this rank's shards; shard by
+        shard, so that at most one shard's cells are in memory twice."""
         result: list[list] = [[] for _ in requested]
         for i in range(len(self.shards)):
             held = [self.held(view.columns, [view.shards[i].rows]) for view in views]
@@ -125,25 +125,25 @@ class Mixture:
         return result
 
     def _held(self) -> list[Held]:
-        """The cells of all views."""
+        """Return the cells of all views."""
         return [self.held(view.columns, [shard.rows for shard in view.shards]) for view in self.views]
 
     def held(self, names: Collection[str], rows: Sequence) -> Held:
-        """The columns with these names, whose cells `rows` has."""
+        """Return the named columns with their cells `rows`."""
         return Held(self._modelled(names), rows)
 
     def held_with(self, names: Collection[str]) -> list[Held]:
-        """The cells of the views that have some of these columns."""
+        """Return the cells of the views that have at least one of the named columns."""
         requested = set(names)
         return [of for of, view in zip(self._held(), self.views) if requested & set(view.columns)]
 
     def plain(self, names: Collection[str]) -> list:
-        """Columns with these names, without links; none where the likelihood is switched off."""
+        """Return the named columns without links; none if the likelihood is switched off."""
         requested = set(names)
         return [c for c in self.columns if c.name in requested] if self.settings.likelihood else []
 
     def _modelled(self, names: Collection[str]) -> list:
-        """Columns with these names under the links; none where the likelihood is switched off."""
+        """Return the named columns under the links; none if the likelihood is switched off."""
         requested = set(names)
         return [c for c in self.linking.coding.columns if c.name in requested] if self.settings.likelihood else []
 
@@ -160,15 +160,15 @@ class Mixture:
         key = which, frozenset(of for of in self.linking.coding.parent_of.items() if of[0] in which)
         if key not in self._known:
             blocks = {b: of for b, of in s.blocks.items() if which.issuperset(of["columns"])}
-            columns = renumbered(self._modelled(which))  # none where cells are not looked at
+            columns = renumbered(self._modelled(which))  # none if the likelihood is off
             if len(self._known) >= max(KNOWN[0], KNOWN[1] // len(self.columns)):
-                del self._known[next(iter(self._known))]  # the one that was not asked for the longest
+                del self._known[next(iter(self._known))]  # the least recently used
             self._known[key] = Components(columns, self.linking.priors, blocks if s.likelihood else {})
         result = self._known[key] = self._known.pop(key)
         return result
 
     def rebase(self, bases: Mapping[str, np.ndarray]) -> None:
-        """Give linked columns other bases (`links.base`). Not collective."""
+        """Replace the bases of linked columns (`links.base`). Not collective."""
         self._known.clear()
         for view in self.views:
             view.components.categorical.rebase(bases)
@@ -177,20 +177,20 @@ class Mixture:
         return Gather(self._modelled(names), held, self.settings.blocks)
 
     def of_columns(self, names: Collection[str], held: Sequence[Held]) -> tuple[Components, Hyper, Gather]:
-        """Some columns with their hyperparameters, and their cells of what is held."""
+        """Return the named columns' components, hyperparameters and cells, gathered from `held`."""
         components = self._components(names)
         with_some = (view for view in self.views if not components.names.isdisjoint(view.columns))
         of_column = {name: of for view in with_some for name, of in view.components.by_column(view.hyper).items()}
         return components, components.hyper(1.0, 0.0, of_column), self._cells(names, held)
 
     def subject(self, names: Collection[str]) -> Subject:
-        """Columns with these names as a subject."""
+        """Return the named columns as a subject of moves."""
         of = self.of_columns(names, self.held_with(names))
         return Subject(self.comm, *of, self.shards, self.views[0].z, self.n_active, self.n_shards)
 
     @cached_property
     def components(self) -> Components:
-        """All columns side by side, whichever views they are in."""
+        """Components of all columns, regardless of views."""
         s = self.settings
         return Components(self.columns, self.priors, s.blocks) if s.likelihood else Components([])
 
@@ -203,31 +203,31 @@ class Mixture:
 
     @property
     def view_of_unit(self) -> list[int]:
-        """The number of the view that each unit of columns is in."""
+        """Number of the view of each unit of columns."""
         return self.view_of(self.units)
 
     def view_of(self, groups: Sequence[Sequence[str]]) -> list[int]:
-        """The number of the view that each group of columns is in."""
+        """Return the number of the view of each group of columns."""
         where = {name: v for v, view in enumerate(self.views) for name in view.columns}
         return [where[names[0]] for names in groups]
 
     @property
     def bodies(self) -> list[tuple[str, ...]]:
-        """Columns that views take as they split and merge: units, those in one that are linked."""
+        """Groups of columns that move together in splits and merges of views: units, joined where they are linked."""
         return joined(self.units, self.linking.coding.parent_of) if self.linking.coding.linked else self.units
 
     @property
     def view(self) -> View:
-        """The only view of a chain that has one."""
+        """The only view of a chain with one view."""
         (view,) = self.views
         return view
 
     # --- the cycle ---------------------------------------------------------------------------------------------------
 
     def cycle(self, word: Sequence[int] = ()) -> CycleInfo:
-        """One exact cycle: the global update, sweeps on every shard without communication, one sync.
+        """Run one exact cycle: the global update, sweeps on every shard without communication, one sync.
 
-        word: small integers that the caller wants summed over ranks; the sums come back as `CycleInfo.word`.
+        word: small integers of the caller to sum over ranks; the sums are returned as `CycleInfo.word`.
         """
         s, cycle, comm = self.settings, self.cycles + 1, self.comm
         steps = [view.begin(cycle, learn=self.cycles % s.hyper_every == 0) for view in self.views]
@@ -265,18 +265,18 @@ class Mixture:
         return info
 
     def _targets(self, cycle: int) -> np.ndarray:
-        """Active rows of every shard in a cycle, (S,) int64. Without a plan all rows are: those that had no label at
-        the start come in at once. Collective where the clock decides."""
+        """Return the number of active rows of every shard in a cycle, (S,) int64. Without a plan it is all rows: rows
+        without a label at the start are added at once. Collective if the clock decides."""
         if self.growth is None:
             return np.diff(shards.bounds(self.n_rows, self.n_shards))
         return self.growth.targets(self.growth.fraction(cycle))
 
     def _visits(self, i: int, shard: shards.Shard, steps: Sequence, target: int) -> tuple[np.ndarray, np.ndarray]:
-        """(remove, assign) that all views follow on the i-th of this rank's shards, so that a row is active in all of
-        them or in none.
+        """Return (remove, assign) for all views on the i-th of this rank's shards, so that a row is active in all views
+        or in none.
 
-        A row that may not leave in one view stays in all: its removal is skipped. Where one view has no place for a
-        row that comes in, all wait.
+        A row that may not leave in one view stays in all: its removal is skipped. If one view has no cluster for new
+        rows, no view changes.
         """
         z = self.views[0].z[i]
         remove, assign = all_rows(z) if self.growth is None else self.growth.steps(shard, z, target, self.cycles + 1)
@@ -289,7 +289,7 @@ class Mixture:
         return np.where(nobody, -1, remove).astype(np.int32), np.where(nobody, -1, assign).astype(np.int32)
 
     def _sync(self, steps: Sequence, news: Sequence[np.ndarray]) -> None:
-        """Number the clusters that the tails leave behind, and bring the counts up to date."""
+        """Number the clusters of the tails, and update the counts."""
         before, changes = [view.counts for view in self.views], []
         for view, step, (*opened, _, _) in zip(self.views, steps, news):
             first = view.renumber(len(step.kept), dict(zip(step.opened, opened)))
@@ -298,14 +298,14 @@ class Mixture:
         sync.carry(self.comm, before, [step.kept for step in steps], changes, max(int(part[-1]) for part in news))
 
     def _follow_outcome(self, step: Step) -> None:
-        """Give the clusters that the sweeps have left the outcome's coefficients that they had there."""
+        """Carry the outcome's coefficients over from the sweeps to the clusters left by them."""
         if step.outcome is not None:
             owner, size = int(step.collapsed[0]), self.comm.size
             root = next(rank for rank in range(size) if owner in shards.of_rank(self.n_shards, size, rank))
             self.outcome.follow(step.kept, self.view.n_labels - len(step.kept), root)
 
     def _draw_outcome(self, step: Step) -> None:
-        """Draw the outcome's coefficients after a cycle in which the labels followed it; until then, none."""
+        """Draw the outcome's coefficients after a cycle whose labels depended on it; start them at its entry."""
         if self.outcome is None:
             return
         z, k = self.view.z, self.view.n_labels
@@ -321,7 +321,7 @@ class Mixture:
         sync.summarise(self.comm, views or self.views, self.cycles + 1)
 
     def _count(self) -> None:
-        """The same afresh: where labels came by other ways than a cycle."""
+        """Recount clusters and compute the summaries, after labels changed other than by a cycle."""
         sync.count(self.comm, self.views)
         self.summarise()
 
@@ -361,25 +361,25 @@ class Mixture:
 
     @property
     def n_active(self) -> int:
-        """Rows that are in the subsample; all of them, unless the chain is being annealed."""
+        """Number of active rows: all rows, unless the chain is being annealed."""
         return int(self.views[0].partition.size.sum())
 
     @property
     def growing(self) -> bool:
-        """True while some rows are idle, so that the chain's state is not a draw from the posterior."""
+        """True while rows are idle, so that the chain's state is not a draw from the posterior."""
         return self.n_active < self.n_rows
 
     @property
     def plan(self) -> list[float]:
-        """Active fraction of every growth cycle, as far as it is known; for a checkpoint."""
+        """Active fraction of every growth cycle known so far; for a checkpoint."""
         return [] if self.growth is None else self.growth.plan
 
     # --- how a chain starts ------------------------------------------------------------------------------------------
 
     def start(self, how: str | np.ndarray | Sequence[np.ndarray], n_clusters: int = 64) -> None:
-        """Initial labels of all rows, or of the first subsample where the chain is annealed; see seating.start. `how`
-        may be one for each view. Labels that are given may be IDLE, in all views alike: the first cycle seats these
-        rows."""
+        """Set the initial labels of all rows, or of the first subsample if the chain is annealed; see seating.start.
+        how: for all views, or a sequence with one per view. Given labels may be IDLE, in all views alike: the first
+        cycle seats these rows."""
         chosen = self.first_rows()
         each = [how] * len(self.views) if isinstance(how, str | np.ndarray) else how
         for view, part in zip(self.views, each, strict=True):
@@ -390,7 +390,7 @@ class Mixture:
             self.outcome.start(self.view.z, self.view.n_labels)
 
     def first_rows(self) -> list[np.ndarray]:
-        """The rows of each shard that the chain starts with, in the order they are seated; the others become idle."""
+        """Return the initial rows of each shard, in the order of their seating; make all other rows idle."""
         if self.growth is None:
             return [np.arange(len(shard), dtype=np.int32) for shard in self.shards]
         for view in self.views:
@@ -401,8 +401,8 @@ class Mixture:
         return [self.growth.steps(shard, z, int(target[shard.index]), 0)[1] for shard, z in views]
 
     def resume(self, cycles: int, plan: Sequence[float] = (), process: tuple[float, float] | None = None) -> None:
-        """Continue after `cycles` cycles, of which `plan` is the one so far; the views have been given their states.
-        process: concentration and discount of the views; None: as they are."""
+        """Continue after `cycles` cycles; the views must have their states. plan: active fractions so far. process:
+        concentration and discount of the views; None: unchanged."""
         if self.growth is not None:
             self.growth.resume(plan)
         self.process = process or self.process

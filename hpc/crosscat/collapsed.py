@@ -1,4 +1,4 @@
-"""All clusters of a draw with weights and parameters integrated out, ready to score rows that are in none."""
+"""All clusters of a draw with weights and parameters integrated out, to score rows outside the training set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WIDTH = 16  # clusters in a tile of the kernels
 
 
 def collapsed_clusters(components: Components, hyper: Hyper, statistics: Statistics) -> kernels.Tail:
-    """docs/math.md 2.6: the clusters as `statistics` numbers them, and a new one behind them."""
+    """Return the clusters, numbered as in `statistics`, and a new one last (docs/math.md 2.6)."""
     capacity = (len(statistics) // WIDTH + 1) * WIDTH
     tail = kernels.Tail(components.prior(hyper), hyper.concentration, hyper.discount, 0.0, capacity=capacity)
     tail.load(statistics)

@@ -1,11 +1,11 @@
-"""Missing cells drawn from one kept draw, for a filled-in copy of a table (docs/math.md 2.12).
+"""Draws of missing cells from one kept draw, for a filled-in copy of a table (docs/math.md 2.12).
 
-A draw has the clusters of the training rows. Given these, the weights and parameters of clusters have their conjugate
-posterior: parameters are drawn once, and all rows of the copy share them, so that estimates from several copies vary as
-much as they are uncertain (Rubin 1987). A training row keeps its clusters, which were drawn given its observed cells;
-cells and parameters are then a draw of the posterior of all missing cells together, where these are missing at random.
-Another row takes a cluster in each view given its observed cells, with weights and the parameters of these cells
-integrated out; in a new cluster it is by itself.
+A draw has the clusters of the training rows. Given these, the weights and parameters of clusters have conjugate
+posteriors: parameters are drawn once, and all rows of the copy share them, so that the variation of estimates between
+copies reflects their uncertainty (Rubin 1987). A training row keeps its clusters, which were drawn given its observed
+cells; cells and parameters are then a joint posterior draw of all missing cells, if these are missing at random. Any
+other row draws a cluster in each view given its observed cells, with weights and the parameters of these cells
+integrated out; in a new cluster it is alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, in_lane
 
 
 class Completion:
-    """See `hpc.law.Completion`. law: of all columns, with the labels of all training rows; seed, copy: name the
+    """See `hpc.law.Completion`. law: of all columns, with the labels of all training rows; seed, copy: key of the
     streams."""
 
     def __init__(self, law: Law, seed: int, copy: int):

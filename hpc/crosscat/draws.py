@@ -1,15 +1,15 @@
 """A finished or running mixture or cross-categorization, opened for reading: its chains, its training rows and its kept
 draws.
 
-A kept draw is the labels of the training rows and the hyperparameters they were drawn under, as `io/draws.py` stores
-it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in the order of the table.
-Of a mixture: labels (D, N), concentration and discount (D,), and where columns are linked `links` (D, C), the place of
-each modelled column's parent among them, -1 for none, and `gaps` (D, G), the levels of the missing cells that others
-lean on (`links/gaps.py`), column by column, and zeros behind them, and `numbers` (D, F), the values of missing cells of
-numbers that may be in lines (`lines/gaps.py`). With an outcome: outcome_theta (D, K, p) of the clusters, with zeros
-behind the draw's last, outcome_beta (D, B), and outcome_law (D, 2 p + 1). Of several views: labels (D, V, N),
-concentration and discount (D, V), with zeros beyond the draw's last view, and `views` (D, C), the view of each used
-column of the table. Everything else about clusters is computed again from the table, read in slices.
+A kept draw has the labels of the training rows and the hyperparameters under which they were drawn, as `io/draws.py`
+stores it: dirichlet (D, C), normal (D, R, 4), gamma (D, Q, 2) and wishart (D, B, 3) of all columns in table order. For
+a mixture: labels (D, N), concentration and discount (D,). If columns are linked: `links` (D, C), the place of each
+modelled column's parent among them, -1 for none; `gaps` (D, G), the levels of missing cells that other columns depend
+on (`links/gaps.py`), column by column, padded with zeros; and `numbers` (D, F), the values of missing cells of numeric
+columns that may be in lines (`lines/gaps.py`). With an outcome: outcome_theta (D, K, p) of the clusters, padded with
+zeros, outcome_beta (D, B), and outcome_law (D, 2 p + 1). With several views: labels (D, V, N), concentration and
+discount (D, V), padded with zeros beyond the draw's last view, and `views` (D, C), the view of each used column of the
+table. Everything else about clusters is recomputed from the table, read in slices.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.outcomes import Outcomes
 
 SLICE_ROWS = 65_536
-LABEL_BYTES = 256 << 20  # labels of draws whose clusters are added up in one pass over the table
-MOST_SELECTED = 1_000  # sets of columns, under their links, that are kept for the next question
-MOST_WITH_BASES = 32  # the same where each draw has bases of its own
-ROOM = 4  # a draw is stored with room for a multiple of so many views, so that few draws need more than those before
+LABEL_BYTES = 256 << 20  # bytes of labels of the draws whose statistics are computed in one pass over the table
+MOST_SELECTED = 1_000  # most sets of columns, with their links, that are cached for the next question
+MOST_WITH_BASES = 32  # the same limit where each draw has different bases
+ROOM = 4  # draws are stored with room for a multiple of this number of views, so that the room seldom has to grow
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Draw:
     """One kept draw, of one view or of several.
 
     hyper: of all columns; its concentration and discount are the first view's. labels: of each view, int64 (N,),
-    clusters as numbered in the run. process: concentration and discount of each. view_of: the number of the view of
-    each used column of the table. parents: of each modelled column its parent's place among them, -1 for none, int64
-    (C,); None in a run without links. gaps (G,): levels of missing cells that others lean on, as they are stored.
-    numbers (F,): values of missing cells of numbers that may be in lines.
-    outcome: coefficients, as `outcome.state.State` reads them; None in a run without one.
-    tables (T,): those of the bases of linked columns, see `links.base.flat`; None where bases are not learned.
-    chain: its number among those of the posterior.
+    clusters as numbered in the run. process: concentration and discount of each view. view_of: view of each used column
+    of the table. parents: place of each modelled column's parent among them, -1 for none, int64 (C,); None in a run
+    without links. gaps (G,): levels of missing cells that other columns depend on, as stored. numbers (F,): values of
+    missing cells of numeric columns that may be in lines.
+    outcome: coefficients, in the form for `outcome.state.State`; None without an outcome.
+    tables (T,): tables of the bases of linked columns, see `links.base.flat`; None if bases are not learned.
+    chain: number of its chain in the posterior.
     """
 
     cycle: int
@@ -89,12 +89,13 @@ class Draw:
 
 
 def writer(folder: str | Path, run: str = "", guard: Guard = unguarded) -> DrawWriter:
-    """Keeps draws: `append(cycle, labels=, concentration=, ...)`. run, guard: see `io.segments.Segments`."""
+    """Open a writer of draws: `append(cycle, labels=, concentration=, ...)`. run, guard: see `io.segments.Segments`."""
     return DrawWriter(folder, run, guard, whole=("labels", "views", "gaps", "tables"))
 
 
 def of_chain(mixture: Mixture, several: bool) -> dict[str, np.ndarray]:
-    """Arrays of a kept draw of the chain's state, on root. several: there may be several views. Collective."""
+    """Return the arrays of the chain's state as a kept draw, on root. several: True if there may be several views.
+    Collective."""
     if not several:
         labels, view, gaps = mixture.view.labels(), mixture.view, mixture.linking.gap_levels()
         values = mixture.linking.gap_numbers()
@@ -129,12 +130,12 @@ def _links_of(mixture: Mixture) -> dict[str, np.ndarray]:
 
 
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
-    """The kept draws of one chain with cycle >= start_cycle, one at a time. Raises CheckpointError."""
+    """Yield the kept draws of one chain with cycle >= start_cycle. Raises CheckpointError."""
     return (_draw(*draw) for draw in stored.iterate_draws(run_dir, start_cycle))
 
 
 def last_draw(run_dir: str | Path) -> Draw | None:
-    """The last kept draw of one chain; None when there is none."""
+    """Return the last kept draw of one chain, or None if there is none."""
     draw = stored.last_draw(run_dir)
     return None if draw is None else _draw(*draw)
 
@@ -153,7 +154,7 @@ def _draw(cycle: int, arrays: Mapping[str, np.ndarray]) -> Draw:
 
 
 class Posterior(KeptChains, Tallies):
-    """Chains of one mixture, or of one cross-categorization, on one table."""
+    """Chains of one mixture or cross-categorization on one table."""
 
     weighable = grouped = True
 
@@ -177,7 +178,7 @@ class Posterior(KeptChains, Tallies):
         return Components(self.columns, self._priors, self._joint)
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
-        """(first training row, Rows of the used columns), in order."""
+        """Yield (first training row, Rows of the used columns), in order."""
         for start in range(0, self.n_rows, SLICE_ROWS):
             rows = self.data.rows_of(start, min(start + SLICE_ROWS, self.n_rows))
             if not self.likelihood:
@@ -186,7 +187,7 @@ class Posterior(KeptChains, Tallies):
 
     @cached_property
     def outcomes(self) -> Outcomes | None:
-        """The outcome in kept draws; None without one."""
+        """The outcome in the kept draws; None without one."""
         if self.chains[0].config.of(Outcome).column is None:
             return None
         from mpibayes.hpc.crosscat.outcomes import Outcomes
@@ -203,7 +204,7 @@ class Posterior(KeptChains, Tallies):
         return contradicted(self)
 
     def require_kept(self) -> list[tuple[int, int]]:
-        """The kept draws; ConfigError where there is none."""
+        """Return the kept draws. Raises ConfigError if there are none."""
         kept = self.kept()
         if not kept:
             raise ConfigError(
@@ -213,9 +214,9 @@ class Posterior(KeptChains, Tallies):
         return kept
 
     def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, Draw]]:
-        """(number of the chain, draw) of the kept draws after burn-in, of `requested` alone when given; one at a time.
+        """Yield (number of the chain, draw) for the kept draws after burn-in, or for `requested` only.
 
-        Labels of each view are 0..K-1, none of them empty.
+        Labels of each view are 0..K-1, none empty.
         """
         chosen = None if requested is None else set(requested)
         for i, chain in enumerate(self.chains):
@@ -236,7 +237,7 @@ class Posterior(KeptChains, Tallies):
     # --- views -------------------------------------------------------------------------------------------------------
 
     def of(self, names: Sequence[str], draw: Draw | None = None) -> OfColumns:
-        """Select some of the table's used columns: under the links of a draw, with all their `ancestors`, or without
+        """Select used columns of the table, under the links of a draw (names must include all `ancestors`) or without
         links."""
         parents = None if draw is None or draw.parents is None or not self.likelihood else draw.parents
         bases = {} if parents is None or draw.tables is None else self._bases(draw)
@@ -248,7 +249,7 @@ class Posterior(KeptChains, Tallies):
         return self._of_columns[key]
 
     def _bases(self, draw: Draw) -> dict[str, np.ndarray]:
-        """Bases of the linked columns, drawn given the tables of a draw."""
+        """Draw the bases of the linked columns given the tables of a draw."""
         columns = Coding(self.columns, draw.parents, self.contexts).columns
         tables = apart(draw.tables, columns, self._priors)
         seed = int.from_bytes(hashlib.sha256(draw.tables.astype(np.int64).tobytes()).digest()[:7], "little")
@@ -256,25 +257,25 @@ class Posterior(KeptChains, Tallies):
 
     @cached_property
     def contexts(self) -> dict[str, np.ndarray]:
-        """The context of each level of the columns that others may lean on, by name."""
+        """Context of each level of the possible parents, by column name."""
         return contexts_of(self.columns, (rows for _, rows in self.slices()), serial())
 
     @cached_property
     def _masks(self) -> Masks:
-        """The missing cells of the training rows."""
+        """Missing cells of the training rows."""
         parts = [masks_of(self.columns, rows) for _, rows in self.slices()]
         return {c: np.concatenate([part[c] for part in parts]) for c in (parts[0] if parts else ())}
 
     @cached_property
     def _holes(self) -> dict[str, np.ndarray]:
-        """The training rows that lack a number that may be in a line, by the name of its column."""
+        """Training rows with a missing cell, by name, of the numeric columns that may be in lines."""
         columns, parts = lacking(self.columns), []
         for start, rows in self.slices():
             parts.append([start + np.flatnonzero(np.isnan(rows.reals[:, c.index])) for c in columns])
         return {c.name: np.concatenate(of) for c, of in zip(columns, zip(*parts))}
 
     def cells(self, draw: Draw) -> Cells:
-        """The missing cells that are part of a draw."""
+        """Return the missing cells that are part of a draw."""
         if draw.parents is None or not self.likelihood:
             return NO_CELLS
         of = {}
@@ -288,7 +289,7 @@ class Posterior(KeptChains, Tallies):
         return Cells(of) if of else NO_CELLS
 
     def ancestors(self, names: Collection[str], draw: Draw) -> set[str]:
-        """The table's columns that some of them lean on in a draw, directly or not, and these."""
+        """Return the named columns and all their ancestors under the links of a draw."""
         if draw.parents is None:
             return set(names)
         whole = [c.part_of or c.name for c in self.columns]
@@ -300,31 +301,31 @@ class Posterior(KeptChains, Tallies):
 
     @property
     def whole(self) -> OfColumns:
-        """All of them."""
+        """All used columns of the table."""
         return self.of([c.name for c in self.data.stored])
 
     def names_in(self, draw: Draw, view: int) -> list[str]:
-        """The table's columns that a view of a draw has, in their order."""
+        """Return the table's columns in a view of a draw, in table order."""
         names = [c.name for c in self.data.stored]
         return names if len(draw.labels) == 1 else [n for n, v in zip(names, draw.view_of.tolist()) if v == view]
 
     def views_with(self, draw: Draw, names: Collection[str] | None = None) -> list[tuple[int, list[str]]]:
-        """The views of a draw that have some of these columns, by default any, and which: those that they lean on,
-        too."""
+        """Return the views of a draw that have any of the named columns (default: all columns) or their ancestors, each
+        with these columns."""
         chosen = None if names is None else self.ancestors(names, draw)
         of = ((v, self.names_in(draw, v)) for v in range(len(draw.labels)))
         views = [(v, [n for n in mine if chosen is None or n in chosen]) for v, mine in of]
         return [(v, mine) for v, mine in views if mine]
 
     def draws(self, most: int) -> Iterator[Law]:
-        """Kept draws as laws of all columns: at most that many, evenly spaced."""
+        """Yield at most `most` kept draws, evenly spaced, as laws of all columns."""
         return (law for group in self.groups(evenly(self.kept(), most)) for law in self.laws(group))
 
     def groups(
         self, requested: Sequence[tuple[int, int]], names: Collection[str] | None = None
     ) -> Iterator[list[Draw]]:  # fmt: skip
-        """Kept draws, as many together as one pass over the table takes, with labels of those views alone that have
-        some of these columns."""
+        """Yield groups of kept draws, each for one pass over the table, with labels only of the views that have any of
+        the named columns."""
         group, held = [], 0
         for _, draw in self.states(requested):
             need = {v for v, _ in self.views_with(draw, names)}
@@ -341,8 +342,8 @@ class Posterior(KeptChains, Tallies):
         self, draws: Sequence[Draw], names: Collection[str] | None = None, weights: np.ndarray | None = None,
         labelled: slice | np.ndarray | None = None,
     ) -> Iterator[Law]:  # fmt: skip
-        """Draws as laws of some columns, by default all, by one pass over the table. weights (N,): of training rows,
-        where clusters are those of a population. labelled: the training rows whose clusters come along."""
+        """Yield draws as laws of the named columns (default: all), in one pass over the table. weights (N,): survey
+        weights of the training rows, for clusters of a population. labelled: training rows whose labels to include."""
         of = []
         for draw in draws:
             cells, views = self.cells(draw), []
@@ -368,16 +369,16 @@ class Posterior(KeptChains, Tallies):
             yield Law(made, None if whole else [columns.places for _, columns, _ in views])
 
     def statistics_of(self, states: Sequence[tuple[OfColumns, ViewDraw]]) -> list[Statistics]:
-        """Statistics of the clusters of each draw, of some columns, in one pass over the table."""
+        """Compute the statistics of the clusters of each draw and its columns, in one pass over the table."""
         totals = [Total(columns.components, state.labels) for columns, state in states]
         for start, rows in self.slices():
-            coded: dict[tuple[int, int], Rows] = {}  # rows as columns and cells have them
+            coded: dict[tuple[int, int], Rows] = {}  # rows coded under columns and cells
             places = np.arange(start, start + len(rows))
             for (columns, state), total in zip(states, totals):
                 key = id(columns), id(state.cells)
                 if key not in coded:
                     if state.cells is not NO_CELLS:
-                        coded.clear()  # of one draw alone
+                        coded.clear()  # cells differ between draws
                     plain = columns.take(rows)
                     coded[key] = columns.coded(state.cells.filled(columns.columns, plain, places))
                 total.add(coded[key], start)
@@ -385,11 +386,11 @@ class Posterior(KeptChains, Tallies):
 
 
 def without_gaps(z: np.ndarray) -> np.ndarray:
-    """Renumber a partition to labels 0..K-1, none of them empty."""
+    """Renumber a partition to labels 0..K-1, none empty."""
     used = np.bincount(z) > 0
     return z if used.all() else (np.cumsum(used) - 1)[z]
 
 
 def narrow(z: np.ndarray) -> np.ndarray:
-    """Labels in as few bytes as they need."""
+    """Convert labels to the smallest sufficient integer type."""
     return z.astype(np.min_scalar_type(int(z.max())))

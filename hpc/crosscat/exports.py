@@ -1,4 +1,4 @@
-"""Exports of a mixture besides its trace: the cluster of each row, and what is kept with the labels."""
+"""Exports of a mixture other than its trace: the cluster of each row, and the arrays kept with the labels."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from mpibayes.text import counted, percent
 __all__ = ["FORMS", "clusters", "clusters_of", "parameters"]
 
 FORMS = ("labels", "clusters", "links", "outcome")
-WEIGHTS = 100  # clusters whose weights are exported, at most
-VIEWS, SHARES = 4, 12  # views, and clusters of each, whose shares of the population are said
+WEIGHTS = 100  # most clusters whose weights are exported
+VIEWS, SHARES = 4, 12  # most views, and clusters of each, whose shares of the population are reported
 
 
 def require_links(run_dirs) -> None:
-    """ConfigError where a run has no links."""
+    """Raise ConfigError if a run has no links."""
     for run_dir in run_dirs:
         model = config_in(run_dir).model
         if model.parents == "none" or not model.likelihood:
@@ -39,15 +39,15 @@ def require_links(run_dirs) -> None:
 
 
 def require_outcome(run_dirs) -> None:
-    """ConfigError where a run has no outcome."""
+    """Raise ConfigError if a run has no outcome."""
     for run_dir in run_dirs:
         if config_in(run_dir).of(Outcome).column is None:
             raise ConfigError(f"{run_dir}: has no outcome; a run with outcome.column has one")
 
 
 def outcome(run: Posterior) -> Iterator[tuple[int, str]]:
-    """For --to outcome: of each draw its chain and a line: labels of the training rows | beta | eta of each, or where
-    the outcome is a number, its mean."""
+    """Yield the chain and the line of each draw for --to outcome: labels of the training rows | beta | eta of each row,
+    or the mean of a numeric outcome."""
     of = run.outcomes
     v = np.column_stack([np.ones(run.n_rows), of.answers.u])
     for chain, draw in run.states():
@@ -79,7 +79,7 @@ def clusters(run: Posterior, groups: int | None = None) -> Clusters:
 
 
 def _shares(run: Posterior, partitions: Representatives, weights: np.ndarray) -> list[str]:
-    """Shares of the population of the largest clusters of each view, in words, the first views alone."""
+    """Describe the population shares of the largest clusters in the first views."""
     views = [r for r in partitions.views if not (run.several and r.slight)][:VIEWS]
     shares = [PopulationShares(r.labels, weights) for r in views]
     for _, draw in run.states(evenly(run.kept(), COMPARED)):
@@ -98,9 +98,9 @@ def _shares(run: Posterior, partitions: Representatives, weights: np.ndarray) ->
 
 
 def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
-    """Hyperparameters by column, those that vary, and of one view `weight`, the share of the rows in the largest
-    cluster, the next, and so on, for as many clusters as all draws after burn-in have, at most WEIGHTS. None where one
-    cannot be."""
+    """Return the hyperparameters that vary, by column, and with one view `weight`: the shares of the rows in the
+    clusters, largest first, for as many clusters as all draws after burn-in have, at most WEIGHTS. Empty if a chain has
+    no such draw."""
     run.read_traces()
     draws = [list(_small(chain.folder)) for chain in run.chains]
     later = [[d for d in of if d[0] > chain.burn_in] for chain, of in zip(run.chains, draws)]
@@ -125,7 +125,7 @@ def parameters(run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
 
 
 def _small(folder):
-    """(cycle, sizes of the clusters, hyperparameters of each column by name) of every kept draw of a chain."""
+    """Yield (cycle, cluster sizes, hyperparameters of columns by name) of every kept draw of a chain."""
     from mpibayes.hpc.components.kinds import KINDS
 
     for draw in iterate_draws(folder):
@@ -143,7 +143,7 @@ def _endings(kind) -> list[str]:
 
 
 def _names(run: Posterior) -> dict[str, list]:
-    """Columns, or blocks of them, that have each hyperparameter."""
+    """Return the columns, or blocks of columns, that have each hyperparameter."""
     blocks, names = list(run.chains[0].config.joint), {}
     for kind in run.components.kinds:
         members = [kind.members(c) for c in range(len(kind))]
@@ -154,7 +154,7 @@ def _names(run: Posterior) -> dict[str, list]:
 
 
 def _axis(name: str) -> str:
-    """Every hyperparameter has an axis of its own, since those of other columns may be fixed."""
+    """Return an axis per hyperparameter, since different columns may have it fixed."""
     return "cluster" if name == "weight" else f"{name}_column"
 
 

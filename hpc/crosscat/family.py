@@ -1,4 +1,4 @@
-"""Mixtures and cross-categorizations under the run loop: what a configuration says of them, and a chain with its scores
+"""Mixtures and cross-categorizations under the run loop: their settings in a configuration, and a chain with its scores
 and kept labels."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mpibayes.text import counted, visible
 
 
 def settings_of(config: Config, n_rows: int) -> Settings:
-    """Settings of the sampler, from a configuration in which "auto" has been resolved. n_rows: training rows."""
+    """Return the settings of the sampler from a configuration with "auto" resolved. n_rows: training rows."""
     model, sampler = config.of(Model), config.of(Sampler)
     return Settings(
         seed=config.run.seed,
@@ -83,7 +83,7 @@ class Family:
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
         shards = count(config.run.shards, n_training)
         opening = config.of(Sampler).opening
-        if opening == "auto":  # cheaper cycles, and effective draws a second no worse: benchmarks/opening.py
+        if opening == "auto":  # cheaper cycles, and as many effective draws per second: benchmarks/opening.py
             opening = "one"
         values = {
             "run": {"shards": shards, "burn_in": strategy.burn_in(config, n_training, shards)},
@@ -116,7 +116,7 @@ class Family:
         return {"heldout": None if self.heldout_file is None else digest(self.heldout_file)}
 
     def _given_labels(self) -> list[Given]:
-        """The labels that each chain starts from; root alone."""
+        """Return the initial labels of each chain; on root only."""
         config, data = self._config, self.data
         path, several, n = strategy.labels_path(config), config.of(Model).has_views, config.run.chains
         grown = [grown_labels(path, data, config.run.seed, i, several) for i in range(n)]
@@ -134,7 +134,7 @@ class Family:
         return grown
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
-        """Every chain reads the rows of its own shards."""
+        """Do nothing: every chain reads the rows of its shards."""
 
     def chain(self, config: Config, number: int) -> ViewsChain:
         labels = None if self._labels is None else self._labels[number]
@@ -220,8 +220,8 @@ class ViewsChain:
         mixture.start(strategy.initial_of_chain(self.config, self.number), sampler.init_clusters)
 
     def _finds_better(self, labels: Sequence[np.ndarray]) -> bool:
-        """Where rows came: search as at a first start, and start from the best search if it predicts better than the
-        chain as it was. Collective."""
+        """After growth of the table: search as at a first start, and start from the best search if it predicts better
+        than the present chain; return True then. Collective."""
         mixture, n_new = self.mixture, int((labels[0] == IDLE).sum())
         n = strategy.searches_of_growth(self.config, self.n_rows, n_new)
         if not n:
@@ -239,13 +239,13 @@ class ViewsChain:
         return choice.gain > 0.0
 
     def _say_ahead(self, sample: int, n: int, judges: int | None = None) -> None:
-        """Say that searches begin, each on `sample` rows at most."""
+        """Report that searches begin, each on at most `sample` rows."""
         if self.comm.rank == 0:
             which = f"chain-{self.number + 1}: " if self.config.run.chains > 1 else ""
             say(which + searches.ahead_in_words(self.n_rows, sample, n, judges))
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
-        """One cycle, its scores, and its labels where they are kept."""
+        """Run one cycle; return its scalars and scores, and its labels if they are kept."""
         mixture, output = self.mixture, self.config.of(Output)
         info = mixture.cycle(word)
         lpd = averaged = np.nan
@@ -266,8 +266,8 @@ class ViewsChain:
         return result
 
     def state(self) -> tuple[dict[int, dict[str, np.ndarray]], dict[str, Any]]:
-        """Every view's labels, columns and hyperparameters, the running scores of held-out rows, and the plan by which
-        rows come in. What belongs to the v-th view is called "view-v/..."."""
+        """Return every view's labels, columns and hyperparameters, the running scores of held-out rows, and the plan of
+        growth. Names of the v-th view's entries begin with "view-v/"."""
         mixture, heldout = self.mixture, self.heldout
         shards: dict[int, dict[str, np.ndarray]] = {i: {} for i in self.shards}
         shared: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The priors that the configuration of a mixture may give: of concentrations and discounts, and of columns."""
+"""Priors that a mixture's configuration can set: of concentrations and discounts, and of columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GammaPrior(Section):
 
 
 class GammaGrid(Section):
-    """The same prior on a grid: equally weighted quantiles, so many of them."""
+    """Gamma(shape, rate) on a grid: `points` equally weighted quantiles."""
 
     gamma: tuple[Positive, Positive]
     points: Annotated[int, Field(ge=1, le=MOST_POINTS)]
@@ -41,8 +41,9 @@ Concentration = Annotated[float, Field(gt=-1, le=1e9)]
 Alpha = Literal["auto", "learn"] | Concentration | grid_of(Annotated[float, Field(gt=0, le=1e9)])
 _Discount = Annotated[float, Field(ge=0, lt=1)]
 Discount = Literal["learn"] | _Discount | grid_of(_Discount)
-# What "auto" is at a first start, of rows and of columns over views, as TOML has it. The wide grid of "learn" lets one
-# heavy-tailed population fall into a cluster for every third row; this one does not, at the same held-out score.
+# Meaning of "auto" at a first start, for rows and for columns over views, in TOML's form. With the wide grid of
+# "learn", one heavy-tailed population splits into a cluster per three rows; with this one not, at the same held-out
+# score.
 AUTO_CONCENTRATION = {"gamma": [1.0, 1.0], "points": 41}
 GRID = f"a list of 1 to {MOST_POINTS} different numbers"
 ALPHA = f'"auto", "learn", a number above -discount, at most 1e9, {GRID} above 0'
@@ -58,7 +59,7 @@ LEARNED = (
 
 
 def _sections_of(kind: type[Component]) -> list[type[Section]]:
-    """The priors that a column of this kind may be given: a section a form."""
+    """Return the sections of a column's prior for this kind, one per form."""
 
     def of(key: PriorKey) -> Any:
         number = Annotated[float, Field(ge=key.least, le=key.most)]
@@ -72,7 +73,7 @@ def _sections_of(kind: type[Component]) -> list[type[Section]]:
 
 
 def prior_words(kind: type[Component], by_level: str = "...", grid: str = "...") -> str:
-    """Describe how such a prior is written."""
+    """Describe how a kind's prior is written."""
 
     def of(key: PriorKey) -> str:
         numbers = by_level if key.by_level else grid if key.grid else ""
@@ -82,13 +83,13 @@ def prior_words(kind: type[Component], by_level: str = "...", grid: str = "...")
 
 
 def table_kinds(kind: type[Component]) -> list[str]:
-    """The kinds of column in a table that are given such priors."""
+    """Return the kinds of table columns that have the same forms of prior as `kind`."""
     return [name for name, other in MODELLED.items() if other.prior_forms == kind.prior_forms]
 
 
-CODED = {"survival": Survival}  # whose cells have another array in memory
+CODED = {"survival": Survival}  # cells are in another array in memory
 MODELLED = {name: kind for kind in KINDS for name, arrays in STORED.items() if arrays[0] in kind.stored}
 MODELLED = {name: kind for name, kind in MODELLED.items() if name not in CODED} | CODED
-FORMS = {kind.prior_forms: kind for kind in reversed(KINDS)}  # of each the first kind that has it
+FORMS = {kind.prior_forms: kind for kind in reversed(KINDS)}  # the first kind with each set of forms
 PRIORS = {prior: kind for kind in KINDS if FORMS[kind.prior_forms] is kind for prior in _sections_of(kind)}
-globals().update({prior.__name__: prior for prior in PRIORS})  # a pickle, by which ranks learn, names a class
+globals().update({prior.__name__: prior for prior in PRIORS})  # pickles, which ranks exchange, refer to classes by name

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class HeldOut:
-    """Scores of the held-out rows. `log_sums[i]` (rows of block i,): log of the sum over averaged draws of p(x)."""
+    """Scores of the held-out rows. `log_sums[i]` (rows of block i,): log of the sum of p(x) over averaged draws."""
 
     def __init__(self, comm: Communicator, rows: HeldOutRows, answers: Mapping[int, Answers] | None = None):
-        """answers: the rows' outcomes by block, where there is one; scores are then of both."""
+        """answers: the rows' outcomes by block, if there is one; scores then include it."""
         self.comm, self.rows, self.answers = comm, rows, answers
         self.n_draws = 0
         self.log_sums = {i: np.full(len(block), -np.inf) for i, block in rows.blocks.items()}
@@ -42,10 +42,10 @@ class HeldOut:
         codings: Sequence[Coding] | None = None,
         outcome: Outcome | None = None,
     ) -> tuple[float, float]:
-        """Mean log density a held-out row under the present draw, and under the average of the draws so far.
+        """Return the mean log density per held-out row under the present draw, and under the average of draws so far.
 
-        Collective; valid on root. places: see `Density`. `average`: whether this draw joins the average.
-        codings: the links of each view. outcome: of the chain, of one view.
+        Collective; valid on root. places: see `Density`. average: True to include this draw in the average.
+        codings: links of each view. outcome: of a chain with one view.
         """
         parts = densities(views, codings or [None] * len(views), self.n_draws)
         draw = Density(parts, places)

@@ -1,7 +1,7 @@
-"""One draw of a mixture, or of a cross-categorization, as a law of rows (`hpc.law.Law`; docs/math.md 2.6, 2.12).
+"""One draw of a mixture or cross-categorization as a law of rows (`hpc.law.Law`; docs/math.md 2.6, 2.12).
 
-A draw is a product of views, a view a mixture over its columns. The known cells of a row reweight a view's clusters:
-w_k times the probability of these cells in each; views that have no column of the question are left out.
+A draw is a product of views, and a view is a mixture over its columns. The known cells of a row reweight a view's
+clusters: w_k times the probability of these cells in cluster k. Views without a column of the question are skipped.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from mpibayes.hpc.links.law import TreeLaw
 from mpibayes.hpc.parallel.streams import Stream, in_lane
 from mpibayes.io.rows import Rows
 
-Places = Sequence[Mapping[str, np.ndarray]] | None  # of each view, its columns by array of the rows
+Places = Sequence[Mapping[str, np.ndarray]] | None  # for each view, places of its columns in each array of the rows
 
 
 class Density:
-    """The product of some views as a density of rows. places: see `data.rows.take_columns`; None where the only view
-    has all columns."""
+    """The product of views as a density of rows. places: see `data.rows.take_columns`; None if the only view has all
+    columns."""
 
     def __init__(self, views: Sequence[ViewDensity], places: Places = None):
         self.views, self._places = list(views), places
 
     def log_density(self, rows: Rows) -> np.ndarray:
-        """Log density of the observed cells of each row, (n,) float64."""
+        """Return the log density of the observed cells of each row, (n,) float64."""
         return sum(view.log_density(self.rows_of(v, rows)) for v, view in enumerate(self.views))
 
     def rows_of(self, view: int, rows: Rows) -> Rows:
-        """The cells of a view's columns."""
+        """Return the cells of a view's columns."""
         return rows if self._places is None else take_columns(rows, self._places[view])
 
 
 class Law(Density):
-    """One draw as a law of some columns: its views with any of them; views are independent."""
+    """One draw as a law of some columns: the product of the independent views that have any of them."""
 
     views: list[ViewLaw]
 
     @property
     def width(self) -> int:
-        """Numbers of a row's state."""
+        """Number of cluster weights per row, over all views."""
         return sum(len(view.log_weight) for view in self.views)
 
     def given(self, known: Known) -> Given:
@@ -55,8 +55,8 @@ class Law(Density):
         return Given(self, known)
 
     def shared(self, names: Sequence[str], place: int | None, known: Known) -> np.ndarray:
-        """Probability that each of the labelled rows (N,) is in the cluster of one of them, by its place, or of a row
-        of which this is known: averaged over some columns, in the view of each."""
+        """Return the probability that each labelled row (N,) shares the cluster of the labelled row at `place`, or of a
+        row with these known cells; averaged over the named columns, each in its view."""
         share: np.ndarray | float = 0.0
         for view in self.views:
             n = sum(name in view.names for name in names)
@@ -68,14 +68,14 @@ class Law(Density):
         return share / len(names)
 
     def masses(self, events: Events) -> np.ndarray:
-        """Probability of each event of a column in the clusters of its view, (K + 1, U)."""
+        """Return the probability of each event of a column in the clusters of its view, (K + 1, U)."""
         return np.ascontiguousarray(np.exp(self.view_of(events.column.name)[1].log_masses(events)).T)
 
     def linked_pairs(
         self, a: Sequence[str], b: Sequence[str], events: Mapping[str, Events]
     ) -> Iterator[tuple[str, str, np.ndarray, float]]:
-        """Yield (x, y, table, inside) for the pairs of two columns, one of a and one of b, that depend on each other by
-        links: the probabilities of their events together, (U, U'), and their information within clusters."""
+        """Yield (x, y, table, inside) for the linked pairs of columns x in a and y in b: joint probabilities of their
+        events, (U, U'), and their mutual information within clusters."""
         trees: list[tuple[np.ndarray, LineLaw | TreeLaw]] = []
         for view in self.views:
             trees += [(np.exp(view.log_weight), tree) for tree in (*view.lines, *view.trees)]
@@ -86,7 +86,7 @@ class Law(Density):
                 yield from ((x, y, *both) for y, *both in pairs)
 
     def weight(self, name: str) -> np.ndarray:
-        """Weights of the clusters of a column's view, and of a new one, (K + 1,)."""
+        """Return the weights of the clusters of a column's view, and of a new one, (K + 1,)."""
         return np.exp(self.view_of(name)[1].log_weight)
 
     def view_of(self, name: str) -> tuple[int, ViewLaw]:
@@ -105,8 +105,8 @@ class Law(Density):
 
 
 class Given:
-    """See `hpc.law.Given`. weights: of each view the probabilities of its clusters, a new one last, (n, K + 1); inside:
-    of each what is known of columns that depend on each other even within a cluster, in blocks or by links."""
+    """See `hpc.law.Given`. weights: for each view, probabilities of its clusters, a new one last, (n, K + 1); inside:
+    for each view, known cells of columns that are dependent within clusters, in blocks or by links."""
 
     def __init__(self, law: Law, known: Known):
         self._law, self._known = law, known
@@ -139,5 +139,5 @@ class Given:
         return inverse
 
     def opens(self) -> np.ndarray:
-        """Probability of a new cluster in some view, (n,)."""
+        """Return the probability of a new cluster in at least one view, (n,)."""
         return 1.0 - np.prod([1.0 - weight[:, -1] for weight in self.weights], axis=0)

@@ -1,12 +1,12 @@
-"""Training rows under a draw from which each of them is left out by itself (docs/math.md 2.12).
+"""Training rows under a draw, with each row left out in turn (docs/math.md 2.12).
 
-The row's own cluster has one row less, and its statistics are those of the others; alone in it, the row would have to
-open a cluster. With the draws of a posterior that knows the row, 1 / p(x_c | the rest of the row, all other rows) is
-the average of 1 / p_d(x_c | the rest of the row) over draws d (Gelfand, Dey & Chang 1992).
+The row's own cluster has one row less, with statistics of the remaining rows; a row alone in its cluster would have to
+open a new one. With draws from the posterior given all rows, 1 / p(x_c | the rest of the row, all other rows) is the
+average of 1 / p_d(x_c | the rest of the row) over draws d (Gelfand, Dey & Chang 1992).
 
-Numbers in lines have parameters that were drawn given all rows, which the draw d is then made of, too: those of the
-row's cluster stay as they are. A new cluster has the prior's, integrated out (`lines/new.py`), whether the row is alone
-or not.
+Numeric columns in lines have parameters drawn given all rows. These are part of the draw d, so those of the row's
+cluster are not changed. In a new cluster they are integrated out under the prior (`lines/new.py`), whether or not the
+row is alone.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from mpibayes.io.rows import Column, Rows
 
 
 class LeftOut:
-    """n training rows in a view: `rows` as they are modelled, the view's columns alone, with the missing cells that are
-    part of the draw; `known`: as they are recorded; their clusters are the view's labels (n,)."""
+    """n training rows in a view. rows: the view's columns as modelled, with the missing cells that are part of the
+    draw; known: the cells as recorded. The rows' clusters are the view's labels (n,)."""
 
     def __init__(self, view: ViewLaw, rows: Rows, known: Known):
         view = opened(view)
@@ -38,12 +38,12 @@ class LeftOut:
         self._trees = [tree for tree in view.trees if tree.knows(self._known)]
         self._lines = [law for law in view.lines if law.knows(self._known)]
         linked = {name for tree in (*self._trees, *self._lines) for name in tree.names}
-        # of the row's event in its own cluster
+        # log probability of the row's event in its own cluster
         self._of_own = {name: self._log_own(*self._known.of[name]) for name in names if name not in linked}
 
     def given(self) -> tuple[np.ndarray, np.ndarray]:
-        """Log probability of each row, (n,), and that of its clusters, and last of a new one, given all of it,
-        (n, K + 1)."""
+        """Return the log probability of each row, (n,), and the probabilities of its clusters given all of it, a new
+        one last, (n, K + 1)."""
         view = self._view
         scores = view.scores(self._known)
         alpha, d, size = view.hyper.concentration, view.hyper.discount, view.statistics.size
@@ -60,7 +60,7 @@ class LeftOut:
         return normalised(scores)
 
     def inverse(self, name: str, weight: np.ndarray) -> np.ndarray:
-        """1 / p(cell of a column | the others), (n,), by the weights of clusters given all; NaN where it is missing."""
+        """Return 1 / p(cell of a column | other cells), (n,), NaN if it is missing. weight: of clusters, given all."""
         events, which = self._known.of[name]
         if name in self._of_own:
             return self._view.inverse(events, which, weight, (self._at, self._of_own[name]))
@@ -71,7 +71,7 @@ class LeftOut:
         return self._view.inverse(events, which, weight, (self._at, part), self._known)
 
     def _log_linked(self, tree: TreeLaw, known: Known) -> np.ndarray:
-        """Log probability of what is known of the columns of a tree in each row's own cluster without it, (n,)."""
+        """Return the log probability of a tree's known cells in each row's own cluster without the row, (n,)."""
         levels = tree.levels_of(self._view.coding, self._rows)
         total = tree.left_out(known, self._own, levels, self._masses, self._log_branch)
         grown = {name for branch in tree.branches for name in branch.names}
@@ -81,8 +81,8 @@ class LeftOut:
         return total
 
     def _log_branch(self, branch: NumberBranch | LineBranch, known: Known, context: np.ndarray) -> np.ndarray:
-        """Log probability of what is known of numbers in each context of the column that they lean on, (n, W), in each
-        row's own cluster, which is counted without it in its own context (n,)."""
+        """Return the log probability of a branch's known cells in each context of its parent, (n, W), in each row's own
+        cluster, without the row in its own context (n,)."""
         if isinstance(branch, LineBranch):
             return branch.score(known)[self._at[0], :, self._own]
         events, which = known.of[branch.column.name]
@@ -94,13 +94,13 @@ class LeftOut:
         return total
 
     def _masses(self, column: Column) -> np.ndarray:
-        """Probabilities of a number's bins in each row's own cluster without it, (B, n)."""
+        """Return the probabilities of a numeric column's bins in each row's own cluster without the row, (B, n)."""
         every = np.arange(len(self._own))
         ends = (np.broadcast_to(end[:, None], (len(end), len(every))) for end in bins.bounds(column))
         return np.exp([self._log_number(column, every, low, high) for low, high in zip(*ends)])
 
     def _log_own(self, events: Events, which: np.ndarray) -> np.ndarray:
-        """Log probability of each row's event in its own cluster without it, (n,); 0 where the cell is missing."""
+        """Return the log probability of each row's event in its own cluster without the row, (n,); 0 if missing."""
         column, seen = events.column, which < len(events)
         at, cluster = which[seen], self._own[seen]
         if column.levels:
@@ -114,7 +114,7 @@ class LeftOut:
         return total
 
     def _log_rest(self, events: Events, which: np.ndarray) -> np.ndarray:
-        """The same of a number, given that it is no atom; 0 for an atom."""
+        """Return the log probability of each row's number given that it is not an atom; 0 for an atom."""
         total, seen = np.zeros(len(which)), np.flatnonzero(which < len(events))
         low, high = events.low[which[seen]], events.high[which[seen]]
         number = ~np.isnan(low)
@@ -131,7 +131,8 @@ class LeftOut:
     def _log_number(
         self, column, at: np.ndarray, low: np.ndarray, high: np.ndarray, parts: np.ndarray | None = None
     ) -> np.ndarray:
-        """parts: columns of cells, of a number in contexts."""
+        """Return log probabilities of the range low to high for the rows `at`, each left out of its cluster. parts: for
+        a column in contexts, the place of each row's context."""
         kind, c = self._view.place[column.name]
         hyper, cluster = getattr(self._view.hyper, kind.hyper)[c], self._own[at]
         if column.kind == "survival":
@@ -146,7 +147,7 @@ class LeftOut:
             x = self._rows.tallies[at, index]
             return log_negative_binomial(hyper[0] + total - x, hyper[1] + n - 1.0, low, high)
         y = self._rows.reals[at, index]
-        there = ~np.isnan(y)  # which a logarithm does not have of every value
+        there = ~np.isnan(y)  # log columns are undefined at x <= 0
         y = np.where(there, y, 0.0)
         n, mean, scatter = s
         n_left = n - there

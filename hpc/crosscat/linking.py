@@ -1,7 +1,7 @@
-"""Links of a chain: the forest of its columns, the cells that parents lack, and draws of both (docs/links.md).
+"""Links of a chain: the forest of its columns, the missing cells of parents, and draws of both (docs/links.md).
 
-The chain asks for them where a cycle is due to draw them (docs/math.md 2.14); which columns are in which view, and the
-views' cells and counts, stay the chain's.
+The chain calls for draws in the cycles where they are due (docs/math.md 2.14); the chain itself owns the assignment of
+columns to views, and the views' cells and counts.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MOST_SETS = 32  # of columns, of which the coding and the components are kept
 
 
 class Linking:
-    """The links of all columns of a chain, whose shards have the cells of all columns, as the table has them, when it
-    is made; they are coded then. Methods are collective unless they say otherwise.
+    """The links of all columns of a chain. On creation the chain's shards must have the cells of all columns as in the
+    table; they are then coded. Methods are collective unless noted.
     """
 
     def __init__(self, chain: Mixture):
@@ -49,16 +49,16 @@ class Linking:
         self._codings: dict[frozenset[str], Coding] = {}  # of sets of columns under the present links
         self._unlinked: dict[frozenset[str], Components] = {}  # of sets of columns without links
         self.gaps = self._first()
-        self.tables: dict[str, np.ndarray] = {}  # by which the bases were drawn last; none before the first cycle
-        self.bases: dict[str, np.ndarray] = {}  # of columns that learn them, see links/base.py
+        self.tables: dict[str, np.ndarray] = {}  # tables for the last draw of the bases; none before the first cycle
+        self.bases: dict[str, np.ndarray] = {}  # by column that learns one, see links/base.py
 
     @property
     def coding(self) -> Coding:
-        """The columns under their links. Not collective."""
+        """The columns under the present links. Not collective."""
         return self.gaps.coding
 
     def _first(self) -> Gaps:
-        """The links that the chain starts with, which are those that are given, or none; the rows are coded by them."""
+        """Make the initial links, the given ones or none, and code the rows by them."""
         chain, s = self.chain, self.chain.settings
         none = np.full(len(chain.columns), ROOT)
         if s.links == "none" or not s.likelihood:
@@ -66,7 +66,7 @@ class Linking:
         contexts, masks = {}, [{} for _ in chain.shards]
         if s.links != "lines":
             contexts = s.contexts or contexts_of(chain.columns, (shard.rows for shard in chain.shards), chain.comm)
-        if chain.law is not None:  # in views a column that others lean on lacks no cells
+        if chain.law is not None:  # in views a parent has no missing cells
             contexts = {
                 c.name: of for c in chain.columns if (of := contexts.get(c.name)) is not None and not c.n_missing
             }
@@ -84,8 +84,7 @@ class Linking:
         return gaps
 
     def coding_of(self, names: Collection[str]) -> Coding:
-        """The links of columns that lean on none but each other, by themselves; rows have no other columns. Not
-        collective."""
+        """Return the coding of rows with only these columns, whose parents are all among them. Not collective."""
         if len(names) == len(self.chain.columns):
             return self.coding
         which = frozenset(names)
@@ -109,18 +108,18 @@ class Linking:
 
     @property
     def codings(self) -> list[Coding]:
-        """The links of each view. Not collective."""
+        """Links of each view. Not collective."""
         return [self.coding_of(view.columns) for view in self.chain.views]
 
     def link(
         self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None,
         bases: Bases | None = None,
     ) -> None:  # fmt: skip
-        """Give the columns other parents of their own views, (C,) as of `Coding`; the rest of the state stays, but for
-        the counts of the clusters of views that change.
+        """Give the columns other parents in their views, (C,) as in `Coding`. The rest of the state is kept, except the
+        cluster counts of views that change.
 
-        rows: of one view alone, of each shard of this rank, without links, with levels for cells that are missing;
-        None: as they are. hyper, bases: hyperparameters and bases that columns are given with them, by name.
+        rows: for a single view, the rows of each shard of this rank, without links and with missing cells filled;
+        None: unchanged. hyper, bases: new hyperparameters and bases of columns, by name.
         """
         chain = self.chain
         for view in chain.views if hyper else ():
@@ -140,7 +139,7 @@ class Linking:
     def _linked(
         self, view: View, before: Coding, lane: int, rows: Sequence[Rows] | None, hyper: Mapping[str, np.ndarray]
     ) -> View:
-        """A view under the present links, with the state that it had under those `before`."""
+        """Return a view under the present links, with its state under the links `before`."""
         after, coded = self.coding_of(view.columns), []
         for i, shard in enumerate(view.shards):
             plain = before.decoded(shard.rows) if rows is None else rows[i]
@@ -158,7 +157,7 @@ class Linking:
         self, parents: np.ndarray, rows: Sequence[Rows] | None = None, hyper: Mapping[str, np.ndarray] | None = None,
         bases: Bases | None = None,
     ) -> None:  # fmt: skip
-        """`link`, and count the clusters of the views that change."""
+        """Call `link`, and count the clusters of the views that change."""
         before = self.chain.views
         self.link(parents, rows, hyper, bases)
         changed = [view for view in self.chain.views if view not in before]
@@ -167,21 +166,21 @@ class Linking:
             self.chain.summarise()
 
     def observed(self, components: Components, rows: Sequence[Rows]) -> list[Rows] | None:
-        """Rows of each shard, coded, without missing cells of numbers that are part of the state; None: there are none.
-        Not collective."""
+        """Return the coded rows of each shard without the numeric missing cells that are part of the state, or None if
+        there are none. Not collective."""
         if not self.numbers.columns:
             return None
         columns = [column for kind in components.kinds for c in range(len(kind)) for column in kind.members(c)]
         return [self.numbers.blanked(i, columns, part) for i, part in enumerate(rows)]
 
     def fill_gaps(self) -> None:
-        """Draw the missing cells that are part of the state, given the labels and counts of this cycle."""
+        """Draw the missing cells that are part of the state, given this cycle's labels and counts."""
         if self.gaps.columns:
             view, comm = self.chain.view, self.chain.comm
             self.gaps.draw(comm, *self._of_gaps(view), self._densities(view) if self.gaps.numbers else {})
             if any(self.coding.plain[c].kind == "count" for c in self.gaps.numbers):
                 sync.count(comm, [view])
-            if self.gaps.numbers:  # which are in other contexts now
+            if self.gaps.numbers:  # their contexts have changed
                 view.pruning.renew()
         if self.numbers.columns:
             views, codings = self.chain.views, self.codings
@@ -192,8 +191,8 @@ class Linking:
                 view.pruning.renew()
 
     def _densities(self, view: View) -> dict[int, Density]:
-        """Densities of the numbers that lean on columns which lack cells, with parameters drawn given the rows of the
-        clusters; the same on every rank."""
+        """Return the densities of numeric columns whose parents have missing cells, with parameters drawn given the
+        clusters' rows; the same on every rank."""
         (statistics,) = sync.statistics_of(self.chain.comm, [view])
         stream = Stream(purpose=Purpose.FILLED_PARAMETERS, **view.key(self.chain.cycles))
         result: dict[int, Density] = {}
@@ -204,15 +203,15 @@ class Linking:
         return result
 
     def gap_levels(self) -> np.ndarray | None:
-        """Levels of the missing cells that others lean on, column by column, parents first, each in row order, uint16
-        (G,) on root, None elsewhere."""
+        """Return the levels of parents' missing cells, column by column, parents first, each in row order, uint16 (G,)
+        on root, None elsewhere."""
         shards = self.chain.view.shards if self.gaps.columns else ()
         mine = [self.gaps.levels(i, shard.rows) for i, shard in enumerate(shards)]
         return self._gathered(mine, [c for c in self.coding.order if c in self.gaps.columns], np.uint16)
 
     def gap_numbers(self) -> np.ndarray | None:
-        """Values of the missing cells of numbers that may be in lines, column by column, each in row order, float64
-        (F,) on root, None elsewhere."""
+        """Return the values of missing cells of numeric columns that may be in lines, column by column, each in row
+        order, float64 (F,) on root, None elsewhere."""
         mine = [self._numbers_of(i) for i in range(len(self.chain.shards))] if self.numbers.columns else []
         return self._gathered(mine, range(len(self.numbers.columns)), np.float64)
 
@@ -222,19 +221,19 @@ class Linking:
         return {j: x for of in each for j, x in of.items()}
 
     def numbers_of(self, shard: int) -> np.ndarray:
-        """The values of one of this rank's shards, column by column. Not collective."""
+        """Return the values of `gap_numbers` in one of this rank's shards, column by column. Not collective."""
         of = self._numbers_of(shard)
         return np.concatenate([of[j] for j in sorted(of)])
 
     def put_numbers(self, shard: int, values: np.ndarray) -> None:
-        """The inverse of `numbers_of`. Not collective."""
+        """Set the values returned by `numbers_of`. Not collective."""
         sizes = self.numbers.holes[shard].lacks.sum(axis=0)
         of = dict(enumerate(np.split(values, sizes.cumsum()[:-1])))
         for view, coding in zip(self.chain.views, self.codings):
             self.numbers.put(shard, coding, view.shards[shard].rows, of)
 
     def _gathered(self, mine: Sequence[Mapping[int, np.ndarray]], order: Sequence[int], dtype: type):
-        """Values of columns, one after another, on root, by those of this rank's shards; None elsewhere."""
+        """Gather the values of columns from all shards on root, one column after another; None elsewhere."""
         comm = self.chain.comm
         if not order:
             return np.zeros(0, dtype) if comm.rank == 0 else None
@@ -256,7 +255,7 @@ class Linking:
 
     @property
     def priors(self) -> Mapping[str, Mapping]:
-        """The priors of the columns under the links. Not collective."""
+        """Priors of the columns under the links. Not collective."""
         return with_learned(self.chain.priors, self.bases)
 
     def draw_bases(self) -> None:
@@ -278,12 +277,12 @@ class Linking:
         self._rebase()
 
     def resume_bases(self, tables: np.ndarray, cycles: int) -> None:
-        """Take on the bases that were drawn after so many cycles, by their tables. Not collective."""
+        """Restore the bases drawn after `cycles` cycles, from their tables. Not collective."""
         self.tables = apart(tables, self.coding.columns, self.chain.priors)
         self._rebase(cycles)
 
     def flat_tables(self) -> np.ndarray:
-        """All tables, of one column after another, int64. Not collective."""
+        """Return all tables, one column after another, int64. Not collective."""
         return flat(self.tables, self.coding.columns)
 
     def _rebase(self, cycles: int | None = None) -> None:
@@ -295,7 +294,7 @@ class Linking:
     # --- draws of the links ------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Draw the links of each view anew where that is due."""
+        """Draw the links of each view, if that is due."""
         chain, s, parents = self.chain, self.chain.settings, self.coding.parents.copy()
         if not s.learns_links or not moves.due(s.link_moves, chain.cycles):
             return
@@ -323,7 +322,7 @@ class Linking:
     def _integrated(
         self, coding: Coding, kind: Categorical, multiplier: np.ndarray, key: Mapping[str, int]
     ) -> Integrated | None:
-        """Weights of links with bases integrated out; None where bases are not learned."""
+        """Return the weights of links with bases integrated out; None if bases are not learned."""
         if not self.chain.settings.learns_bases:
             return None
         numbers = [coding.plain[c].name for c in coding.numbers]
@@ -335,7 +334,7 @@ class Linking:
         return Integrated(kind, multiplier, fixed, names, present, key)
 
     def _tables_of(self, after: Coding, kind: Categorical, multiplier, labelled, k: int, bases: Integrated) -> dict:
-        """Tables of the columns with other parents than before, by name. Collective."""
+        """Draw the tables of the columns whose parents changed, by name. Collective."""
         place = {name: j for j, name in enumerate(bases.parents)}
         before, now = self.coding.parent_of, after.parent_of
         children = {column.name for column in kind.columns}
@@ -345,13 +344,13 @@ class Linking:
         return {kind.columns[child].name: of for child, of in tables.items()}
 
     def _completed(self, view: View, coding: Coding) -> list[Rows]:
-        """The rows of a view's shards without links; columns that may be parents lack no cells there."""
+        """Return the rows of a view's shards without links, with the missing cells of possible parents filled."""
         if self.chain.law is not None:
             return [coding.decoded(shard.rows) for shard in view.shards]
         return list(self.gaps.completed(*self._of_gaps(view)))
 
     def log_prior(self) -> float:
-        """Log prior probability of the links given the views, where they are learned. Not collective."""
+        """Return the log prior probability of the links given the views; 0 if not learned. Not collective."""
         if not self.chain.settings.learns_links:
             return 0.0
         return sum(log_prior(coding.parents, coding.n_nodes) for coding in self.codings)

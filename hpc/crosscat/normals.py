@@ -1,4 +1,4 @@
-"""Multivariate normals of the clusters, with the methods of a multivariate t."""
+"""Multivariate normals of the clusters, with the interface of a multivariate t."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 @dataclass
 class Normals(Predictive):
-    """Multivariate normals, whose matrices are their covariances; degrees of freedom are infinite."""
+    """Multivariate normals: matrices are covariances, and degrees of freedom are infinite."""
 
     def log_density(self, x: np.ndarray, seen: np.ndarray) -> np.ndarray:
         norm, log_determinant, _ = self._norm(x, seen)
@@ -33,7 +33,8 @@ class Normals(Predictive):
         return mean[:, :, 0], np.broadcast_to(np.sqrt(rest), form), self.nu
 
     def together(self, x: np.ndarray, seen: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (n, K, len(members)) and covariance (K, len(members), len(members)) of columns given others."""
+        """Return the mean (n, K, len(members)) and covariance (K, len(members), len(members)) of columns given the
+        cells x of the columns `seen`."""
         matrix = self.matrix[:, members[:, None], members]
         if not len(seen):
             return np.broadcast_to(self.location[:, members], (len(x), *self.location[:, members].shape)), matrix

@@ -1,4 +1,4 @@
-"""Some of a run's columns, and a draw as one of its views has it with these."""
+"""A subset of a run's columns, and a draw restricted to one view and these columns."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ViewDraw:
-    """A draw as one view of it has it: labels int64 (N,), 0..K-1, none of them empty, hyperparameters, and the missing
-    cells that are part of it."""
+    """One view of a draw. labels: int64 (N,), 0..K-1, none empty; cells: missing cells that are part of the draw."""
 
     cycle: int
     labels: np.ndarray
@@ -34,10 +33,10 @@ class ViewDraw:
 
 
 class OfColumns(Tallies):
-    """Some of a run's columns, by the table's names; what one column of the table is made into comes along.
+    """A subset of a run's columns, by the table's names, with all columns made from each.
 
-    places: of each array of the run's rows, which columns these are (see `data.rows.take_columns`). parents: those of
-    all the run's columns, see `Draw`; `coding` has the links of these columns.
+    places: of these columns in each array of the run's rows (see `data.rows.take_columns`). parents: of all the run's
+    columns, see `Draw`; `coding` has the links of these columns.
     """
 
     def __init__(
@@ -53,14 +52,14 @@ class OfColumns(Tallies):
         self.coding = self._coding(chosen, parents)
         self.components, self.places = Components(self.coding.columns, given, blocks), places(chosen, joint)
         place = {name: i for kind in run.components.kinds for i, name in enumerate(_names(kind))}
-        self._hyper = {  # by kind, where the hyperparameters of these columns are among those of all
+        self._hyper = {  # by kind, places of these columns' hyperparameters among those of all columns
             kind.name: np.array([place[name] for name in _names(kind)], np.intp)
             for kind in self.components.kinds
             if not self.coding.in_lines
         }
 
     def _coding(self, chosen: Sequence[Column], parents: np.ndarray | None) -> Coding:
-        """The links between the columns chosen, whose parents are chosen, too."""
+        """Return the links between the chosen columns, whose parents are chosen, too."""
         if parents is None or not (parents != ROOT).any():
             return Coding(self.columns, np.full(len(chosen), ROOT), {})
         all_names, names = [c.name for c in self.run.columns], {c.name for c in chosen}
@@ -78,7 +77,7 @@ class OfColumns(Tallies):
         return ((start, self.take(rows)) for start, rows in self.run.slices())
 
     def seen_by(self, draw: Draw, view: int) -> ViewDraw:
-        """A draw as one of its views has it, with these columns' hyperparameters."""
+        """Return one view of a draw, with these columns' hyperparameters."""
         alpha, d = draw.process[view]
         if self.coding.in_lines:
             hyper = self.components.hyper(alpha, d, self.run.components.by_column(draw.hyper))
@@ -87,7 +86,7 @@ class OfColumns(Tallies):
         return ViewDraw(draw.cycle, draw.labels[view], hyper)
 
     def nearest_view(self, draw: Draw) -> int:
-        """The view of a draw that has most of these columns; of several the first."""
+        """Return the view of a draw that has most of these columns; the first on a tie."""
         if len(draw.labels) == 1:
             return 0
         names = set(self.names)
@@ -95,10 +94,10 @@ class OfColumns(Tallies):
         return int(np.bincount(mine, minlength=len(draw.labels)).argmax())
 
     def states(self, requested: Sequence[tuple[int, int]] | None = None) -> Iterator[tuple[int, ViewDraw]]:
-        """(number of the chain, draw as the view has it that has most of these columns); see `Posterior.states`."""
+        """Yield (number of the chain, `nearest_view` of the draw); see `Posterior.states`."""
         return ((i, self.seen_by(draw, self.nearest_view(draw))) for i, draw in self.run.states(requested))
 
 
 def _names(kind) -> list[str]:
-    """Names of a kind's columns, or of the first column of each of its blocks."""
+    """Return the names of a kind's columns, or of the first column of each of its blocks."""
     return [kind.members(c)[0].name for c in range(len(kind))]

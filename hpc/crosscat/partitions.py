@@ -1,4 +1,4 @@
-"""Partitions of rows and how alike they are; labels count from 0."""
+"""Partitions of rows and their similarity; labels count from 0."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 
 
 def posterior_of_count(draws: np.ndarray) -> dict[int, float]:
-    """{value: share of the draws}, values ascending; for the number of clusters."""
+    """Return {value: share of the draws}, values ascending; for the number of clusters."""
     values, times = np.unique(np.asarray(draws).astype(np.int64), return_counts=True)
     return {int(v): float(t / len(draws)) for v, t in zip(values, times, strict=True)}
 
 
 def contingency(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Rows in cluster i of partition `a` and j of partition `b`, (K_a, K_b) int64; labels (N,) from 0."""
+    """Count the rows in cluster i of partition `a` and j of `b`, (K_a, K_b) int64; labels (N,) from 0."""
     k_a, k_b = int(a.max()) + 1, int(b.max()) + 1
     return np.bincount(a * np.int64(k_b) + b, minlength=k_a * k_b).reshape(k_a, k_b)
 
 
 def variations(partitions: np.ndarray) -> np.ndarray:
-    """Variation of information between partitions, nats, (D, D); partitions (D, M) labels from 0.
+    """Return the variation of information between partitions, nats, (D, D); partitions (D, M) labels from 0.
 
     VI(a, b) = 2 H(a, b) - H(a) - H(b), H the entropy of the shares of the M rows (Meilă 2007).
     """
@@ -42,21 +42,20 @@ def variations(partitions: np.ndarray) -> np.ndarray:
 
 
 def overlaps(together: np.ndarray) -> np.ndarray:
-    """Overlap (Jaccard: rows in both / rows in either) of each cluster of one partition with each of another.
-
-    `together`: `contingency` of the two; (K_a, K_b).
+    """Return the overlap (Jaccard: rows in both / rows in either) of each cluster of one partition with each of
+    another, (K_a, K_b). together: `contingency` of the two.
     """
     either = together.sum(axis=1)[:, None] + together.sum(axis=0) - together
     return together / np.maximum(either, 1)
 
 
 def jaccard(together: np.ndarray) -> np.ndarray:
-    """Largest overlap of each cluster of the first partition with one of the second, (K_a,); see `overlaps`."""
+    """Return the largest overlap of each cluster of the first partition with one of the second, (K_a,)."""
     return overlaps(together).max(axis=1)
 
 
 def by_size(labels: np.ndarray) -> np.ndarray:
-    """Number the clusters of a partition from the largest (0) to the smallest; equal sizes by their first row."""
+    """Renumber the clusters of a partition from the largest (0) to the smallest; ties by first row."""
     size = np.bincount(labels)
     first = np.full(len(size), len(labels))
     np.minimum.at(first, labels, np.arange(len(labels)))
@@ -67,7 +66,7 @@ def by_size(labels: np.ndarray) -> np.ndarray:
 
 
 def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
-    """Cluster sizes of each draw from the largest on, 0 where it has fewer clusters, (D, most)."""
+    """Return the cluster sizes of each draw, largest first, padded with 0, (D, most)."""
     table = np.zeros((len(sizes), most), np.int64)
     for row, size in zip(table, sizes, strict=True):
         largest = np.sort(size)[::-1][:most]
@@ -76,12 +75,12 @@ def ordered_sizes(sizes: Sequence[np.ndarray], most: int) -> np.ndarray:
 
 
 def nearest(subset: np.ndarray, distances: np.ndarray, eligible: np.ndarray | None = None) -> int:
-    """The draw of `eligible`, by default of `subset`, that is nearest to all of `subset`; the earliest on a tie."""
+    """Return the draw in `eligible` (default: `subset`) with the least mean distance to `subset`; first on a tie."""
     eligible = subset if eligible is None else eligible
     return int(eligible[np.argmin(np.round(distances[np.ix_(eligible, subset)].mean(axis=1), 12))])
 
 
 def typical(counts: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Draws that have low to high clusters, ascending; where there are none, those that come nearest."""
+    """Return the draws that have low to high clusters, ascending; if there are none, the nearest ones."""
     beyond = np.maximum(np.maximum(low - counts, counts - high), 0.0)
     return np.flatnonzero(beyond == beyond.min())

@@ -14,7 +14,7 @@ LEARNED_DISCOUNT = np.linspace(0.0, 0.9, 10)
 
 
 def gamma_quantiles(shape: float, rate: float, n: int) -> np.ndarray:
-    """The n quantiles of Gamma(shape, rate) at (i - 1/2) / n, i = 1, ..., n, rising float64 (n,)."""
+    """Return the n quantiles of Gamma(shape, rate) at (i - 1/2) / n, i = 1, ..., n, increasing float64 (n,)."""
     p = (np.arange(n) + 0.5) / n
     if shape == 1.0:
         return -np.log1p(-p) / rate
@@ -24,7 +24,7 @@ def gamma_quantiles(shape: float, rate: float, n: int) -> np.ndarray:
 
 
 def log_sum(terms: np.ndarray) -> float:
-    """log sum exp(terms), with the bits of `scipy.special.logsumexp`. Finite terms."""
+    """Return log sum exp(terms) for finite terms, with the same bits as `scipy.special.logsumexp`."""
     top = terms.max()
     greatest = terms == top
     n = float(greatest.sum())
@@ -32,13 +32,13 @@ def log_sum(terms: np.ndarray) -> float:
 
 
 def log_eppf(size: np.ndarray, concentration: float, discount: float) -> float:
-    """Log probability of a partition with block sizes `size` (K,) int64, all positive."""
+    """Return the log probability of a partition with block sizes `size` (K,) int64, all positive."""
     return float(weights.log_eppf(size, np.array([concentration]), np.array([discount]))[0, 0])
 
 
 @dataclass
 class PitmanYor:
-    """Law of (concentration, discount): fixed, on a uniform product grid, or updated by Escobar & West (1995)."""
+    """Prior of (concentration, discount): fixed, on a uniform product grid, or gamma (Escobar & West 1995)."""
 
     concentrations: np.ndarray = field(default_factory=lambda: LEARNED_CONCENTRATION)
     discounts: np.ndarray = field(default_factory=lambda: np.zeros(1))
@@ -46,9 +46,9 @@ class PitmanYor:
 
     @classmethod
     def of(cls, concentration, discount) -> PitmanYor:
-        """Make it of settings: a number is fixed, a list a grid, "learn" the default grid, {"gamma": (a, b)} a gamma
-        prior, and with "points" as well the grid of that many of its quantiles. ValueError for "auto", which a run
-        decides."""
+        """Make the prior from settings: a number is fixed, a list is a grid, "learn" the default grid,
+        {"gamma": (a, b)} a gamma prior, with "points" a grid of that many of its quantiles. Raises ValueError for
+        "auto", which a run resolves."""
         if isinstance(concentration, dict):
             if "points" not in concentration:
                 return cls(np.ones(1), np.zeros(1), tuple(concentration["gamma"]))
@@ -65,28 +65,29 @@ class PitmanYor:
         return self.gamma is None and len(self.concentrations) * len(self.discounts) == 1
 
     def start(self) -> tuple[float, float]:
-        """The grid point nearest to concentration 1 and the least discount."""
+        """Return the grid point nearest to concentration 1 and the least discount; the mean of a gamma prior."""
         if self.gamma is not None:
             return self.gamma[0] / self.gamma[1], 0.0
         nearest = np.argmin(np.abs(np.log(np.maximum(self.concentrations, 1e-300))))
         return float(self.concentrations[nearest]), float(self.discounts[0])
 
     def log_prior(self, size: np.ndarray) -> float:
-        """Log probability of block sizes (K,), concentration and discount integrated out. Not for a gamma prior."""
+        """Return the log probability of a partition with block sizes (K,), concentration and discount integrated out.
+        Raises ValueError for a gamma prior."""
         if self.gamma is not None:
             raise ValueError("a gamma prior of the concentration is not integrated out")
         terms = weights.log_eppf(size, self.concentrations, self.discounts)
         return float(log_sum(terms) - np.log(terms.size))
 
     def draw_prior(self, stream: np.random.Generator) -> tuple[float, float]:
-        """(concentration, discount) from their prior."""
+        """Draw (concentration, discount) from the prior."""
         if self.gamma is not None:
             return stream.standard_gamma(self.gamma[0]) / self.gamma[1], 0.0
         i, j = stream.integers([len(self.concentrations), len(self.discounts)])
         return float(self.concentrations[i]), float(self.discounts[j])
 
     def draw(self, size: np.ndarray, current: float, stream: np.random.Generator) -> tuple[float, float]:
-        """(concentration, discount) given the block sizes `size` (K,), with weights integrated out."""
+        """Draw (concentration, discount) given the block sizes `size` (K,), with weights integrated out."""
         if self.gamma is not None:
             return self._escobar_west(size, current, stream), 0.0
         if self.fixed:

@@ -1,22 +1,22 @@
-"""Predictions of a mixture, or a cross-categorization, for new rows: log density, clusters and missing cells, averaged
-over kept draws.
+"""Predictions of a mixture or cross-categorization for new rows: log density, clusters and missing cells, averaged over
+kept draws.
 
-Of draw d, with its clusters k (docs/math.md 2.6), p_d(x) = sum_k p_d(x, k): w_dk f(x | rows of k) for each cluster and
-for a new one, over the observed cells of x. Averages weigh the draws as the posterior does once x is known, by p_d(x):
+In draw d, with clusters k (docs/math.md 2.6), p_d(x) = sum_k p_d(x, k), where p_d(x, k) = w_dk f(x | rows of k) for
+each cluster and a new one, over the observed cells of x. Averages weight the draws by p_d(x), as the posterior given x:
 
     log_density  log of mean_d p_d(x)
     P(c | x)     sum_d p_d(x) P_d(c | x) / sum_d p_d(x)        P_d(r | x) = sum_k p_d(k | x) n_rk / n_k
     P(v | x)     sum_d sum_k p_d(x, k) f(v | rows of k) / sum_d p_d(x)
 
-Clusters c are those of the representative partition r (as in `report`), or a new one. n_rk of the n_k training rows in
-cluster k of the draw are in cluster r of the representative partition, so how a draw numbers its clusters does not
-matter.
+Clusters c are the clusters r of the representative partition (as in `report`), or a new one. n_rk of the n_k training
+rows in cluster k of the draw are in cluster r of the representative partition, so the numbering of a draw's clusters
+does not matter.
 
 A block of columns that are modelled jointly may be partly missing in a new row: its observed cells are scored by their
 joint marginal, and the missing ones are predicted given them.
 
-With several views p_d(x) is the product over them, and the rest holds in each: a representative view stands for the
-view of a draw that has most of its columns.
+With several views, p_d(x) is the product over them, and the rest holds in each: a representative view is matched with
+the view of a draw that has most of its columns.
 
 The statistics of all draws are built once; new rows then stream through in batches.
 """
@@ -56,7 +56,7 @@ class Forecast(RowForecast):
     def __init__(self, run: Posterior, request: Request):
         """Groups of clusters: see `levels.grouped`."""
         require_likelihood(run, "new rows")
-        run.read_traces()  # which also tell what belongs to the burn-in
+        run.read_traces()  # needed for the length of the burn-in
         self.kept = run.require_kept()
         super().__init__(run, request)
         self._outcomes = run.outcomes
@@ -119,8 +119,8 @@ class Forecast(RowForecast):
 
 @dataclass
 class Imputed:
-    """Missing cells of one column: `rows` (m,) where they are, `value` (m,) level code or mean, `spread` (m,)
-    probability or sd, `fill` (m,) level code or a value as people record it, for the cell itself."""
+    """Missing cells of one column. rows (m,): their rows; value (m,): level code or mean; spread (m,): probability or
+    sd; fill (m,): level code or recorded value to put in the cell."""
 
     rows: np.ndarray
     value: np.ndarray
@@ -137,7 +137,7 @@ class InView:
     p: np.ndarray
 
     def cluster(self) -> tuple[np.ndarray, np.ndarray]:
-        """The most probable cluster of each row, from 1, 0 for a new one; and its probability."""
+        """Return the most probable cluster of each row, from 1, 0 for a new one, and its probability."""
         best = self.p.argmax(axis=1)
         p_best = self.p[np.arange(len(best)), best]
         new = self.p_new > p_best
@@ -146,8 +146,8 @@ class InView:
 
 @dataclass
 class Result:
-    """Predictions for n rows: log_density, log_density_sd (n,); see the module. outcome: expectations of it in each
-    draw, and the draws' weights, (D, n) each."""
+    """Predictions for n rows: log_density, log_density_sd (n,); see the module. outcome: its expectation in each draw,
+    and the draws' weights, (D, n) each."""
 
     log_density: np.ndarray
     log_density_sd: np.ndarray
@@ -158,8 +158,8 @@ class Result:
 
 @dataclass
 class Cells:
-    """Cells of some rows in a view's columns: rows, partly missing blocks, and missing cells to predict, each with the
-    column of its atoms where only the rest is predicted."""
+    """Cells of a batch in a view's columns. partly: partly missing blocks; lacking: missing cells to predict, each with
+    the column of its atoms if only the rest is predicted."""
 
     rows: Rows
     partly: list[Pattern]
@@ -167,10 +167,9 @@ class Cells:
 
 
 class Predictor:
-    """Averages over some kept draws; call it with Rows of the run's used columns.
+    """Averages over kept draws; call it with Rows of the run's used columns.
 
-    `requested`: (chain, cycle) of the draws. `views`: the representative ones. `impute`: whether missing cells are
-    predicted.
+    requested: (chain, cycle) of the draws. views: the representative views. impute: True to predict missing cells.
     """
 
     def __init__(
@@ -184,10 +183,10 @@ class Predictor:
         self._which = run.data.latent.which
         parts = {column.name for column in self._which.values()}
         self.columns = [c for c in run.columns if c.name not in parts]
-        # labels in as few bytes as they need: the table is read once for all draws
+        # labels in the smallest type: they are all in memory, since the table is read once for all draws
         drawn = [replace(d, labels=[narrow(z) for z in d.labels]) for _, d in run.states(requested)]
         self.draws: list[Law] = []
-        # of each draw and representative view: the draw's view that stands for it, and (K, R) float32, n_rk / n_k
+        # for each draw and representative view: the matched view of the draw, and n_rk / n_k, (K, R) float32
         self._membership: list[list[tuple[int, np.ndarray]]] = []
         for draw, law in zip(drawn, run.laws(drawn), strict=True):
             for view in law.views:
@@ -209,11 +208,11 @@ class Predictor:
         return shares + sum(view.n_bytes for draw in self.draws for view in draw.views)
 
     def __call__(self, rows: Rows, answers: Answers | None = None) -> Result:
-        """answers: the predictors of the rows' outcomes, where there is one."""
+        """Predict the rows. answers: the predictors of their outcomes, if the run has one."""
         n = len(rows)
         expected = np.zeros((self.n_draws, n))
         holes = self._holes(rows) if self.impute else {}
-        known: dict[int, Cells] = {}  # by the components of a view
+        known: dict[int, Cells] = {}  # by a view's components
         sums = [(np.zeros((n, len(r.sizes))), np.zeros(n)) for r in self.representatives]
         overall = np.zeros(n)
         cells = {name: np.zeros((len(at), self._width(name))) for name, at in holes.items()}
@@ -263,15 +262,15 @@ class Predictor:
         return Result(largest + np.log(overall / self.n_draws), spread, views, imputed, outcome)
 
     def _cells(self, view: ViewDensity, rows: Rows, holes: dict[str, np.ndarray]) -> Cells:
-        """rows: of the view's columns."""
+        """Prepare a batch for a view. rows: of the view's columns."""
         partly = list(patterns(view.components, rows, partly=True))
         return Cells(rows, partly, list(self._lacking(view, rows, holes)) if self.impute else [])
 
     def _lacking(
         self, view: ViewDensity, rows: Rows, holes: dict[str, np.ndarray]
     ) -> Iterator[tuple[Pattern, Column | None]]:
-        """The cells to predict. Of a column with atoms the rest is predicted where nobody knows which it is, not where
-        it is an atom; the second of a pair is then the column of which it is."""
+        """Yield the cells to predict, each with the column of its atoms or None. For a column with atoms, the rest is
+        predicted where the cell is missing, but not where it is an atom."""
         columns = {column.name: column for column in view.components.categorical.columns}
         for p in view.patterns(rows):
             which = self._which.get(p.kind.members(p.column)[0].name)
@@ -283,11 +282,11 @@ class Predictor:
                 yield p, which
 
     def _home(self, column: Column) -> tuple[str, int]:
-        """The table's column that a column is a part of, and where its averages begin among that one's."""
+        """Return the table's column that contains a column, and the place of its averages among those of the former."""
         return next(((name, 2) for name, part in self._which.items() if part.name == column.name), (column.name, 0))
 
     def _holes(self, rows: Rows) -> dict[str, np.ndarray]:
-        """Rows with a missing cell, by column; columns without any are left out."""
+        """Return the rows with a missing cell, by column; columns without any are left out."""
         holes = {}
         for c in self.columns:
             at = np.flatnonzero(is_missing(rows, self._which.get(c.name, c)))
@@ -314,12 +313,12 @@ def _membership(r: Representative, draw: Draw) -> tuple[int, np.ndarray]:
 
 
 def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means and standard deviations of numbers from averages (m, 2) of x - center and its square. With atoms the
-    averages are (m, 2 + atoms + 1): the first two are of the rest alone, times its probability, which comes last, after
-    the atoms'.
+    """Return means and standard deviations from averages (m, 2) of x - center and its square. With atoms the averages
+    are (m, 2 + atoms + 1): the first two are of the rest alone, times its probability, which comes last, after the
+    atoms'.
 
-    On a log scale or in transformed coordinates, where a t has no mean: the number at the mean of the rest (on a log
-    scale the geometric mean), and the distance from it to one deviation beyond.
+    On a log scale or in transformed coordinates, where a t has no mean: return the number at the mean of the rest (on a
+    log scale the geometric mean), and the distance from it to the number one deviation beyond.
     """
     mean, square, *p = average.T
     if column.log or column.shape is not None:
@@ -335,8 +334,9 @@ def _mean_and_sd(column: Column, average: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _as_recorded(column: Column, average: np.ndarray) -> np.ndarray:
-    """Point predictions from the same averages: the atom that is more probable than every other value, else the mean of
-    the rest (geometric on a log scale; in coordinates the number at their mean), at the column's resolution."""
+    """Return point predictions from the averages for `_mean_and_sd`: the most probable atom if it is more probable than
+    the rest, else the mean of the rest (geometric on a log scale; in coordinates the number at their mean), at the
+    column's resolution."""
     mean, _, *p = average.T
     code = np.argmax(p, axis=0) if p else None
     y = (mean / np.maximum(p[-1], 1e-300) if p else mean) + column.center
@@ -348,7 +348,7 @@ def _as_recorded(column: Column, average: np.ndarray) -> np.ndarray:
 def _columns(
     predictor: Predictor, rows: Rows, result: Result, start: int, probabilities: bool, impute: bool
 ) -> dict[str, Any]:
-    """Named pyarrow arrays of one batch."""
+    """Return named pyarrow arrays of one batch."""
     import pyarrow as pa
 
     n = len(rows)
@@ -378,12 +378,12 @@ def _columns(
 
 
 def _numbers(result: Result) -> list[str]:
-    """Suffixes of the output columns of each view."""
+    """Return the suffix of the output columns of each view."""
     return [f"_{v}" for v in range(1, 1 + len(result.views))] if len(result.views) > 1 else [""]
 
 
 def _short(x: np.ndarray) -> np.ndarray:
-    """Probabilities in single precision: seven digits are enough, and the file is half as long."""
+    """Convert probabilities to single precision: seven digits are enough, and the file is half as long."""
     return x.astype(np.float32)
 
 

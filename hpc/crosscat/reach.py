@@ -1,9 +1,9 @@
-"""Numbers drawn for completed and synthetic tables, kept within reach of those that the table has.
+"""Numbers drawn for completed and synthetic tables, kept near the range of the table's values.
 
-A cluster in which no cell of a column was observed has the prior's law of it: a t distribution with few degrees of
-freedom. Where parameters are drawn first, all its rows are then far out together, and one such cluster can move the
-mean of a column by many standard errors. So a number farther beyond the column's range than half the length of that
-range is drawn again from its cluster's law within the range.
+A cluster in which no cell of a column was observed has the prior predictive law: a t distribution with few degrees of
+freedom. If parameters are drawn first, all its rows are far out together, and one such cluster can move the mean of a
+column by many standard errors. So a number beyond the column's range by more than half the range's length is redrawn
+from its cluster's law within the range.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpibayes.hpc.parallel.streams import Stream
 from mpibayes.io import recording
 from mpibayes.io.rows import Column
 
-BEYOND = 0.5  # of the range's length
+BEYOND = 0.5  # tolerance beyond the range, as a share of its length
 
 
 def drawn_again(
@@ -29,8 +29,8 @@ def drawn_again(
     stream: Stream,
     ids: np.ndarray,
 ) -> np.ndarray:
-    """Numbers (n,) on the model's scale, those out of reach in the range. law, place: of the column among those of its
-    kind, or of each row's. clusters, ids (n,): of the rows; stream: of the numbers that are drawn again."""
+    """Redraw the numbers y (n,) on the model's scale that are out of reach, within the range. place: of the column, or
+    of each row's column, in its kind's `law`. clusters, ids (n,): of the rows; stream: of the redrawn numbers."""
     least, most = ends(column)
     far = np.flatnonzero((y < least) | (y > most))
     if len(far):
@@ -41,15 +41,15 @@ def drawn_again(
 
 
 def ends(column: Column) -> tuple[float, float]:
-    """The least and the greatest number within reach, on the model's scale; of a constant column any number is."""
+    """Return the least and greatest number within reach, on the model's scale; infinite for a constant column."""
     low, high = range_of(column)
     beyond = BEYOND * (high - low)
     return (low - beyond, high + beyond) if beyond > 0.0 else (-np.inf, np.inf)
 
 
 def range_of(column: Column) -> tuple[float, float]:
-    """The least and the greatest value of the table on the model's scale; where the least has no logarithm, as far
-    below the mean as the greatest is above it."""
+    """Return the least and greatest value in the table on the model's scale; a least value without logarithm is
+    replaced by the reflection of the greatest in the mean."""
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = recording.coordinate(column, np.array([column.minimum, column.maximum]))
     return float(low) if np.isfinite(low) else float(2.0 * column.center - high), float(high)

@@ -1,13 +1,13 @@
-"""The kept draws that stand for the posterior: of the views, which columns go together; in each view, of its rows.
+"""Representative kept draws: one for the views, as a partition of the columns, and one for the rows of each view.
 
-The representative views are those of one draw. A draw in which these columns are not a view is seen as its view has it
-that has most of them.
+The representative views are those of one draw. In another draw, a representative view is matched with the view that has
+most of its columns.
 
-The loss is the variation of information, VI(a, b) = 2 H(a, b) - H(a) - H(b). Alone it is no measure of draws whose
-clusters are small: where nearly every row of two draws is in an intersection of its own, H(a, b) is log N whatever a
-and b are, and the draw with the most clusters has the least loss (of 270 rows of one population, whose draws have 61 to
-133 clusters, one with 170). So the least loss is looked for among draws whose number of clusters is typical, from the
-5 to the 95 % point of its posterior, which is the interval that the report prints.
+The loss is the variation of information, VI(a, b) = 2 H(a, b) - H(a) - H(b). Alone it fails for draws with small
+clusters: if nearly every row of two draws is alone in its intersection, H(a, b) is log N for any a and b, and the draw
+with the most clusters has the least loss (for 270 rows of one population, whose draws have 61 to 133 clusters, one with
+170). So the least loss is taken over draws with a typical number of clusters, between the 5 and 95 % points of its
+posterior, which is the interval that the report prints.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mpibayes.hpc.crosscat.partitions import by_size, nearest, typical, variatio
 from mpibayes.hpc.posterior.chains import evenly
 
 PROBES = 1000  # rows on which every kept draw is compared with every other
-COMPARED = 200  # kept draws compared with one another, at most; of each chain FEWEST at least
-FEWEST = 4  # kept draws of a chain whose halves can be compared
-TYPICAL = (0.05, 0.95)  # points of the posterior of a number of clusters, between which it is typical
+COMPARED = 200  # most kept draws compared with one another, but at least FEWEST of each chain
+FEWEST = 4  # least kept draws of a chain whose halves can be compared
+TYPICAL = (0.05, 0.95)  # posterior quantiles between which a number of clusters is typical
 SAMPLED = 20_000  # rows on which chains are compared with one another
 
 
 @dataclass
 class Compared:
-    """The kept draws that are compared with one another: (D',) chain and cycle of each, labels (D', M) on M rows of the
-    table (or of its columns), and their variation of information on PROBES of those, (D', D')."""
+    """The kept draws compared with one another. chain, cycle (D',): of each; labels (D', M): of M rows of the table (or
+    of its columns); distances (D', D'): variation of information on PROBES of these rows."""
 
     chain: np.ndarray
     cycle: np.ndarray
@@ -43,7 +43,7 @@ class Compared:
 
 @dataclass
 class Representative:
-    """The kept draw that stands for the posterior of a view: labels (N,) numbered by size, and how good it is."""
+    """The representative draw of a view: labels (N,) numbered by size, and its expected loss."""
 
     of: OfColumns
     chain: int
@@ -53,7 +53,7 @@ class Representative:
     loss: float  # expected variation of information, nats, to the other draws
     hyper: Any
     compared: Compared
-    among: tuple[int, int] | None = None  # numbers of clusters it was chosen from, where those left a nearer draw out
+    among: tuple[int, int] | None = None  # typical numbers of clusters, if these excluded a draw with less loss
 
     @property
     def slight(self) -> bool:
@@ -62,28 +62,28 @@ class Representative:
 
     @property
     def losses(self) -> np.ndarray:
-        """Expected loss of each draw compared, (D',)."""
+        """Expected loss of each compared draw, (D',)."""
         return self.compared.distances.mean(axis=1)
 
 
 @dataclass
 class Representatives:
-    """views: those with most columns first. chain, cycle: the draw whose views they are. loss: as of a view, but
-    between partitions of the columns. compared: of these; None of a mixture, which has one view."""
+    """views: most columns first. chain, cycle: of the draw that has these views. loss: as for a view, but between
+    partitions of the columns. compared: partitions of the columns; None for a mixture, which has one view."""
 
     views: list[Representative]
     chain: int
     cycle: int
     loss: float
     compared: Compared | None
-    among: tuple[int, int] | None = None  # numbers of views, likewise
+    among: tuple[int, int] | None = None  # the same, for numbers of views
 
 
 def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Representatives:
-    """Representative draws of a run: of at most COMPARED kept draws, evenly spaced in each chain, the one with the
-    least expected variation of information to them all among those with a typical number of clusters.
+    """Return the representative draws of a run: of at most COMPARED kept draws, evenly spaced in each chain, the one
+    with the least expected variation of information to all, among those with a typical number of clusters.
 
-    There is one for the columns, and one for the rows of each view. Ties go to the earlier draw. The traces have to be
+    There is one for the columns, and one for the rows of each view. Ties go to the earlier draw. Traces must have been
     read."""
     by_chain = [[pair for pair in kept if pair[0] == i] for i in sorted({i for i, _ in kept})]
     share = max(COMPARED // len(by_chain), FEWEST)
@@ -111,7 +111,7 @@ def representatives(run: Posterior, kept: Sequence[tuple[int, int]]) -> Represen
 
 
 def _printed(run: Posterior, name: str) -> tuple[float, float] | None:
-    """The interval of a count that the report prints, from all cycles after burn-in; None where the traces lack it."""
+    """Return the interval of a count that the report prints, from all cycles after burn-in; None if not traced."""
     if not all(name in chain.trace for chain in run.chains):
         return None
     draws = np.concatenate([chain.later()[name] for chain in run.chains])
@@ -126,7 +126,7 @@ def _interval(counts: np.ndarray) -> tuple[float, float]:
 def _chosen(
     compared: Compared, counts: np.ndarray, interval: tuple[float, float] | None
 ) -> tuple[int, tuple[int, int] | None]:
-    """The draw that stands for all that are compared, and `among`. counts (D',): clusters of each."""
+    """Return the place of the representative draw, and `among`. counts (D',): clusters of each compared draw."""
     low, high = interval or _interval(counts)
     every = np.arange(len(counts))
     best = nearest(every, compared.distances, typical(counts, low, high))
@@ -138,20 +138,20 @@ def _counts(labels: np.ndarray) -> np.ndarray:
 
 
 def _rows(n_rows: int) -> np.ndarray:
-    """The rows that draws are compared on, drawn once and for all for a table of this length."""
+    """Return the rows on which draws are compared, a fixed sample for a table of this length."""
     if n_rows <= SAMPLED:
         return np.arange(n_rows)
     return np.sort(np.random.default_rng(n_rows).choice(n_rows, SAMPLED, replace=False))
 
 
 def _columns(run: Posterior, requested: Sequence[tuple[int, int]]) -> Compared:
-    """The views of these draws as partitions of the columns."""
+    """Compare the views of these draws as partitions of the columns."""
     view_of = np.array([draw.view_of for _, draw in run.states(requested)])
     return Compared(*np.array(requested).T, view_of, variations(view_of))
 
 
 def _in_order(run: Posterior, view_of: np.ndarray) -> list[OfColumns]:
-    """The views of a draw, those with most columns first; then by their first column."""
+    """Return the views of a draw, most columns first, then by first column."""
     names = [c.name for c in run.data.stored]
     members = [[n for n, v in zip(names, view_of.tolist()) if v == view] for view in dict.fromkeys(view_of.tolist())]
     return [run.of(part) for part in sorted(members, key=lambda part: -len(part))]
@@ -164,8 +164,8 @@ def _of_view(
     counts: np.ndarray,
     interval: tuple[float, float] | None,
 ) -> Representative:
-    """labels: of each of the `requested` draws, on the rows that they are compared on; counts: of its clusters, on all
-    rows; interval: of a typical count, by default of these."""
+    """Choose a view's representative draw. labels: of each `requested` draw, on the compared rows; counts: its number
+    of clusters on all rows; interval: of typical counts, by default computed from `counts`."""
     stacked = np.stack(labels)
     probes = evenly(np.random.default_rng(mine.n_rows).permutation(stacked.shape[1]), PROBES)
     compared = Compared(*np.array(requested).T, stacked, variations(stacked[:, probes]))

@@ -1,12 +1,12 @@
-"""The cluster of every row of the table, in each view: that of the representative partition, and its probability.
+"""The cluster of every row of the table in each view's representative partition, and its probability.
 
-The partition is of the training rows. In draw d row i is in cluster k, of whose n_k rows n_rk are in cluster r of the
-representative partition, and
+The partition is of the training rows. In draw d row i is in cluster k, with n_k rows, of which n_rk are in cluster r of
+the representative partition, and
 
     P(r | i) = mean_d n_rk / n_k                       a training row
     P(r | x) = sum_d p_d(x) P_d(r | x) / sum_d p_d(x)  a row that was held out, or another one (`predict.py`)
 
-A row that was not trained on gets the most probable of the clusters, be it more probable yet that it opens one.
+A row outside the training set gets the most probable of these clusters, even if a new cluster is more probable.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Assigned = tuple[np.ndarray, np.ndarray]  # clusters int64 (n,) from 1, their pr
 
 
 def row_clusters(run: Posterior, groups: int | None = None) -> tuple[Representatives, list[RowClusters]]:
-    """The representative partitions, and every row of the table in each of their views.
+    """Return the representative partitions, and the cluster of every row of the table in each of their views.
 
-    groups: so many groups of clusters are looked up, too (`levels/`). Raises ConfigError where no draw of the labels
-    was kept, or where no view has so many groups. Memory: labels of one draw, statistics of DRAWS draws.
+    groups: number of groups of clusters to look up, too (`levels/`). Raises ConfigError if no draw of the labels was
+    kept, or no view has this number of groups. Memory: labels of one draw, statistics of DRAWS draws.
     """
-    run.read_traces()  # which say what belongs to the burn-in
+    run.read_traces()  # needed for the length of the burn-in
     kept = run.require_kept()
     partitions = representatives(run, kept)
     every, at = with_groups(run, kept, partitions.views, groups)
@@ -58,7 +58,8 @@ def row_clusters(run: Posterior, groups: int | None = None) -> tuple[Representat
 def with_groups(
     run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative], groups: int | None
 ) -> tuple[list[Representative], list[int | None]]:
-    """The views and, behind them, those with groups in place of clusters; where each view's are, None without."""
+    """Append to the views their copies with groups in place of clusters; return all, and the place of each view's copy
+    or None."""
     other = grouped(run, kept, views, groups) if groups is not None else [None] * len(views)
     every, at = list(views), []
     for r in other:
@@ -68,7 +69,7 @@ def with_groups(
 
 
 def _beside(views: Sequence[RowClusters], at: Sequence[int | None]) -> list[RowClusters]:
-    """The views with the groups of the same rows; at: see `with_groups`."""
+    """Return the views with the groups of their rows; at: see `with_groups`."""
     return [view if i is None else replace(view, group=views[i].cluster) for view, i in zip(views, at)]
 
 
@@ -91,7 +92,7 @@ def clusters_of(
 
 
 def _trained(run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative]) -> list[Assigned]:
-    """The clusters of the training rows, in each view."""
+    """Return the clusters of the training rows in each view, with their probabilities."""
     used = evenly(kept, COMPARED)
     sums = [np.zeros(run.n_rows) for _ in views]
     for _, draw in run.states(used):
@@ -109,10 +110,10 @@ def _predictor(
 
 
 def _held_out(run: Posterior, start: int, stop: int) -> Rows:
-    """Held-out rows as they are modelled: without cells, where the prior was sampled."""
+    """Return held-out rows as they are modelled: without cells if the prior was sampled."""
     return run.data.heldout_of(start, stop) if run.likelihood else Rows.empty((), stop - start)
 
 
 def _assigned(assign: Predictor, rows: Rows) -> list[Assigned]:
-    """The clusters of rows as they are modelled, in each view."""
+    """Return the clusters of modelled rows in each view, with their probabilities."""
     return [(view.p.argmax(axis=1) + 1, view.p.max(axis=1)) for view in assign(rows).views]

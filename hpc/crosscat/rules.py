@@ -1,4 +1,4 @@
-"""Rules between the keys of the configuration of a mixture or a cross-categorization, and between keys and table."""
+"""Rules between configuration keys of a mixture or cross-categorization, and between keys and table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mpibayes.text import counted, import_again
 
 
 def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report) -> None:
-    """Report violations that involve several keys. Sections that are not valid in themselves are missing here."""
+    """Report violations that involve several keys. Invalid sections are absent from `sections`."""
     _block_rules(named["blocks"], named["columns"], report)
     if "run" in sections and sections["run"].until == "settled" and sections["run"].chains == 1:
         report.add(("run", "until"), '"settled" compares chains; set run.chains = 2 or more, or run.until = "cycles"')
@@ -40,7 +40,7 @@ def rules(sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Sect
 
 
 def without_effect(sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
-    """Keys that have no effect, each with the setting that makes it so."""
+    """Return the keys that have no effect, each with the setting that disables it."""
     unused = _unused(sections["sampler"], sections["anneal"])
     model, idle = sections["model"], {("anneal", key): because for key, because in unused.items()}
     if model.plain or not model.likelihood:
@@ -74,7 +74,7 @@ def against_table(config: Config, columns: Mapping[str, table.Column], report: R
 
 
 def _block_rules(blocks: Mapping[str, Block], columns: Mapping[str, Column], report: Report) -> None:
-    """Rules about blocks of columns that need no table."""
+    """Report violations of the rules about blocks that need no table."""
     taken: dict[str, str] = {}
     for name, block in blocks.items():
         key, width = ("blocks", name, "columns"), len(block.columns)
@@ -101,7 +101,7 @@ def _block_rules(blocks: Mapping[str, Block], columns: Mapping[str, Column], rep
 
 
 def _joint_rules(model: Model, sampler: Sampler, report: Report) -> None:
-    """Rules that tie two keys together."""
+    """Report violations of the rules between two keys of [model] and [sampler]."""
     concentration, discount = model.concentration, model.discount
     _least_rule("concentration", concentration, "discount", discount, report)
     if isinstance(concentration, GammaPrior) and discount != 0:
@@ -123,7 +123,7 @@ def _joint_rules(model: Model, sampler: Sampler, report: Report) -> None:
 
 
 def _least_rule(name: str, alpha: object, of: str, discount: object, report: Report) -> None:
-    """A concentration that is a number has to be above -d, whichever discount d there may be."""
+    """Report a fixed concentration that is not above -d for every possible discount d."""
     least = 0.0 if discount == "learn" else min(discount) if isinstance(discount, tuple) else discount
     if isinstance(alpha, float) and alpha <= -least:
         why = f"above -{of} = {-least}" if isinstance(discount, float) else f"above {0.0 - least:g}, as {of} is learned"
@@ -131,7 +131,7 @@ def _least_rule(name: str, alpha: object, of: str, discount: object, report: Rep
 
 
 def _link_rules(model: Model, report: Report) -> None:
-    """Rules about links between columns."""
+    """Report violations of the rules about links between columns."""
     pairs = () if isinstance(model.links, str) else model.links
     parents = dict(pairs)
     for child, parent in pairs:
@@ -151,7 +151,7 @@ def _asks_for_links(model: Model) -> str:
 
 
 def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Section], report: Report) -> None:
-    """Report settings that there are none of beside an outcome. columns: the sections of columns."""
+    """Report settings that an outcome excludes. columns: the sections of columns."""
     name = sections["outcome"].column
     if name is None:
         return
@@ -172,7 +172,7 @@ def _outcome_rules(sections: Mapping[str, Section], columns: Mapping[str, Sectio
 
 
 def _circles(parents: Mapping[str, str]) -> list[list[str]]:
-    """Circles of columns each of which leans on the next one."""
+    """Return the cycles of links: lists of columns, each a child of the next."""
     result: list[list[str]] = []
     for child in parents:
         walk = [child]
@@ -184,7 +184,7 @@ def _circles(parents: Mapping[str, str]) -> list[list[str]]:
 
 
 def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
-    """Rules about several views."""
+    """Report violations of the rules about several views."""
     if not model.has_views:
         for section, names in (("model", model), ("sampler", sampler)):
             for key in (key for key in OF_VIEWS[section] if key in names.model_fields_set):
@@ -198,7 +198,7 @@ def _view_rules(model: Model, sampler: Sampler, report: Report) -> None:
 
 
 def _unused(sampler: Sampler, anneal: Anneal) -> dict[str, str]:
-    """Keys of [anneal] that have no effect, each with the setting that makes it so."""
+    """Return the keys of [anneal] that have no effect, each with the setting that disables it."""
     if sampler.strategy != "anneal":
         return dict.fromkeys(Anneal.model_fields, f'sampler.strategy = "{sampler.strategy}"')
     because = f"anneal.schedule = {shown(anneal.schedule)}"
@@ -209,7 +209,7 @@ def _unused(sampler: Sampler, anneal: Anneal) -> dict[str, str]:
 
 
 def _start_rules(model: Model, sampler: Sampler, anneal: Anneal, report: Report) -> None:
-    """Rules that tie the keys together that say how a chain starts."""
+    """Report violations of the rules between the keys of a chain's start."""
     fixed = {"sequential+gibbs": "sequential", "prior+gibbs": "prior"}.get(sampler.strategy)
     if fixed is not None and sampler.init not in ("auto", fixed):
         report.add(
@@ -310,7 +310,7 @@ def _check_links(config: Config, by_name: Mapping[str, table.Column], report: Re
 
 
 def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
-    """Report cuts of columns that are not cut, or do not ascend."""
+    """Report cuts of columns that cannot be cut, and cuts that do not ascend."""
     given, joint = config.of(Model).bins, {c for block in config.blocks.values() for c in block.columns}
     numbers = [c for c, column in by_name.items() if c not in config.unused and column.kind in ("real", "count")]
     for name, cuts in {}.items() if isinstance(given, str) else given.items():
@@ -330,7 +330,7 @@ def _check_bins(config: Config, by_name: Mapping[str, table.Column], report: Rep
 
 
 def _check_lines(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
-    """Report columns that cannot be in lines: those that are listed, and numbers that are linked with numbers."""
+    """Report columns that cannot be in lines: listed columns, and numeric columns linked with numeric ones."""
     links = config.of(Model).links
     with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
     of_numbers = [pair for pair in (() if isinstance(links, str) else links) if not any(map(with_levels.get, pair))]
@@ -347,7 +347,7 @@ def _check_idle(model: Model, report: Report) -> None:
 
 
 def _check_children(config: Config, by_name: Mapping[str, table.Column], report: Report) -> None:
-    """Report numbers that cannot depend on columns with levels: those that are listed, and those that are so linked."""
+    """Report listed or linked numeric columns that cannot depend on categorical columns."""
     model = config.of(Model)
     with_levels = {name: bool(column.levels) for name, column in by_name.items() if name not in config.unused}
     pairs = () if isinstance(model.links, str) else model.links
@@ -361,8 +361,8 @@ def _check_numbers(
     name_of_key: str, linked: Collection[str], why_not: Callable[[table.Column], str], what: tuple[str, str, str],
     config: Config, by_name: Mapping[str, table.Column], report: Report,
 ) -> None:  # fmt: skip
-    """Report numbers that cannot be in a list of [model], or be linked as those in it are. what: which can, what one in
-    it does, and what it is linked with."""
+    """Report numeric columns that cannot be in a list of [model], or be linked like columns in it. what: words for the
+    columns that can, for what a column in the list does, and for what it is linked with."""
     model, (fit, does, with_what) = config.of(Model), what
     used = {c: column for c, column in by_name.items() if c not in config.unused}
     joint = {c for block in config.blocks.values() for c in block.columns}
@@ -388,7 +388,7 @@ def _check_numbers(
 
 
 def _check_link(child: table.Column, parent: table.Column, several: bool, report: Report) -> None:
-    """Report a link that there cannot be. several: there may be several views."""
+    """Report an impossible link. several: True if there may be several views."""
     lacks = f"column {shown(parent.name)} lacks {counted(parent.n_missing, 'cell')}"
     if several and parent.n_missing:
         what = f"{lacks}; in views a column that others depend on has to have all of them"

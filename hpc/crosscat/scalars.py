@@ -1,4 +1,4 @@
-"""The scalars of the trace of a mixture, and of a cross-categorization, whose clusters are those of all views."""
+"""Scalars of the trace of a mixture, and of a cross-categorization, which counts the clusters of all views."""
 
 from mpibayes.hpc.scalar import ACTIVE_ROWS, FINE, NATS, SCORES, SHARE, WHOLE, Scalar
 
@@ -44,7 +44,7 @@ BY_FAMILY = {
     "mixture": SCALARS,
     "crosscat": (SCALARS[0], *_OF_VIEWS, *(s for s in SCALARS[1:] if s.name not in _OF_ONE_VIEW)),
 }
-# Of each move: how often it was tried, and accepted.
+# Numbers of tried and accepted moves of each kind.
 MOVES = tuple(name for scalar in SCALARS if scalar.of for name in (scalar.of, scalar.name))
-# What columns do.
+# Numbers of moves of columns and views.
 OF_COLUMNS = ("view_moves_tried", "view_moves", "columns_moved")

@@ -1,4 +1,4 @@
-"""Shares of a population that clusters have, by survey weights, with their standard errors (docs/math.md 2.12)."""
+"""Population shares of clusters, estimated with survey weights, and their standard errors (docs/math.md 2.12)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mpibayes.hpc.posterior.linearised import linearised_variance
 
 
 class PopulationShares:
-    """Weighted shares of the clusters of a partition, labels (N,) from 0, by weights (N,), and how uncertain they are.
+    """Weighted shares of the clusters of a partition, labels (N,) from 0, weights (N,), and their standard errors.
 
-    share (K,). `error`: the standard error for these labels; once kept draws were added, the square root of the mean
-    over draws of the variance for the draw's labels and of the squared distance of the draw's share from `share`, both
-    of the draw's cluster that overlaps most with the partition's.
+    share (K,). error: the standard error for these labels; once kept draws are added, the square root of the mean over
+    draws of (variance of the draw's share + squared distance of the draw's share from `share`), where the draw's share
+    is that of its cluster with the largest overlap.
     """
 
     def __init__(self, labels: np.ndarray, weights: np.ndarray):
@@ -26,7 +26,7 @@ class PopulationShares:
         return np.bincount(labels, self._weights), np.bincount(labels, self._weights**2)
 
     def add(self, z: np.ndarray, together: np.ndarray | None = None) -> None:
-        """Take a draw into account, labels (N,) from 0. together: `contingency` of the partition and it, if known."""
+        """Add a draw, labels (N,) from 0. together: `contingency` of the partition and the draw, if known."""
         together = contingency(self._labels, z) if together is None else together
         best = overlaps(together).argmax(axis=1)
         in_cluster, squares = (sums[best] for sums in self._sums(z))

@@ -1,4 +1,4 @@
-"""Seconds a cycle on any number of ranks: the cost model, brought to what a sample took on this machine."""
+"""Seconds per cycle on any number of ranks: the cost model, calibrated by a sample's timing on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpibayes.hpc.crosscat.cost_model import (
 )
 from mpibayes.io.rows import Column
 
-# Between nodes, unless they are far worse, messages matter little; see benchmarks/scaling.md for other networks.
+# Messages between nodes matter little unless the network is far worse; see benchmarks/scaling.md for other networks.
 TYPICAL_NETWORK = Network("2 us, 20 GB/s", 2e-6, 20e9)
 
 
@@ -27,9 +27,9 @@ class Timing:
     n_rows: int  # of the sample
     n_shards: int
     start_s: float
-    cycle_s: float  # of one process that holds all rows of the sample, without a round of moves
+    cycle_s: float  # in one process that holds all rows of the sample, without a round of moves
     moves_s: float  # of a round
-    n_clusters: int  # of a view, on average
+    n_clusters: int  # mean per view
     moved: float  # share of the rows that changed their cluster
     n_views: int = 1
     search_s: float = 0.0  # for views, on all rows of the sample
@@ -38,7 +38,7 @@ class Timing:
 
 @dataclass
 class Speed:
-    """A table and a chain on it, with the factors between this machine and the model's."""
+    """Cost of a chain on a table, with this machine's times relative to the cost model."""
 
     problem: Problem  # the whole table
     factor: float  # measured over modelled, cycles without moves
@@ -76,7 +76,7 @@ class Speed:
         return sum(wire_bytes(self.problem, min(ranks, self.problem.shards)).values())
 
     def in_words(self) -> str:
-        """Seconds and efficiency at a few numbers of ranks, up to one a shard."""
+        """Describe seconds and efficiency at a few numbers of ranks, up to one per shard."""
         most = self.problem.shards
         step = 2 if most <= 16 else 4
         chosen = [1]

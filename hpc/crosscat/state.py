@@ -1,4 +1,4 @@
-"""State that the ranks exchange in a cycle: the partition, and the draws given it."""
+"""State that ranks exchange in a cycle: the partition, and the draws given it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mpibayes.hpc.parallel.comm import Communicator
 
 @dataclass
 class Partition:
-    """The partition of a view as the coming cycle needs it; the same on every rank."""
+    """The partition of a view, with the summaries for the coming cycle; the same on every rank."""
 
     size: np.ndarray  # (K,) int64, rows of each cluster
-    owner: np.ndarray  # (K,) int64, the shard that owns it in the coming cycle
-    owned: np.ndarray  # (K,) int64, its rows there
+    owner: np.ndarray  # (K,) int64, shard that owns the cluster in the coming cycle
+    owned: np.ndarray  # (K,) int64, rows of the cluster in its owner
     statistics: Statistics  # of all rows
-    anchor: np.ndarray  # (K,) uint64, least priority among the rows off the owner; 2^64 - 1 where there are none
+    anchor: np.ndarray  # (K,) uint64, least priority among the rows outside the owner; 2^64 - 1 if there are none
 
 
 @dataclass
@@ -34,14 +34,13 @@ class Weights:
     concentration: float
     discount: float
     log_weight: np.ndarray  # (K1,) float64, of the instantiated clusters
-    log_tail_weight: np.ndarray  # float64, total weight of a collapsed tail: of each shard's (S,), or the only one (1,)
+    log_tail_weight: np.ndarray  # float64, total weight of each shard's collapsed tail (S,), or of the only one (1,)
     tail_concentration: float
 
 
 @dataclass
 class Shared:
-    """State that every rank needs for a cycle: hyperparameters, and weights and parameters of the instantiated
-    clusters."""
+    """State that all ranks share in a cycle: hyperparameters, and weights and parameters of instantiated clusters."""
 
     hyper: Hyper
     anchor: np.ndarray  # (K1,) uint64, anchor priorities of the instantiated clusters
@@ -58,10 +57,10 @@ def exchange(
     columns: Mapping[str, np.ndarray],
     parameters: Parameters,
 ) -> tuple[Weights, Hyper, Parameters]:
-    """Share all draws with every rank: a broadcast, and one message a rank for each kind of column.
+    """Share all draws with every rank: a broadcast, and one message per rank for each kind of column.
 
-    n_kept: K1, instantiated clusters; n_tails: how many tails have a weight of their own. weights: root's. columns,
-    parameters: hyperparameters and parameters of this rank's columns.
+    n_kept: K1, number of instantiated clusters; n_tails: number of tail weights. weights: on root. columns, parameters:
+    hyperparameters and parameters of this rank's columns.
     """
     if comm.size == 1:
         return weights, Hyper(weights.concentration, weights.discount, **columns), parameters
@@ -83,7 +82,7 @@ def exchange(
     for kind, starts in zip(KINDS, dealing.starts):
         mine = {array.name: getattr(parameters, array.name) for array in kind.parameters}
         mine[kind.hyper] = columns[kind.hyper].reshape(-1, math.prod(kind.hyper_form))
-        alike = {}  # arrays whose rows lie side by side in a message
+        alike = {}  # arrays whose rows share a message
         for array in (Array(kind.hyper), *kind.parameters):
             alike.setdefault((array.axis, array.dtype), []).append(array.name)
         for (axis, _), names in alike.items():

@@ -1,4 +1,4 @@
-"""One shard's part of a cycle (docs/math.md 2.1, step 6; 2.3): L sweeps over its rows without communication."""
+"""A shard's part of a cycle (docs/math.md 2.1, step 6; 2.3): L sweeps over its rows without communication."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WIDTH = 16  # clusters in a tile of the kernels; arrays over clusters are padded to a multiple of it
 
-NO_ORDER = np.zeros(0, np.int64)  # of instantiated clusters where there are none
+NO_ORDER = np.zeros(0, np.int64)  # order of no instantiated clusters
 
 
 def padded(n: int) -> int:
@@ -32,7 +32,7 @@ def padded(n: int) -> int:
 
 
 def local_order(free: np.ndarray, anchor: np.ndarray) -> np.ndarray:
-    """Instantiated clusters in the shard's order: free ones first, then by ascending anchor priority.
+    """Sort the instantiated clusters into the shard's order: free ones first, then by ascending anchor priority.
 
     A row's allowed clusters are then a prefix, since it may enter those whose anchor's priority is below its own.
     """
@@ -40,7 +40,7 @@ def local_order(free: np.ndarray, anchor: np.ndarray) -> np.ndarray:
 
 
 def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Instantiated:
-    """The shared draw in a shard's order, padded for the kernels."""
+    """Return the shared draw in a shard's order, padded for the kernels."""
     n, columns = len(order), {}
     for name, array in vars(shared.parameters).items():
         if len(array):
@@ -53,11 +53,11 @@ def instantiated(shared: Shared, order: np.ndarray, n_free: int) -> kernels.Inst
 
 @dataclass
 class Step:
-    """A view's cycle as all shards have it in common, and what becomes of it on this rank.
+    """A view's cycle: the input common to all shards, and this rank's results.
 
-    private (K,) bool and owner (K,) are of the clusters that the shards' labels name on entry, `statistics` theirs, of
-    all rows, where one shard has all; else None. collapsed: the shards that have a tail. pruning: of the view's cells
-    on this rank. outcome: of the rows, with a regression in each cluster, if labels follow one.
+    private (K,) bool, owner (K,): of the clusters on entry, by label; statistics: of these clusters, if one shard has
+    all rows, else None. collapsed: shards with a tail. pruning: of the view's cells on this rank. outcome: outcome
+    model with a regression in each cluster, if labels depend on one.
     """
 
     shared: Shared
@@ -74,34 +74,35 @@ class Step:
 
     def __post_init__(self):
         self.changes = Changes(self.components, len(self.kept))
-        self.opened = dict.fromkeys(self.collapsed, 0)  # clusters in the tail that each shard leaves behind
-        self.moved = 0  # rows, in all sweeps
+        self.opened = dict.fromkeys(self.collapsed, 0)  # clusters in each shard's tail after its sweeps
+        self.moved = 0  # rows that changed clusters, in all sweeps
 
     @cached_property
     def kept(self) -> np.ndarray:
-        """The instantiated clusters, (K1,)."""
+        """Instantiated clusters, (K1,)."""
         return np.flatnonzero(~self.private)
 
     @cached_property
     def free_of_owners(self) -> tuple[np.ndarray, kernels.Instantiated]:
-        """Order and draw of a shard that owns no instantiated cluster, as nearly all do."""
+        """Order and draw for a shard that owns no instantiated cluster, as most shards."""
         order = local_order(np.zeros(len(self.kept), bool), self.shared.anchor)
         return order, instantiated(self.shared, order, 0)
 
     @cached_property
     def similar(self) -> np.ndarray:
-        """Instantiated clusters in an order for bounds, (K1,)."""
+        """Instantiated clusters in the order for bounds, (K1,)."""
         return self.pruning.similar(self.shared)
 
     @cached_property
     def bounds(self) -> pruned.Bounds | None:
-        """Bounds of `free_of_owners`; None where it is swept in full."""
+        """Bounds for `free_of_owners`; None if full sweeps are cheaper."""
         if not self.pruning.worthwhile(len(self.kept), self.sweeps * self.pruning.rows_but_for(self.collapsed)):
             return None
         return self.pruning.bounds(self.similar, *self.free_of_owners, self.prior)
 
     def survivors(self, shard: Shard, z: np.ndarray, order: np.ndarray, draw: kernels.Instantiated):
-        """Scores beside a tail, for rows whose labels are z in the shard's order; None where it is swept in full."""
+        """Return the clusters' scores that survive pruning, for a shard with a tail and labels z in its order; None if
+        full sweeps are cheaper."""
         if not self.pruning.worthwhile(len(order), self.sweeps * len(shard)):
             return None
         bounds = self.pruning.bounds(self.similar, order, draw, self.prior)
@@ -112,23 +113,24 @@ class Step:
         return pruned.survivors(*of, self.pruning.bins(shard), self.prior)
 
     def anchors(self, shard: Shard, z: np.ndarray) -> np.ndarray:
-        """Mask of the anchors among the rows of a shard with labels z, (n,) bool: they stay where they are, in the
-        subsample."""
+        """Return a mask of the anchors among the rows of a shard with labels z, (n,) bool; anchors stay in their
+        clusters, and active."""
         anchor = np.full(len(self.private), kernels.UNANCHORED, np.uint64)
         anchor[self.kept] = np.where(self.owner[self.kept] == shard.index, kernels.UNANCHORED, self.shared.anchor)
         return (z >= 0) & (kernels.priorities(shard.start, len(shard), **self.key) == anchor[np.maximum(z, 0)])
 
     def has_room(self, shard: Shard) -> bool:
-        """True if a row of the shard that is in no cluster can join one."""
+        """True if an unassigned row of the shard can join a cluster."""
         return shard.index in self.opened or len(self.kept) > 0
 
     def run(self, shard: Shard, before: np.ndarray, steps=None) -> np.ndarray:
-        """Run the sweeps over a shard with labels `before`; the new ones. FloatingPointError: a row has no score.
+        """Run the sweeps over a shard with labels `before`; return the new labels. Raises FloatingPointError if a row
+        has no finite score.
 
         steps: (remove, assign) lists to follow instead (start/subsample.py). On return the instantiated clusters are
-        0..K1-1 in the order they had, and the shard's own follow as K1, K1 + 1, ... in slot order. In between, the
-        kernels want the shard's order: with clusters 0..3, of which 1 is private here, and anchors that put 3 before 0
-        before 2, `to_local` is [1, 16, 2, 0], and `to_next` maps back: 0 -> 2, 1 -> 0, 2 -> 1, 16 -> 3.
+        0..K1-1 in their old order, and the shard's own follow as K1, K1 + 1, ... in slot order. In between, the kernels
+        use the shard's order: with clusters 0..3, where 1 is private here, and anchors that put 3 before 0 before 2,
+        `to_local` is [1, 16, 2, 0], and `to_next` maps back: 0 -> 2, 1 -> 0, 2 -> 1, 16 -> 3.
         """
         if self.statistics is not None and self.outcome is None:
             return self._run_alone(shard, before, steps)
@@ -166,7 +168,7 @@ class Step:
         return z
 
     def _run_alone(self, shard: Shard, before: np.ndarray, steps) -> np.ndarray:
-        """`run` where one shard has all rows: all clusters are its own, and their labels its slots."""
+        """Run the sweeps where one shard has all rows: it owns all clusters, and labels equal slots."""
         tail, z = self._tail(shard, before, self.owner), before.copy()
         self.moved += self._sweep(shard, z, NO_ORDER, None, tail, steps, None)
         occupied = np.flatnonzero(tail.size[: tail.n_slots])
@@ -206,7 +208,7 @@ class Step:
         return sum(kernels.sweep(*rows, sweep, *more, survivors=known) for sweep in range(self.sweeps))
 
     def _sweep_with(self, response, rows, more, steps) -> int:
-        """The sweeps beside an outcome: every row is scored under every cluster."""
+        """Run the sweeps with an outcome: every row is scored under every cluster."""
         moved, (_, _, tail, _) = 0, more
         for sweep in range(self.sweeps if steps is None else 1):
             if tail is not None:
@@ -215,7 +217,7 @@ class Step:
         return moved
 
     def _count(self, shard: Shard, before: np.ndarray, z: np.ndarray, tail, occupied: np.ndarray) -> None:
-        """Apply the changed rows to the counts of instantiated clusters; the tail has those of its own clusters."""
+        """Apply the changed rows to the counts of instantiated clusters; the tail counts its own clusters."""
         n_1, changes = len(self.kept), self.changes
         if n_1:
             name = np.full(len(self.private), -1, np.int32)
@@ -231,5 +233,5 @@ class Step:
 
 
 def _renamed(z: np.ndarray, name: np.ndarray) -> np.ndarray:
-    """name[z], with idle rows left as they are."""
+    """Return name[z]; idle rows keep their labels."""
     return np.where(z >= 0, name[np.maximum(z, 0)], z) if z.min(initial=0) < 0 else name.take(z)

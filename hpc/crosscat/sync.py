@@ -1,10 +1,9 @@
-"""The reductions at the end of a cycle: from each shard's labels to what all ranks need for the next.
+"""The reductions at the end of a cycle: from each shard's labels to the summaries that all ranks need for the next.
 
-A function of labels and cycle number alone, so that a resumed chain starts from the same numbers. The views of a chain
-share every message: their arrays travel end to end. Counts are integers:
-they are updated for the rows that changed, and summed by MPI in any order. Moments of real columns are worked out
-afresh, each shard's in row order, and merged up a fixed binary tree over shards, whoever holds them: log2(S) messages
-deep.
+Summaries depend only on labels and cycle number, so that a resumed chain starts from the same numbers. The views of a
+chain share every message: their arrays are concatenated. Counts are integers: they are updated for the rows that
+changed, and summed by MPI in any order. Moments of real columns are recomputed, each shard's in row order, and merged
+up a fixed binary tree over shards, whichever ranks hold them: log2(S) messages deep.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from mpibayes.kernels import mixture as kernels
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.view import View
 
-SHORT = 2**15 - 1  # changes that sum to no more travel as 16-bit integers
+SHORT = 2**15 - 1  # changes whose sums do not exceed this are sent as 16-bit integers
 EXACT, INEXACT = ([kind for kind in KINDS if kind.exact is exact] for exact in (True, False))
 MEASURED = [stored for kind in INEXACT for stored in kind.stored]
 COUNTS = [Array("size", dtype=np.int64), *(array for kind in EXACT for array in kind.statistics)]
 
 
 class Counts(namedtuple("Arrays", [array.name for array in COUNTS])):
-    """The whole numbers among the statistics of K clusters, whatever type holds them: `size`, and those of the kinds
-    that are `exact`; as `recount` returns them."""
+    """The integers among the statistics of K clusters, whatever their dtype: `size`, and the statistics of `exact`
+    kinds; in the order of `recount`."""
 
     @classmethod
     def zeros(cls, components: Components, n_clusters: int) -> Counts:
@@ -48,23 +47,23 @@ class Counts(namedtuple("Arrays", [array.name for array in COUNTS])):
 
     @classmethod
     def of(cls, s: Statistics) -> Counts:
-        """The whole numbers among statistics, not copied."""
+        """Return the integers among statistics, not copied."""
         return cls(*(getattr(s, array.name) for array in COUNTS))
 
     def plus(self, s: Statistics) -> Counts:
-        """Add the whole numbers of other statistics, in place."""
+        """Add the integers of other statistics, in place."""
         for array, more in zip(self, Counts.of(s)):
             array += more
         return self
 
     def of_wire(self, wire: type) -> list[np.ndarray]:
-        """Arrays that are summed as integers of one type."""
+        """Return the arrays that are summed as integers of this type."""
         return [array for of, array in zip(COUNTS, self) if of.wire is wire]
 
 
 class Changes:
-    """Changes of a view's counts in a cycle from the rows of this rank's shards: in the instantiated clusters, and in
-    the clusters that the tails leave behind."""
+    """Changes of a view's counts in a cycle from this rank's shards: in the instantiated clusters, and in the clusters
+    of the tails."""
 
     def __init__(self, components: Components, n_kept: int):
         self._components, self._n_kept = components, n_kept
@@ -76,9 +75,9 @@ class Changes:
         return Counts.zeros(self._components, self._n_kept)
 
     def after(self, first: Mapping[int, int], n_labels: int) -> Counts:
-        """Changes of all clusters after the cycle. first: by shard, the number of the first cluster of its tail."""
+        """Return the changes of all clusters after the cycle. first: by shard, number of its tail's first cluster."""
         for tail in self.tails.values():
-            if len(tail.size) == n_labels:  # there are no others
+            if len(tail.size) == n_labels:  # one tail has all clusters
                 return tail
         change = Counts(*(np.zeros((*a.shape[:-1], n_labels), a.dtype) for a in self.kept))
         for whole, part in zip(change, self.kept):
@@ -90,7 +89,7 @@ class Changes:
 
 
 def count(comm: Communicator, views: Sequence[View]) -> None:
-    """The counts of the views' clusters over all shards, by a pass over all rows, on every rank. Collective."""
+    """Count the views' clusters over all shards, in a pass over all rows, on every rank. Collective."""
     for view in views:
         view.counts = counted(view.components, view.labelled(), view.n_labels)
     add_up(comm, [view.counts for view in views])
@@ -99,10 +98,10 @@ def count(comm: Communicator, views: Sequence[View]) -> None:
 def carry(
     comm: Communicator, before: Sequence[Counts], kept: Sequence[np.ndarray], changes: Sequence[Counts], bound: int
 ) -> None:
-    """Make of each view's `changes` its counts after a cycle, on every rank, from those `before` it. Collective.
+    """Turn each view's `changes` into its counts after a cycle, on every rank, given the counts `before`. Collective.
 
-    kept: the clusters of each view that were instantiated, in order. bound: what no change's absolute value exceeds,
-    once they are summed over ranks.
+    kept: instantiated clusters of each view, in order. bound: upper bound of the absolute values of changes, summed
+    over ranks.
     """
     add_up(comm, changes, bound)
     for now, old, clusters in zip(changes, before, kept):
@@ -111,11 +110,11 @@ def carry(
 
 
 def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
-    """The views' partitions as `cycle`, the coming one, needs them. Collective; a message a kind, for all views."""
+    """Set the views' partitions for the coming `cycle`. Collective; one message per kind for all views."""
     owners = [view.owners(cycle) for view in views]
     clusters = [len(owner) for owner in owners]
     owned, anchor = np.zeros(sum(clusters), np.int64), np.full(sum(clusters), kernels.UNANCHORED, np.uint64)
-    part, least = apart(owned, clusters), apart(anchor, clusters)  # of each view, in these
+    part, least = apart(owned, clusters), apart(anchor, clusters)  # parts of each view, not copied
     if views[0].n_shards == 1:  # it owns all clusters, and none has an anchor
         owned[:] = np.concatenate([view.counts.size for view in views])
     else:
@@ -128,7 +127,8 @@ def summarise(comm: Communicator, views: Sequence[View], cycle: int) -> None:
 
 
 def statistics_of(comm: Communicator, views: Sequence[View]) -> list[Statistics]:
-    """Statistics of the views' clusters by their counts, and moments worked out afresh, on every rank. Collective."""
+    """Return statistics of the views' clusters, with the present counts and recomputed moments, on every rank.
+    Collective."""
     if views[0].n_shards == comm.size == 1:
         return [v.moments.alone(v.counts, *v.labelled()[0], len(v.counts.size)) for v in views]
     moments, clusters = [view.moments for view in views], [len(view.counts.size) for view in views]
@@ -150,7 +150,7 @@ def _own(view: View, owner: np.ndarray, cycle: int, owned: np.ndarray, anchor: n
 def total_statistics(
     comm: Communicator, components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Statistics | None:
-    """Statistics of clusters 0..k-1 over all shards, on root. Collective.
+    """Return the statistics of clusters 0..k-1 over all shards, on root. Collective.
 
     labelled: (rows, labels) of each of this rank's shards, in order; negative labels are skipped.
     """
@@ -166,7 +166,7 @@ def total_statistics(
 def statistics(
     comm: Communicator, components: Components, labelled: Sequence[tuple[Rows, np.ndarray]], k: int, n_shards: int
 ) -> Statistics:
-    """Statistics on every rank. Collective."""
+    """Return the `total_statistics` on every rank. Collective."""
     if n_shards == comm.size == 1:
         return _of_one_shard(components, labelled, k)
     moments = Moments(components)
@@ -181,8 +181,8 @@ def _of_one_shard(components: Components, labelled: Iterable[tuple[Rows, np.ndar
 
 
 class Moments:
-    """The floating part of a view's statistics, an array (length, K): those of the kinds that are not `exact`, one
-    array after another."""
+    """The floating-point part of a view's statistics, an array (length, K): the concatenated arrays of the kinds that
+    are not `exact`."""
 
     def __init__(self, components: Components):
         self.components = components
@@ -191,20 +191,20 @@ class Moments:
         self.length = sum(self._lengths)
 
     def of(self, rows, z: np.ndarray, k: int) -> list[np.ndarray]:
-        """Moments of the rows of one shard, flat."""
+        """Return the moments of the rows of one shard, flat."""
         if not self.length:
             return []
         return self.within(Statistics(*kernels.accumulate(rows.only(MEASURED), z, k, np.zeros(1, np.int64))))
 
     def alone(self, counts: Counts, rows, z: np.ndarray, k: int) -> Statistics:
-        """`statistics` where one shard has all rows."""
+        """Return the statistics where one shard has all rows."""
         if not self.length:
             return self.statistics(counts, np.zeros((0, k)))
         part = Statistics(*kernels.accumulate(rows.only(MEASURED), z, k, np.zeros(1, np.int64)))
         return Statistics(**(vars(part) | counts._asdict()))
 
     def within(self, part: Statistics) -> list[np.ndarray]:
-        """The parts of one shard's statistics, each flat."""
+        """Return the moments among one shard's statistics, each flat."""
         if not self.length:
             return []
         return [array.astype(np.float64, copy=False).ravel() for kind in INEXACT for array in part.of(kind)]
@@ -228,9 +228,9 @@ def merge_moments_up(
     comm: Communicator, kinds: Sequence[Moments], each: Sequence[Sequence[list[np.ndarray]]], clusters: Sequence[int],
     n_shards: int, everywhere: bool = False,
 ) -> list[np.ndarray]:  # fmt: skip
-    """The moments of several views over all shards, end to end in one message: (length, K) of each, on root.
+    """Merge the moments of several views over all shards, in one message: return (length, K) of each view, on root.
 
-    each: for each view the moments of each of this rank's shards, in order. Zeros off root, unless `everywhere`.
+    each: for each view, the moments of each of this rank's shards, in order. Zeros off root, unless `everywhere`.
     """
     shapes = [(kind.length, k) for kind, k in zip(kinds, clusters)]
     lengths = [length * k for length, k in shapes]
@@ -257,7 +257,7 @@ def merge_moments_up(
 def accumulated(
     moments: Moments, labelled: Iterable[tuple[Rows, np.ndarray]], k: int
 ) -> tuple[Counts, list[list[np.ndarray]]]:
-    """The counts of clusters 0..k-1 over this rank's shards, and the moments of each shard, by one pass over rows."""
+    """Compute counts of clusters 0..k-1 over this rank's shards, and moments of each shard, in one pass over rows."""
     components, each, total = moments.components, [], None
     for rows, z in labelled:
         part = Statistics(*kernels.accumulate(rows, z, k, components.categorical.offsets))
@@ -267,7 +267,7 @@ def accumulated(
 
 
 def counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]], k: int) -> Counts:
-    """The counts of clusters 0..k-1 over this rank's shards, by a pass over their rows."""
+    """Count clusters 0..k-1 over this rank's shards, in a pass over their rows."""
     total = None
     for rows, z in labelled:
         counted = rows.only([stored for kind in EXACT for stored in kind.stored])
@@ -277,10 +277,10 @@ def counted(components: Components, labelled: Iterable[tuple[Rows, np.ndarray]],
 
 
 def add_up(comm: Communicator, many: Sequence[Counts], bound: int | None = None) -> None:
-    """Sum over ranks, in place, end to end; the arrays of one `wire` in one message. Counts of rows fit 32 bits, since
-    Mixture refuses more rows.
+    """Sum counts over ranks, in place; arrays with the same `wire` type share a message. Counts of rows fit 32 bits,
+    since Mixture refuses more rows.
 
-    bound: what no sum of counts of rows exceeds in absolute value, if known.
+    bound: upper bound of the absolute values of summed counts of rows, if known.
     """
     if comm.size == 1 or bound == 0:
         return
@@ -298,5 +298,5 @@ def _sum_end_to_end(comm: Communicator, arrays: Sequence[np.ndarray], kind: type
 
 
 def apart(flat: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
-    """The arrays that lie end to end in `flat`, not copied."""
+    """Split `flat` into arrays of these lengths, not copied."""
     return [flat[end - length : end] for length, end in zip(lengths, accumulate(lengths))]

@@ -1,11 +1,11 @@
 """A synthetic table from one kept draw (docs/math.md 2.12).
 
-Given the clusters of the training rows in a view, with sizes n_1 ... n_K, the weights of the clusters and of all that
-are to come are Dirichlet(n_1 - d, ..., n_K - d, alpha + K d), and rows of the last share are seated by a Pitman-Yor
-process with concentration alpha + K d (Pitman 1996). Weights and parameters are drawn once, and all rows of the table
-share them: rows are independent given the draw of the parameters, as Raab, Nowok & Dibben (2016) have it. Averaged over
-draws, a row has the closed-form predictive distribution, and rows together theirs. Of a population the drawn weights
-are changed by as much as survey weights change their means (`population.py`).
+Given the clusters of the training rows in a view, with sizes n_1 ... n_K, the weights of these clusters and the total
+weight of all new ones are Dirichlet(n_1 - d, ..., n_K - d, alpha + K d), and the rows in new clusters are seated by a
+Pitman-Yor process with concentration alpha + K d (Pitman 1996). Weights and parameters are drawn once for all rows of
+the table: rows are independent given the parameters, as in Raab, Nowok & Dibben (2016). Averaged over draws, single
+rows and sets of rows have their closed-form predictive distributions. For a population, the drawn weights are
+multiplied by the factors by which survey weights change their means (`population.py`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mpibayes.hpc.data.events import Known
 from mpibayes.hpc.law import Part
 from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
 
-WEIGHTS, SEATS = CLUSTER + 1, CLUSTER + 2  # sub-streams, apart from those of the kinds of columns
-PIECE = 65_536  # rows whose clusters are looked at together
+WEIGHTS, SEATS = CLUSTER + 1, CLUSTER + 2  # sub-streams, distinct from those of the kinds of columns
+PIECE = 65_536  # rows whose clusters are drawn at a time
 
 
 class Synthesis:
-    """See `hpc.law.Synthesis`. law: of all columns, with the labels of all training rows; seed, table: name the
-    streams; n: rows; without: see `CellDraws.cells`."""
+    """See `hpc.law.Synthesis`. law: of all columns, with the labels of all training rows; seed, table: key of the
+    streams; n: number of rows; without: see `CellDraws.cells`."""
 
     def __init__(self, law: Law, seed: int, table: int, n: int, without: Mapping[str, np.ndarray]):
         self._without = without
@@ -46,7 +46,7 @@ class Synthesis:
 
 
 class _View:
-    """A view's clusters with their weights and parameters, and those that the table's rows open."""
+    """A view's clusters with their weights and parameters, and the new clusters of the table's rows."""
 
     def __init__(self, law: ViewLaw, seed: int, table: int, n: int):
         self.law, self.names = law, sorted(law.names)
@@ -56,9 +56,9 @@ class _View:
         alpha, d, size = law.hyper.concentration, law.hyper.discount, law.statistics.size
         rest = alpha + len(size) * d
         log_weight = replace(parameters, sub=WEIGHTS).log_dirichlet(np.append(size - d, rest))
-        log_weight += law.log_weight - log_cluster_weights(size, alpha, d)  # 0 but where rows have survey weights
+        log_weight += law.log_weight - log_cluster_weights(size, alpha, d)  # 0 unless rows have survey weights
         below = np.cumsum(np.exp(log_weight))
-        self._below = below[:-1] / below[-1]  # of the clusters that have rows; beyond are new ones
+        self._below = below[:-1] / below[-1]  # of clusters with training rows; new clusters beyond
         self._new = self._in_new_clusters(n)
         g = generator(seed, Purpose.TABLE_ROWS, cycle=table, sub=SEATS, chain=lane)
         self._seats = seated(len(self._new), rest, d, g)
@@ -68,7 +68,7 @@ class _View:
         return replace(self._stream, sub=CLUSTER).uniforms(ids)
 
     def _in_new_clusters(self, n: int) -> np.ndarray:
-        """Numbers of the rows in clusters without training rows, ascending."""
+        """Return the numbers of the rows in new clusters, ascending."""
         pieces = (np.arange(i, min(i + PIECE, n)) for i in range(0, n, PIECE))
         return np.concatenate([ids[self._uniforms(ids) >= self._below[-1]] for ids in pieces])
 
@@ -83,8 +83,8 @@ class _View:
 
 
 def seated(n: int, concentration: float, discount: float, g: np.random.Generator) -> np.ndarray:
-    """Tables of n customers who come one by one, numbered from 0 by their first customer, int64 (n,): a Pitman-Yor
-    process. Who comes picks one before, and takes a place at that table unless the discount keeps it."""
+    """Draw the tables of n customers of a Pitman-Yor process, numbered from 0 by first customer, int64 (n,). A customer
+    at an old table picks an earlier one and sits there, with a rejection step for the discount."""
     at, sizes = np.zeros(n, np.int64), []
     for i in range(n):
         table = len(sizes)

@@ -1,4 +1,4 @@
-"""Counts and sums of columns' cells in the clusters of partitions of the rows, by passes over the table."""
+"""Counts and sums of columns' cells in the clusters of partitions of the rows, from passes over the table."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from mpibayes.io.spells import boundaries
 
 
 class Tallies:
-    """Columns whose cells are looked at. `slices` is for those who extend this."""
+    """Columns whose cells are tallied. Subclasses define `slices`."""
 
     columns: Sequence[Column]
     components: Components
     n_rows: int  # training rows
 
     def slices(self) -> Iterator[tuple[int, Rows]]:
-        """(first training row, Rows of these columns), in order."""
+        """Yield (first training row, Rows of these columns), in order."""
         raise NotImplementedError
 
     def coded(self, rows: Rows) -> Rows:
-        """Rows of these columns as the components have them."""
+        """Return rows of these columns in the components' coding."""
         return rows
 
     def statistics(self, partitions: Sequence[np.ndarray]) -> list[Statistics]:
-        """Statistics of the clusters of each partition, (N,) labels 0..K-1, in one pass over the table."""
+        """Compute the statistics of the clusters of each partition, (N,) labels 0..K-1, in one pass over the table."""
         totals = [Total(self.components, z) for z in partitions]
         for start, rows in self.slices():
             cells = self.coded(rows)
@@ -40,15 +40,15 @@ class Tallies:
         return [total.statistics for total in totals]
 
     def sample(self, most: int) -> Rows:
-        """About `most` training rows, evenly spaced."""
+        """Return about `most` training rows, evenly spaced."""
         step = max(1, self.n_rows // most)
         return Rows.concatenate(
             self.columns, [r.take(np.arange(-start % step, len(r), step)) for start, r in self.slices()]
         )
 
     def histograms(self, z: np.ndarray, cuts: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Cells of the real and count columns by interval and cluster of the partition z, (len(cuts) + 1, K) int64,
-        by name."""
+        """Count the cells of real and count columns by interval and cluster of the partition z, (len(cuts) + 1, K)
+        int64, by name."""
         k = int(z.max()) + 1
         counts = {name: np.zeros((len(at) + 1, k), np.int64) for name, at in cuts.items()}
         numeric = [c for c in self.columns if c.name in cuts]
@@ -62,12 +62,11 @@ class Tallies:
         return counts
 
     def moments(self, z: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Mean and sum of squares about it, (K,) each, of the observed cells of real and count columns in each
-        cluster of z; of logarithms where these are the column's scale."""
+        """Compute the mean and the sum of squares about it, (K,) each, of the observed cells of real and count columns
+        in each cluster of z, by name; of logarithms for columns on a log scale."""
         from mpibayes.kernels import mixture as kernels
 
-        # counts are summarised here as real numbers: their squares are no statistic of the model, but of interest to
-        # a reader
+        # counts are summarised here as real numbers: the model does not use their squares, but readers of a report do
         numeric = [c for c in self.columns if not c.levels]
         k, total = int(z.max()) + 1, None
         for start, rows in self.slices() if numeric else ():
@@ -81,14 +80,14 @@ class Tallies:
 
 
 class Total:
-    """Statistics of the clusters of one partition, (N,) labels 0..K-1, slice by slice."""
+    """Statistics of the clusters of one partition, (N,) labels 0..K-1, accumulated slice by slice."""
 
     def __init__(self, components: Components, labels: np.ndarray):
         self._components, self._labels, self._n_clusters = components, labels, int(labels.max()) + 1
         self.statistics: Statistics | None = None
 
     def add(self, rows: Rows, start: int) -> None:
-        """Rows start.. of the components' columns, coded as they have them."""
+        """Add the rows from `start` on, in the components' coding."""
         from mpibayes.kernels import mixture as kernels
 
         z = np.ascontiguousarray(self._labels[start : start + len(rows)], np.int32)
@@ -99,9 +98,9 @@ class Total:
 
 
 def cuts(column: Column, x: np.ndarray) -> np.ndarray:
-    """Ends of the intervals (.., c0], (c0, c1], .. of a real or count column: the 10, 20, .. 90 % points of its
-    observed cells and of its distinct values, so that a value that most cells have does not hide the others; of a
-    survival column those between parts of the time axis. Ascending, distinct."""
+    """Return the ends of the intervals (.., c0], (c0, c1], .. of a column, ascending, distinct. Real or count: the 10,
+    20, .. 90 % points of its observed cells and of its distinct values, so that a value of most cells does not hide the
+    others. Survival: the boundaries between pieces of the time axis."""
     if column.kind == "survival":
         return boundaries()
     x = x[~np.isnan(x)]

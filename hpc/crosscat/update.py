@@ -1,8 +1,8 @@
-"""Updates between two syncs of everything but the labels (docs/math.md 2.1, steps 1 to 5; 2.3).
+"""The global update of everything but the labels (docs/math.md 2.1, steps 1 to 5; 2.3).
 
 The order is part of the algorithm: hyperparameters are drawn with weights and parameters integrated out, then weights,
-then parameters. Concentration, discount and weights are drawn by root; every column's hyperparameters and parameters by
-the rank that the column is dealt to, from streams that do not depend on the dealing.
+then parameters. Root draws concentration, discount and weights; each column's hyperparameters and parameters are drawn
+by the rank to which it is dealt, from streams that do not depend on the dealing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, generator
 
 @dataclass(frozen=True)
 class Update:
-    """The rules of the update: how (alpha, d) are learned, the columns and how they are dealt, who is collapsed."""
+    """The update's settings: the prior of (alpha, d), the columns and their dealing, and the opening of clusters."""
 
     law: PitmanYor
     components: Components
@@ -34,13 +34,13 @@ class Update:
 
     @property
     def n_tails(self) -> int:
-        """Collapsed tails whose weights are drawn apart from each other."""
+        """Number of collapsed tails with separate weights."""
         return self.n_shards if self.opening == "all" else 1
 
     def run(
         self, comm: Communicator, hyper: Hyper, partition: Partition, key: Mapping[str, int], learn: bool = True
     ) -> Shared:
-        """All of it, between two syncs. Collective. `learn=False` keeps the hyperparameters as they are."""
+        """Run the whole update. Collective. learn: False keeps the hyperparameters."""
         private, part = collapse.private_clusters(partition.size, partition.owned), self.dealing.part(comm.rank)
         kept, weights = np.flatnonzero(~private), None
         if comm.rank == 0:
@@ -63,12 +63,12 @@ class Update:
         return Shared(hyper, partition.anchor[kept], weights, parameters)
 
     def draw_process(self, hyper: Hyper, partition: Partition, key) -> tuple[float, float]:
-        """Step 1: concentration and discount given the partition (docs/math.md 2.4)."""
+        """Draw concentration and discount given the partition: step 1 (docs/math.md 2.4)."""
         occupied = partition.size[partition.size > 0]
         return self.law.draw(occupied, hyper.concentration, generator(purpose=Purpose.CONCENTRATION, **key))
 
     def draw_weights(self, concentration: float, discount: float, size, private, owner, key) -> Weights:
-        """Step 4: weights of the instantiated clusters and of each shard's tail, in logs.
+        """Draw the log weights of the instantiated clusters and of each shard's tail: step 4.
 
         "one": (w, w_*) ~ Dirichlet(m - d, alpha + K1 d + M).
         "all" (d = 0): (w, w_*1 .. w_*S) ~ Dirichlet(m, alpha/S + M_s).

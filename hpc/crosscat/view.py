@@ -1,7 +1,7 @@
-"""A view: one partition of the rows, and the columns whose components go by it.
+"""A view: one partition of the rows, and the columns whose components follow it.
 
-State between cycles: the labels and the hyperparameters. A view is a Pitman-Yor mixture of its own: given which columns
-it has, its partition is independent of the other views'. What views share is the messages, which the chain sends.
+State between cycles: labels and hyperparameters. A view is a Pitman-Yor mixture: given its columns, its partition is
+independent of the other views'. Views share only the messages, which the chain sends.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the chain's law, besides the data."""
+    """Settings of a chain, apart from the data."""
 
     seed: int = 0
     shards: int | None = None  # None: the default for the number of rows
-    concentration: object = "learn"  # as `PitmanYor.of` takes it: a number, a list (grid), "learn", a dictionary
+    concentration: object = "learn"  # for `PitmanYor.of`: a number, a list (grid), "learn" or a dictionary
     discount: object = 0.0  # a number, a list (grid) or "learn"
     sweeps_per_cycle: int = 1
     opening: str = "one"  # "all" needs discount 0
@@ -54,16 +54,16 @@ class Settings:
     split_merge: int | None = None  # cycles between rounds of moves, 0: none; None: see moves.round.due
     annealing: Annealing | None = None  # None: all rows from the start
     view_concentration: object = (
-        None  # of the columns over views, as `concentration`; None: columns stay where they are
+        None  # of the columns over views, in the form of `concentration`; None: columns stay in their views
     )
     view_discount: object = 0.0
     column_moves: int | None = None  # cycles between moves of columns, 0: none; None: see columns/round.py
-    view_moves: int = 2  # splits and merges of views among them
+    view_moves: int = 2  # splits and merges of views in each round of column moves
     column_powers: int = 0  # cycles between draws of a column's view by powers (columns/powers.py), 0: none
-    links: str | Mapping[str, str] = "none"  # "forest": learned, "lines": those between numbers; or parents, by name
+    links: str | Mapping[str, str] = "none"  # "forest": learned, "lines": learned between numbers; or parents, by name
     link_moves: int | None = None  # cycles between draws of the links, 0: none; None: see links.moves.due
     link_base: str = "uniform"  # "learned": a base in each context of a parent, see links/base.py
-    contexts: Mapping[str, np.ndarray] | None = None  # of columns that others may lean on; None: by counts
+    contexts: Mapping[str, np.ndarray] | None = None  # of possible parents; None: from counts
 
     @property
     def learns_links(self) -> bool:
@@ -72,17 +72,17 @@ class Settings:
 
     @property
     def learns_bases(self) -> bool:
-        """True if columns that lean on others have bases of their own, which are part of the state."""
+        """True if the bases of linked columns are part of the state."""
         return self.link_base == "learned" and self.links not in ("none", "lines") and self.likelihood
 
 
 class View:
     """One view of a chain. Collective methods say so.
 
-    columns: the names of its columns. shards: this rank's, with those columns alone; `z` has the labels of each, (n,)
-    int32, from 0 to n_labels - 1, every one with rows, but for the start; negative for idle rows. lane: that of its
-    random streams, its own among the views of the chain. observed: rows of each shard without the missing cells that
-    are part of the state; None: there are none.
+    columns: names of its columns. shards: of this rank, with these columns only; z: labels of each shard, (n,) int32,
+    from 0 to n_labels - 1, none empty except at the start; negative for idle rows. lane: of its random streams, unique
+    among the views of the chain. observed: rows of each shard without the missing cells that are part of the state;
+    None: there are none.
     """
 
     def __init__(
@@ -111,17 +111,17 @@ class View:
         self._log_base = self._sum_log_base(observed or [shard.rows for shard in self.shards])
 
     def key(self, cycle: int) -> dict[str, int]:
-        """Key of the view's random streams in a cycle, without their purpose."""
+        """Return the key of the view's random streams in a cycle, without their purpose."""
         return {"seed": self.settings.seed, "cycle": cycle, "chain": self.lane}
 
     def labelled(self) -> list[tuple[object, np.ndarray]]:
-        """(rows, labels) of each of this rank's shards."""
+        """Return (rows, labels) of each of this rank's shards."""
         return [(shard.rows, z) for shard, z in zip(self.shards, self.z)]
 
     # --- parts of a cycle --------------------------------------------------------------------------------------------
 
     def begin(self, cycle: int, learn: bool) -> Step:
-        """Draw hyperparameters, unless they are not to be learned, weights and parameters. Collective."""
+        """Draw hyperparameters (if `learn`), weights and parameters. Collective."""
         now, key = self.partition, self.key(cycle)
         private = collapse.private_clusters(now.size, now.owned)
         shared = self.update.run(self.comm, self.hyper, now, key, learn=learn)
@@ -135,18 +135,18 @@ class View:
 
     @cached_property
     def pruning(self) -> Pruning:
-        """Summaries of the cells for bounds of scores, kept for as long as the view has its columns."""
+        """Summaries of the cells for bounds of scores, kept as long as the view's columns do not change."""
         return Pruning(self.shards, self.components.categorical.offsets)
 
     def owners(self, cycle: int) -> np.ndarray:
-        """The shard that owns each cluster in a cycle, (K,) int64."""
+        """Return the shard that owns each cluster in a cycle, (K,) int64."""
         opening, key = self.settings.opening, self.key(cycle)
         return collapse.owners(opening, **key, n_clusters=self.n_labels, n_shards=self.n_shards)
 
     def renumber(self, n_kept: int, opened: Mapping[int, int]) -> dict[int, int]:
-        """Give the clusters of the tails labels of their own behind the n_kept instantiated ones, in shard order.
+        """Number the clusters of the tails after the n_kept instantiated ones, in shard order.
 
-        opened: how many each tail leaves behind. Returns the number of the first one, by shard.
+        opened: number of clusters in each shard's tail. Returns the number of the first one, by shard.
         """
         after = n_kept + np.cumsum(list(opened.values()), dtype=np.int64)
         first = dict(zip(opened, (after - list(opened.values())).tolist()))
@@ -158,7 +158,7 @@ class View:
         return first
 
     def relabel(self, after: Sequence[np.ndarray]) -> None:
-        """Give the rows of each shard other labels, of clusters that there are; some may be left without rows.
+        """Replace the labels of each shard by `after`, labels of present clusters; clusters left empty are removed.
         Collective."""
         change = sync.Counts.zeros(self.components, self.n_labels)
         for shard, before, z in zip(self.shards, self.z, after):
@@ -174,7 +174,8 @@ class View:
             self.n_labels = int(used.sum())
 
     def split_and_merge(self, cycle: int, outcome: Outcome | None = None) -> tuple[Tally, bool]:
-        """A round of moves, and whether they changed the partition. outcome: see `Ledger`. Collective."""
+        """Run a round of moves; return its tally, and True if the partition changed. outcome: see `Ledger`.
+        Collective."""
         ledger = Ledger(self, cycle, outcome)
         moves.run(ledger)
         self.n_labels = ledger.n_labels
@@ -183,20 +184,19 @@ class View:
     # --- the state ---------------------------------------------------------------------------------------------------
 
     def resume(self, labels: Callable[[int], np.ndarray], n_labels: int, hyper: Hyper) -> None:
-        """Take on a state; labels(i): shard i's."""
+        """Restore a state; labels(i): labels of shard i."""
         for shard, z in zip(self.shards, self.z):
             z[:] = labels(shard.index)
         self.n_labels, self.hyper = n_labels, hyper
 
     def state(self) -> tuple[dict[int, np.ndarray], dict[str, object]]:
-        """The labels of this rank's shards, and what all ranks have in common; for a checkpoint."""
+        """Return the labels of this rank's shards, and the state common to all ranks; for a checkpoint."""
         z = {shard.index: z for shard, z in zip(self.shards, self.z)}
         return z, {"columns": list(self.columns), "n_labels": self.n_labels, **vars(self.hyper)}
 
     def labels(self) -> np.ndarray | None:
-        """Labels of all rows in table order, (n_rows,) on root, None elsewhere; in the smallest type that holds them.
-
-        Unsigned, but int32 while rows are idle. Collective.
+        """Return the labels of all rows in table order, (n_rows,) on root, None elsewhere; in the smallest unsigned
+        type, but int32 while rows are idle. Collective.
         """
         idle = int(self.partition.size.sum()) < self.n_rows
         kind = np.int32 if idle else np.min_scalar_type(max(0, self.n_labels - 1))
@@ -206,11 +206,11 @@ class View:
         return self.comm.gather_to_root(np.concatenate(mine), lengths)
 
     def sizes(self) -> np.ndarray:
-        """Rows of each cluster that has any, (K,) int64."""
+        """Return the number of rows of each non-empty cluster, (K,) int64."""
         return self.partition.size[self.partition.size > 0]
 
     def log_joint(self) -> float:
-        """Log of p(labels, cells) given the hyperparameters, on root; NaN elsewhere. Collective."""
+        """Return log p(labels, cells) given the hyperparameters, on root; NaN elsewhere. Collective."""
         marginals = self._log_marginals()
         if self.comm.rank != 0:
             return np.nan
@@ -218,18 +218,19 @@ class View:
         return prior + sum(float(kind.sum()) for kind in marginals) + self._log_base
 
     def _log_marginals(self) -> list[np.ndarray]:
-        """On root, the log marginal likelihood of every column, an array a kind; every rank works out its own."""
+        """Return the log marginal likelihood of every column, an array per kind, on root; every rank computes its
+        own."""
         dealing, comm = self.update.dealing, self.comm
         part = dealing.part(comm.rank)
         mine = self.components.log_marginal(self.hyper, self.partition.statistics, part)
         return [comm.gather_to_root(array, of) for array, of in zip(mine, dealing.lengths) if sum(of)]
 
     def _sum_log_base(self, observed: Sequence[Rows]) -> float:
-        """The part of the log likelihood that is of the cells alone, summed in shard order; valid on root."""
+        """Return the part of the log likelihood that depends on the cells alone, summed in shard order; on root."""
         parts = [sum(kind.log_base(rows) for kind in self.components.kinds) for rows in observed]
         gathered = self.comm.gather_to_root(np.array(parts, np.float64), [len(part) for part in self._dealt()])
         return float(sum(gathered)) if self.comm.rank == 0 else np.nan
 
     def _dealt(self) -> Iterator[range]:
-        """The shards of every rank."""
+        """Yield the shards of every rank."""
         return (cut.of_rank(self.n_shards, self.comm.size, rank) for rank in range(self.comm.size))

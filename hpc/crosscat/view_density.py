@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Pattern:
-    """Rows that lack the same cells of a column, or of a block of them: their numbers (m,), the members (places among
-    the kind's `members`) that are there and those that lack, and the cells x (m, len(seen))."""
+    """Rows that lack the same cells of a column or block. rows (m,): their numbers; seen, lacking: observed and missing
+    members (places among the kind's `members`); x (m, len(seen)): observed cells."""
 
     kind: Component
     column: int
@@ -49,7 +49,7 @@ class Pattern:
     x: np.ndarray
 
     def members(self) -> Iterator[tuple[int, Column]]:
-        """(place among the lacking ones, column) of each column that lacks."""
+        """Yield (place in `lacking`, column) of each missing column."""
         columns = self.kind.members(self.column)
         return ((i, columns[member]) for i, member in enumerate(self.lacking))
 
@@ -57,8 +57,8 @@ class Pattern:
 def patterns(
     components: Components, rows: Rows, partly: bool = False, coding: Coding | None = None
 ) -> Iterator[Pattern]:
-    """Patterns of missing cells of the rows, by column; `partly`: only rows with other cells of the same block. coding:
-    the links that the components have, and the rows have not."""
+    """Yield the patterns of missing cells of the rows, by column. partly: True for partly missing blocks only. coding:
+    links of the components; the rows are not coded."""
     plain = {} if coding is None else {column.name: column for column in coding.plain}
     for kind in components.kinds:
         for c in range(len(kind)):
@@ -76,16 +76,15 @@ def patterns(
 
 
 def is_missing(rows: Rows, column: Column) -> np.ndarray:
-    """Mask of the missing cells of a column, bool (n,)."""
+    """Return a mask of the missing cells of a column, bool (n,)."""
     return column.is_missing(getattr(rows, column.block)[:, column.index])
 
 
 class ViewDensity:
-    """A view's mixture as a density of rows. K clusters as `statistics` numbers them, none of them empty, and last a
-    new one.
+    """A view's mixture as a density of rows: K clusters, numbered as in `statistics`, none empty, and a new one last.
 
-    Rows have the view's columns. coding: the links that components and statistics have, and rows have not; `columns`
-    are the rows' own. key: of the stream of parameters, where they are drawn, by the draw.
+    Rows have the view's columns, uncoded. coding: links of components and statistics; columns: of the rows. key: of the
+    stream of drawn parameters, set by the draw.
     """
 
     key: Mapping[str, int] = {}
@@ -105,29 +104,29 @@ class ViewDensity:
 
     @cached_property
     def tail(self) -> kernels.Tail:
-        """The clusters as the kernels have them, of the rows that were trained on."""
+        """The clusters of the training rows, in the kernels' form."""
         return collapsed_clusters(self.components, self.hyper, self.statistics)
 
     def law(self, kind: Component) -> Any:
-        """The predictive law of a kind's columns, see `components.component.Law`."""
+        """Return the predictive law of a kind's columns, see `components.component.Law`."""
         if kind.name not in self._laws:
             self._laws[kind.name] = kind.predictive(getattr(self.hyper, kind.hyper), self.statistics.of(kind))
         return self._laws[kind.name]
 
     def prepare(self, cells: bool) -> None:
-        """Work out the laws that rows will need: those of blocks, and with `cells` of every kind, for `averages`."""
+        """Compute the laws that rows will need: of blocks, and with `cells` of every kind, for `averages`."""
         for kind in self.components.kinds:
             if len(kind) and (cells or any(len(kind.members(c)) > 1 for c in range(len(kind)))):
                 self.law(kind)
 
     @property
     def n_bytes(self) -> int:
-        """Memory of the clusters: counts and their logarithms, and what single cells take."""
+        """Memory of the clusters: counts and their logarithms, and the laws of single cells."""
         counts = self.tail.n_slots * 4 * 3 * int(self.components.categorical.offsets[-1])
         return counts + sum(law.n_bytes for law in self._laws.values())
 
     def log_density(self, rows: Rows) -> np.ndarray:
-        """Log density of the observed cells of each row, (n,) float64."""
+        """Return the log density of the observed cells of each row, (n,) float64."""
         density = kernels.log_predictive(self._coded(rows), self.tail) + self._log_cells(rows)
         partly = [p.rows for p in patterns(self.components, rows, partly=True)] + self._lacking_parents(rows)
         if partly:  # by themselves, so that the other rows' last bits do not depend on them
@@ -136,12 +135,13 @@ class ViewDensity:
         return density
 
     def log_terms(self, rows: Rows, partly: Sequence[Pattern] | None = None) -> np.ndarray:
-        """log p(x, k) of the observed cells x of each row, (n, K + 1). partly: `patterns` of the rows, if known."""
+        """Return log p(x, k) of the observed cells x of each row, (n, K + 1). partly: `patterns` of the rows, if
+        known."""
         terms = kernels.log_predictive_clusters(self._coded(rows), self.tail) + self._log_cells(rows)[:, None]
         for at in self._lacking_parents(rows):
             terms[at] = self._summed_out(rows.take(at))
         for p in patterns(self.components, rows, partly=True) if partly is None else partly:
-            if len(p.seen):  # the kernel leaves blocks out that are not whole
+            if len(p.seen):  # the kernel skips partly missing blocks
                 terms[p.rows] += self.law(p.kind).log_density(p.column, p.x, p.seen)
         return terms
 
@@ -165,20 +165,21 @@ class ViewDensity:
 
     @property
     def lines(self) -> list[LineLaw]:
-        """The trees of columns that lean on each other in lines, and on no column with levels."""
+        """Trees of columns in lines whose root depends on no categorical column."""
         return [laws[0] for root, laws in self.all_lines if self.coding.parents[root] == ROOT]
 
     def _masses(self, column: Column) -> np.ndarray:
-        """Probabilities of a number's bins in every cluster, (B, K + 1)."""
+        """Return the probabilities of a numeric column's bins in every cluster, (B, K + 1)."""
         kind, c = self.place[column.name]
         return bins.masses(column, self.law(kind), c)
 
     def _log_rests(self, events: Events) -> np.ndarray:
-        """Log probability of the numbers of a column's events, given that they are no atoms, (U, K + 1)."""
+        """Return the log probability of the numbers of a column's events, given that they are no atoms, (U, K + 1)."""
         return self.log_numbers(events.column, events.low[:, None], events.high[:, None])
 
     def log_numbers(self, column: Column, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Log probability of recorded numbers from low to high that are no atoms, (U, K + 1); arguments broadcast."""
+        """Return the log probability of recorded numbers from low to high that are no atoms, (U, K + 1); low and high
+        broadcast."""
         kind, c = self.place[column.name]
         law = self.law(kind)
         if column.kind == "count":
@@ -191,7 +192,7 @@ class ViewDensity:
         return rows if self.coding is None else self.coding.coded(rows)
 
     def _lacking_parents(self, rows: Rows) -> list[np.ndarray]:
-        """The rows, if there are any, that lack a cell which one that is there leans on, or one of columns in lines."""
+        """Return the rows, if any, that lack the parent of an observed cell, or a cell of a column in lines."""
         if self.coding is None:
             return []
         lacks = self.coding.lacks_a_parent(rows)
@@ -200,7 +201,8 @@ class ViewDensity:
         return [np.flatnonzero(lacks)] if lacks.any() else []
 
     def _summed_out(self, rows: Rows) -> np.ndarray:
-        """log p(x, k) of such rows but for cells of blocks that are partly there, (n, K + 1)."""
+        """Return log p(x, k) of rows from `_lacking_parents`, summed over missing parents and without partly missing
+        blocks, (n, K + 1)."""
         bare, used = rows.take(slice(None)), [*range(self.tail.n_slots), -1]  # clusters behind them are empty
         scores = sum(tree.scored(tree.of_rows(self.coding, rows)) for tree in self.trees)
         scores = scores + sum(law.scored(rows) for law in self.lines)
@@ -212,12 +214,12 @@ class ViewDensity:
         return terms + scores[:, used] + self._log_cells(rows)[:, None]
 
     def patterns(self, rows: Rows) -> Iterator[Pattern]:
-        """Patterns of missing cells of the rows, by column."""
+        """Yield the patterns of missing cells of the rows, by column."""
         return patterns(self.components, rows, coding=self.coding)
 
     def averages(self, p: Pattern, weight: np.ndarray, rows: Rows) -> list[np.ndarray]:
-        """Sums over the clusters, weighted by (m, K + 1), for each cell that the rows of `p` lack: of the probabilities
-        of its levels (m, V), or of the first two moments about the column's center (m, 2). rows: that `p` is of."""
+        """Return, for each missing cell of the pattern, the probabilities of its levels (m, V), or the first two
+        moments about the column's center (m, 2), summed over clusters with weights (m, K + 1). rows: of the pattern."""
         name = p.kind.members(p.column)[0].name
         law = next((law for law in self.lines if name in law.names), None)
         if law is not None:
@@ -239,9 +241,8 @@ class ViewDensity:
         return self.law(p.kind).averages(p.column, p.x, p.seen, p.lacking, weight)
 
     def share_of_rest(self, which: Column, rows: Rows, at: np.ndarray) -> np.ndarray | float:
-        """Probability of the last level of a categorical column that some of the rows lack in every cluster,
-        (K + 1,), or given their other cells (m, K + 1); 1 where averages of the number have it, since others lean on
-        it."""
+        """Return the probability of the last level of a column of atoms in every cluster, (K + 1,), or given the other
+        cells of the rows `at`, (m, K + 1); 1 if the number has children, since its averages then include it."""
         if self._in_tree(which.part_of)[0] is not None:
             return 1.0
         tree, c = self._in_tree(which.name)
@@ -253,7 +254,7 @@ class ViewDensity:
         return self.law(kind).probabilities(number)[-1]
 
     def _in_tree(self, name: str) -> tuple[TreeLaw | None, int]:
-        """The tree of linked columns that a column is in, and its place there."""
+        """Return the tree of linked columns that has a column, and the column's place there."""
         for tree in self.trees:
             names = [column.name for column in tree.columns(self.coding)]
             if name in names:
@@ -268,7 +269,7 @@ class ViewDensity:
 
 
 def densities(views: Sequence[View], codings: Sequence[Coding | None], number: int = 0) -> list[ViewDensity]:
-    """The views of a chain as they are. codings: the links of each. number: of the draw."""
+    """Return the densities of a chain's views in their present state. codings: links of each. number: of the draw."""
     made = [ViewDensity(v.components, v.hyper, v.partition.statistics, of) for v, of in zip(views, codings)]
     for view in made:
         view.key = {"cycle": number}

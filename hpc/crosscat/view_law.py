@@ -1,4 +1,4 @@
-"""A view of a draw as a law of its columns, as questions see it (docs/math.md 2.12): K clusters and a new one."""
+"""A view of a draw as a law of its columns, for questions (docs/math.md 2.12): K clusters and a new one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from mpibayes.io.rows import Column
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.outcome_law import OutcomeLaw
 
-AT_ONCE = 512  # rows whose scores are added up while they are in the processor's cache
-LEAST = -600.0  # a log probability whose inverse is a number
+AT_ONCE = 512  # rows whose scores are summed while they are in the processor's cache
+LEAST = -600.0  # least log probability, so that its inverse is finite
 
 
 def normalised(log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Log of the sums of exp(log) over the last axis, and shares of them; log is overwritten. Where all is impossible
-    the log is -inf and shares are even."""
+    """Return the log of the sums of exp(log) over the last axis, and the shares of the terms; log is overwritten. Where
+    all terms are -inf, the log is -inf and shares are equal."""
     top = log.max(axis=-1)
     log -= np.where(np.isfinite(top), top, 0.0)[..., None]
     np.exp(log, out=log)
@@ -47,13 +47,13 @@ def normalised(log: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class ViewLaw(ViewDensity):
     """A view of a draw as a law of some of its columns.
 
-    number: of the view in the draw. names: the table's columns, in order; labels (m,): of the training rows that were
-    asked for. needed: the missing cells that are part of the draw. which: by number the column of its atoms.
-    mean_weight (K,): survey weight of the clusters' rows, where clusters are those of a population.
+    number: of the view in the draw. names: the table's columns, in order; labels (m,): of the requested training rows.
+    needed: missing cells that are part of the draw. which: by numeric column, the column of its atoms.
+    mean_weight (K,): mean survey weight of the clusters' rows, for clusters of a population.
     """
 
     labels: np.ndarray | None = None
-    outcome: OutcomeLaw | None = None  # of the rows, where it can be asked about
+    outcome: OutcomeLaw | None = None  # of the rows, if it can be queried
 
     def __init__(
         self, components: Components, hyper: Hyper, statistics: Statistics, coding: Coding | None = None,
@@ -72,7 +72,7 @@ class ViewLaw(ViewDensity):
         return log_cluster_weights(self.statistics.size, alpha, d, self._mean_weight)
 
     def scores(self, known: Known, prior: np.ndarray | None = None) -> np.ndarray:
-        """Log of w_k times the probability of what is known of each row, (n, K + 1). prior: other weights."""
+        """Return log w_k plus the log probability of each row's known cells, (n, K + 1). prior: other weights."""
         total = np.empty((known.n_rows, len(self.log_weight)))
         self._scored(self._tables(known), slice(None), prior, total)
         return total
@@ -80,8 +80,8 @@ class ViewLaw(ViewDensity):
     def weighted(
         self, known: Known, prior: np.ndarray | None = None, given: Known | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Log probability of what is known of each row, (n,), and the shares of the clusters in it, (n, K + 1). given:
-        what the prior weights know of columns that depend on each other within clusters."""
+        """Return the log probability of each row's known cells, (n,), and the probabilities of its clusters,
+        (n, K + 1). given: cells of columns dependent within clusters on which the prior weights are conditioned."""
         tables, n = self._tables(known, given), known.n_rows
         log_p, weight = np.empty(n), np.empty((n, len(self.log_weight)))
         for rows in (slice(i, i + AT_ONCE) for i in range(0, n, AT_ONCE)):
@@ -91,19 +91,19 @@ class ViewLaw(ViewDensity):
 
     @cached_property
     def blocks(self) -> list[JointLaw]:
-        """Columns that depend on each other within clusters: blocks in order, trees of numbers in lines, trees of
-        others, and last an outcome with its predictors."""
+        """Joint laws of columns that are dependent within clusters: blocks in order, trees of numeric columns in lines,
+        other trees, and last an outcome with its predictors."""
         kind = self.components.multinormal
         laws = self.law(kind).blocks if len(kind) else ()
         joint = [BlockLaw([c.name for c in kind.members(b)], law) for b, law in enumerate(laws)]
         return [*joint, *self.lines, *self.trees, *([] if self.outcome is None else [self.outcome])]
 
     def explain(self, outcome: OutcomeLaw) -> None:
-        """Take an outcome of the rows among the columns."""
+        """Add the rows' outcome to the columns."""
         self.outcome, self.names = outcome, self.names | {outcome.name}
 
     def with_lines(self, lines: list[tuple[int, list[LineLaw]]]) -> ViewLaw:
-        """A copy with other laws of its trees of lines."""
+        """Return a copy with other laws of its trees of lines."""
         made = copy(self)
         for name in ("trees", "blocks", "in_blocks"):
             made.__dict__.pop(name, None)
@@ -112,16 +112,16 @@ class ViewLaw(ViewDensity):
 
     @cached_property
     def in_blocks(self) -> list[str]:
-        """Names of these columns."""
+        """Names of the columns in `blocks`."""
         return [name for block in self.blocks for name in block.names]
 
     def block_of(self, name: str) -> JointLaw | None:
-        """The block, or tree, that a column is in."""
+        """Return the block or tree of a column, or None."""
         return next((block for block in self.blocks if name in block.names), None)
 
     def _tables(self, known: Known, given: Known | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Log probability tables of the known cells. For each column outside blocks: log probabilities of its events,
-        and of no event, (U + 1, K + 1), and the event of each row; for each block: those of each row."""
+        """Return log probability tables of the known cells. For each column outside blocks: log probabilities of its
+        events, and of no event, (U + 1, K + 1), and the event of each row; for each block: one entry per row."""
         blocks, single = [b for b in self.blocks if b.knows(known)], self.names.difference(self.in_blocks)
         result = [(b.given(known, given), np.arange(known.n_rows)) for b in blocks]
         for name, (events, which) in known.of.items():
@@ -131,14 +131,14 @@ class ViewLaw(ViewDensity):
         return result
 
     def _scored(self, tables, rows: slice, prior: np.ndarray | None, total: np.ndarray) -> None:
-        """Log weights of some rows, into `total`."""
+        """Write the log weights of the given rows into `total`."""
         with np.errstate(divide="ignore"):
             total[:] = self.log_weight if prior is None else np.log(prior[rows])
         for table, which in tables:
             total += table.take(which[rows], axis=0)
 
     def log_masses(self, events: Events) -> np.ndarray:
-        """Log probability of each event in every cluster, and last in a new one, (U, K + 1)."""
+        """Return the log probability of each event in every cluster, a new one last, (U, K + 1)."""
         column = events.column
         block = self.block_of(column.name)
         if block is not None:
@@ -158,9 +158,9 @@ class ViewLaw(ViewDensity):
     def inverse(
         self, events: Events, which: np.ndarray, weight: np.ndarray, mine=None, given: Known | None = None
     ) -> np.ndarray:
-        """1 / p(a row's event | all else that is known of it), (n,), by the weights of clusters given all (n, K + 1);
-        NaN where nothing is known. mine: where the events' log probabilities are others, and these. given: what is
-        known of columns in blocks."""
+        """Return 1 / p(a row's event | its other known cells), (n,), NaN if the cell is unknown. weight (n, K + 1): of
+        clusters given all known cells. mine: places of log probabilities to replace, and the replacements. given: known
+        cells of columns in blocks."""
         block = self.block_of(events.column.name)
         if block is not None:
             name = events.column.name
@@ -174,7 +174,7 @@ class ViewLaw(ViewDensity):
         return np.where(which < len(events), result, np.nan)
 
     def _log_levels(self, name: str, events: Events) -> np.ndarray:
-        """Log probabilities of events of a categorical column, or of the atoms of another one."""
+        """Return log probabilities of events of a categorical column, or of another column's atoms."""
         kind, c = self.place[name]
         total, rows = self.level_totals[c], slice(kind.offsets[c], kind.missing_rows[c])
         beta, levels = self.pseudo_counts[rows, None], self.statistics.levels[rows]
@@ -185,7 +185,7 @@ class ViewLaw(ViewDensity):
             counts[subset] += beta[events.codes[subset]]
         else:
             sets = events.sets
-            more = beta.shape[0] - sets.shape[1]  # an event of atoms says nothing of what is no atom
+            more = beta.shape[0] - sets.shape[1]  # sets of atoms have no entry for the rest
             sets = np.pad(sets, ((0, 0), (0, more))).astype(np.float64)
             counts = sets @ np.column_stack([levels + beta, beta])
         with np.errstate(divide="ignore"):
@@ -193,12 +193,12 @@ class ViewLaw(ViewDensity):
 
     @cached_property
     def pseudo_counts(self) -> np.ndarray:
-        """Pseudo-counts of every level, and 0 where missing cells are counted, (L,)."""
+        """Pseudo-counts of every level, and 0 for missing cells, (L,)."""
         return self.components.categorical.pseudo_counts(self.hyper.dirichlet)
 
     @cached_property
     def level_totals(self) -> np.ndarray:
-        """Observed cells and pseudo-counts of each categorical column, (C, K + 1)."""
+        """Number of observed cells plus pseudo-counts of each categorical column, (C, K + 1)."""
         kind = self.components.categorical
         if not len(kind):
             return np.zeros((0, len(self.log_weight)))
@@ -206,7 +206,7 @@ class ViewLaw(ViewDensity):
         return np.column_stack([kind.observed(self.statistics.levels) + prior, prior])
 
     def below(self, column: Column, x: float) -> np.ndarray:
-        """Probability that a number of the column is none above x, in every cluster, (K + 1,)."""
+        """Return the probability that a number of the column is at most x, in every cluster, (K + 1,)."""
         bounds = np.array([[-np.inf]]), np.array([[x]])
         return (
             np.exp(self.log_numbers(column, *bounds))[0]
@@ -215,9 +215,10 @@ class ViewLaw(ViewDensity):
         )
 
     def column_number(self, name: str) -> int:
-        """Number of a column in this view."""
+        """Return the place of a column in this view."""
         return self.order.index(name)
 
     def columns_of(self, name: str) -> tuple[str, str | None]:
-        """Columns that model a column of the table: its own name, and the column of its atoms, or None."""
+        """Return the names of the columns that model a column of the table: itself, and the column of its atoms or
+        None."""
         return name, self._which.get(name)

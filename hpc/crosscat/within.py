@@ -1,4 +1,4 @@
-"""Cells drawn from a cluster's law within what is known of them: a value, some levels, a range."""
+"""Cells drawn from a cluster's law given partial knowledge: a value, a set of levels, a range."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def draw_within(
     view: ViewLaw, events: Events, which: np.ndarray, cluster: np.ndarray, stream: Stream, ids: np.ndarray,
     law_of: Callable[[Component], Any],
 ) -> np.ndarray:  # fmt: skip
-    """Recorded values (n,) of a column, level codes or numbers, one of each row's event; NaN where nothing is known.
-    which, cluster, ids (n,): the row's event, its cluster, its number in the stream. law_of: the law of the columns of
-    a kind, which times beyond their censoring are drawn from, with the parameters that other cells share."""
+    """Draw a recorded value within each row's event, (n,) level codes or numbers; NaN where nothing is known. which,
+    cluster, ids (n,): each row's event, cluster, and number in the stream. law_of: returns a kind's law, with the
+    parameters that cells share, for times beyond their censoring."""
     column, values = events.column, np.full(len(which), np.nan)
     seen = np.flatnonzero(which < len(events))
     event, k = which[seen], cluster[seen]
@@ -45,7 +45,7 @@ def draw_within(
         return values
     named = (ids[seen], view.column_number(column.name))
     u, v = (_uniforms(stream, sub, *named) for sub in (PART, PLACE))
-    # one event, of a set and, for numbers, a range
+    # a single event: a set of levels or atoms and, for numbers, a range
     codes = np.flatnonzero(events.sets[0])
     parts = [_only(events, [code]) for code in codes]
     if not column.levels:
@@ -63,8 +63,8 @@ def draw_within(
 def number_within(
     view: ViewLaw, events: Events, which: np.ndarray, cluster: np.ndarray, stream: Stream, ids: np.ndarray
 ) -> np.ndarray:
-    """The number of each row, (n,), of a column with atoms where it is none of them: NaN where nothing is known of it.
-    Arguments as of `draw_within`."""
+    """Draw each row's number (n,) for a column with atoms, given that it is not an atom; NaN where nothing is known.
+    Arguments as in `draw_within`."""
     values, seen = np.full(len(which), np.nan), np.flatnonzero(which < len(events))
     if events.sets is None:
         values[seen] = (0.5 * (events.low + events.high))[which[seen]]
@@ -75,7 +75,7 @@ def number_within(
 
 
 def _only(events: Events, codes: list[int]) -> Events:
-    """An event of one level or atom."""
+    """Return an event of the given levels or atoms."""
     blank = np.full(len(codes), np.nan)
     return Events(events.column, np.array(codes), None, blank, blank)
 
@@ -85,14 +85,14 @@ def _uniforms(stream: Stream, sub: int, ids: np.ndarray, number: int) -> np.ndar
 
 
 def _in_range(view: ViewLaw, events: Events, cluster: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Numbers of an only event's range, by the inverse of the distribution function."""
+    """Draw numbers within the range of the only event, by inversion of the distribution function."""
     column, low, high = events.column, events.low[0], events.high[0]
     kind, c = view.place[column.name]
     if column.kind == "count":
         before, last = max(low - 1.0, -1.0), high
     else:
         before, last = low, high
-    # an open end is no number that could have a density
+    # at an infinite end the distribution function is 0 or 1
     ends = [float(x > 0) if np.isinf(x) else view.below(column, x)[cluster] for x in (before, last)]
     x = view.law(kind).quantile(c, cluster, ends[0] + u * (ends[1] - ends[0]))
     x = recording.recorded(replace(column, atoms=()), None, x) if column.kind == "real" else x

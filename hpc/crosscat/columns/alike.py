@@ -1,7 +1,7 @@
-"""Choice of the two views that a merge joins: views with similar partitions of the rows are proposed more often.
+"""Choice of the two views to merge: views with similar partitions of the rows are proposed more often.
 
-The choice is a function of the state, so its probability enters the acceptance: that of the views before the merge, and
-that of the views after a split (docs/math.md 2.10).
+The choice depends on the state, so its probability enters the acceptance: among the views before a merge, or among the
+views after a split (docs/math.md 2.10).
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-ROWS = 2_000  # that partitions are compared on, on average
-FLOOR = 0.001  # weight of two views that have nothing in common; that of twins is about 1
+ROWS = 2_000  # expected number of rows on which partitions are compared
+FLOOR = 0.001  # weight of a pair of independent views; that of identical ones is about 1
 
 
 def log_probabilities(labels: Sequence[np.ndarray]) -> np.ndarray:
-    """Log probability of each pair of views, (V, V), symmetric; the pairs of i < j sum to 1. labels: of each view, on
-    some rows (n,).
+    """Return the log probability of each pair of views, (V, V), symmetric; pairs i < j sum to 1. labels: of each view,
+    for a subset of the rows (n,).
 
-    A pair weighs FLOOR and the information that the two share, without what chance gives to independent ones, over
-    that of both together.
+    The weight of a pair is FLOOR plus its mutual information, corrected for chance, divided by its joint entropy.
     """
     codes = [np.unique(z, return_inverse=True)[1] for z in labels]
     starts = np.cumsum([0, *(code.max(initial=0) + 1 for code in codes)])
@@ -27,7 +26,7 @@ def log_probabilities(labels: Sequence[np.ndarray]) -> np.ndarray:
     member = np.zeros((n, starts[-1]), np.float32)
     for start, code in zip(starts, codes):
         member[np.arange(n), start + code] = 1.0
-    counts = (member.T @ member).astype(np.float64)  # whole numbers, exact below 2^24
+    counts = (member.T @ member).astype(np.float64)  # integers, exact in float32 below 2^24
     summed = np.add.reduceat(counts * np.log(np.maximum(counts, 1.0)), starts[:-1], axis=0)
     both = np.log(max(n, 1)) - np.add.reduceat(summed, starts[:-1], axis=1) / max(n, 1)  # entropies
     part = np.diag(both)
@@ -39,7 +38,7 @@ def log_probabilities(labels: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def draw(log_p: np.ndarray, u: float) -> tuple[int, int]:
-    """A pair i < j by a uniform number."""
+    """Draw a pair i < j with the uniform number u."""
     i, j = np.triu_indices(len(log_p), 1)
     below = np.cumsum(np.exp(log_p[i, j]))
     at = min(int(np.searchsorted(below, u * below[-1], side="right")), len(i) - 1)

@@ -1,4 +1,4 @@
-"""Columns that take their links along from view to view, and the prior of the views that they are in."""
+"""Bodies of columns, which move between views with their links, and the prior of their views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Bodies:
-    """The chain's bodies at present: `names` of the columns of each, and the view of each in `where` (U,)."""
+    """The chain's present bodies. names: columns of each body; where (U,): view of each body."""
 
     def __init__(self, chain: Mixture):
         self.names, self.process = chain.bodies, chain.process
@@ -33,13 +33,13 @@ class Bodies:
         return [*coding.levelled, *(coding.plain[c] for c in coding.leaning)]
 
     def _counted(self, groups: Iterable[Sequence[str]]) -> np.ndarray:
-        """How many of some groups of columns are in each body, (U,) int64."""
+        """Return the number of the given groups of columns in each body, (U,) int64."""
         number = {name: u for u, names in enumerate(self.names) for name in names}
         return np.bincount([number[names[0]] for names in groups], minlength=len(self.names))
 
     def log_prior(self, where: np.ndarray) -> float:
-        """Log prior of the views that bodies are in, by any numbers, and where links are learned, of the links in
-        each."""
+        """Return the log prior of an assignment of bodies to views (in any numbering), and of the links in each view if
+        links are learned."""
         view = np.unique(where, return_inverse=True)[1]
         log_p = float(log_eppf(_sums(self._n_columns, view), *self.process))
         if self._n_links is None:
@@ -49,5 +49,5 @@ class Bodies:
 
 
 def _sums(n: np.ndarray, view: np.ndarray) -> np.ndarray:
-    """Sums over the bodies of each view of whole numbers n (U,), (V,) int64."""
+    """Sum the integers n (U,) over the bodies of each view, (V,) int64."""
     return np.bincount(view, n).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Cells of a view: those of its own columns."""
+"""Units of columns, and the cells of a view's columns."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mpibayes.io.rows import ARRAYS, Column, Rows
 
 
 def units(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> list[tuple[str, ...]]:
-    """The names of the columns that are always in one view together, in the order of the table: those of a block, and
-    those that one column of the table is made into (`Column.part_of`); else one column by itself."""
+    """Group the columns that always share a view, by name, in table order: the columns of a block, the columns made
+    from one column of the table (`Column.part_of`), else single columns."""
     block_of = {name: ("block", block) for block, of in blocks.items() for name in of["columns"]}
     result: dict[object, list[str]] = {}
     for column in columns:
@@ -23,10 +23,10 @@ def units(columns: Sequence[Column], blocks: Mapping[str, Mapping]) -> list[tupl
 
 
 def joined(units: Sequence[tuple[str, ...]], parent_of: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Units of columns with those made one that have linked columns, in the order of their first ones; a unit's columns
-    are in the order of the units. parent_of: of each column that leans on another, by name."""
+    """Join the units with linked columns. Results are in the order of their first units; the columns of each are in the
+    order of the units. parent_of: parent of each column that has one, by name."""
     number = {name: u for u, names in enumerate(units) for name in names}
-    first = list(range(len(units)))  # of each unit, the first of those that it is known to be linked with
+    first = list(range(len(units)))  # an earlier unit linked with each (union-find)
 
     def head(u: int) -> int:
         while first[u] != u:
@@ -43,8 +43,8 @@ def joined(units: Sequence[tuple[str, ...]], parent_of: Mapping[str, str]) -> li
 
 
 def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
-    """The places of some columns, by name, in cells that hold no other: within an array, in the order they had. Before
-    one that leans on another in a line is that one's cell."""
+    """Return the place of each chosen column, by name, in arrays that hold no other columns; the order within an array
+    is kept. The parent's cell precedes the cell of a column regressed on it in a line."""
     result, taken = {}, Counter()
     for column in sorted(chosen, key=lambda c: c.index):
         taken[column.block] += column.leans_on is not None
@@ -54,37 +54,38 @@ def closed_up(chosen: Iterable[Column]) -> dict[str, int]:
 
 
 def renumbered(chosen: Sequence[Column]) -> list[Column]:
-    """Columns with these places."""
+    """Return the columns with the places of `closed_up`."""
     index = closed_up(chosen)
     return [c.at(index[c.name]) for c in chosen]
 
 
 def places(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> dict[str, np.ndarray]:
-    """Places of these columns in each array of rows that have all columns (see `data.rows.take_columns`). Columns that
-    `blocks` joins are chosen together."""
+    """Return the places of the chosen columns in each array of rows that have all columns (see
+    `data.rows.take_columns`). All columns of a block are chosen, or none."""
     result = {array: np.sort([c.index for c in chosen if c.block == array]).astype(np.intp) for array in ARRAYS}
     return result | {"widths": np.array(_widths(chosen, blocks), np.int64)}
 
 
 def _widths(chosen: Sequence[Column], blocks: Mapping[str, Mapping]) -> list[int]:
-    """Columns of each of the blocks that are among the chosen ones."""
+    """Return the width of each block whose columns are chosen."""
     names = {column.name for column in chosen}
     return [len(of["columns"]) for of in blocks.values() if names.issuperset(of["columns"])]
 
 
 @dataclass(frozen=True)
 class Held:
-    """Columns, and their cells of each of this rank's shards: an array's columns in the order of their `index`."""
+    """Columns, and their cells in each of this rank's shards; an array's columns are in the order of their `index`."""
 
     columns: Sequence[Column]
     rows: Sequence[Rows]
 
 
 class Gather:
-    """The cells of some columns, wherever they are held, a shard at a time: those of a whole view as they are, others
-    copied. Not kept, but for the last whole shard.
+    """Gather the cells of chosen columns from the views that hold them, a shard at a time, without a copy if they are a
+    whole view. Only the last whole shard is cached.
 
-    chosen: with their places in the whole table, which set the order. Columns that `blocks` joins are chosen together.
+    chosen: columns with their places in the whole table, which set the order. All columns of a block are chosen, or
+    none.
     """
 
     def __init__(self, chosen: Sequence[Column], held: Sequence[Held], blocks: Mapping[str, Mapping]):
@@ -98,12 +99,12 @@ class Gather:
                 self._places[c.block].append((source, i - 1))
             self._places[c.block] += [(source, i + u) for u in range(c.n_cells)]
         lines = [2] * sum(c.leans_on is not None for c in chosen)
-        self.widths = np.array(_widths(chosen, blocks) + lines, np.int64)  # of the blocks
-        self.n_cells = {block: len(part) for block, part in self._places.items()}  # of a row
+        self.widths = np.array(_widths(chosen, blocks) + lines, np.int64)  # columns per block
+        self.n_cells = {block: len(part) for block, part in self._places.items()}  # per row
         self._last: tuple[int, Rows] | None = None
 
     def __call__(self, i: int, at: np.ndarray | None = None) -> Rows:
-        """Cells of the rows `at` of this rank's i-th shard; None: of all its rows."""
+        """Return the cells of the rows `at` of this rank's i-th shard, or of all its rows if None."""
         if self._as_they_are:
             rows = self.held[0].rows[i]
             return rows if at is None else rows.take(at)

@@ -1,13 +1,13 @@
-"""A column is drawn a view, and the rows of views follow it there: by powers of its likelihood (docs/math.md 2.15).
+"""Draw the view of a column while row labels adapt to it, by annealing powers of its likelihood (docs/math.md 2.15).
 
-In its present view a path takes the column's likelihood from power 1 to 0 in LEVELS steps, in every other view, and in
+In the present view a path takes the column's likelihood from power 1 to 0 in LEVELS steps; in every other view, and in
 an auxiliary one from the prior, from 0 to 1. Between two steps the rows of the view are swept with the column at the
 present power. The steps' log ratios add up to the work W of a path, and the view is drawn in proportion to its prior
 weight times exp(-W) or exp(W) (Neal 2001; Nilmeier et al. 2011). The view that the column leaves and the one that it
-goes to take the rows at the end of their paths; all others stay as they were.
+joins keep the labels at the end of their paths; all other views keep their old labels.
 
-A sweep leaves the law at its power reversible: weights and parameters given the rows, then every row by itself, but for
-an anchor of each cluster. It has no tail, so that clusters neither open nor vanish on a path.
+A sweep is reversible with respect to the law at its power: draw weights and parameters given the labels, then every
+label by itself, except one anchor per cluster. It has no tail, so clusters neither open nor vanish on a path.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from mpibayes.kernels import mixture as kernels
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
-LEVELS = 10
-LANES = 1 << 28  # the first of the lanes that sweeps draw from
-AUXILIARY = 1 << 19  # number of the auxiliary view, beyond those of a scan
+LEVELS = 10  # steps of a path
+LANES = 1 << 28  # first random-number lane of the sweeps
+AUXILIARY = 1 << 19  # number of the auxiliary view, beyond the numbers that a scan uses
 NO_SHARD = -1  # owner of every cluster
 
 
 def due(chain: Mixture) -> bool:
-    """True if a cycle ends with a draw: by its number, once all rows are in."""
+    """True if this cycle ends with a draw: depends on the cycle's number, once all rows are active."""
     every = chain.settings.column_powers
     return every > 0 and chain.cycles % every == 0 and chain.settings.likelihood and not chain.growing
 
 
 def draw(chain: Mixture) -> tuple[list[int], list[Rowwise]] | None:
-    """Draw the view of one of the chain's bodies. Return the partition of each, and the partitions, as `scan.scan`
-    does; None: it stays. Collective."""
+    """Draw the view of a random body. Return the partition of each body, and the partitions, as `scan.scan` does, or
+    None if it stays. Collective."""
     bodies, stream = Bodies(chain), generator(purpose=Purpose.POWERS, **chain.key)
     return draw_one(chain, bodies, int(stream.integers(len(bodies.names))), stream)
 
@@ -57,10 +57,10 @@ def draw(chain: Mixture) -> tuple[list[int], list[Rowwise]] | None:
 def draw_one(
     chain: Mixture, bodies: Bodies, body: int, stream: np.random.Generator
 ) -> tuple[list[int], list[Rowwise]] | None:
-    """`draw` for one of the bodies, by its number."""
+    """Draw the view of the given body; otherwise as `draw`."""
     partitions = of_views(chain.views)
     present = int(bodies.where[body])
-    if np.count_nonzero(bodies.where == present) > 1:  # else its view without it is the auxiliary one
+    if np.count_nonzero(bodies.where == present) > 1:  # else its emptied view serves as the auxiliary one
         first = chain.views[0]
         partitions += auxiliaries(chain.comm, first.law, Present.of(first), chain.key, [AUXILIARY])
     log_weight = np.empty(len(partitions))
@@ -84,8 +84,8 @@ def _moved(where: np.ndarray, body: int, view: int) -> np.ndarray:
 
 
 class Path:
-    """The rows of a partition while a body's likelihood comes in, or goes. names: the columns that go by the partition,
-    those of the body among them. Methods are collective."""
+    """The rows of a partition while a body's likelihood is raised to power 1 or lowered to 0. names: the partition's
+    columns, including the body's. Methods are collective."""
 
     def __init__(self, chain: Mixture, start: Rowwise, names: set[str], body: Sequence[str], lane: int):
         self.chain, self.comm, self.start, self.lane = chain, chain.comm, start, lane
@@ -107,7 +107,7 @@ class Path:
         return [(shard.rows, z) for shard, z in zip(self.shards, self.z)]
 
     def run(self, leaving: bool) -> float:
-        """Go the path; the work, on root."""
+        """Follow the path; return the term of its view's log weight that comes from the work, on root."""
         powers = np.linspace(0.0, 1.0, LEVELS + 1)
         powers, work = powers[::-1] if leaving else powers, 0.0
         for level, (before, power) in enumerate(pairwise(powers), 1):
@@ -118,7 +118,7 @@ class Path:
         return -work if leaving else work
 
     def end(self) -> Rowwise:
-        """The rows at the end of the path."""
+        """Return the partition at the end of the path."""
         kind = np.min_scalar_type(-1 - self.start.n_labels)
         return replace(self.start, z=[z.astype(kind) for z in self.z])
 
@@ -129,13 +129,13 @@ class Path:
         return self.moments.statistics(self.counts, merged[0])
 
     def _log_marginal(self, statistics: Statistics, power: float) -> float:
-        """Log marginal likelihood of the body at a power."""
+        """Return the log marginal likelihood of the body at a power."""
         each = ((self.components.kinds[place], c) for place, c in self.body)
         return sum(kind.log_marginal_at(getattr(self.hyper, kind.hyper), statistics.of(kind), c, power)
                    for kind, c in each)  # fmt: skip
 
     def _sweep(self, statistics: Statistics, power: float, level: int) -> None:
-        """Draw the label of every row but the anchors, with the body at a power."""
+        """Draw the label of every row except the anchors, with the body at a power."""
         n_labels, chain = self.start.n_labels, self.chain
         key = {**chain.key, "chain": in_lane(chain.chain, self.lane + (level << 20))}
         nobody, anchor = np.zeros(n_labels, bool), np.full(n_labels, kernels.UNANCHORED, np.uint64)
@@ -164,7 +164,7 @@ class Path:
         self.counts = sync.Counts(*(a + b for a, b in zip(self.counts, step.changes.kept)))
 
     def _parameters(self, statistics: Statistics, power: float, part: Part, key) -> Parameters:
-        """Parameters of a part's columns, those of the body at the power."""
+        """Draw the parameters of a part's columns, with the body at the power."""
         result = self.components.draw(self.hyper, statistics, part, key)
         stream = Stream(purpose=Purpose.PARAMETERS, **key)
         for place, c in self.body:

@@ -1,15 +1,14 @@
-"""A random partition of the rows from the cells of some columns: one is drawn, or the probability of one is told.
+"""Proposal of a partition of the rows given the cells of some columns: draw one, or compute the probability of one.
 
-A law q on partitions, a function of the cells, the columns' hyperparameters and keyed random words alone, never of the
-present state (docs/math.md 2.10). Idle rows have no part in it. It has full support, and can be evaluated at any
-partition:
+The proposal law q depends only on the cells, the columns' hyperparameters and keyed random words, never on the present
+state (docs/math.md 2.10). Idle rows are ignored. It has full support, and can be evaluated at any partition:
 
-1. Launch: some keyed rows, the core, are told apart on one rank by the values of two keyed columns, and sweeps improve
-   their labels.
-2. The core's rows are seated once more, one by one. A row weighs the cluster that its launch's label opened more.
-3. Batches of the other rows, each twice as large as all before: every row takes one of the core's clusters, given the
-   rows of earlier batches, or is late. Ranks do so side by side; a batch is one sum over them.
-4. Late rows are few, and are seated one by one among themselves, on root.
+1. Launch: on one rank, keyed rows, the core, are labelled by the values of two keyed columns; sweeps improve the
+   labels.
+2. The core's rows are seated again, one by one. A row gives extra weight to the cluster opened by its launch label.
+3. The other rows follow in batches, each as large as all rows before it: every row joins one of the core's clusters,
+   given the rows of earlier batches, or is late. Ranks work in parallel; a batch needs one sum over them.
+4. Late rows are few; root seats them one by one among themselves.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.mixture import split
 
-CORE = 2_000  # rows, on average
-SWEEPS = 8  # of the launch
-BOOST = 5.0  # log of how much more a row weighs its launch's cluster
-CONCENTRATION = 1.0  # of q, whatever the view's
+CORE = 2_000  # expected number of rows in the core
+SWEEPS = 8  # sweeps of the launch
+BOOST = 5.0  # log of the extra weight of the cluster opened by a row's launch label
+CONCENTRATION = 1.0  # concentration of q, whatever the view's
 PIECE = 4_096  # rows of a batch that are scored at a time
 WAITING, LATE = -1, IDLE - 1
-NONE = 255  # number of the batch of idle rows
+NONE = 255  # batch number of idle rows
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """z: labels of each of this rank's shards; log_q: on root."""
+    """A drawn partition. z: labels of each of this rank's shards; log_q: its log probability, on root."""
 
     z: list[np.ndarray]
     n_labels: int
@@ -50,7 +49,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Core:
-    """The core's rows in the order of shards, the order in which they are seated, and the labels given them, if any."""
+    """The core. rows: in shard order; order: places of the rows in seating order; names: their given labels, if any."""
 
     rows: Rows
     order: np.ndarray
@@ -59,8 +58,8 @@ class Core:
 
 @dataclass(frozen=True)
 class Seated:
-    """slots: cluster of each of the core's rows, in the order of shards; n: clusters; slot_of: that of each label that
-    was given, or -1; log_q: log probability of the seats."""
+    """Seats of the core. slots: cluster of each row, in shard order; n: number of clusters; slot_of: cluster of each
+    given label, or -1; log_q: log probability of the seats."""
 
     slots: np.ndarray
     n: int
@@ -69,7 +68,7 @@ class Seated:
 
 
 def side_by_side(proposals: Sequence[Proposal]) -> list[Drawn]:
-    """A partition from each. Their cores are seated at the same time, each on a rank of its own. Collective."""
+    """Draw a partition from each proposal. Their cores are seated in parallel, on different ranks. Collective."""
     comm = proposals[0].comm
     ranks = [i % comm.size for i in range(len(proposals))]
     cores = [proposal.core_to(rank, None) for proposal, rank in zip(proposals, ranks)]
@@ -79,7 +78,7 @@ def side_by_side(proposals: Sequence[Proposal]) -> list[Drawn]:
 
 
 class Proposal:
-    """q for one subject. key: of all its streams, `lane` of those that the launch's sweeps draw from."""
+    """The law q for one subject. key: of all its streams; lane: replaces the chain in the launch's key."""
 
     def __init__(self, subject: Subject, key: Mapping[str, int], lane: int, sub: int):
         self.subject, self.comm, self._key, self._sub = subject, subject.comm, key, sub
@@ -99,27 +98,27 @@ class Proposal:
             self._core.append(core[np.argsort(u[core], kind="stable")])
 
     def _uniforms(self, i: int, purpose: Purpose, at: np.ndarray | None = None) -> np.ndarray:
-        """Uniform numbers keyed by row, for the rows `at` of a shard; None: for all its rows."""
+        """Return uniform numbers keyed by row, for the rows `at` of a shard, or for all its rows if None."""
         shard = self.subject.shards[i]
         ids = shard.start + (np.arange(len(shard)) if at is None else at).astype(np.int64)
         return (split.words(ids, purpose=purpose, sub=self._sub, **self._key) >> np.uint64(11)) * 2.0**-53
 
     def _batch_at(self, number: int) -> list[np.ndarray]:
-        """Places of a batch's rows in each shard."""
+        """Return the places of a batch's rows in each shard."""
         return [np.flatnonzero(batch == number) for batch in self._batch_of]
 
     def draw(self) -> Drawn:
-        """A partition. Collective."""
+        """Draw a partition. Collective."""
         return side_by_side([self])[0]
 
     def log_q(self, z: Sequence[np.ndarray]) -> float:
-        """Log probability of a partition, labels of each shard, on root. Collective."""
+        """Return the log probability of a partition on root. z: labels of each shard. Collective."""
         core = self.core_to(0, z)
         return self.go_on(self.comm.share(self.seat(core)), z).log_q
 
     def go_on(self, seated: Seated, given: Sequence[np.ndarray] | None) -> Drawn:
-        """Continue from the core's seats: draw, or follow the given labels; only the labels are then renumbered.
-        Collective."""
+        """Continue from the core's seats: draw the other rows' clusters, or follow the given labels, which the result
+        only renumbers. Collective."""
         subject, n_core, slot_of, log_q = self.subject, seated.n, seated.slot_of, seated.log_q
         z = [np.where(batch == NONE, IDLE, WAITING).astype(np.int32) for batch in self._batch_of]
         self._put(z, self._core, seated.slots)
@@ -143,7 +142,7 @@ class Proposal:
         return kernels.Tail(self._prior, CONCENTRATION, 0.0, 0.0)
 
     def core_to(self, rank: int, given: Sequence[np.ndarray] | None) -> Core | None:
-        """The core on one rank; None elsewhere. Collective."""
+        """Gather the core on one rank; return None elsewhere. Collective."""
         rows = self.subject.to_root(self._core, rank)
         u = self._gathered([self._uniforms(i, Purpose.CORE, at) for i, at in enumerate(self._core)], rank)
         names = None if given is None else self._at(given, self._core, rank)
@@ -166,7 +165,7 @@ class Proposal:
         return Seated(slots, int(slots.max(initial=-1)) + 1, slot_of, log_q)
 
     def _launch(self, rows) -> np.ndarray:
-        """Labels of the core, a function of its cells and keyed words."""
+        """Return the core's launch labels, a function of its cells and keyed words."""
         key, nobody = self._launch_key, np.full(len(rows), -1, np.int32)
         labels = by_value(rows, generator(purpose=Purpose.LAUNCHED, sub=self._sub, **self._key))
         tail = self._tail()
@@ -193,7 +192,7 @@ class Proposal:
         return (words >> np.uint64(11)) * 2.0**-53
 
     def _at(self, arrays: Sequence[np.ndarray], places: Sequence[np.ndarray], root: int = 0) -> np.ndarray | None:
-        """Entries at these places of each shard, on one rank, in the order of shards."""
+        """Gather the entries at these places of each shard on one rank, in shard order."""
         return self._gathered([array[at] for array, at in zip(arrays, places)], root)
 
     def _gathered(self, mine: Sequence[np.ndarray], root: int = 0) -> np.ndarray | None:
@@ -207,7 +206,7 @@ class Proposal:
         return self.comm.share(None if slots is None else np.asarray(slots, np.int64))
 
     def _put(self, z, places: Sequence[np.ndarray], everyone: np.ndarray) -> None:
-        """Give the rows at these places their labels, of which all ranks' come one after another."""
+        """Label the rows at these places. everyone: labels for all ranks, in rank order."""
         counts = self.comm.collect(sum(map(len, places)))
         start = sum(counts[: self.comm.rank])
         for part, at in zip(z, places):
@@ -217,8 +216,8 @@ class Proposal:
     # --- side by side ------------------------------------------------------------------------------------------------
 
     def _batch(self, z, given, n_core: int, slot_of: np.ndarray, statistics: Statistics, at) -> list[float]:
-        """Rows at these places take a cluster of the core, or are late; log q of each shard. statistics: of the core's
-        clusters, from all rows before."""
+        """Give the rows at these places a cluster of the core, or mark them late; return log q of each shard.
+        statistics: of the core's clusters, from all earlier rows."""
         tail = self._tail()
         tail.load(statistics)
         result = [0.0] * len(z)

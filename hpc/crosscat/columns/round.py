@@ -1,4 +1,4 @@
-"""The moves of columns that end a cycle: columns change views, and views split and merge (docs/math.md 2.10)."""
+"""Moves of columns at the end of a cycle: columns change views, and views split and merge (docs/math.md 2.10)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def move(chain: Mixture) -> dict[str, int]:
-    """Draw the law of the views, the view of every column, and splits and merges of views, each where it is due.
-    Return counts of accepted and tried moves by the names of `CycleInfo`. Collective."""
+    """Draw the views' concentration and discount, and, when due, the view of every column and splits and merges of
+    views. Return counts of accepted and tried moves, named as in `CycleInfo`. Collective."""
     stream = generator(purpose=Purpose.VIEWS, **chain.key)
     process = np.array(chain.law.draw(np.bincount(chain.view_of_unit), chain.process[0], stream))
     chain.comm.broadcast(process)
@@ -30,13 +30,13 @@ def move(chain: Mixture) -> dict[str, int]:
     if moves.due(every, chain.cycles, often=scan.OFTEN):
         chosen, partitions, parents, hyper = _scan(chain)
         moved = sum(a != b for a, b in zip(before, chosen))
-        if parents is not None:  # between views nothing is linked: what moves, or gets another parent, is cut first
+        if parents is not None:  # links never cross views: cut every column that gets another parent before regrouping
             chain.linking.link_and_count(np.where(parents == chain.linking.coding.parents, parents, ROOT))
         if moved:
             regroup(chain, chosen, partitions, chain.units)
         if parents is not None:
             chain.linking.link_and_count(parents, hyper=hyper)
-        del partitions  # of all rows
+        del partitions  # free the labels of all rows
     if powers.due(chain):
         result = powers.draw(chain)
         if result is not None:
@@ -48,7 +48,7 @@ def move(chain: Mixture) -> dict[str, int]:
     for number in range(tried):
         try:
             result = chain.move_of_views(chain, number).run()
-        except FloatingPointError as error:  # of root alone: `run.loop.main` ends the others
+        except FloatingPointError as error:  # raised on root only: `run.loop.main` ends the other ranks
             words = f"cycle {chain.cycles}: a row cannot be scored in a move of views"
             raise NumericalError(words, [str(error)]) from None
         if result is not None:
@@ -58,8 +58,8 @@ def move(chain: Mixture) -> dict[str, int]:
 
 
 def _scan(chain: Mixture) -> tuple[list[int], list[scan.Rowwise], np.ndarray | None, Mapping[str, np.ndarray]]:
-    """A scan of single columns: what `scan.scan` returns, and with learned links the parents and hyperparameters that
-    are drawn with them. Collective."""
+    """Scan the columns: return the result of `scan.scan`, and with learned links the parents and hyperparameters drawn
+    with it. Collective."""
     s = chain.settings
     if not s.learns_links:
         return *scan.scan(chain.comm, chain.views, chain.units, chain.process, chain.cycles), None, {}
@@ -70,8 +70,8 @@ def regroup(
     chain: Mixture, chosen: Sequence[int], partitions: Sequence[scan.Rowwise],
     groups: Sequence[Sequence[str]] | None = None,
 ) -> None:  # fmt: skip
-    """Give every group of columns, one of the `bodies` unless they are given, the view of the partition chosen for
-    it; the views come first among partitions."""
+    """Rebuild the views from the partition chosen for each group of columns (default: the chain's bodies); partitions
+    are numbered views first."""
     kind_of = {name: of for view in chain.views for name, of in view.components.by_column(view.hyper).items()}
     requested = {}
     for p in sorted(set(chosen)):

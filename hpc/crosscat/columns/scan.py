@@ -1,9 +1,9 @@
 """Columns change views: a scan of Gibbs draws over the Pitman-Yor process of the views (docs/math.md 2.9).
 
 Neal's (2000) algorithm 8, with auxiliary views that are kept through the scan: partitions of the rows drawn from their
-prior, which no column goes by. Weights and parameters are integrated out, rows stay as they are. What a column says of
-a partition is its log marginal likelihood there. All columns are counted under all partitions before the scan, in one
-sum over ranks, and again only under what an auxiliary view that was taken is replaced with.
+prior, without columns. Weights and parameters are integrated out; row labels are fixed. A column scores a partition by
+its log marginal likelihood under it. All columns are scored under all partitions before the scan, in one sum over
+ranks; when a column takes an auxiliary view, only the fresh partition that replaces it is scored.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture.restaurant import restaurant
 
-OFTEN = 20  # cycles that all end with a scan; later, when rows have settled, single columns hardly ever move
-AUXILIARY = 3  # auxiliary views at any time of a scan
+OFTEN = 20  # first cycles, which all end with a scan; later, when rows have settled, single columns hardly ever move
+AUXILIARY = 3  # auxiliary views at any time during a scan
 
 
 @dataclass(frozen=True)
 class Rowwise:
-    """A partition of the rows that columns may go by: a view's, or an auxiliary one. z: labels of each of this rank's
-    shards, 0 to n_labels - 1, negative for idle rows, in signed integers of any width; process: the concentration and
-    discount of its law."""
+    """Partition of the rows that columns may join: a view's, or an auxiliary one. z: labels of each of this rank's
+    shards, 0 to n_labels - 1, negative for idle rows, in signed integers of any width; process: concentration and
+    discount of its prior."""
 
     z: Sequence[np.ndarray]
     n_labels: int
@@ -40,7 +40,7 @@ class Rowwise:
 
 @dataclass(frozen=True)
 class Cut:
-    """(rows, labels) of shards, the labels as kernels take them."""
+    """Pairs (rows, labels), one per shard, the labels in the kernels' dtype."""
 
     shards: Sequence
     z: Sequence[np.ndarray]
@@ -50,14 +50,14 @@ class Cut:
 
 
 def of_views(views: Sequence[View]) -> list[Rowwise]:
-    """The partitions of views."""
+    """Return the partitions of the views."""
     return [Rowwise(v.z, v.n_labels, (v.hyper.concentration, v.hyper.discount)) for v in views]
 
 
 @dataclass(frozen=True)
 class Present:
-    """The rows that are not idle: how many on all ranks, which of each of this rank's shards, (n,) bool, and how many
-    come before each of these shards."""
+    """The active rows. n: number on all ranks; active: mask (rows,) bool of each of this rank's shards; before: number
+    of active rows in earlier shards, for each of this rank's shards."""
 
     n: int
     active: Sequence[np.ndarray]
@@ -65,7 +65,7 @@ class Present:
 
     @classmethod
     def of(cls, view: View) -> Present:
-        """Collective."""
+        """Count the active rows. Collective."""
         active, counts = [z >= 0 for z in view.z], np.zeros(view.n_shards + 1, np.int64)
         for shard, here in zip(view.shards, active):
             counts[shard.index + 1] = np.count_nonzero(here)
@@ -77,7 +77,7 @@ class Present:
 def auxiliaries(
     comm: Communicator, law: PitmanYor, rows: Present, key: Mapping[str, int], numbers: Sequence[int]
 ) -> list[Rowwise]:
-    """Fresh partitions of a scan by their numbers, from the prior; each is drawn by one rank. Collective."""
+    """Draw fresh partitions from the prior, one for each of the scan's `numbers`; one rank draws each. Collective."""
     processes = [law.draw_prior(generator(purpose=Purpose.PROCESS, sub=number, **key)) for number in numbers]
     ranks = [i % comm.size for i in range(len(numbers))]
     drawn = [
@@ -90,9 +90,9 @@ def auxiliaries(
 def _dealt(
     comm: Communicator, rows: Present, everyone: np.ndarray | None, process: tuple[float, float], rank: int
 ) -> Rowwise:
-    """A partition that one rank has drawn, of which each keeps its rows. Collective."""
+    """Broadcast a partition drawn by one rank; every rank keeps the labels of its rows. Collective."""
     n_labels = comm.share(0 if everyone is None else int(everyone.max(initial=-1)) + 1, rank)
-    kind = np.min_scalar_type(-1 - n_labels)  # there are several, and they are but looked at
+    kind = np.min_scalar_type(-1 - n_labels)  # saves memory: there are several partitions, and they are only read
     everyone = np.empty(rows.n, kind) if everyone is None else everyone.astype(kind)
     comm.broadcast(everyone, rank)
     labels = []
@@ -106,9 +106,9 @@ def _dealt(
 def scores(
     comm: Communicator, views: Sequence[View], units: Sequence[Sequence[str]], partitions: Sequence[Rowwise]
 ) -> np.ndarray | None:
-    """Log marginal likelihood of every unit of columns under every partition, (U, P) on root, None elsewhere.
+    """Return the log marginal likelihood of every unit of columns under every partition, (U, P) on root, else None.
 
-    Each pair of a view's columns and a partition is worked out by one rank. Collective.
+    One rank scores each pair of a view's columns and a partition. Collective.
     """
     pairs = [(view, p) for view in views for p in partitions]
     labelled = [Cut(view.shards, p.z) for view, p in pairs]
@@ -139,8 +139,8 @@ def scores(
 class Seating:
     """Partition of each unit of columns during a scan. Partitions are numbered, views first.
 
-    where (U,): partition of each unit. score (U, P): scores under the partitions so far; more are appended. fresh:
-    auxiliary partitions that no unit has considered yet.
+    where (U,): partition of each unit. score (U, P): scores under the partitions so far; columns are appended. fresh:
+    auxiliary partitions not yet offered to any unit. kept: those on offer.
     """
 
     where: list[int]
@@ -157,7 +157,7 @@ class Seating:
             self.members[partition] = self.members.get(partition, 0) + 1
 
     def scan(self, order: Sequence[int]) -> int:
-        """Draw the partition of each unit in turn; how many were drawn before fresh ones ran out."""
+        """Draw the partition of each unit in turn; return the number drawn before fresh partitions ran out."""
         for done, unit in enumerate(order):
             while len(self.kept) < AUXILIARY:
                 if not self.fresh:
@@ -182,11 +182,11 @@ class Seating:
         self.where[unit] = chosen
 
     def _retire(self, view: int) -> None:
-        """A view without columns is an auxiliary one, in the place of another."""
+        """Make a view that has lost its last column an auxiliary one, in place of a random other."""
         self.kept[int(self.stream.integers(AUXILIARY))] = view
 
     def _log_new(self, n_views: int) -> float:
-        """Log weight of each auxiliary view."""
+        """Return the log prior weight of each auxiliary view."""
         new = self.concentration + n_views * self.discount if n_views else 1.0
         return float(np.log(new / AUXILIARY))
 
@@ -194,8 +194,8 @@ class Seating:
 def scan(
     comm: Communicator, views: Sequence[View], units: Sequence[Sequence[str]], process: tuple[float, float], cycle: int
 ) -> tuple[list[int], list[Rowwise]]:
-    """One scan over all units of columns, in a random order: the partition that each goes by, and the partitions, of
-    which the views' come first. process: concentration and discount of the views. Collective.
+    """Scan all units of columns once, in random order. Return the partition of each unit, and the partitions, views'
+    first. process: concentration and discount of the views. Collective.
     """
     first = views[0]
     partitions, rows = of_views(views), Present.of(first)

@@ -1,8 +1,8 @@
 """Splits of a view's columns into two sides: draw the sides, or compute the probability of given ones (docs/math.md
 2.10).
 
-Both are functions of the columns' cells in some keyed rows, of their hyperparameters, of the two columns to be
-separated, and of keyed random words. On root.
+Both depend only on the columns' cells in some keyed rows, their hyperparameters, the two units to be separated, and
+keyed random words. On root.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from mpibayes.io.rows import Rows
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.common.functions import expit
 
-ROWS = 1_000  # that shape the sides, on average
-ROUNDS = 6  # at most
-LEAST = 0.02  # probability of either side
+ROWS = 1_000  # expected number of rows that shape the sides
+ROUNDS = 6  # most rounds of seating rows and assigning sides
+LEAST = 0.02  # least probability of either side
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some units of columns, with their cells of some rows."""
+    """Subset of the units of columns, with their cells in a subset of the rows."""
 
     components: Components
     hyper: Hyper
@@ -36,13 +36,13 @@ class Part:
 
 
 def log_odds(whole: Part, unit_of: Sequence[int], cut: Callable[[np.ndarray], Part], f: int, g: int, key) -> np.ndarray:
-    """Log odds of every unit (U,) of the side of unit g, where units f and g are apart.
+    """Return the log odds (U,) that each unit is on the side of unit g; units f and g are on different sides.
 
-    unit_of: of each column of `whole`, kind by kind. cut(chosen): the Part of some units. key: of the streams of the
-    sweeps that seat rows.
+    unit_of: unit of each column of `whole`, kind by kind. cut(chosen): Part of the chosen units. key: of the streams of
+    the sweeps that seat rows.
 
-    What a column says of the rows' partition by a side is its log likelihood there less that under the same labels
-    shuffled. Without this, columns would prefer the side with fewer clusters while little else tells the sides apart.
+    A column scores a side by its log likelihood under the side's partition of the rows, minus that under the same
+    labels shuffled. Without the latter, columns would prefer the side with fewer clusters while sides hardly differ.
     """
     side = np.full(max(unit_of) + 1, -1)
     side[[f, g]] = 0, 1
@@ -64,7 +64,7 @@ def log_odds(whole: Part, unit_of: Sequence[int], cut: Callable[[np.ndarray], Pa
 
 
 def _seated(part: Part, key: dict, sweep: int) -> np.ndarray:
-    """Labels of the rows, seated one by one."""
+    """Seat the rows one by one; return their labels."""
     prior = part.components.prior(part.hyper)
     z = np.full(len(part.rows), -1, np.int32)
     tail = kernels.Tail(prior, 1.0, 0.0, 0.0)
@@ -73,7 +73,7 @@ def _seated(part: Part, key: dict, sweep: int) -> np.ndarray:
 
 
 def _scores(whole: Part, unit_of: Sequence[int], z: np.ndarray) -> np.ndarray:
-    """Log marginal likelihood of each unit under the labels z, (U,)."""
+    """Return the log marginal likelihood of each unit under the labels z, (U,)."""
     of, out = whole.components, np.zeros(max(unit_of) + 1)
     s = Statistics(*kernels.accumulate(whole.rows, z, int(z.max(initial=-1)) + 1, of.categorical.offsets))
     np.add.at(out, unit_of, np.concatenate(of.log_marginal(whole.hyper, s, of.everything)))
@@ -81,19 +81,19 @@ def _scores(whole: Part, unit_of: Sequence[int], z: np.ndarray) -> np.ndarray:
 
 
 def probability(odds: np.ndarray) -> np.ndarray:
-    """Probability of side 1 from log odds, (U,)."""
+    """Return the probability of side 1 given the log odds, (U,)."""
     return LEAST + (1.0 - 2.0 * LEAST) * expit(odds)
 
 
 def draw(p: np.ndarray, f: int, g: int, u: np.ndarray) -> np.ndarray:
-    """Sides (U,) bool by uniforms u (U,)."""
+    """Draw sides (U,) bool with uniform numbers u (U,)."""
     side = u < p
     side[[f, g]] = False, True
     return side
 
 
 def log_q(p: np.ndarray, f: int, g: int, side: np.ndarray) -> float:
-    """Log probability of sides."""
+    """Return the log probability of given sides."""
     others = np.ones(len(p), bool)
     others[[f, g]] = False
     return float(np.log(np.where(side, p, 1.0 - p))[others].sum())

@@ -1,9 +1,9 @@
-"""Views that split in two, and pairs of views that merge (docs/math.md 2.10): columns go over in a body, with rows'
-partitions for them that are drawn anew, or kept.
+"""Splits and merges of views (docs/math.md 2.10): many columns change views at once; their partitions of the rows are
+drawn anew or kept.
 
-Gibbs draws of single columns seldom join two views that say the same, since every column prefers the partition that its
-own cells shaped; and hardly ever open a view once rows have settled, since a partition from the prior scores badly. A
-move draws a partition from the cells (proposal.py), and its probability enters the acceptance.
+Gibbs draws of single columns seldom join two equivalent views, since every column prefers the partition that its own
+cells shaped; and they hardly ever open a view once rows have settled, since a partition from the prior scores badly. A
+move draws a partition given the cells (proposal.py), and its probability enters the acceptance.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, generator, in_lane
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.chain import Mixture
 
-LAUNCHES = 1 << 20  # the first of the lanes that launches draw from
+LAUNCHES = 1 << 20  # first random-number lane of the launches
 
 
 class Move:
-    """The number-th move of a cycle. Every method is collective; what depends on cells is root's, and shared.
+    """The number-th move of a cycle. Every method is collective; root computes what depends on cells, and shares it.
 
-    Columns that are linked go together, with their links: `units` are the chain's bodies here.
+    Linked columns move together, with their links: `units` are the chain's bodies here.
     """
 
     def __init__(self, chain: Mixture, number: int):
@@ -85,7 +85,7 @@ class Move:
         log_r = log_pair
         of_b = self._proposal(b, 1)
         log_r += self._log_target(of_b.subject, old_b.z, old_b.n_labels)
-        asked = [(of_b, old_b)]  # whose old partitions have to be proposed by the split
+        asked = [(of_b, old_b)]  # proposals, and the old partitions that the reverse split would have to draw
         if self.anew:
             of_a, whole = self._proposal(a, 0), self._proposal(part, 2)
             asked.append((of_a, old_a))
@@ -102,7 +102,7 @@ class Move:
         clusters = np.delete(clusters, view_b)
         ways = int(((sizes - 1) * clusters).sum())
         log_r += self._log_choices(whole_where, self.where, len(a), len(b), ways, n_labels)
-        # what is left to work out are probabilities, which make the merge less likely: most are rejected before
+        # the remaining terms are probabilities, which only lower the ratio: most merges are rejected before them
         if not self._agreed(log_u < -log_r):
             return None
         side = np.isin(part, b)
@@ -120,10 +120,10 @@ class Move:
         chosen[part] = view_a
         return chosen.tolist(), of_views(self.views)
 
-    # --- what is chosen ----------------------------------------------------------------------------------------------
+    # --- choices -----------------------------------------------------------------------------------------------------
 
     def _choose(self) -> tuple[int, int] | None:
-        """The view that is to split, and what `_log_choices` calls `ways`; None: every view has one unit."""
+        """Draw the view to split; return it and `ways` (see `_log_choices`), or None if every view has one unit."""
         sizes, clusters = np.bincount(self.where), np.array([view.n_labels for view in self.views])
         ways = np.cumsum((sizes - 1) * clusters)
         if ways[-1] == 0:
@@ -131,7 +131,7 @@ class Move:
         return int(np.searchsorted(ways, int(self.stream.integers(ways[-1])), side="right")), int(ways[-1])
 
     def _cut(self, mine: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        """The units `mine` on two sides, and on root log q of that."""
+        """Draw two sides of the units `mine`; return the units on each, and log q of the sides on root."""
         f, g = self.stream.choice(len(mine), 2, replace=False).tolist()
         side, log_q = self._sides(mine, f, g, None)
         return mine[~side], mine[side], log_q
@@ -139,12 +139,12 @@ class Move:
     # --- parts of the ratio ------------------------------------------------------------------------------------------
 
     def _log_choices(self, whole: np.ndarray, cut: np.ndarray, n_a: int, n_b: int, ways: int, n_labels: int) -> float:
-        """Log ratio for a split into views of n_a and n_b units: prior of the views after it over that before, times
-        the probability that the merge, having chosen this pair, chooses these units over that of the split choosing
-        view and units.
+        """Return the log ratio for a split into views of n_a and n_b units: prior of the views after it over the prior
+        before, times the probability that the merge, given this pair, chooses these units, over the probability that
+        the split chooses the view and the units.
 
-        whole, cut: view of each unit before and after. n_labels: clusters of the view; a view is chosen with weight
-        n_labels times (its units less one), and `ways` is the sum of these weights."""
+        whole, cut: view of each unit before and after. n_labels: clusters of the view. A view is chosen with weight
+        n_labels times (its units less one); `ways` is the sum of these weights."""
         n = n_a + n_b
         log_prior = self._log_law(cut) - self._log_law(whole)
         a_is_a = n_a**2 / (n_a**2 + n_b**2)
@@ -154,7 +154,7 @@ class Move:
         return self.bodies.log_prior(where)
 
     def _pair(self, u: float) -> tuple[tuple[int, int], float]:
-        """The views that a merge is to join, and on root the log of how often it chooses them."""
+        """Draw the views to merge; return them, and the log probability of this choice on root."""
         labels, pair, log_p = self._some_labels([view.z for view in self.views]), None, 0.0
         if labels is not None:
             log_p = alike.log_probabilities(labels)
@@ -163,12 +163,12 @@ class Move:
         return self.comm.share(pair), log_p
 
     def _log_pair(self, views: Sequence[Sequence[np.ndarray]], a: int, b: int) -> float:
-        """Log of how often a merge of these partitions, labels of each shard, chooses two of them; on root."""
+        """Return the log probability, on root, that a merge chooses views a and b. views: labels of each shard."""
         labels = self._some_labels(views)
         return 0.0 if labels is None else float(alike.log_probabilities(labels)[a, b])
 
     def _some_labels(self, views: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray] | None:
-        """Labels in each of these partitions of some keyed rows, on root."""
+        """Return the labels of some keyed rows in each of these partitions, on root."""
         stream = Stream(purpose=Purpose.ALIKE_VIEWS, sub=self.number, **self.key)
         share, shards = alike.ROWS / self.chain.n_rows, self.chain.shards
         chosen = [np.flatnonzero(stream.uniforms(s.start + np.arange(len(s))) < share) for s in shards]
@@ -178,12 +178,12 @@ class Move:
         return None if self.comm.rank else list(result.T)
 
     def _log_target(self, subject, z, n_labels: int) -> float:
-        """Log of p(z) p(cells | z) on root, concentration and discount of the rows integrated out."""
+        """Return log p(z) p(cells | z) on root, concentration and discount of the partition integrated out."""
         log_likelihood = subject.log_likelihood(z, n_labels)
         return self.views[0].law.log_prior(self._sizes(z, n_labels)) + log_likelihood
 
     def _sizes(self, z, n_labels: int) -> np.ndarray:
-        """Rows of each cluster over all ranks."""
+        """Return the number of rows of each cluster over all ranks."""
         counts = sum((np.bincount(part[part >= 0], minlength=n_labels) for part in z), np.zeros(n_labels, np.int64))
         self.comm.sum_everywhere(counts)
         return counts
@@ -192,7 +192,7 @@ class Move:
         return self._log_target(subject, drawn.z, drawn.n_labels) - drawn.log_q
 
     def _agreed(self, mine: bool) -> bool:
-        """Root's decision."""
+        """Return root's decision on every rank."""
         return bool(self.comm.share(mine))
 
     def _proposal(self, units: np.ndarray, role: int) -> Proposal:
@@ -201,7 +201,8 @@ class Move:
         return Proposal(self.chain.subject(names), self.key, in_lane(self.chain.chain, LAUNCHES + sub), sub)
 
     def _sides(self, mine: np.ndarray, f: int, g: int, given: np.ndarray | None) -> tuple[np.ndarray, float]:
-        """Sides of the units `mine`, and on root log q of them; f and g are places in `mine`."""
+        """Return the sides of the units `mine`, drawn unless given, and their log q on root. f, g: places in `mine` of
+        the two units to be separated."""
         units, u = [self.units[i] for i in mine.tolist()], self.stream.random(len(mine))
         names = [name for unit in units for name in unit]
         subject = self.chain.subject(names)
@@ -227,10 +228,10 @@ class Move:
             log_q = sides.log_q(p, f, g, side)
         return self.comm.share(side), log_q
 
-    # --- what is accepted --------------------------------------------------------------------------------------------
+    # --- acceptance --------------------------------------------------------------------------------------------------
 
     def _accepted(self, drawn: Mapping[int, tuple[np.ndarray, Drawn]]) -> tuple[list[int], list[Rowwise]]:
-        """Result of `run` after units were given partitions of their own; `drawn` is keyed by the role of each."""
+        """Return the result of `run` for an accepted move. drawn: by role, units and the partition drawn for them."""
         chosen, partitions = self.where.copy(), of_views(self.views)
         for role, (units, of) in drawn.items():
             chosen[units] = len(partitions)
@@ -238,7 +239,7 @@ class Move:
         return chosen.tolist(), partitions
 
     def _rowwise(self, z, n_labels: int, role: int) -> Rowwise:
-        """A partition that was drawn, with concentration and discount given it."""
+        """Return a drawn partition with concentration and discount drawn given it."""
         law = self.views[0].law
         stream = generator(purpose=Purpose.PROCESS, sub=(1 << 20) + 4 * self.number + role, **self.key)
         process = self.comm.share(law.draw(self._sizes(z, n_labels), law.start()[0], stream))

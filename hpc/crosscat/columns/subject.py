@@ -1,4 +1,4 @@
-"""Subset of the columns, wherever their cells are held, whose likelihood under partitions of the rows a move needs."""
+"""Columns from any views whose likelihood under partitions of the rows a move needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mpibayes.io.rows import ARRAYS, Rows
 
 @dataclass(frozen=True)
 class Labelled:
-    """(cells, labels) of this rank's shards. at: places of some rows of each, whose cells alone are meant."""
+    """Pairs (cells, labels), one for each of this rank's shards. at: places of the rows to use; None: all rows."""
 
     cells: Gather
     z: Sequence[np.ndarray]
@@ -32,8 +32,8 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Subject:
-    """cells: those of these columns. hyper: theirs, but for concentration and discount. shards: this rank's, without
-    cells. labels: of any view, negative ones of the rows that are idle; n_active: how many are not, on all ranks."""
+    """Columns of a move. hyper: hyperparameters of the columns, without concentration and discount. shards: of this
+    rank, without cells. labels: of any view, negative for idle rows. n_active: number of active rows on all ranks."""
 
     comm: Communicator
     components: Components
@@ -45,15 +45,16 @@ class Subject:
     n_shards: int
 
     def active(self, i: int) -> np.ndarray:
-        """Mask of the rows of this rank's i-th shard that are not idle, (n,) bool."""
+        """Return a mask of the active rows of this rank's i-th shard, (n,) bool."""
         return self.labels[i] >= 0
 
     def labelled(self, z: Sequence[np.ndarray]) -> Labelled:
-        """(cells, labels) of each shard, as one goes through them."""
+        """Return the pairs (cells, labels) of each shard; cells are gathered during iteration."""
         return Labelled(self.cells, z)
 
     def log_likelihood(self, z: Sequence[np.ndarray], n_labels: int) -> float:
-        """Log marginal likelihood of all cells given labels of each shard, on root; NaN elsewhere. Collective."""
+        """Return the log marginal likelihood of all cells given labels of each shard, on root; NaN elsewhere.
+        Collective."""
         result = sync.total_statistics(self.comm, self.components, self.labelled(z), n_labels, self.n_shards)
         if result is None:
             return np.nan
@@ -61,7 +62,7 @@ class Subject:
         return sum(float(kind.sum()) for kind in marginals)
 
     def to_root(self, chosen: Sequence[np.ndarray], root: int = 0) -> Rows | None:
-        """The rows at these places of each shard on one rank, in the order of shards; None elsewhere. Collective."""
+        """Gather the rows at these places of each shard on one rank, in shard order; None elsewhere. Collective."""
         parts = [self.cells(i, at) for i, at in enumerate(chosen)]
         lengths = self.comm.collect(sum(map(len, parts)))
         arrays = {}

@@ -1,10 +1,10 @@
-"""Columns with all that leans on them change views: the scan of columns where links are part of the state (docs/math.md
+"""Scan of the columns where links are part of the state: a column changes views with its descendants (docs/math.md
 2.9).
 
-A column goes over together with its subtree, to a view where it leans on one of the columns there or on none, or to a
-new view. Columns below it keep their parents. Auxiliary views are those of `scan`, and rows stay as they are. A scan
-that does not cut takes every tree as a whole, which needs no evidence of links that there are not. One that cuts has
-hyperparameters of numbers summed out (see `links.numbers`), and ends with a draw of these.
+A column moves with its subtree to another view, where it gets a parent among the columns there or none, or to a new
+view. Columns below it keep their parents. Auxiliary views are as in `scan`, and row labels are fixed. A scan that does
+not cut moves whole trees, and so needs no evidence of absent links. A scan that cuts sums out the hyperparameters of
+numeric columns (see `links.numbers`), and draws them at the end.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 class Body(NamedTuple):
-    """Columns that go over together. units: theirs; columns: those that may be linked; root: the one of these that
-    leaves its parent and may find another, or None; n_links: between them."""
+    """Columns that move together. units: their units; columns: the linkable ones; root: the column that leaves its
+    parent and may get another, or None; n_links: number of links between them."""
 
     units: list[int]
     columns: list[int]
@@ -42,15 +42,15 @@ class Body(NamedTuple):
 
 
 class Option(NamedTuple):
-    """A partition that a body may go by, and the parent of its root there."""
+    """A partition that a body may join, and the parent of its root there."""
 
     partition: int
     parent: int
 
 
 class Scanned(NamedTuple):
-    """Result of a scan: the partition that each unit goes by, the partitions, of which the views' come first, the
-    parent of each column, (C,) as of `links.coding.Coding`, and hyperparameters that columns are given, by name."""
+    """Result of a scan. where: partition of each unit; partitions: views' first; parents (C,): of each column, as in
+    `links.coding.Coding`; hyper: newly drawn hyperparameters, by column name."""
 
     where: list[int]
     partitions: list[Rowwise]
@@ -59,7 +59,7 @@ class Scanned(NamedTuple):
 
 
 def scan(chain: Mixture, cut: bool) -> Scanned:
-    """One scan over all columns, in a random order. Collective."""
+    """Scan all columns once, in random order. Collective."""
     state = _Scan(chain, cut)
     visited: set[int] = set()
     for unit in state.stream.permutation(len(chain.units)).tolist():
@@ -70,13 +70,13 @@ def scan(chain: Mixture, cut: bool) -> Scanned:
 
 
 class _Scan:
-    """Columns that may be linked are numbered: those with levels as in `kind`, then the numbers that may lean on
-    others. Partitions are numbered views first.
+    """State of a scan. Linkable columns are numbered: those with levels first, then the numeric ones. Partitions are
+    numbered views first.
 
-    where (U,): partition of each unit. parents (D,). kept: the auxiliary partitions. Scores are root's: unlinked
-    (U, P), of a unit's columns that may not be linked; own (D, P), of a column that leans on its present parent; alone
-    (D, P), without one; below (D, D), under each other column by the partition of that one. The last two only where
-    columns are cut, and then numbers[p] has the evidence of numbers under partition p.
+    where (U,): partition of each unit. parents (D,). kept: the auxiliary partitions. Scores, on root: unlinked (U, P),
+    of a unit's columns that cannot be linked; own (D, P), of a column given its present parent; alone (D, P), of a
+    column without a parent; below (D, D), of a column given each other column, under that one's partition. `alone` and
+    `below` are filled only in scans that cut; numbers[p] then has the evidence of numeric columns under partition p.
     """
 
     def __init__(self, chain: Mixture, cut: bool):
@@ -109,7 +109,7 @@ class _Scan:
 
     @cached_property
     def _plain(self) -> tuple[Coding, Components, Hyper, list[Rows]]:
-        """The columns that may be linked as they are without links, and their cells in each shard."""
+        """Coding, components and hyperparameters of the linkable columns without links, and their cells per shard."""
         chain, subject, coding = self.chain, self.chain.subject(self.names), self.chain.linking.coding_of(self.names)
         plain = chain.linking.unlinked(self.names)
         hyper = plain.hyper(1.0, 0.0, subject.components.by_column(subject.hyper))
@@ -129,7 +129,7 @@ class _Scan:
     def _append(self, more: Sequence[Rowwise]) -> None:
         """Score all columns under more partitions."""
         d, n = len(self.parents), self.n_levelled
-        result = scores(self.comm, self.chain.views, self._groups, more)  # under the links that there were at first
+        result = scores(self.comm, self.chain.views, self._groups, more)  # under the links at the start of the scan
         result = np.zeros((len(self._groups), len(more))) if result is None else result
         part, alone = result[:d], result[:d].copy()
         if self.cut:
@@ -157,7 +157,7 @@ class _Scan:
         return [float(self.evidence.under(parent, one_of.z, one_of.n_labels, one)[0]) for one_of in of]
 
     def _score_below(self, column: int) -> None:
-        """Score other columns under this one, by its partition."""
+        """Score other columns given this one as their parent, under its partition."""
         p, n = self.where[self.unit_of[column]], self.n_levelled
         if self.numbers:
             self.below[n:, column] = self.numbers[p].under(column, range(len(self.names) - n))
@@ -167,7 +167,7 @@ class _Scan:
                 self.below[children, column] = self.evidence.under(column, of.z, of.n_labels, children)
 
     def _refresh(self) -> None:
-        """Have as many auxiliary partitions as there are to be."""
+        """Add auxiliary partitions until there are AUXILIARY."""
         lacking = AUXILIARY - len(self.kept)
         if lacking:
             numbers = range(self.n_fresh, self.n_fresh + lacking)
@@ -180,19 +180,19 @@ class _Scan:
     # --- draws -------------------------------------------------------------------------------------------------------
 
     def body(self, unit: int) -> Body:
-        """The columns that go over with a unit."""
+        """Return the columns that move with a unit."""
         columns = self.columns_of[unit]
         root = columns[0] if self.cut and len(columns) == 1 else None
         units = self._joined(unit, root)
         if root is not None and self.parents[root] != ROOT and self.unit_of[int(self.parents[root])] in units:
-            root = None  # by other columns of a unit the parent goes over, too
+            root = None  # the parent moves too, joined through other columns of a unit
             units = self._joined(unit, root)
         columns = [c for u in units for c in self.columns_of[u]]
         n_links = sum(self.parents[c] != ROOT for c in columns if c != root)
         return Body(units, columns, root, n_links)
 
     def _joined(self, unit: int, root: int | None) -> list[int]:
-        """The units that are linked with this one, directly or not, but for the link of `root` to its parent."""
+        """Return the units linked with this one, directly or indirectly, without the link of `root` to its parent."""
         near: dict[int, set[int]] = {}
         for child, parent in enumerate(self.parents.tolist()):
             if parent != ROOT and child != root:
@@ -200,12 +200,12 @@ class _Scan:
                 near.setdefault(a, set()).add(b)
                 near.setdefault(b, set()).add(a)
         result = [unit]
-        for u in result:  # which grows
+        for u in result:  # `result` grows in the loop
             result += sorted(near.get(u, set()) - set(result))
         return result
 
     def draw(self, unit: int) -> None:
-        """Draw the partition of a unit and all that goes over with it, and the parent of its root. Collective."""
+        """Draw the partition of a unit's body, and the parent of the body's root. Collective."""
         body, left = self.body(unit), self.where[unit]
         inside, before = set(body.units), None if body.root is None else self.parents[body.root]
         members: dict[int, list[int]] = {}
@@ -213,7 +213,7 @@ class _Scan:
             if u not in inside:
                 members.setdefault(p, []).append(u)
         self._refresh()
-        if left not in members:  # a view without columns is an auxiliary one, in the place of another
+        if left not in members:  # a view that lost its last column becomes auxiliary, in place of a random other
             self.kept[int(self.stream.integers(AUXILIARY))] = left
         options, u = list(self._options(body, members)), self.stream.random()
         chosen = self._pick(body, members, options, u) if self.comm.rank == 0 else 0
@@ -238,7 +238,7 @@ class _Scan:
         yield from (Option(partition, ROOT) for partition in self.kept)
 
     def _pick(self, body: Body, members: dict[int, list[int]], options: Sequence[Option], u: float) -> int:
-        """Number of an option by a uniform number, on root."""
+        """Draw an option with the uniform number u; return its index. On root."""
         of = {partition: self._log_weights(body, members.get(partition), len(members)) for partition in
               {option.partition for option in options}}  # fmt: skip
         evidence = {partition: self._log_evidence(body, partition) for partition in of}
@@ -252,13 +252,13 @@ class _Scan:
         return min(int(np.searchsorted(below, u * below[-1], side="right")), len(weight) - 1)
 
     def _log_evidence(self, body: Body, partition: int) -> float:
-        """Log evidence of a body by a partition, without its root."""
+        """Return the log evidence of a body, without its root, under a partition."""
         columns = [c for c in body.columns if c != body.root]
         return float(self.unlinked[body.units, partition].sum() + self.own[columns, partition].sum())
 
     def _log_weights(self, body: Body, units: list[int] | None, n_views: int) -> tuple[float, float]:
-        """Log prior weight of a partition with these units, None for an auxiliary one, where the root has no parent,
-        and where it has a given one."""
+        """Return the log prior weights of moving a body to a partition without and with a given parent for its root.
+        units: the partition's units; None: an auxiliary partition."""
         s, d = len(body.units), self.discount
         if units is None:
             new = self.concentration + n_views * d if n_views else 1.0
@@ -273,7 +273,7 @@ class _Scan:
         return float(log_views + log_prior_of(n, e) - before), float(log_views + last)
 
     def _follow(self, column: int) -> None:
-        """Score a column that has got another parent, or lost it, by all partitions. Collective."""
+        """Score a column with its new parent, or without one, under all partitions. Collective."""
         live = sorted({*self.where, *self.kept})
         if self.parents[column] == ROOT:
             self.own[column] = self.alone[column]
@@ -281,7 +281,7 @@ class _Scan:
             self.own[column, live] = self._under_parent(column, live)
 
     def all_parents(self) -> np.ndarray:
-        """Parents of all columns of the table, (C,)."""
+        """Return the parents of all columns of the table, (C,)."""
         place = {column.name: i for i, column in enumerate(self.chain.columns)}
         at = np.array([place[name] for name in self.names], np.int64)
         result = np.full(len(place), ROOT)
@@ -289,8 +289,8 @@ class _Scan:
         return result
 
     def hyper(self) -> dict[str, np.ndarray]:
-        """Hyperparameters of the numbers that may lean on others, drawn given their parents and partitions where scores
-        are without them. Collective."""
+        """Draw the hyperparameters of the linkable numeric columns given their parents and partitions, if the scores
+        integrate them out. Collective."""
         if not self.numbers:
             return {}
         n, of = self.n_levelled, self.numbers[0]

@@ -1,6 +1,6 @@
-"""Groups of rows with the same values in one column or two, from which sweeps that look for clusters start.
+"""Groups of rows with equal values in two random columns: starting points for sweeps that look for clusters.
 
-Rows that are seated one by one open few clusters, and one column alone seldom shows any.
+Rows seated one by one open few clusters, and a single column seldom shows any.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ import numpy as np
 
 from mpibayes.io.rows import Rows
 
-BINS = 8  # quantiles of a number
-TOLD = 2  # columns
-MOST = 16  # labels
+BINS = 8  # quantile bins of a numeric column
+TOLD = 2  # columns that define the groups
+MOST = 16  # most labels
 
 
 def compact(names: np.ndarray) -> np.ndarray:
-    """Names (n,), whole numbers from 0 on, as int32 labels 0, 1, ... in the order of the names, each with rows."""
+    """Renumber names (n,), non-negative integers, as int32 labels 0, 1, ... without gaps, in the order of the names."""
     taken = np.bincount(names) > 0
     return (np.cumsum(taken) - 1).astype(np.int32)[names]
 
 
 def by_value(rows: Rows, stream: np.random.Generator) -> np.ndarray:
-    """Labels (n,) int32 below MOST by the values of TOLD columns, drawn at random; missing is a value."""
+    """Label rows by their values in TOLD random columns; return int32 (n,) below MOST. Missing counts as a value."""
     numbers = np.concatenate([rows.reals, rows.tallies, rows.vectors, rows.spells], axis=1)
     codes = [rows.codes8, rows.codes16]
     n_codes, n_numbers = sum(of.shape[1] for of in codes), numbers.shape[1]
@@ -31,7 +31,7 @@ def by_value(rows: Rows, stream: np.random.Generator) -> np.ndarray:
     bins = np.where(np.isnan(numbers), BINS, rank * BINS // max(len(rows), 1))
     values = np.concatenate([np.concatenate(codes, axis=1)[:, chosen[chosen < n_codes]], bins], axis=1)
     names = np.zeros(len(rows), np.int64)
-    for column in values.T:  # `np.unique` of whole rows takes ten times as long
+    for column in values.T:  # ten times as fast as `np.unique` of whole rows
         found, place = np.unique(column, return_inverse=True)
         names = names * len(found) + place
     return (np.unique(names, return_inverse=True)[1] % MOST).astype(np.int32)

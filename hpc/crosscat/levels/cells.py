@@ -1,6 +1,6 @@
-"""The cells of clusters of several draws, tallied column by column in one pass over the table.
+"""Tallies of each column's cells in the clusters of several draws, made in one pass over the table.
 
-Numbers and dates are counted in intervals; their atoms are a column of their own (`io.recording`).
+Numbers and dates are counted in intervals; their atoms form a separate column (`io.recording`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from mpibayes.hpc.crosscat.of_columns import OfColumns
 from mpibayes.io.recording import unshaped
 from mpibayes.io.rows import Column, Rows
 
-MOST_LEVELS = 40  # of a column that a tree tells apart; the rarer ones count as one
+MOST_LEVELS = 40  # levels of a column that a tree distinguishes; rarer ones are pooled
 
 
 @dataclass
 class Tally:
-    """Cells of a column in K clusters: counts (V + 1, K), by level or interval, the missing ones last; of a numeric
-    column the sums of x and x^2 of the observed cells too, (K,) each, about `centre`."""
+    """Cells of a column in K clusters. counts (V + 1, K): by level or interval, missing cells last; sums, squares (K,):
+    of x and x^2 about `centre`, over the observed cells of a numeric column."""
 
     column: Column
     counts: np.ndarray
@@ -29,7 +29,7 @@ class Tally:
     squares: np.ndarray | None = None
 
     def merged(self, branch: np.ndarray, share: float) -> Tally:
-        """The cells of groups of the clusters, times `share`; branch (K,): the group of each, -1 for none."""
+        """Pool the clusters into groups and multiply by `share`; branch (K,): group of each cluster, -1 for none."""
         into = np.zeros((len(branch), int(branch.max(initial=-1)) + 1))
         into[np.flatnonzero(branch >= 0), branch[branch >= 0]] = share
         sums = (None if self.sums is None else self.sums @ into, None if self.squares is None else self.squares @ into)
@@ -37,17 +37,17 @@ class Tally:
 
     @property
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and sum of squares about it, (K,) each, of the observed cells; 0 where there are none."""
+        """Mean of the observed cells, and their sum of squares about it, (K,) each; 0 where there are none."""
         n = np.maximum(self.counts[:-1].sum(axis=0), 1e-300)
         mean = np.where(n > 1e-300, self.sums / n, 0.0)
         return mean + self.centre, np.maximum(self.squares - n * mean**2, 0.0)
 
 
 def tally(views: Sequence[OfColumns], labels: Sequence[Sequence[np.ndarray]], cuts: Mapping[str, np.ndarray]):
-    """The tallies of each view's columns, in their order, in the clusters of all draws, one draw after another.
+    """Tally each view's columns, in their order, in the clusters of all draws, one draw after another.
 
-    views: of one run; labels: of each view, of each draw, the cluster of every row, (N,) 0..K_d-1, none empty; cuts: of
-    the real and count columns, by name (`tallies.cuts`).
+    views: of one run; labels: by view and draw, the cluster of every row, (N,) 0..K_d-1, none empty; cuts: interval
+    bounds of the real and count columns, by name (`tallies.cuts`).
     """
     sizes = [[int(z.max()) + 1 for z in of] for of in labels]
     made = [[_empty(c, cuts, sum(k)) for c in view.columns] for view, k in zip(views, sizes)]
@@ -67,7 +67,7 @@ def _empty(column: Column, cuts: Mapping[str, np.ndarray], k: int) -> Tally:
 
 
 def _add(t: Tally, rows: Rows, labels: Sequence[tuple[int, np.ndarray]], cuts: Mapping[str, np.ndarray]) -> None:
-    """labels: of each draw the number of clusters, and these rows' (n,)."""
+    """Add rows to a tally. labels: for each draw, its number of clusters and the labels (n,) of these rows."""
     x = getattr(rows, t.column.block)[:, t.column.index]
     code = x.astype(np.int64) if t.column.levels else in_intervals(x, cuts[t.column.name])
     off = None if t.column.levels else np.where(np.isnan(x), 0.0, unshaped(t.column, x) - t.centre)
@@ -82,18 +82,18 @@ def _add(t: Tally, rows: Rows, labels: Sequence[tuple[int, np.ndarray]], cuts: M
 
 
 def in_intervals(x: np.ndarray, cuts: np.ndarray) -> np.ndarray:
-    """The interval of every cell, missing cells last."""
+    """Return the interval of every cell; missing cells get the last number."""
     return np.where(np.isnan(x), len(cuts) + 1, np.searchsorted(cuts, x))
 
 
 def for_tree(tallies: Sequence[Tally]) -> tuple[np.ndarray, np.ndarray]:
-    """The observed cells of all columns as `tree.grow` takes them: counts (V, K) and offsets (C + 1,)."""
+    """Return the observed cells of all columns in the form for `tree.grow`: counts (V, K) and offsets (C + 1,)."""
     parts = [_common(t.counts[:-1]) for t in tallies]
     return np.concatenate(parts), np.cumsum([0, *map(len, parts)])
 
 
 def _common(counts: np.ndarray) -> np.ndarray:
-    """The counts of the most common levels, and of the others together."""
+    """Return the counts of the most common levels, and the pooled counts of the other ones."""
     if len(counts) <= MOST_LEVELS:
         return counts
     order = np.argsort(-counts.sum(axis=1), kind="stable")

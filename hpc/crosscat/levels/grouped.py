@@ -18,8 +18,8 @@ from mpibayes.text import counted
 def grouped(
     run: Posterior, kept: Sequence[tuple[int, int]], views: Sequence[Representative], n: int
 ) -> list[Representative | None]:
-    """Each view with n groups in place of its clusters, labels and sizes as the report numbers them; None of a view
-    that has no such level. Raises ConfigError where none has."""
+    """Return each view with n groups in place of its clusters, numbered as in the report; None for a view without such
+    a level. Raises ConfigError if no view has one."""
     trees = _levels(run, kept, views)
     levels = [of and of.level(n) for of in trees]
     if not any(levels):
@@ -35,8 +35,8 @@ def group_of(
     n: int | None,
     view: int,
 ) -> tuple[np.ndarray, int]:
-    """Places among the training rows of those in group `number` of n, of a view by its number in the report, and the
-    number of groups. n: None for the level that the report shows first. Raises ConfigError."""
+    """Return the places of the training rows in group `number` of n groups of a view, and the number of groups. Group
+    and view are numbered as in the report. n: None for the level that the report shows first. Raises ConfigError."""
     if not 1 <= view <= len(views):
         raise ConfigError(f"view {view}: expected 1 to {len(views)}, as the report numbers them")
     of = _levels(run, kept, [views[view - 1]])[0]
@@ -58,7 +58,7 @@ def _replaced(r: Representative, of: ViewLevels, level: Level) -> Representative
 
 
 def _there(trees: Sequence[ViewLevels | None]) -> str:
-    """Describe which numbers of groups there are."""
+    """Describe the possible numbers of groups."""
     most = max((of.n_clusters for of in trees if of is not None), default=0)
     if not most:
         return "it has no view of several columns and clusters"

@@ -1,8 +1,9 @@
-"""The last merges of a tree, searched instead of taken one by one.
+"""The last merges of a tree, found by a search instead of greedily.
 
-The cheapest pair first is greedy: where two merges cost nearly the same, chance decides, and the coarse levels that
-people look at hang on it (on iris the third group was once a species and once a part of two). From LAST nodes on the
-order of merges is the one that loses least, summed over the levels: a beam search over trees, which are still nested.
+Merging the cheapest pair first is greedy: where two merges cost nearly the same, chance decides, and the coarse levels
+that people look at depend on it (on iris the third group was once a species and once a part of two). From LAST nodes
+on, the order of merges is the one with the least loss summed over the levels: a beam search over trees, so that levels
+stay nested.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from itertools import combinations
 
 import numpy as np
 
-LAST = 10  # nodes
-WIDTH = 40  # partitions that are followed at each level
+LAST = 10  # nodes from which on merges are searched
+WIDTH = 40  # partitions kept at each level (beam width)
 
 
 def last_merges(costs_of: LostBy, n: int) -> list[tuple[int, int]]:
-    """The pairs that are merged, in order, each as the sets of nodes in it: bit i of a number is node i < n <= LAST."""
+    """Return the merged pairs in order, each as two sets of nodes: bit i of a number is node i < n <= LAST."""
     start = tuple(1 << i for i in range(n))
     beam: dict[tuple[int, ...], tuple[float, float, list[tuple[int, int]]]] = {start: (0.0, 0.0, [])}
     for _ in range(n - 1):
@@ -32,10 +33,10 @@ def last_merges(costs_of: LostBy, n: int) -> list[tuple[int, int]]:
 
 
 class LostBy:
-    """Costs of merging sets of nodes; the entropy of each set is computed once."""
+    """Costs of merging two sets of nodes; the entropy of each set is computed once."""
 
     def __init__(self, cells: np.ndarray, entropy):
-        """cells (n, M): of each node; entropy: of such a row, as `tree.grow` has it."""
+        """cells (n, M): of each node; entropy: function of a row of cells, as in `tree.grow`."""
         self._cells, self._entropy, self._known = cells, entropy, {}
 
     def of(self, nodes: int) -> float:

@@ -1,13 +1,13 @@
 """One level of a tree over clusters: its groups of rows, and how far they can be trusted.
 
-Two questions, and both need several chains. *Certain*: which rows are in the same group in every chain, each chain
-voting by its own draws over the common tree. *Natural*: whether the tree over each chain's clusters alone, cut into
-as many groups, draws the same lines. A level that is certain and not natural is a summary that somebody chose:
-another run would draw the lines elsewhere. Mapping one chain's clusters onto another's coarse groups flatters (random
-merges have 80 % of the rows "in the same group"), so a level is *usable* only where the chains agree by the adjusted
-Rand index, which is 0 for chance, and where no group has nearly all rows.
+Two checks, both of which need several chains. *Certain* rows are in the same group in every chain, where each chain
+votes with its own draws over the common tree. A level is *natural* if the tree over each chain's clusters alone, cut
+into as many groups, has the same boundaries. A level with certain rows that is not natural is an arbitrary summary:
+another run would draw the boundaries elsewhere. Mapping one chain's clusters onto another's coarse groups is too
+optimistic (random merges have 80 % of the rows "in the same group"), so a level is *usable* only if the chains agree by
+the adjusted Rand index, which is 0 for chance, and no group has nearly all rows.
 
-Neither question touches the sampler: a tree summarises kept draws, and no draw depends on it.
+Neither check affects the sampler: a tree summarises kept draws, and no draw depends on it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from mpibayes.hpc.crosscat.partitions import jaccard
 from mpibayes.hpc.posterior.similarity import similarity_of
 from mpibayes.text import counted, percent
 
-ALIKE = 0.9  # adjusted Rand index of groups that are the same but for details
-MATCHED = 0.5  # overlap of a natural group with its like in each chain's own tree: a few rows move no index
-LARGEST = 0.7  # of the rows that a group of a usable level may have
+ALIKE = 0.9  # least adjusted Rand index of groupings that differ only in details
+MATCHED = 0.5  # least overlap of a natural group with its match in each chain's tree; the index misses small groups
+LARGEST = 0.7  # largest share of the rows in one group of a usable level
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
+@dataclass(frozen=True, eq=False)  # == of arrays is not a single bool
 class Level:
     """n groups of rows, numbered from the largest.
 
-    branch (K,): the group of each leaf of the tree, 0..n-1; groups (P,): of each pattern; rows (n,): in each group.
-    certain: share of the rows whose group is the same in all chains; certain_of (n,): of each group's rows.
-    agree: least adjusted Rand index between chains, voting over the common tree; by_itself: the same where each chain
-    has its own tree (with that of the groups shown), NaN where one of them has no such level; matched: the least
-    overlap (rows in both / rows in either) of a group shown with the nearest of a chain's own. All NaN of one chain.
+    branch (K,): group of each leaf of the tree, 0..n-1; groups (P,): group of each pattern; rows (n,): of each group.
+    certain: share of the rows whose group is the same in all chains; certain_of (n,): this share within each group.
+    agree: least adjusted Rand index between chains, voting over the common tree; by_itself: least index among the
+    groups shown and those of each chain's own tree, NaN if one of these trees has no such level; matched: least overlap
+    (rows in both / rows in either) of a group shown with the nearest group of a chain's own tree. NaN for one chain.
     clear: see `Tree.clear`.
     """
 
@@ -88,16 +88,16 @@ class Level:
 
 
 def first_level(levels: Sequence[Level]) -> Level | None:
-    """The level to look at first: the clearest natural one, else the smallest usable one, else the smallest."""
+    """Return the level to look at first: the clearest natural one, else the smallest usable one, else the smallest."""
     natural = [level for level in levels if level.natural]
     if natural:
-        return max(natural, key=lambda level: level.clear)  # the smallest of several
+        return max(natural, key=lambda level: level.clear)  # the fewest groups on a tie
     return next((level for level in levels if level.usable), levels[0] if levels else None)
 
 
 def judged(p: Patterns, tree: Tree, chain_trees: Sequence[tuple[Tree, np.ndarray]], n: int) -> Level | None:
-    """The level of n groups, or None where the tree has none. chain_trees: of each chain the tree over its clusters
-    alone, and the leaves of its draws there, (P, D')."""
+    """Return the level of n groups, or None if the tree has none. chain_trees: for each chain, the tree over its
+    clusters alone, and the leaf of each pattern in each of its draws, (P, D')."""
     branch = cut_into(n, tree, p.leaves, p.rows)
     if branch is None:
         return None
@@ -119,11 +119,11 @@ def judged(p: Patterns, tree: Tree, chain_trees: Sequence[tuple[Tree, np.ndarray
 
 
 def _least(partitions: Sequence[np.ndarray], rows: np.ndarray) -> float:
-    """The least adjusted Rand index of pairs of partitions of patterns."""
+    """Return the least adjusted Rand index over pairs of partitions of patterns."""
     return min(similarity_of(_together(a, b, rows))[0] for i, a in enumerate(partitions) for b in partitions[:i])
 
 
 def _together(a: np.ndarray, b: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Rows in each group of both partitions."""
+    """Return the contingency table of two partitions, in rows, (K_a, K_b)."""
     k_a, k_b = int(a.max()) + 1, int(b.max()) + 1
     return np.bincount(a * k_b + b, rows, k_a * k_b).reshape(k_a, k_b)

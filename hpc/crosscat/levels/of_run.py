@@ -17,16 +17,16 @@ from mpibayes.hpc.crosscat.representative import SAMPLED
 from mpibayes.hpc.crosscat.tallies import cuts
 from mpibayes.hpc.posterior.chains import evenly
 
-MOST_DRAWS, FEWEST_DRAWS = 5, 3  # of each chain
-MANY = 500  # clusters of a view's draws in all, from which on there are the fewest
-MOST_LEAVES = 1000  # of a tree; smaller clusters join the nearest of these
-OFFERED = (*range(2, 21), 25, 30, 40, 50, 75, 100, 150, 200, 300, 500)  # numbers of groups in a report
+MOST_DRAWS, FEWEST_DRAWS = 5, 3  # draws used of each chain
+MANY = 500  # clusters in all draws of a view above which only FEWEST_DRAWS are used
+MOST_LEAVES = 1000  # of a tree; smaller clusters join the nearest larger one
+OFFERED = (*range(2, 21), 25, 30, 40, 50, 75, 100, 150, 200, 300, 500)  # numbers of groups that a report offers
 
 
 @dataclass
 class ViewLevels:
-    """The tree over the clusters of several draws in a view. n_clusters: of the representative partition, beyond which
-    there are no groups. tallies: the view's columns in the leaves. chain_trees: see `level.judged`."""
+    """The tree over the clusters of several draws of a view. n_clusters: of the representative partition, the largest
+    number of groups. tallies: of the view's columns in the leaves. chain_trees: see `level.judged`."""
 
     n_clusters: int
     patterns: Patterns
@@ -36,22 +36,22 @@ class ViewLevels:
     _known: dict[int, Level | None] = field(default_factory=dict)
 
     def level(self, n: int) -> Level | None:
-        """The level of n groups, 2 to the number of clusters; None where the tree has none."""
+        """Return the level of n groups, 2 to the number of clusters; None if the tree has none."""
         if n not in self._known:
             possible = 2 <= n <= self.n_clusters
             self._known[n] = judged(self.patterns, self.tree, self.chain_trees, n) if possible else None
         return self._known[n]
 
     def offered(self) -> list[Level]:
-        """The levels that a report shows, few groups first: all of few groups, and some of many."""
+        """Return the levels that a report shows, few groups first: all small numbers of groups, then a selection."""
         return [level for level in map(self.level, OFFERED) if level is not None]
 
     def rows(self, level: Level) -> np.ndarray:
-        """The group of every training row, int64 (N,), 0..n-1."""
+        """Return the group of every training row, int64 (N,), 0..n-1."""
         return level.groups[self.patterns.of]
 
     def cells(self, level: Level) -> list[Tally]:
-        """The view's columns in the groups, as an average over the draws."""
+        """Return tallies of the view's columns in the groups, averaged over the draws."""
         share = 1.0 / self.patterns.leaves.shape[1]
         return [t.merged(level.branch, share) for t in self.tallies]
 
@@ -59,10 +59,10 @@ class ViewLevels:
 def levels_of_views(
     run: Posterior, views: Sequence[tuple[OfColumns, int]], kept: Sequence[tuple[int, int]]
 ) -> list[ViewLevels | None]:
-    """The levels of each view, given as its columns and the number of clusters of its representative partition.
+    """Return the levels of each view, given as its columns and the number of clusters of its representative partition.
 
-    None for a view of one cluster, or of one column, whose clusters are its histogram, and for a run that sampled the
-    prior. Takes a pass over the table.
+    None for a view of one cluster, or of one column, whose clusters are its histogram, and if the run sampled the
+    prior. Makes one pass over the table.
     """
     levels: list[ViewLevels | None] = [None] * len(views)
     chosen = [i for i, (view, k) in enumerate(views) if k > 1 and len(view.names) > 1]
@@ -82,7 +82,7 @@ def levels_of_views(
 
 
 def _draws(run: Posterior, columns: Sequence[OfColumns], kept: Sequence[tuple[int, int]]):
-    """(chain of each draw, labels of each view and draw), of MOST_DRAWS draws a chain, evenly spaced."""
+    """Return (chain of each draw, labels by view and draw) for MOST_DRAWS evenly spaced draws of each chain."""
     chains = sorted({i for i, _ in kept})
     pairs = [pair for i in chains for pair in evenly([pair for pair in kept if pair[0] == i], MOST_DRAWS)]
     chain, labels = [], [[] for _ in columns]
@@ -95,7 +95,7 @@ def _draws(run: Posterior, columns: Sequence[OfColumns], kept: Sequence[tuple[in
 
 
 def _few(chain: Sequence[int], labels: Sequence[np.ndarray]) -> list[int]:
-    """Places of the draws that are used: all, or FEWEST_DRAWS a chain where they have many clusters."""
+    """Return the places of the draws to use: all, or FEWEST_DRAWS of each chain if they have many clusters."""
     every = list(range(len(chain)))
     if sum(int(z.max()) + 1 for z in labels) <= MANY:
         return every
@@ -120,7 +120,7 @@ def _of_view(n_clusters: int, chain: Sequence[int], labels: Sequence[np.ndarray]
 
 
 def _tree(counts: np.ndarray, offsets: np.ndarray) -> tuple[Tree, np.ndarray]:
-    """The tree over clusters, and the leaf of each of them."""
+    """Return the tree over clusters, and the leaf of each cluster."""
     leaf = joined(counts, offsets, MOST_LEAVES)
     if leaf.max(initial=0) + 1 < len(leaf):
         into = np.zeros((len(leaf), MOST_LEAVES))

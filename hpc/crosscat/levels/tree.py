@@ -1,11 +1,11 @@
-"""A tree over clusters: the pair that is least different is merged, until one is left; the last merges are searched.
+"""A tree over clusters: the most similar pair is merged until one cluster is left; the last merges are searched.
 
-Two clusters a and b, with n_a and n_b observed cells of a column distributed as p_a and p_b, cost
+To merge clusters a and b, with n_a and n_b observed cells of a column distributed as p_a and p_b, costs
 
     n_a KL(p_a || p_ab) + n_b KL(p_b || p_ab),    p_ab = (n_a p_a + n_b p_b) / (n_a + n_b),
 
-summed over the columns: the log likelihood that their own distributions gain over a common one (the agglomerative
-information bottleneck of Slonim & Tishby 1999). With f(n) = n log n and the counts c of the values it is
+summed over the columns: the log likelihood lost when a common distribution replaces two (the agglomerative information
+bottleneck of Slonim & Tishby 1999). With f(n) = n log n and the counts c of the values it is
 
     h(ab) - h(a) - h(b),    h(c) = sum over columns of f(n) - sum over values of f(c).
 
@@ -20,21 +20,21 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.levels.last_merges import LAST, LostBy, last_merges
 
-BLOCK = 1 << 16  # counts added up at a time, so that they stay in a cache
+BLOCK = 1 << 16  # counts summed at a time, so that they stay in cache
 
 
 @dataclass(frozen=True)
 class Tree:
     """merges (K - 1, 2) int64: the two nodes of each merge; leaves are 0..K-1, and the i-th merge makes node K + i.
-    costs (K - 1,) nats, as merged."""
+    costs (K - 1,): cost of each merge, in nats."""
 
     n_leaves: int
     merges: np.ndarray
     costs: np.ndarray
 
     def cut(self, n: int) -> np.ndarray:
-        """The branch of each leaf where the tree has n of them, 1 <= n <= K: int64 (K,), 0..n-1 in the order of the
-        first leaves."""
+        """Cut the tree into n branches, 1 <= n <= K; return the branch of each leaf, int64 (K,), 0..n-1, numbered by
+        first leaf."""
         branch = np.arange(self.n_leaves + len(self.merges))
         undone = self.n_leaves - n  # merges before the cut
         for i in range(undone - 1, -1, -1):
@@ -42,23 +42,23 @@ class Tree:
         return np.unique(_by_first(branch[: self.n_leaves]), return_inverse=True)[1].astype(np.int64)
 
     def clear(self, n: int) -> float:
-        """Nats that dividing n - 1 branches into n gains, over those, at least 1, that the next division does.
-        2 <= n <= K."""
+        """Return the gain in nats of dividing n - 1 branches into n, divided by the gain (at least 1) of the next
+        division. 2 <= n <= K."""
         at = self.n_leaves - n
         return float(self.costs[at] / max(self.costs[at - 1] if at else 0.0, 1.0))
 
 
 def _by_first(labels: np.ndarray) -> np.ndarray:
-    """Each label replaced by the place where it first occurs."""
+    """Replace each label by the place where it first occurs."""
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     return first[inverse]
 
 
 def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
-    """The tree over K clusters.
+    """Grow the tree over K clusters.
 
-    counts (V, K), not negative: cells of each value of each column in each cluster; offsets (C + 1,): the first value
-    of each column. Ties go to the first pair; for the last merges see `last_merges.py`. O(K^2 V) logarithms and O(K^2)
+    counts (V, K), non-negative: cells of each value of each column in each cluster; offsets (C + 1,): first value of
+    each column. Ties go to the first pair; for the last merges see `last_merges.py`. O(K^2 V) logarithms and O(K^2)
     memory.
     """
     k, (cells, sign) = counts.shape[1], _signed(counts, offsets)
@@ -68,7 +68,7 @@ def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
         cost[a, a + 1 :] = _costs(a, np.arange(a + 1, k), cells, sign, entropy)
     node, alive = np.arange(k), np.ones(k, bool)
     merges, costs = np.zeros((max(k - 1, 0), 2), np.int64), np.zeros(max(k - 1, 0))
-    least = cost.min(axis=1) if k else np.zeros(0)  # of each row
+    least = cost.min(axis=1) if k else np.zeros(0)  # least cost in each row
     greedy = max(k - LAST, 0)
     for i in range(greedy):
         a = int(np.argmin(least))
@@ -97,9 +97,9 @@ def grow(counts: np.ndarray, offsets: np.ndarray) -> Tree:
 
 
 def joined(counts: np.ndarray, offsets: np.ndarray, most: int) -> np.ndarray:
-    """The leaf of each cluster in a tree of at most so many, (K,) 0..: the largest clusters have their own, in their
-    order, and each smaller one joins the one that it costs least to merge with. Values that a small cluster lacks cost
-    nothing."""
+    """Return the leaf of each cluster in a tree of at most `most` leaves, (K,) 0..: the largest clusters are leaves, in
+    their order, and each smaller one joins the leaf that is cheapest to merge with. Values that a small cluster lacks
+    cost nothing."""
     k = counts.shape[1]
     if k <= most:
         return np.arange(k)
@@ -116,8 +116,8 @@ def joined(counts: np.ndarray, offsets: np.ndarray, most: int) -> np.ndarray:
 
 
 def _signed(counts: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A row for each cluster, of its values and of its totals of the columns, (K, M); and -1 or 1, as h has them, (M,).
-    What no cluster has is left out."""
+    """Return each cluster's counts of values and of observed cells by column, (K, M), and their signs in h, -1 or 1,
+    (M,). Entries that are 0 in all clusters are left out."""
     observed = np.add.reduceat(counts, offsets[:-1], axis=0) if len(offsets) > 1 else counts[:0]
     cells = np.vstack([counts, observed]).astype(np.float64)
     sign = np.where(np.arange(len(cells)) < len(counts), -1.0, 1.0)
@@ -126,18 +126,18 @@ def _signed(counts: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _rows_at_least(cost: np.ndarray, least: np.ndarray, a: int, b: int) -> np.ndarray:
-    """The rows whose least cost is that to a or to b."""
+    """Return the rows whose least cost is that of merging with a or b."""
     return np.flatnonzero(np.minimum(cost[:, a], cost[:, b]) <= least)
 
 
 def _costs(a: int, others: np.ndarray, cells: np.ndarray, sign: np.ndarray, entropy: np.ndarray) -> np.ndarray:
-    """Costs of merging cluster a with each of the others, some at a time so that memory stays small."""
+    """Return the costs of merging cluster a with each of the others, computed in blocks to save memory."""
     nats = np.empty(len(others))
     step = max(1, BLOCK // max(cells.shape[1], 1))
     for start in range(0, len(others), step):
         b = others[start : start + step]
         nats[start : start + step] = _n_log_n(cells[a] + cells[b]) @ sign - entropy[a] - entropy[b]
-    return np.where(nats > 1e-9, nats, 0.0)  # what is equal differs by rounding alone
+    return np.where(nats > 1e-9, nats, 0.0)  # costs of equal clusters are rounding errors
 
 
 def _n_log_n(n: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Groups of rows by the votes of several draws: each draw votes for the branch of the tree that its cluster is in.
+"""Groups of rows by the votes of several draws: each draw votes for the tree branch of the row's cluster.
 
-Rows that are in the same clusters in every draw vote alike; they are one *pattern*, so that a level costs the number of
-patterns and not that of rows.
+Rows that share their cluster in every draw have the same votes; they are one *pattern*, so the cost of a level grows
+with the number of patterns, not of rows.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from mpibayes.hpc.crosscat.levels.tree import Tree
 
-EXTRA = 12  # branches beyond the number of groups: some branches win no row's vote
+EXTRA = 12  # most branches beyond the number of groups: some branches win no row's vote
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """leaves (P, D) int64: the leaf of each pattern in each draw; rows (P,): how many rows have it; of (N,): the
-    pattern of each row, numbered by their first rows; chain (D,): the number of each draw's chain."""
+    """leaves (P, D) int64: leaf of each pattern in each draw; rows (P,): number of rows of each pattern; of (N,):
+    pattern of each row, numbered by first row; chain (D,): number of each draw's chain."""
 
     leaves: np.ndarray
     rows: np.ndarray
@@ -27,12 +27,12 @@ class Patterns:
     chain: np.ndarray
 
     def by_chain(self) -> list[np.ndarray]:
-        """The leaves of each chain's own draws, (P, D')."""
+        """Return the leaves in the draws of each chain, (P, D')."""
         return [self.leaves[:, self.chain == i] for i in np.unique(self.chain)]
 
 
 def patterns(leaves: Sequence[np.ndarray], chain: Sequence[int]) -> Patterns:
-    """leaves: of each draw the leaf of every row, (N,); chain: of each draw."""
+    """Group rows into patterns. leaves: for each draw, the leaf of every row, (N,); chain: of each draw."""
     code = np.zeros(len(leaves[0]), np.int64)
     for z in leaves:
         low = int(z.min(initial=0))
@@ -47,21 +47,21 @@ def patterns(leaves: Sequence[np.ndarray], chain: Sequence[int]) -> Patterns:
 
 
 def vote(branch: np.ndarray, leaves: np.ndarray) -> np.ndarray:
-    """The branch that most draws of each pattern vote for, int64 (P,); of several that of the first draw, however
-    branches are numbered. branch (K,): of each leaf; leaves (P, D)."""
+    """Return the branch that most draws vote for, for each pattern, int64 (P,). Earlier draws break ties, so the result
+    does not depend on how branches are numbered. branch (K,): of each leaf; leaves (P, D)."""
     n, (n_patterns, n_draws) = int(branch.max(initial=0)) + 1, leaves.shape
     ballots = branch[leaves] + n * np.arange(n_patterns)[:, None]
-    weights = np.broadcast_to(1.0 + 0.25 * 0.5 ** np.arange(n_draws), leaves.shape)  # what is added decides ties alone
+    weights = np.broadcast_to(1.0 + 0.25 * 0.5 ** np.arange(n_draws), leaves.shape)  # the excess only breaks ties
     votes = np.bincount(ballots.ravel(), weights.ravel(), n * n_patterns)
     return votes.reshape(n_patterns, n).argmax(axis=1)
 
 
 def cut_into(n: int, tree: Tree, leaves: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
-    """The branch of each leaf, (K,) 0..n-1 from the largest, where the tree is cut into n groups that each win the vote
-    of some row; None where it cannot be. leaves (P, D), rows (P,): patterns.
+    """Cut the tree into n groups that each win the vote of some row; return the group of each leaf, (K,) 0..n-1,
+    largest first, or None if there is no such cut. leaves (P, D), rows (P,): of the patterns.
 
-    Clusters that only one draw of many has win no vote, so the tree may be cut into some more branches; those that win
-    none count as the group in which most of their rows are.
+    Clusters that occur in only one of many draws win no vote, so the tree may be cut into more branches; a branch that
+    wins no vote joins the group that has most of its rows.
     """
     for n_branches in range(n, min(n + EXTRA, tree.n_leaves) + 1):
         branch = _by_size(tree.cut(n_branches), leaves, rows)
@@ -74,7 +74,7 @@ def cut_into(n: int, tree: Tree, leaves: np.ndarray, rows: np.ndarray) -> np.nda
 
 
 def _by_size(branch: np.ndarray, leaves: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Branches numbered by the rows whose vote they win, those without one last."""
+    """Renumber branches by the rows whose vote they win, most first."""
     won = np.bincount(vote(branch, leaves), rows, branch.max() + 1)
     number = np.empty(len(won), np.int64)
     number[np.argsort(-won, kind="stable")] = np.arange(len(won))
@@ -82,7 +82,7 @@ def _by_size(branch: np.ndarray, leaves: np.ndarray, rows: np.ndarray) -> np.nda
 
 
 def _adopted(branch: np.ndarray, n: int, leaves: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
-    """Branches n.. join the group that most of their rows are in."""
+    """Let branches n and above join the group that has most of their rows; return None if a group then wins no vote."""
     ballots, group = branch[leaves], vote(branch, leaves)
     shared = np.zeros((int(branch.max()) + 1, n))
     for ballot in ballots.T:

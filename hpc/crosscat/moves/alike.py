@@ -1,8 +1,8 @@
-"""Merges of two alike clusters, chosen by the gain in marginal likelihood, and splits of the kind that undoes them.
+"""Merges of similar clusters, chosen by the gain in marginal likelihood, and the splits that reverse them.
 
-Two clusters of one kind that differ by chance alone, as sweeps leave them, have a border that no launch from two seeds
-finds again. So a part of the rows keep the present sides; when a split is proposed, an urn deals them. The others are
-drawn given these. Most merges are rejected on root at once; the few others pass over the rows of two clusters.
+If two clusters differ by chance alone, as sweeps may leave them, no launch from two seeds can find their border again.
+So a share of the rows keep their present sides; when a split is proposed, an urn deals these. The other rows' sides are
+drawn given them. Most merges are rejected on root at once; the few others need a pass over the rows of two clusters.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from mpibayes.hpc.parallel.reduce import exact_sum
 from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
 
-INFORMED = 8  # steps a round
-INFORMED_SPLITS = 1.0 / 32  # share of them that propose a split
-RECALLED = 0.35  # share of the rows whose sides a step recalls: the others can be drawn given a third of the rows
-RECALLED_ROWS = 256  # and the least number of them; an urn deals fewer rows more easily
-LEVEL_ROWS = 2**14  # of all steps of a round together, at most
+INFORMED = 8  # steps per round
+INFORMED_SPLITS = 1.0 / 32  # share of the steps that propose a split
+RECALLED = 0.35  # share of the rows whose sides a step recalls: a third of the rows suffices to draw the others
+RECALLED_ROWS = 256  # least number of recalled rows; the fewer rows, the more probable are their sides under the urn
+LEVEL_ROWS = 2**14  # most levels, summed over the steps of a round
 
 
 def informed(ledger: Ledger) -> None:
-    """Steps that each propose to join two alike clusters or, by a coin, a split."""
+    """Run steps that each propose a merge of two similar clusters or, at random, a split."""
     steps = min(INFORMED, max(1, LEVEL_ROWS // max(1, int(ledger.components.categorical.offsets[-1]))))
     coins = generator(**ledger.stream(Purpose.INFORMED)).random(steps)
     for step, weights in ledger.steps(coins < INFORMED_SPLITS, _weigh):
@@ -48,23 +48,23 @@ def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int, float, 
 def _judged(
     ledger: Ledger, log_u: float, a: int, gains: Gains, stream: np.random.Generator
 ) -> tuple[int, int, float, float] | None:
-    """Cluster `a` and another, the log of a uniform number, and what it has to be below, before their rows' sides are
-    looked at, for them to be joined; None if it is not."""
+    """Draw a cluster to merge with `a`; return both, log_u, and an upper bound on the log acceptance ratio, before the
+    probability of the sides; None if log_u is above the bound."""
     k = ledger.n_labels
     b = draw_on_grid(gains.gain, stream)
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
     choice = _log_choice(gains.gain, b)
     bound = -ledger.log_split(one, two, gains.cluster(b), k - 1) + _log_proposals(k - 1, choice)
-    if log_u < bound:  # the choice can also be made from the other's side, which takes longer to work out
+    if log_u < bound:  # `b` can also choose `a`, which takes longer to compute
         bound += choice - np.logaddexp(choice, _log_choice(ledger.gains(b).gain, a))
     return (a, b, log_u, bound) if log_u < bound else None
 
 
 def _merge(ledger: Ledger, step: int, a: float, b: float, log_u: float, bound: float) -> None:
-    """A merge that would be accepted if the split were sure to find the border."""
+    """Finish a merge that would be accepted if the reverse split were certain to draw the present sides."""
     pair = np.array([a, b], np.int64)
     recalled = _recall(ledger, pair, None, step)
-    accepted = ledger.agreed(log_u < bound + recalled.log_urn)  # or would be if the rest were sure to find its sides
+    accepted = ledger.agreed(log_u < bound + recalled.log_urn)  # if the sides of the other rows had probability 1
     if accepted:
         _, log_q = _all_sides(ledger, pair, recalled, step)
         accepted = ledger.agreed(log_u < bound + log_q) and ledger.joined(*pair.tolist())
@@ -103,20 +103,21 @@ def _log_choice(gain: np.ndarray, other: int) -> float:
 
 
 def _log_proposals(n_before: int, log_choice: float) -> float:
-    """Log of how often a split of one of n_before is proposed, but for its sides, over that of the merge."""
+    """Return the log probability of proposing a split of one of n_before clusters, without that of its sides, over the
+    probability of proposing the merge."""
     split, merge = np.log(INFORMED_SPLITS / n_before), np.log1p(-INFORMED_SPLITS) - np.log(n_before + 1.0)
     return float(split - merge - log_choice)
 
 
 def _log_urn(n_zero: float, n_one: float) -> float:
-    """Log probability of these sides of some rows, one by one, by an urn that starts with a ball a side."""
+    """Return the log probability of recalled sides, dealt one by one by an urn that starts with a ball per side."""
     return float(gammaln(n_zero + 1.0) + gammaln(n_one + 1.0) - gammaln(n_zero + n_one + 2.0))
 
 
 class Recalled(NamedTuple):
-    """The rows of a pair of clusters, of each of this rank's shards: their places `member`, the `side` (bool) they have
-    or, where a split is proposed, a coin's; and `known`, int8, what is recalled of it, -1: nothing. log_urn: log
-    probability of what is recalled, over all ranks."""
+    """The rows of a pair of clusters in each of this rank's shards. member: places of the rows; side (bool): their
+    present sides or, for a split, a coin's; known (int8): the recalled sides, -1 if not recalled. log_urn: log
+    probability of the recalled sides, over all ranks."""
 
     member: list[np.ndarray]
     side: list[np.ndarray]
@@ -124,15 +125,15 @@ class Recalled(NamedTuple):
     log_urn: float
 
     def placed(self, ledger: Ledger, i: int, side: np.ndarray) -> np.ndarray:
-        """Sides of the rows of the i-th shard, int32: the members' `side`, -1 for other rows."""
+        """Return sides of all rows of the i-th shard, int32: `side` for the members, -1 for other rows."""
         out = np.full(len(ledger.shards[i]), -1, np.int32)
         out[self.member[i]] = side
         return out
 
 
 def _recall(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> Recalled:
-    """The first row of all has side 0. A random share of the others has the present sides or, where a split is proposed
-    (bias given), sides by a coin of this bias. Collective."""
+    """Recall the sides of a random share of the rows: the present sides or, for a split (bias given), those of a coin
+    with this bias. The first row of all has side 0. Collective."""
     member = [np.flatnonzero((z == pair[0]) | (z == pair[1])) for z in ledger.z]
     first, cluster = _first_row(ledger, pair, member)
     n_rows = sum(int(ledger.statistics.size[ledger.column[label]]) for label in set(pair.tolist()))
@@ -151,14 +152,14 @@ def _recall(ledger: Ledger, pair: np.ndarray, bias: float | None, step: int) -> 
 
 
 def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) -> tuple[list[np.ndarray], float]:
-    """The side (0, 1; -1: no member) of every row of a pair of clusters, int8, and on root log q of these sides.
+    """Return the side of every row, int8 (0, 1; -1: in neither cluster of the pair), and on root log q of the sides.
 
-    What is not recalled is drawn from the predictive of what is, but keeps its present sides where a merge is proposed.
-    Collective.
+    Sides that are not recalled are drawn from the predictive given the recalled ones; for a merge they are the present
+    sides. Collective.
     """
     sides = ledger.total(Labelled(ledger.shards, lambda i: recalled.placed(ledger, i, recalled.known[i])), 2)
     if sides is not None:
-        sides.size = sides.size + 1  # a side of which nothing is recalled
+        sides.size = sides.size + 1  # so that a side without recalled rows has a positive size
         sides = odds_of_predictive(ledger.components, ledger.hyper, sides)
     odds = ledger.broadcast(sides, pair[None])
     labels, log_q = [], np.zeros((len(ledger.shards), 1))
@@ -177,7 +178,8 @@ def _all_sides(ledger: Ledger, pair: np.ndarray, recalled: Recalled, step: int) 
 
 
 def _first_row(ledger: Ledger, pair: np.ndarray, member: list[np.ndarray]) -> tuple[int, int]:
-    """The id of the first row of a pair of clusters, and its cluster; on every rank. member: their places."""
+    """Return the id of the first row of a pair of clusters, and its cluster; on every rank. member: places of the
+    rows."""
     first = np.full(1, np.iinfo(np.uint64).max)
     for shard, z, at in zip(ledger.shards, ledger.z, member):
         if len(at):

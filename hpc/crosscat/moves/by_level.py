@@ -1,8 +1,8 @@
-"""Splits of a cluster by what its rows say in one column, and the merges that undo them.
+"""Splits of a cluster by its rows' levels in one column, and the merges that reverse them.
 
-Where a column has several levels in a cluster, the cells say nearly the same of it and of two clusters that share these
-levels out in any way. No launch from two seeds finds the shares that are there. Here a split draws a share of every
-level; over the shares the probability of the sides integrates out. A merge needs the counts of two clusters alone, and
+If a column has several levels in a cluster, two clusters that divide these levels in any proportions have nearly the
+same likelihood as one. No launch from two seeds finds the present proportions again. Here a split draws a share of
+every level; the probability of the sides integrates over the shares. A merge needs only the counts of two clusters, and
 no pass over the rows.
 """
 
@@ -21,15 +21,15 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import updates
 
-BY_LEVEL = 8  # steps a round
-BY_LEVEL_SPLITS = 1.0 / 4, 1.0 / 8  # share of them that propose a split, while partitions take shape and later
-SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share is drawn from: levels are shared, or go as a whole
+BY_LEVEL = 8  # steps per round
+BY_LEVEL_SPLITS = 1.0 / 4, 1.0 / 8  # share of the steps that propose a split, while partitions take shape and later
+SPREAD = (0.5, 0.05)  # b of the Beta(b, b) from which a level's share is drawn: levels are divided, or move as a whole
 SHARES = updates.Shares(SPREAD)
-LEVEL_ROWS = 2**14  # of all steps of a round together, at most
+LEVEL_ROWS = 2**14  # most levels, summed over the steps of a round
 
 
 def by_level(ledger: Ledger) -> None:
-    """Steps that each propose to join two clusters or, by a coin, to split one."""
+    """Run steps that each propose to merge two clusters or, at random, to split one."""
     if not len(ledger.components.categorical):
         return
     steps = min(BY_LEVEL, max(1, LEVEL_ROWS // int(ledger.components.categorical.offsets[-1])))
@@ -47,8 +47,8 @@ def _stream(ledger: Ledger, step: int) -> np.random.Generator:
 
 
 class Worth(NamedTuple):
-    """A cluster merged with each other cluster, (K,): the gains, the log probability that a split of the union deals
-    these two sides, and the unnormalised log acceptance of the merge if both directions were proposed equally often."""
+    """A cluster merged with each other cluster, (K,). log_sides: log probability that a split of the union deals these
+    two sides; worth: unnormalised log acceptance of the merge if both directions were proposed equally often."""
 
     gains: Gains
     log_sides: np.ndarray
@@ -60,14 +60,14 @@ def _weigh(ledger: Ledger, steps: Sequence[int]) -> list[tuple[int, int] | None]
 
 
 def _judged(ledger: Ledger, log_u: float, a: int, of: Worth, stream: np.random.Generator) -> tuple[int, int] | None:
-    """Cluster `a` and another that are to be joined; None: a merge is rejected."""
+    """Draw a cluster to merge with `a`; return both, or None if the merge is rejected."""
     k = ledger.n_labels
     b = draw_on_grid(of.worth, stream)
     one, two = (ledger.cluster(ledger.column[label]) for label in (a, b))
     ratio = ledger.log_split(one, two, of.gains.cluster(b), k - 1)
     choice = _log_choice(of.worth, b)
     accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, of.log_sides[b], _splits(ledger)))
-    if accepted:  # the choice can also be made from the other's side, which takes longer to work out
+    if accepted:  # `b` can also choose `a`, which takes longer to compute
         choice = np.logaddexp(choice, _log_choice(_worth(ledger, b), a))
         accepted = bool(log_u < -ratio - _log_proposals(k - 1, choice, of.log_sides[b], _splits(ledger)))
     return (a, b) if accepted else None
@@ -92,7 +92,7 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
         ratio = ledger.log_split(*map(ledger.cluster, (one, one + 1, whole)), k)
         log_sides = _log_sides(ledger, [one, one + 1], [0])[0, 1]
         accepted = bool(log_u < ratio + _log_proposals(k, np.log(2.0), log_sides, _splits(ledger)))
-        if accepted:  # it would be if the merge were sure to choose these two, which takes longer to work out
+        if accepted:  # now with the probability that the merge chooses these two, which takes longer to compute
             ledger.column[cluster] = one
             ledger.column.append(one + 1)
             choice = np.logaddexp(*(_log_choice(_worth(ledger, i), j) for i, j in ((cluster, k), (k, cluster))))
@@ -106,7 +106,7 @@ def _split(ledger: Ledger, step: int, stream: np.random.Generator) -> None:
 
 
 def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, stream) -> list[np.ndarray]:
-    """The side (0, 1; -1: no member) of every row of a cluster: 1 with the share of its code."""
+    """Draw the side of every row (-1 outside the cluster): 1 with the probability `shares` of its code."""
     of = ledger.components.categorical.columns[column]
     shares = stream.beta(spread, spread, of.blank + 1)
     ledger.comm.broadcast(shares)  # the last bit may differ between processors
@@ -120,12 +120,12 @@ def _dealt(ledger: Ledger, cluster: int, column: int, spread: float, step: int, 
 
 
 def _worth(ledger: Ledger, label: int) -> np.ndarray:
-    """The `worth` of one cluster."""
+    """Return the `worth` of merging one cluster with each other."""
     return ledger.of_each(_worths, [label])[0].worth
 
 
 def _worths(ledger: Ledger, labels: Sequence[int]) -> Iterator[Worth]:
-    """The worth of several clusters."""
+    """Yield the worth of several clusters."""
     each, log_sides = ledger.of_each(gains_of, labels), _log_sides(ledger, ledger.column, labels)
     d = ledger.hyper.discount
     alone, both = gammaln(ledger.sizes() - d), gammaln(np.array([gains.size for gains in each]) - d)
@@ -134,7 +134,8 @@ def _worths(ledger: Ledger, labels: Sequence[int]) -> Iterator[Worth]:
 
 
 def _log_sides(ledger: Ledger, columns: list[int], of: Sequence[int]) -> np.ndarray:
-    """Log probability of the sides of some clusters, by their places, and each of all, either of them side 0."""
+    """Return the log probability of the sides formed by each cluster in `of` (places in columns) and each cluster in
+    columns, either of them side 0."""
     kind = ledger.components.categorical
     levels = ledger.statistics.of(Categorical)[0].take(columns, axis=1)
     return SHARES.log_sums(levels, kind.offsets, of) + np.log(2.0 / (len(SPREAD) * len(kind)))
@@ -145,12 +146,12 @@ def _log_choice(worth: np.ndarray, other: int) -> float:
 
 
 def _splits(ledger: Ledger) -> float:
-    """Late splits are seldom accepted, and each passes over the rows of a cluster."""
+    """Return the share of splits: lower late, when they are seldom accepted; each passes over the rows of a cluster."""
     return BY_LEVEL_SPLITS[ledger.key["cycle"] > AFTER]
 
 
 def _log_proposals(n_before: int, log_choice: float, log_sides: float, splits: float) -> float:
-    """Log of how often a merge proposes to join two clusters, over how often a split of one of n_before proposes
-    them."""
+    """Return the log probability that a merge step proposes to join two clusters, over the probability that a split of
+    one of n_before clusters proposes them."""
     merge = np.log1p(-splits) - np.log(n_before + 1.0) + log_choice
     return float(merge - np.log(splits) + np.log(n_before) - log_sides)

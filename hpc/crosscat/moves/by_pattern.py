@@ -1,10 +1,10 @@
-"""Many steps on a view whose rows are of a few patterns: a table of rows by pattern and cluster has all that its labels
-say (docs/split_merge.md).
+"""Steps on a view whose rows have few distinct patterns: the table of row counts by pattern and cluster is sufficient
+for the partition (docs/split_merge.md).
 
-Where cells hardly tell rows' clusters apart, sizes of clusters are free over wide ranges, and sweeps take them through
-these by steps of about the square root of the rows. On the table a step costs next to nothing, and changes the clusters
-of hundreds of rows that are alike. At the end the rows of each pattern are dealt to clusters anew, as the table says:
-given it, each way to do so is as probable as any other. Root changes the table; ranks share sums and one broadcast.
+Where cells hardly identify rows' clusters, cluster sizes vary over wide ranges, and sweeps cross these in steps of
+about the square root of the number of rows. On the table a step costs next to nothing, and changes the clusters of
+hundreds of equal rows. At the end the rows of each pattern are dealt to clusters anew, with the counts of the table:
+given it, all assignments are equally probable. Root changes the table; ranks share sums and one broadcast.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 from mpibayes.kernels.common.functions import gammaln
 from mpibayes.kernels.mixture import split as kernels
 
-PATTERNS = 2**11  # of a view that this is for, at most
-ALIKE = 4  # and its rows of a pattern, on average, at least
-ENTRIES = 2**17  # of the table, at most
-LOOK = 2**11  # first rows, by which most views with more patterns are told at once
-MOST_ROWS = 10**9 - 1  # for NumPy's hypergeometric draws
-AFTER = 100  # cycles: before, partitions take shape
-ROWS = 128  # that there is a step for
-STEPS = 16, 512  # of a round, at least and at most
-SWEEPS, SHARES = 0.15, 0.75  # of the steps; the others split and merge
-AT_ONCE = 4  # clusters of a sweep, at most
-SPREAD = (0.5, 0.05)  # b of the Beta(b, b) that a level's share in a split is drawn from
+PATTERNS = 2**11  # most patterns of a view with these steps
+ALIKE = 4  # least mean number of rows per pattern
+ENTRIES = 2**17  # most entries of the table
+LOOK = 2**11  # first rows, which suffice to rule out most views with too many patterns
+MOST_ROWS = 10**9 - 1  # limit of NumPy's hypergeometric draws
+AFTER = 100  # cycles without these steps, while partitions take shape
+ROWS = 128  # rows per step
+STEPS = 16, 512  # least and most steps of a round
+SWEEPS, SHARES = 0.15, 0.75  # shares of the steps; the others split and merge
+AT_ONCE = 4  # most clusters of a sweep
+SPREAD = (0.5, 0.05)  # b of the Beta(b, b) from which a level's share in a split is drawn
 
 
 def by_pattern(ledger: Ledger) -> None:
-    """A round of steps on the view's table, if it has one that is small enough. The last moves of a round: what root
-    knows of the clusters is out of date afterwards. Collective."""
+    """Make steps on the view's table, if it is small enough. Must be the last moves of a round: the ledger's statistics
+    are out of date afterwards. Collective."""
     codes = _codes(ledger) if ledger.key["cycle"] > AFTER else None
     known = None if codes is None else _patterns(ledger, codes)
     if known is None:
         return
-    patterns = [np.searchsorted(known, pattern) for pattern in codes]  # those of idle rows do not matter
+    patterns = [np.searchsorted(known, pattern) for pattern in codes]  # values of idle rows are not used
     held = np.zeros((ledger.n_shards, len(known)), np.int64)
     counts = np.zeros((len(known), ledger.n_labels), np.int64)
     for shard, z, pattern in zip(ledger.shards, ledger.z, patterns):
@@ -61,8 +61,8 @@ def by_pattern(ledger: Ledger) -> None:
 
 
 def _codes(ledger: Ledger) -> list[np.ndarray] | None:
-    """The combination of levels of each row of this rank's shards, a number; None: there are cells of other kinds, or
-    links, or too many patterns among the first rows. Collective."""
+    """Encode each row's combination of levels as an integer, for this rank's shards; return None if there are cells of
+    other kinds, links, or too many patterns among the first rows. Collective."""
     components, kind = ledger.components, ledger.components.categorical
     others = sum(map(len, components.kinds)) - len(kind)
     if not len(kind) or others or kind.linked or math.prod((kind.n_levels + 1).tolist()) >= 2**62:
@@ -83,7 +83,7 @@ def _codes(ledger: Ledger) -> list[np.ndarray] | None:
 
 
 def _patterns(ledger: Ledger, codes: list[np.ndarray]) -> np.ndarray | None:
-    """Codes present among rows that are not idle, in order; None: too many. Collective."""
+    """Return the distinct codes of active rows, sorted, or None if there are too many. Collective."""
     mine = np.unique(
         np.concatenate([np.zeros(0, np.int64), *(codes_here[z >= 0] for codes_here, z in zip(codes, ledger.z))])
     )
@@ -97,7 +97,7 @@ def _patterns(ledger: Ledger, codes: list[np.ndarray]) -> np.ndarray | None:
 
 
 def _changed(ledger: Ledger, counts: np.ndarray, known: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Root's steps on the table; known: the codes of its patterns."""
+    """Make the steps, on root; return the new table. known: codes of its patterns."""
     kind, hyper = ledger.components.categorical, ledger.hyper
     level = np.array(np.unravel_index(known, kind.n_levels + 1)).T + kind.offsets[:-1]
     pseudo = kind.pseudo_counts(hyper.dirichlet)
@@ -111,8 +111,8 @@ def _changed(ledger: Ledger, counts: np.ndarray, known: np.ndarray, stream: np.r
 
 
 def deal(counts: np.ndarray, held: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Deal the rows of each pattern in each cluster to the shards, at random given the table (P, K) and the shards' row
-    counts, (S, P).
+    """Deal the rows of each pattern and cluster to the shards at random, given the table (P, K) and the shards' rows of
+    each pattern, `held` (S, P).
 
     Returns the cluster of each nonzero entry of the table, (E,) int32, pattern by pattern, and the entry's rows in each
     shard, (S, E) int64."""
@@ -131,11 +131,11 @@ def deal(counts: np.ndarray, held: np.ndarray, stream: np.random.Generator) -> t
 
 @dataclass
 class Table:
-    """Rows of each pattern in each cluster, `counts` (P, K) int64, K at least 1, and what their law depends on.
+    """Rows of each pattern in each cluster, `counts` (P, K) int64, K at least 1, and the parameters of their law.
 
-    level (P, C): the place of each column's cell among all levels. pseudo (L,): pseudo-counts, 0 for missing cells.
-    first (C,): place of each column's first level; its last one stands for missing cells. Steps change `counts` in
-    place, and put another in its place where clusters come and go.
+    level (P, C): place of each column's cell among all levels. pseudo (L,): pseudo-counts, 0 for missing cells.
+    first (C,): place of each column's first level; its last level stands for missing cells. Steps change `counts` in
+    place, and replace it when the number of clusters changes.
     """
 
     counts: np.ndarray
@@ -144,7 +144,7 @@ class Table:
     first: np.ndarray
     concentration: float
     discount: float
-    most: int = 2**31  # clusters: whether a round makes steps must not change while it does
+    most: int = 2**31  # most clusters: no later round could undo a step that made the table too large for these steps
 
     def __post_init__(self):
         self.has = np.zeros((len(self.level), len(self.pseudo)))
@@ -159,7 +159,7 @@ class Table:
         self.first_row = np.cumsum(self.rows)  # of the next pattern
 
     def log_clusters(self, counts: np.ndarray) -> float:
-        """Log of the posterior of clusters with these rows, (P, K), but for what depends on their number alone."""
+        """Return the log posterior of clusters with these rows, (P, K), up to terms that depend on K alone."""
         levels = self.has.T @ counts
         log_levels = gammaln(self.pseudo[self.seen, None] + levels[self.seen]) - self.log_pseudo[0]
         none = gammaln(self.total[:, None] + self.column @ levels) - self.log_pseudo[1]
@@ -168,7 +168,7 @@ class Table:
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def step(self, stream: np.random.Generator) -> tuple[str, bool]:
-        """One step, and whether it was accepted."""
+        """Make one step; return its kind, and True if it was accepted."""
         u = stream.random()
         if u < SWEEPS:
             return "sweep", self.sweep(stream)
@@ -177,13 +177,13 @@ class Table:
         return self.split(stream) if u < 0.5 * (1.0 + SWEEPS + SHARES) else self.merge(stream)
 
     def sweep(self, stream: np.random.Generator) -> bool:
-        """Weights and level probabilities of some clusters, and the rows of these given them. Where a cluster would
-        have no rows left all stays as it is."""
+        """Draw weights and level probabilities of a few clusters, and their rows' clusters given these. Reject if a
+        cluster would lose all rows."""
         if self.counts.shape[1] < 2:
             return False
         pattern, one = self._row(stream)
         most, log_u = 1 + int(stream.integers(AT_ONCE)), np.log(stream.random())
-        if most > 1:  # any, as often as after a step that keeps all rows in these
+        if most > 1:  # any others: the step keeps all rows in the chosen clusters, so the reverse choice is as probable
             others = stream.permutation(self.counts.shape[1] - 1)[: most - 1]
             chosen = np.append(one, others + (others >= one))
         else:
@@ -205,7 +205,7 @@ class Table:
         return accepted
 
     def share(self, stream: np.random.Generator) -> bool:
-        """Propose another number of rows of one pattern in one of two clusters; the other one has the others."""
+        """Propose to move rows of one pattern between two clusters."""
         if self.counts.shape[1] < 2:
             return False
         pattern, one = self._row(stream)
@@ -235,11 +235,11 @@ class Table:
         return accepted
 
     def _log_ways(self, rows: np.ndarray) -> float:
-        """Log of the ways to deal the rows of a pattern to two clusters, so many to each, but for their sum's part."""
+        """Return the log number of ways to deal a pattern's rows to two clusters, up to a term in their sum."""
         return -float(gammaln(rows + 1.0).sum())
 
     def split(self, stream: np.random.Generator) -> tuple[str, bool]:
-        """Propose two clusters in the place of one, which share the rows of each level of a column."""
+        """Propose to split one cluster in two, dealing the rows of each level of a random column by a random share."""
         n_clusters = self.counts.shape[1]
         at, column = stream.integers(n_clusters), stream.integers(len(self.first))
         spread, log_u = SPREAD[stream.integers(len(SPREAD))], np.log(stream.random())
@@ -253,7 +253,7 @@ class Table:
         return "split", accepted
 
     def merge(self, stream: np.random.Generator) -> tuple[str, bool]:
-        """Propose one cluster in the place of two."""
+        """Propose to merge two clusters."""
         n_clusters, log_u = self.counts.shape[1], np.log(stream.random())
         if n_clusters < 2:
             return "merge", False
@@ -266,30 +266,30 @@ class Table:
         return "merge", accepted
 
     def log_split(self, whole: np.ndarray, both: np.ndarray, n_before: int) -> float:
-        """Log acceptance ratio of a split of one of n_before clusters; the merge's is its negative."""
+        """Return the log acceptance ratio of a split of one of n_before clusters; the merge's is its negative."""
         prior = np.log(self.concentration + n_before * self.discount) - gammaln(1.0 - self.discount)
         target = prior + self.log_clusters(both) - self.log_clusters(whole)
         return float(target - np.log(n_before + 1.0) - self.log_sides(both))
 
     def log_sides(self, both: np.ndarray) -> float:
-        """Log probability that a split deals these sides, the first one as such, to the rows of a cluster."""
+        """Return the log probability that a split deals a cluster's rows to these two ordered sides."""
         levels, each = self.has.T @ both, []
         for spread in SPREAD:
             terms = _betaln(spread + levels[:, 0], spread + levels[:, 1]) - _betaln(spread, spread)
             each.append(np.add.reduceat(terms, self.first))
         return float(np.logaddexp.reduce(each, axis=None) - np.log(len(SPREAD) * len(self.first)))
 
-    # --- parts of them -----------------------------------------------------------------------------------------------
+    # --- parts of steps ----------------------------------------------------------------------------------------------
 
     def _row(self, stream: np.random.Generator) -> tuple[int, int]:
-        """The pattern and the cluster of a random row."""
+        """Draw a random row; return its pattern and cluster."""
         at = int(stream.integers(int(self.first_row[-1])))
         pattern = int(np.searchsorted(self.first_row, at, side="right"))
         below = np.cumsum(self.counts[pattern])
         return pattern, int(np.searchsorted(below, below[-1] - (self.first_row[pattern] - at), side="right"))
 
     def _another(self, pattern: int, one: int, stream: np.random.Generator) -> int:
-        """Another cluster than that of a random row: any, or that of a random row of the pattern among the others."""
+        """Draw a cluster other than `one`: any, or the cluster of a random row of the pattern outside `one`."""
         rows = self.counts[pattern].copy()
         rows[one] = 0
         if stream.integers(2) and rows.any():
@@ -298,22 +298,23 @@ class Table:
         return two + (two >= one)
 
     def _log_choice(self, pattern: int | slice, rows: np.ndarray) -> float:
-        """Log of how often a random row and `_another` choose two clusters with these rows of a pattern, or of all."""
-        others = self.rows[pattern] - rows.T  # of each of the two, the rows in other clusters
+        """Return the log probability (up to a constant) that `_row` and `_another` choose two clusters with these rows
+        of a pattern, or of all patterns."""
+        others = self.rows[pattern] - rows.T  # rows outside each of the two clusters
         alone = 1.0 / (self.counts.shape[1] - 1)
         alike = np.where(others > 0, 0.5 * alone + 0.5 * rows.T[::-1] / np.maximum(others, 1), alone)
         return float(np.log((rows.T * alike).sum()))
 
     def _kept(self, counts: np.ndarray) -> bool:
-        """True if all of these clusters have rows."""
+        """True if each of these clusters has rows."""
         return bool(counts.sum(axis=0).all())
 
 
 def _betaln(a, b):
-    """log Beta(a, b); `scipy.special`, which has it, takes as long to import as a hundred cycles of a small table."""
+    """Return log Beta(a, b). Importing `scipy.special`, which has it, takes as long as 100 cycles of a small table."""
     return gammaln(a) + gammaln(b) - gammaln(a + b)
 
 
 def log_gammas(shape: np.ndarray, stream: np.random.Generator) -> np.ndarray:
-    """Logarithms of Gamma(shape, 1) draws; nothing underflows (docs/math.md 2.1)."""
+    """Draw logarithms of Gamma(shape, 1) variates without underflow (docs/math.md 2.1)."""
     return np.log(stream.standard_gamma(shape + 1.0)) + np.log(stream.random(shape.shape)) / shape

@@ -1,9 +1,8 @@
 """A random grouping of clusters into singles, which a move may split, and pairs, which it may merge.
 
 Given K clusters, a grouping with t pairs has probability weight(K)^t / Z(K), Z(K) the sum over all groupings. It is
-an auxiliary variable: moves keep every group's set of rows, turn a single into a pair or back, and are accepted with
-the joint law of partition and grouping. So all groups of one grouping can be proposed at once, whatever becomes of
-the others.
+an auxiliary variable: moves keep every group's set of rows, turn a single into a pair or back, and are accepted by the
+joint law of partition and grouping. So moves of all groups can be proposed at once, whether or not others are accepted.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ PAIRED = 0.25  # weight(K) = PAIRED / K: about this share of the clusters is in 
 
 
 def _ratios(n_clusters: int) -> np.ndarray:
-    """Z(k) / Z(k - 1) for k = 1..K with the weight of K clusters: Z(k) = Z(k - 1) + weight (k - 1) Z(k - 2)."""
+    """Return Z(k) / Z(k - 1) for k = 1..K at weight(K): Z(k) = Z(k - 1) + weight (k - 1) Z(k - 2)."""
     ratio = np.ones(n_clusters + 1)
     weight = PAIRED / n_clusters
     for k in range(2, n_clusters + 1):
@@ -30,12 +29,12 @@ def _log_z(n_clusters: int) -> float:
 
 
 def log_probability(n_clusters: int, n_pairs: int) -> float:
-    """Log probability of one grouping of `n_clusters` clusters with `n_pairs` pairs."""
+    """Return the log probability of one grouping of `n_clusters` clusters with `n_pairs` pairs."""
     return n_pairs * float(np.log(PAIRED / n_clusters)) - _log_z(n_clusters)
 
 
 def draw(n_clusters: int, stream: np.random.Generator) -> np.ndarray:
-    """One grouping: (G, 2) int64, each row a pair of clusters or a single twice."""
+    """Draw a grouping: (G, 2) int64, each row a pair of clusters, or a single cluster twice."""
     ratio = _ratios(n_clusters)
     left, groups = list(range(n_clusters)), []
     while left:

@@ -1,13 +1,13 @@
 """Splits and merges of all clusters, or pairs of clusters, at once, along a launch from two seed rows.
 
-1. A random grouping of the clusters into singles and pairs (grouping.py), and two seed rows a group: a single's are any
-   two of its rows, a pair's one of each cluster.
-2. The launch, a function of the group's rows, its seeds and a keyed stream, never of the present split: the seeds,
-   or one against all others, then scans: every row of a random subset takes the side drawn from what the last scan's
-   sides suggest (scans.py).
-3. Proposal: every row of a single draws its side from the predictive of the launch's sides; q is the probability of the
-   sides taken. For a pair q is that of the present sides.
-4. Root accepts the groups' splits and merges one after another.
+1. Group the clusters at random into singles and pairs (grouping.py), and draw two seed rows per group: any two rows of
+   a single, one row of each cluster of a pair.
+2. Launch, as a function of the group's rows, its seeds and a keyed stream, never of the present split: start from the
+   two seeds, or from one against all other rows, then scan: draw the side of every row in a random subset given the
+   sides after the last scan (scans.py).
+3. Propose: draw the side of every row of a single from the predictive given the launch's sides; q is the probability of
+   the sides drawn. For a pair q is the probability of the present sides.
+4. Root accepts or rejects the groups' splits and merges one after another.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from mpibayes.kernels.mixture import split as kernels
 if TYPE_CHECKING:
     from mpibayes.hpc.outcome.branching import Branches
 
-SCANS = 20  # of the launch
-SUBSET = 1000  # rows of a group that shape its launch, on average
-LONE = 0.75  # share of the launches that set one seed against all other rows
-SHRINK = (2.0, 16.0)  # rows of the whole group that each side of a launch has besides its own, log-uniform
-LEAST = 20.0  # rows that the smallest lone side is expected to begin with
-FREE = 5  # scans before the sides' sizes count
-CELLS = 2**23  # numbers in the odds of all groups that are worked on, at most
-BATCH = 2**22  # bytes of rows that are copied at a time, on each rank
+SCANS = 20  # scans of the launch
+SUBSET = 1000  # expected number of rows of a group that shape its launch
+LONE = 0.75  # share of the launches that start with one seed against all other rows
+SHRINK = (2.0, 16.0)  # range of the number of pseudo-rows with the group's distribution on each side, log-uniform
+LEAST = 20.0  # least expected number of rows with which a lone seed's side begins
+FREE = 5  # first scans, in which the sides' sizes do not count
+CELLS = 2**23  # most numbers in the odds of all groups
+BATCH = 2**22  # bytes of rows copied at a time, on each rank
 GROUPS, ACCEPT, LAUNCH = range(3)  # streams of Purpose.GUIDED
 NOBODY = np.uint64(2**64 - 1)
 
@@ -65,7 +65,8 @@ def guided(ledger: Ledger) -> None:
 
 
 def _seeds(ledger: Ledger, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(G, 2) rows, the lower id first (-1 where a group has fewer than two rows), and the first one's cluster."""
+    """Draw the seed rows of each group, (G, 2), lower id first (-1 if the group has fewer than two rows); return them
+    and the first one's cluster."""
     key = ledger.stream(Purpose.SEEDS)
     least = [kernels.two_least(z, s.start, ledger.n_labels, **key) for s, z in zip(ledger.shards, ledger.z)]
     word, row = _least(ledger, np.array(least, np.uint64).reshape(len(least), ledger.n_labels, 2, 2))
@@ -79,9 +80,9 @@ def _seeds(ledger: Ledger, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _least(ledger: Ledger, result: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The two least words of every cluster over all ranks and their rows, each (K, 2).
+    """Return the two least words of every cluster over all ranks, and their rows, each (K, 2).
 
-    result (shards here, K, 2, 2): each shard's words and rows.
+    result (shards of this rank, K, 2, 2): the words and rows of each shard.
     """
     nobody = np.full((1, *result.shape[1:]), NOBODY)
     word, row = np.concatenate([result, nobody]).transpose(2, 1, 0, 3).reshape(2, ledger.n_labels, -1)
@@ -93,22 +94,23 @@ def _least(ledger: Ledger, result: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ledger.comm.least_everywhere(least[place])
         whose[place] = np.where(mine == least[place], np.take_along_axis(row, at, axis=1)[:, 0], NOBODY)
         here = np.flatnonzero(mine == least[place])
-        word[here, at[here, 0]] = NOBODY  # it is taken
+        word[here, at[here, 0]] = NOBODY  # remove it before the second pass
     ledger.comm.least_everywhere(whose)
     return least.T, whose.T
 
 
 def _order(seeds: np.ndarray) -> np.ndarray:
-    """The groups that have two rows, in the order in which they are accepted.
+    """Return the groups that have two rows, in the order of their acceptance.
 
-    It may depend on what moves keep, as seeds, but not on labels: whether a group is a single or a pair could show.
+    The order may depend on what moves keep, such as seeds, but not on labels, which could reveal whether a group is a
+    single or a pair.
     """
     ready = np.flatnonzero(seeds[:, 0] >= 0)
     return ready[np.argsort(seeds[ready, 0])]
 
 
 def _affordable(ledger: Ledger, ready: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """All groups, or where a table has very many levels, random ones, by words of the seeds, which moves keep."""
+    """Return all groups or, if a table has very many levels, a random subset, keyed by the seeds, which moves keep."""
     most = max(1, CELLS // max(1, sum(math.prod(kind.odds_form) for kind in ledger.components.kinds)))
     if len(ready) <= most:
         return ready
@@ -117,9 +119,9 @@ def _affordable(ledger: Ledger, ready: np.ndarray, seeds: np.ndarray) -> np.ndar
 
 
 def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
-    """Scan after scan on a subset of every group's rows; the log odds that their sides suggest in the end.
+    """Scan a subset of every group's rows repeatedly; return the log odds given their final sides.
 
-    Launches have nothing to do with each other: they go in batches, so that few rows are copied at a time.
+    Launches are independent of each other: they run in batches, so that few rows are copied at a time.
     """
     stream = generator(**ledger.stream(Purpose.GUIDED, LAUNCH))
     lone = stream.random(len(groups)) < LONE
@@ -138,7 +140,7 @@ def _launch(ledger: Ledger, groups, group, seeds) -> Odds:
 
 
 def _batches(ledger: Ledger, groups) -> list[slice]:
-    """Consecutive groups whose rows that shape the launch take about BATCH bytes a rank when they are copied."""
+    """Cut the groups into consecutive batches whose launches copy about BATCH bytes of rows on each rank."""
     rows = np.cumsum(np.minimum(_group_sizes(ledger, groups), SUBSET)) / ledger.comm.size
     cut = np.flatnonzero(np.diff(rows * ledger.components.row_bytes // BATCH)) + 1
     return [slice(a, b) for a, b in pairwise([0, *cut.tolist(), len(groups)])]
@@ -158,7 +160,7 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
         subset.begin(*_flat(parts, labels, seeds))
         subset.scan(0, min(FREE, SCANS), tilt)
         subset.scan(FREE, SCANS, None)
-    if SCANS and ledger.components.exact:  # its counts are all there is to know
+    if SCANS and ledger.components.exact:  # its counts are the full statistics
         sides = subset.statistics()
     else:
         if SCANS:
@@ -168,7 +170,7 @@ def _launch_batch(ledger: Ledger, groups, group, seeds, lone, tilt, shrink) -> O
 
 
 def _subset(ledger: Ledger, shard: Shard, z: np.ndarray, group, seeds, groups) -> np.ndarray:
-    """Places, in a shard, of the rows that shape the launch: the seeds, and a random share of every group."""
+    """Return the places in a shard of the rows that shape the launch: the seeds, and a random share of every group."""
     share, member = np.ones(ledger.n_labels), group >= 0
     share[member] = np.minimum(1.0, SUBSET / _group_sizes(ledger, groups)[group[member]])
     seated = np.maximum(z, 0)
@@ -186,7 +188,8 @@ def _group_sizes(ledger: Ledger, groups) -> np.ndarray:
 
 
 def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> np.ndarray:
-    """Log odds of the first scans for each group, and the number of rows that its sides are shrunk by; from root."""
+    """Draw each group's prior log odds in the first scans, and the number of rows by which its sides are shrunk; on
+    root, then broadcast."""
     u, out = stream.random((2, len(groups))), np.zeros((2, len(groups)))
     if ledger.comm.rank == 0:  # not everywhere: the last bit of a logarithm may differ between processors
         n_chosen = np.minimum(_group_sizes(ledger, groups), SUBSET)
@@ -197,7 +200,7 @@ def _inclinations(ledger: Ledger, groups, lone, stream: np.random.Generator) -> 
 
 
 def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
-    """Starting sides of a launch: a seed on each side, or one seed against all the other rows."""
+    """Return the starting sides of a launch: a seed on each side, or one seed against all other rows."""
     label = np.where(lone, 2 * np.arange(len(lone)), -1).astype(np.int32)[group[z]]
     at, seed = _find(ids, seeds)
     label[at] = seed
@@ -205,7 +208,7 @@ def _seeded(z, ids: np.ndarray, group, seeds: np.ndarray, lone) -> np.ndarray:
 
 
 def _flat(parts, labels, seeds) -> tuple[np.ndarray, np.ndarray]:
-    """(side, or -1 for none yet; whether it is a seed) of all rows that shape the launch on this rank."""
+    """Return the side (-1: none yet) of each row that shapes the launch on this rank, and a mask of the seeds."""
     nothing = np.zeros(0, np.int64)
     label, ids = (np.concatenate([nothing, *arrays]) for arrays in (labels, [p[3] for p in parts]))
     fixed = np.zeros(len(ids), bool)
@@ -214,7 +217,7 @@ def _flat(parts, labels, seeds) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _labelled(ledger: Ledger, chosen, labels) -> Labelled:
-    """All rows, with labels for the chosen ones alone."""
+    """Return all rows, with labels for the chosen ones only."""
 
     def label(i):
         z = np.full(len(ledger.shards[i]), -1, np.int32)
@@ -225,7 +228,7 @@ def _labelled(ledger: Ledger, chosen, labels) -> Labelled:
 
 
 def _propose(ledger: Ledger, group, given, seeds, odds, single):
-    """The side of every row that a split is proposed to, -1 for the others, and on root log q of every group."""
+    """Return the side of every row in a proposed split, -1 for other rows, and on root log q of every group."""
     sides, log_q = [], np.zeros((len(ledger.shards), len(seeds)))
     for i, (shard, z) in enumerate(zip(ledger.shards, ledger.z)):
         ids = shard.start + np.arange(len(shard))
@@ -236,13 +239,13 @@ def _propose(ledger: Ledger, group, given, seeds, odds, single):
 
 
 def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
-    """Accept or reject, group by group, and give the rows their labels."""
+    """Accept or reject, group by group, and relabel the rows."""
     n, k_before = len(groups), ledger.n_labels
     statistics = ledger.total_sides(sides, group, np.where(groups[:, 0] == groups[:, 1], groups[:, 0], -1))
     columns = ledger.enter(statistics) + np.arange(2 * n).reshape(n, 2), _joined(ledger, groups)
     decided = np.full((2, k_before + 2 * n), -1, np.int32)  # new labels, by old label, then by 2 g + side of a split;
     of, allowed = _judged(ledger, groups, group, sides)
-    if ledger.comm.rank == 0:  # and of each new label its column
+    if ledger.comm.rank == 0:  # and the column of each new label
         _accept(ledger, groups, n_pairs, log_q, *columns, *decided, allowed)
     ledger.comm.broadcast(decided)
     new, column = decided
@@ -262,7 +265,8 @@ def _decide(ledger: Ledger, groups, group, n_pairs: int, sides, log_q) -> None:
 
 
 def _judged(ledger: Ledger, groups, group, sides) -> tuple[Branches | None, np.ndarray]:
-    """Judge the move of each group by an outcome: the coefficients proposed, and whether it accepts (G,)."""
+    """Judge the move of each group by the outcome; return the proposed coefficients, and a mask of accepted moves
+    (G,)."""
     single = groups[:, 0] == groups[:, 1]
     if ledger.outcome is None:
         return None, np.ones(len(groups), bool)
@@ -275,7 +279,7 @@ def _judged(ledger: Ledger, groups, group, sides) -> tuple[Branches | None, np.n
 
 
 def _coefficients(theta: np.ndarray, groups, of: Branches, old: np.ndarray, split: np.ndarray) -> np.ndarray:
-    """Coefficients of the new labels: old (k,) and split (2 G,) say which label each cluster or half has, or -1."""
+    """Return the coefficients by new label. old (k,), split (2 G,): new label of each cluster and each half, or -1."""
     new = np.empty((int(max(old.max(), split.max(initial=-1))) + 1, theta.shape[1]))
     new[old[old >= 0]] = theta[old >= 0]
     new[split[split >= 0]] = of.halves.reshape(len(split), -1)[split >= 0]
@@ -286,7 +290,7 @@ def _coefficients(theta: np.ndarray, groups, of: Branches, old: np.ndarray, spli
 
 
 def _joined(ledger: Ledger, groups) -> np.ndarray:
-    """The column of each group that is a pair, with its two clusters together; of the others any."""
+    """Enter the union of each pair into the ledger; return its column by group (arbitrary for singles)."""
     pair = groups[:, 0] != groups[:, 1]
     if not pair.any():
         return np.full(len(groups), -1)
@@ -298,12 +302,12 @@ def _accept(
     ledger: Ledger, groups, n_pairs: int, log_q, sides: np.ndarray, joined: np.ndarray, new: np.ndarray, column,
     allowed: np.ndarray,
 ) -> None:  # fmt: skip
-    """Root's decisions; `new` and `column` are filled where one is accepted. n_pairs: of the whole grouping. sides
-    (G, 2) and joined (G,): the columns of what is proposed. allowed (G,): whether an outcome accepts it, too."""
+    """Decide the moves, on root; fill `new` and `column` if any is accepted. n_pairs: of the whole grouping. sides
+    (G, 2), joined (G,): columns of the proposed halves and unions. allowed (G,): mask of moves the outcome accepts."""
     stream = generator(**ledger.stream(Purpose.GUIDED, ACCEPT))
     k, k_before = ledger.n_labels, ledger.n_labels
     others = sorted(set(range(k)).difference(groups.ravel().tolist()))
-    after = [(ledger.column[i], [i]) for i in others]  # of each new label: its column, its places in `new`
+    after = [(ledger.column[i], [i]) for i in others]  # for each new label: its column, its places in `new`
     single, present = groups[:, 0] == groups[:, 1], np.array(ledger.column)[groups]
     one, two = np.where(single[:, None], sides, present).T
     both = np.where(single, present[:, 0], joined)
@@ -333,7 +337,7 @@ def _accept(
 
 
 def _find(ids: np.ndarray, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The seeds that are among some rows: their places in ids (n,), ascending, and in seeds.ravel()."""
+    """Find the seeds among the rows `ids` (n,), ascending; return their places in `ids` and in seeds.ravel()."""
     flat = seeds.ravel()
     at = np.searchsorted(ids, flat)
     seed = np.flatnonzero(np.append(ids, -1)[at] == flat)

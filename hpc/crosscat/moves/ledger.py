@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from mpibayes.hpc.outcome.outcome import Outcome
 
 T, U = TypeVar("T"), TypeVar("U")
-FOUND = 4  # numbers that are sent of a step, at most
-CELLS = 2**21  # numbers in the statistics of joined clusters that are worked out together, about
+FOUND = 4  # most numbers sent per step
+CELLS = 2**21  # approximate most numbers in the statistics of joined clusters computed at once
 
 
 @dataclass
 class Tally:
-    """Moves of one round, and those accepted."""
+    """Numbers of moves tried and accepted in one round."""
 
     splits_tried: int = 0
     splits: int = 0
@@ -39,7 +39,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Labelled:
-    """(rows, labels) of this rank's shards, whose labels are computed shard by shard; `label(i)` gives the i-th's."""
+    """Pairs (rows, labels), one for each of this rank's shards; `label(i)` computes the labels of the i-th."""
 
     shards: Sequence[Shard]
     label: Callable[[int], np.ndarray]
@@ -56,8 +56,8 @@ class Cluster(NamedTuple):
 
 
 class Gains(NamedTuple):
-    """A cluster joined with each of the others, (K,): rows, their log marginal likelihoods, and the log of what that
-    does to the likelihood, -inf for the cluster itself."""
+    """A cluster joined with each other cluster, (K,). size: rows of the union; log_f: its log marginal likelihood;
+    gain: change in the log likelihood, -inf for the cluster itself."""
 
     size: np.ndarray
     log_f: np.ndarray
@@ -68,22 +68,22 @@ class Gains(NamedTuple):
 
 
 class Ledger:
-    """The clusters of a view in a round, on every rank. Their rows' labels, `z` of each shard, are changed in place.
+    """The clusters of a view in a round, on every rank. Rows' labels, `z` of each shard, are changed in place.
 
-    `statistics` and `log_f` have a column for each cluster that is or was proposed in the round, `column[k]` is that of
-    label k. The last bit of `log_f` may differ between processors: what it decides, one rank decides for all. Labels
-    are 0..n_labels-1, every one with rows; idle rows have negative ones. `tally` is root's.
+    `statistics` and `log_f` have a column for each cluster that exists or was proposed in the round; `column[k]` is the
+    column of label k. The last bit of `log_f` may differ between processors, so one rank makes the decisions that
+    depend on it. Labels are 0..n_labels-1, none empty; idle rows have negative labels. `tally` is valid on root.
     """
 
     def __init__(self, view: View, cycle: int, outcome: Outcome | None = None):
-        """outcome: of the rows, if labels follow one; it judges what the columns accept, and has the clusters'
+        """outcome: the outcome model, if any; it also judges moves that the columns accept, and holds the clusters'
         coefficients."""
         self.outcome, self._judged = outcome, 0
         self.comm, self.components, self.hyper = view.comm, view.components, view.hyper
         self.shards, self.z, self.n_shards, self.key = view.shards, view.z, view.n_shards, view.key(cycle)
         self.tally = Tally()
         self.changed = False
-        self._known, self._found = [], {}  # `once`: the columns of all labels, and what was found for them
+        self._known, self._found = [], {}  # `once`: the columns of all labels, and results cached for them
         self._open(view.partition.size, view.partition.statistics)
 
     def _open(self, size: np.ndarray, statistics: Statistics) -> None:
@@ -99,29 +99,29 @@ class Ledger:
         self.column = list(range(self.n_labels))  # of each label
 
     def enter(self, statistics: Statistics) -> int:
-        """Put clusters into the ledger; the column of the first."""
+        """Append clusters to the ledger; return the column of the first."""
         first = len(self.log_f)
         self.statistics = join([self.statistics, statistics])
         self.log_f = np.append(self.log_f, self.components.log_marginal_clusters(self.hyper, statistics))
         return first
 
     def cluster(self, column: int | np.ndarray) -> Cluster:
-        """The cluster of a column, or the arrays of several."""
+        """Return the cluster of a column, or arrays for several columns."""
         return Cluster(self.statistics.size[column], self.log_f[column])
 
     def log_split(self, one: Cluster, two: Cluster, both: Cluster, n_before: int) -> float:
-        """Log of the posterior with the cluster split over that with it whole; n_before: clusters before the split."""
+        """Return the log posterior ratio of a split, after over before; n_before: clusters before the split."""
         d = self.hyper.discount
         prior = math.log(self.hyper.concentration + n_before * d) - gammaln(1.0 - d) - gammaln(float(both.size - d))
         prior += gammaln(float(one.size - d)) + gammaln(float(two.size - d))
         return float(prior + one.log_f + two.log_f - both.log_f)
 
     def sizes(self) -> np.ndarray:
-        """Rows of each cluster, (K,)."""
+        """Return the number of rows of each cluster, (K,)."""
         return self.statistics.size[self.column]
 
     def once(self, work: Callable[..., object], *of: Hashable):
-        """work(ledger, *of): done once for the clusters as they are."""
+        """Return work(ledger, *of), cached until the clusters change."""
         if self._known != self.column:
             self._known, self._found = list(self.column), {}
         if (work, of) not in self._found:
@@ -129,8 +129,8 @@ class Ledger:
         return self._found[work, of]
 
     def of_each(self, work: Callable[[Ledger, list[int]], Iterable[T]], labels: Sequence[int]) -> list[T]:
-        """Results of work(ledger, labels), one a label, not to be changed; those that are not known of the clusters as
-        they are get worked out together."""
+        """Return the results of work(ledger, labels), one per label, read-only. Results are cached until the clusters
+        change; missing ones are computed together."""
         known = self.once(_none_yet, work)
         new = [label for label in dict.fromkeys(labels) if label not in known]
         if new:
@@ -138,14 +138,15 @@ class Ledger:
         return [known[label] for label in labels]
 
     def gains(self, label: int) -> Gains:
-        """Gains of merging a cluster with each other one; read-only."""
+        """Return the gains of merging a cluster with each other one; read-only."""
         return self.of_each(gains_of, [label])[0]
 
     def judged(
         self, streams: Sequence[np.random.Generator], judge: Callable[..., U | None],
         work: Callable[[Ledger, list[int]], Iterable],
     ) -> list[U | None]:  # fmt: skip
-        """Judge a merge for each stream: judge(ledger, log of a uniform number, cluster, its `work`, stream)."""
+        """Judge a merge of a random cluster for each stream: judge(ledger, log of a uniform number, cluster, its result
+        of `work`, stream)."""
         if self.n_labels < 2:
             return [None] * len(streams)
         begun = [(np.log(stream.random()), int(stream.integers(self.n_labels))) for stream in streams]
@@ -153,7 +154,7 @@ class Ledger:
         return [judge(self, *start, of, stream) for start, of, stream in zip(begun, done, streams)]
 
     def join(self, one: int, two: int) -> None:
-        """Give the rows of two clusters one label."""
+        """Merge two clusters."""
         a, b = sorted((one, two))
         each = (self.statistics.take([self.column[label]]) for label in (two, one))
         self.column[a] = self.enter(self.components.union(*each))
@@ -163,7 +164,8 @@ class Ledger:
         self.changed, self.n_labels = True, self.n_labels - 1
 
     def part(self, cluster: int, sides: Sequence[np.ndarray], column: int) -> None:
-        """Give the rows of side 1 of each shard a label of their own. column: that of side 0; side 1 has the next."""
+        """Split a cluster: rows of side 1 get a new label. sides: of each shard. column: of side 0; side 1 has the
+        next."""
         self.column[cluster] = column
         self.column.append(column + 1)
         for z, side in zip(self.z, sides):
@@ -178,7 +180,7 @@ class Ledger:
             z[seated] = label[z[seated]]
 
     def agreed(self, accepted: bool) -> bool:
-        """Root's decision on every rank. Collective."""
+        """Return root's decision on every rank. Collective."""
         message = np.array([accepted], np.int64)
         self.comm.broadcast(message)
         return bool(message[0])
@@ -188,9 +190,9 @@ class Ledger:
     ) -> Iterator[tuple[int, list]]:
         """Yield the steps that are not rejected at once: the number of each, and its weights.
 
-        splits: mask of the steps that propose a split; they are never rejected at once. weigh(ledger, steps): up to
-        `FOUND` numbers for each step that proposes a merge of the clusters as they are, or None where it is rejected.
-        Ranks weigh some steps each, ahead, and again where one has changed the clusters. Collective.
+        splits: mask of the steps that propose a split, which are never rejected at once. weigh(ledger, steps): returns
+        up to `FOUND` numbers for each step that proposes a merge of the present clusters, or None to reject it. Steps
+        are weighed ahead, in parallel over ranks, and again after a step has changed the clusters. Collective.
         """
         after = 0
         while after < len(splits):
@@ -219,8 +221,8 @@ class Ledger:
     # --- an outcome ---------------------------------------------------------------------------------------------------
 
     def judge(self, z: Sequence[np.ndarray], present: np.ndarray, is_split: np.ndarray) -> tuple[Branches, np.ndarray]:
-        """Propose coefficients to groups of rows, see `branches`, and whether the outcome accepts the move of each, on
-        every rank. Collective."""
+        """Propose coefficients for groups of rows (see `branches`); return them, and a mask of the moves that the
+        outcome accepts, on every rank. Collective."""
         from mpibayes.hpc.outcome.branching import branches
 
         stream = generator(**self.stream(Purpose.OUTCOME_MOVES, self._judged))
@@ -232,7 +234,7 @@ class Ledger:
         return of, accepted > 0
 
     def joined(self, one: int, two: int) -> bool:
-        """Judge the join of two clusters that the columns accept; True without an outcome."""
+        """Judge a merge that the columns accept, and update the coefficients; True without an outcome."""
         if self.outcome is None:
             return True
         a, b = sorted((one, two))
@@ -245,7 +247,7 @@ class Ledger:
         return bool(accepted)
 
     def parted(self, cluster: int, sides: Sequence[np.ndarray]) -> bool:
-        """Judge the split of a cluster that the columns accept; True without an outcome."""
+        """Judge a split that the columns accept, and update the coefficients; True without an outcome."""
         if self.outcome is None:
             return True
         theta = self.outcome.theta
@@ -263,14 +265,14 @@ class Ledger:
         return {"purpose": purpose, "sub": sub, **self.key}
 
     def total(self, labelled, k: int) -> Statistics | None:
-        """Statistics of clusters 0..k-1, on root."""
+        """Return the statistics of clusters 0..k-1, on root."""
         return sync.total_statistics(self.comm, self.components, labelled, k, self.n_shards)
 
     def total_sides(self, sides: Sequence[np.ndarray], group: np.ndarray, label: Sequence[int]) -> Statistics:
-        """Statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, on every rank.
+        """Return the statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, on every rank.
 
-        sides: of every row of this rank's shards, -1 where it has none. group: of each label, or -1. label: of each
-        group of which all rows have sides, or -1 where none has.
+        sides: of every row of this rank's shards, -1 for none. group: of each label, or -1. label: of each group; -1 if
+        its rows have no sides, else all have.
         """
 
         def group_of(i: int) -> np.ndarray | int:
@@ -288,7 +290,7 @@ class Ledger:
 
         if not self.components.exact:
             return total(both, 2 * len(label))
-        # the other side is what is left: half the rows to count, and half the numbers to add up
+        # subtract to get the other side: half the rows to count, and half the numbers to sum
         counted = total(one, len(label))
         whole = self.statistics.take([self.column[a] for a in label])
         for counts in vars(whole).values():
@@ -296,7 +298,7 @@ class Ledger:
         return both_sides(whole, counted)
 
     def broadcast(self, odds: Odds | None, groups: np.ndarray) -> Odds:
-        """Root's odds on every rank, in one message."""
+        """Broadcast root's odds in one message."""
         message, everywhere = Odds.within(self.components, len(groups))
         if odds is not None:
             for name, array in vars(everywhere).items():
@@ -305,27 +307,27 @@ class Ledger:
         return everywhere
 
     def sides(self, rows, z, ids, group, given, seeds, odds, purpose: Purpose, sub: int):
-        """Draw sides as kernels.split.sides does: each row's label 2 g + side, and log q of every group's sides."""
+        """Draw sides with kernels.split.sides; return each row's label 2 g + side, and log q of every group's sides."""
         offsets = self.components.categorical.offsets
         return kernels.sides(rows, z, ids, group, given, seeds, odds, offsets, **self.stream(purpose, sub))
 
     def uniforms(self, ids: np.ndarray, purpose: Purpose, sub: int = 0) -> np.ndarray:
-        """A number in [0, 1) for each row, keyed by its id."""
+        """Return a uniform number in [0, 1) for each row, keyed by its id."""
         return (kernels.words(ids, **self.stream(purpose, sub)) >> np.uint64(11)) * 2.0**-53
 
 
 def _present(ledger: Ledger) -> Statistics:
-    """Statistics of the clusters, by label."""
+    """Return the statistics of the present clusters, by label."""
     return ledger.statistics.take(ledger.column)
 
 
 def _none_yet(ledger: Ledger, work: Callable) -> dict:
-    """Results of `work` by label, as they become known."""
+    """Return an empty cache for the results of `work` by label."""
     return {}
 
 
 def gains_of(ledger: Ledger, labels: Sequence[int]) -> Iterator[Gains]:
-    """Gains of several clusters."""
+    """Yield the gains of several clusters."""
     at_once = max(1, CELLS // (ledger.n_labels * sum(map(len, vars(ledger.statistics).values()))))
     for start in range(0, len(labels), at_once):
         yield from _gains(ledger, labels[start : start + at_once])

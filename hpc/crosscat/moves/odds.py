@@ -1,4 +1,4 @@
-"""Log odds between the two sides of a cluster that is to be split, for many clusters at once (docs/split_merge.md)."""
+"""Log odds between the two sides of a proposed split, for many clusters at once (docs/split_merge.md)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mpibayes.hpc.crosscat.sync import apart
 
 
 class Odds(make_dataclass("Arrays", ["prior", *(kind.odds[0] for kind in KINDS)])):
-    """Log odds of side 1 in every group, as kernels/mixture/split.pyx reads them: prior (G,) float64, and what each
-    kind's `side_odds` says, (G, *its odds_form). A row's log odds are the sum of the prior and of its cells'."""
+    """Log odds of side 1 in every group, as kernels/mixture/split.pyx reads them: prior (G,) float64, and the result of
+    each kind's `side_odds`, (G, *odds_form). A row's log odds are the prior plus the sum over its cells."""
 
     @classmethod
     def within(cls, components: Components, n_groups: int) -> tuple[np.ndarray, Odds]:
-        """Room for the odds of so many groups: one message, uint8, and its arrays."""
+        """Allocate the odds of n_groups groups; return the buffer, uint8, and the arrays that are views of it."""
         forms = [("prior", np.float64, ()), *((*kind.odds, kind.odds_form) for kind in components.kinds)]
         forms.sort(key=lambda form: -np.dtype(form[1]).itemsize)  # so that all are aligned
         sizes = [n_groups * math.prod(form) * np.dtype(dtype).itemsize for _, dtype, form in forms]
@@ -30,7 +30,7 @@ class Odds(make_dataclass("Arrays", ["prior", *(kind.odds[0] for kind in KINDS)]
 
 
 def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) -> Odds:
-    """Log odds of clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ...: posterior means plugged in."""
+    """Return the log odds of clusters 1, 3, 5, ... of `sides` against 0, 2, 4, ..., at posterior means."""
     of_kinds = (
         kind.side_odds(getattr(hyper, kind.hyper), sides.of(kind))
         if len(kind)
@@ -41,9 +41,10 @@ def odds_of_predictive(components: Components, hyper: Hyper, sides: Statistics) 
 
 
 def both_sides(whole: Statistics, one: Statistics) -> Statistics:
-    """Statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, from those of its rows and of side 1.
+    """Return the statistics of sides 0 and 1 of every group, as clusters 2 g and 2 g + 1, from those of all its rows
+    and of side 1.
 
-    For tables whose statistics are exact: moments would lose digits.
+    Only for tables with exact statistics: moments would lose digits in the subtraction.
     """
     sides = []
     for a, b in zip(vars(whole).values(), vars(one).values()):

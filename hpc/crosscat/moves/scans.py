@@ -1,8 +1,8 @@
-"""The scans of a launch: a subset of every group's rows, on all ranks, that take a side each again and again.
+"""The scans of a launch: repeated draws of the sides of a subset of every group's rows, on all ranks.
 
-A rank works out the odds of its groups by itself, from counts that all ranks have added up: a scan is one sum of whole
-numbers over ranks. Real cells take part in units of their group's standard deviation times 2^-20, so that their sums
-and squares are whole numbers as well.
+Each rank computes the odds of its groups from counts summed over ranks: a scan needs one sum of integers over ranks.
+Real cells are measured in units of their group's standard deviation times 2^-20, so that their sums and squares are
+integers as well.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.io.rows import Rows
 from mpibayes.kernels.mixture import scans as kernels
 
-EVEN = 0.5  # pseudo-counts of a group's own distribution, in units of the columns' base
+EVEN = 0.5  # pseudo-counts of a group's distribution, in units of the columns' base
 
 
 def as_single(components: Components, rows: Rows, at: np.ndarray) -> tuple[Rows, np.ndarray]:
-    """Rows in which all cells that are measured lie in `reals`, kind by kind, and the places `at` in them. A launch
-    takes no notice of covariances, lines and times to an event, which come in with the odds of its last sides."""
+    """Return rows with all measured cells in `reals`, kind by kind, and the places in them of the rows `at`. Scans
+    ignore covariances, lines and times to an event; the odds given the final sides include them."""
     measured = [stored for kind in components.kinds if kind.measured and kind.columns for stored in kind.stored]
     if measured in ([], ["reals"]):
         return rows, at
@@ -36,11 +36,12 @@ def as_single(components: Components, rows: Rows, at: np.ndarray) -> tuple[Rows,
 
 
 class Subset:
-    """parts: of each of this rank's shards (rows, chosen, group, ids), as kernels.scans.Packed takes them.
+    """The chosen rows of all groups. parts: (rows, chosen, group, ids) of each of this rank's shards, in the form for
+    kernels.scans.Packed.
 
     whole: statistics of the chosen rows of every group, over all ranks, on root, if some are not exact. shrink (G,)
-    float64: rows of the whole group that each side has besides its own, the same bits on every rank. key: of the stream
-    of sides.
+    float64: number of pseudo-rows with the group's distribution on each side; the same bits on every rank. key: of the
+    stream of sides.
     """
 
     def __init__(
@@ -54,13 +55,13 @@ class Subset:
         kind = components.categorical
         self.beta = kind.pseudo_counts(np.full(len(kind), EVEN))
         if kind.linked:
-            self.beta[np.setdiff1d(kind.groups[1:] - 1, kind.missing_rows)] = EVEN  # which no cell has
+            self.beta[np.setdiff1d(kind.groups[1:] - 1, kind.missing_rows)] = EVEN  # unused codes
         offsets, unit = components.categorical.offsets, self._units(whole, n_real)
         self.packed = kernels.Packed(parts, len(shrink), offsets, *unit) if parts else None
-        self.drawn = -1  # block of random numbers at hand
+        self.drawn = -1  # last drawn block of random numbers
 
     def _units(self, whole: Statistics | None, n_real: int) -> np.ndarray:
-        """Centre of each group's real cells, and one over their deviation, (2, G, R)."""
+        """Return the mean of each group's real cells, and the inverse of their standard deviation, (2, G, R)."""
         unit = np.zeros((2, len(self.shrink), n_real))
         if n_real and self.comm.rank == 0:
             moments = (kind.cell_moments(whole.of(kind)) for kind in self.components.kinds if kind.measured)
@@ -73,7 +74,8 @@ class Subset:
         return unit
 
     def begin(self, side: np.ndarray, fixed: np.ndarray) -> None:
-        """Put the rows on sides (n,), 0, 1 or -1: none yet; those that are `fixed`, bool (n,), stay there."""
+        """Set the starting sides of the rows, side (n,): 0, 1 or -1 for none yet; rows in the mask `fixed` (n,) keep
+        theirs."""
         cells, sums = (np.zeros((3, *shape), dtype) for shape, dtype in zip(self.shape, (np.int32, np.int64)))
         self.whole, self.one, self.zero = (kernels.Counts(*both) for both in zip(cells, sums))
         if self.packed:
@@ -83,8 +85,8 @@ class Subset:
         self._add_up(cells, sums)
 
     def scan(self, first: int, last: int, tilt: np.ndarray | None) -> None:
-        """Every row takes a side anew, in each of these scans. tilt (G,): log odds before a cell is looked at; None:
-        those of the sizes."""
+        """Redraw the side of every row in each scan from first to last - 1. tilt (G,): prior log odds; None: those of
+        the sides' sizes."""
         number = first
         while number < last:
             cells, sums = (np.zeros(shape, dtype) for shape, dtype in zip(self.shape, (np.int32, np.int64)))
@@ -107,16 +109,16 @@ class Subset:
             self.comm.sum_everywhere(sums)
 
     def sides(self) -> np.ndarray:
-        """0 or 1 for each row of this rank, in the order of the parts."""
+        """Return the side, 0 or 1, of each row of this rank, in the order of the parts."""
         return self.packed.sides() if self.packed else np.zeros(0, np.uint8)
 
     def statistics(self) -> Statistics:
-        """Statistics of the two sides of every group over all ranks, for tables without real columns."""
+        """Return the statistics of the two sides of every group over all ranks, for tables without real columns."""
         return both_sides(*(self._statistics(counts.cells, counts.sums) for counts in (self.whole, self.one)))
 
     def _statistics(self, cells: np.ndarray, sums: np.ndarray) -> Statistics:
         n, counts = len(self.shrink), Counts.zeros(self.components, len(self.shrink))
-        for wire, counted in ((np.int32, cells), (np.int64, sums)):  # those of one wire lie side by side
+        for wire, counted in ((np.int32, cells), (np.int64, sums)):  # arrays with the same wire type are adjacent
             arrays = counts.of_wire(wire)
             for array, part in zip(arrays, apart(counted.T, [array.size // n for array in arrays])):
                 array[...] = part.reshape(array.shape)

@@ -1,7 +1,7 @@
-"""Initial views of a search: columns in groups, by how much they depend on each other.
+"""Initial views of a search: columns grouped by mutual dependence.
 
-Clusters of rows by unrelated columns are hardly informative, and other columns follow the few that are. In groups of
-related columns, clusters are informative from the start.
+Clusters of rows by unrelated columns are seldom informative, and the few views where they are attract all other
+columns. In groups of related columns, clusters are informative from the start.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from mpibayes.io.rows import Column, Rows
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.common.functions import xlogx
 
-BINS = 8  # of numbers, with as many cells each
-LEVELS = 24  # the commonest of a column; all others are one
-MOST = 2_000  # columns: their pairs are a table in memory. More are dealt in turn
-WORK = 4_000_000_000  # pairs of cells that are counted at most, if that leaves LEAST rows
+BINS = 8  # quantile bins of a numeric column
+LEVELS = 24  # levels of a column that count separately; rarer ones are pooled
+MOST = 2_000  # most columns, since a table of their pairs is in memory; more are assigned to groups in turn
+WORK = 4_000_000_000  # most pairs of cells to count, unless that leaves fewer than LEAST rows
 LEAST = 1_000
-DEVIATIONS = 2.0  # of what chance alone would give, by which information counts only if it is more
+DEVIATIONS = 2.0  # standard deviations by which information must exceed its mean under independence
 
 
 def linked(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]]) -> np.ndarray:
-    """Join units of columns two by two, the closest first: (U - 1, 4) float64, a linkage as scipy has it; (0, 4) of
-    more than MOST columns, or of a single unit.
+    """Cluster the units of columns hierarchically; return a linkage in scipy's form, (U - 1, 4) float64; (0, 4) for
+    more than MOST columns or a single unit.
 
-    Average linkage of the units; the distance of two of them is that of their closest columns.
+    Average linkage of the units; the distance of two units is that of their closest columns.
     """
     if len(columns) > MOST or len(units) < 2:
         return np.zeros((0, 4))
@@ -39,14 +39,15 @@ def linked(columns: Sequence[Column], rows: Rows, units: Sequence[Sequence[str]]
 
 
 def grouped(tree: np.ndarray, n_units: int, n_groups: int) -> np.ndarray:
-    """The number of the group of each unit, (n_units,), where there are n_groups at most; in turn without a tree."""
+    """Cut the tree into at most n_groups groups; return the group of each unit, (n_units,). Without a tree, units are
+    assigned in turn."""
     if n_units <= n_groups:
         return np.arange(n_units)
     return cut(tree, n_groups) if len(tree) else np.arange(n_units) % n_groups
 
 
 def branches(tree: np.ndarray) -> list[frozenset[int]]:
-    """The units that each join of a tree has brought together, all units left out."""
+    """Return the set of units below each join of a tree, except the root."""
     sets = [frozenset([unit]) for unit in range(len(tree) + 1)]
     for a, b in tree[:, :2].astype(int).tolist():
         sets.append(sets[a] | sets[b])
@@ -54,8 +55,8 @@ def branches(tree: np.ndarray) -> list[frozenset[int]]:
 
 
 def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
-    """Dependence of each pair of columns, (C, C) symmetric: mutual information over the lesser of the two entropies, in
-    0..1, from rows where neither cell is missing."""
+    """Return the dependence of each pair of columns, (C, C) symmetric: mutual information over the smaller of the two
+    entropies, in 0..1, from rows where neither cell is missing."""
     every = -(-len(rows) // max(WORK // len(columns) ** 2, LEAST))
     rows = rows.take(slice(None, None, every))
     codes = np.column_stack([_coarse(c, getattr(rows, c.block)[:, c.index]) for c in columns])
@@ -68,7 +69,8 @@ def dependence(columns: Sequence[Column], rows: Rows) -> np.ndarray:
 
 
 def _information(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Information of one column about each, (C,), from counts (levels of all columns, levels of the one)."""
+    """Return the dependence of one column and each column, (C,), from counts (levels of all columns, levels of the
+    one)."""
     counts = counts.astype(float)
     counts[ends[1:] - 1] = 0.0
     both = np.add.reduceat(xlogx(counts).sum(axis=1), ends[:-1])
@@ -84,7 +86,7 @@ def _information(counts: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _coarse(column: Column, x: np.ndarray) -> np.ndarray:
-    """Few codes for the cells of a column, int32 (n,); -1 where one is missing."""
+    """Code the cells of a column coarsely, int32 (n,); -1 for missing cells."""
     gone = column.is_missing(x)
     if column.levels:
         count = np.bincount(x[~gone], minlength=len(column.levels))

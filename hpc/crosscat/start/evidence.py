@@ -1,10 +1,10 @@
-"""Estimates of the evidence for a view: of the cells of its columns, whatever the clusters of the rows. On one rank and
-one shard.
+"""Estimates of the evidence for a view: the probability of its columns' cells, summed over the partitions of the rows.
+On one rank and one shard.
 
     log p(cells) >= E log p(z) p(cells | z) / q(z),   z from q
 
-where q draws every row's cluster anew, given what the clusters of a partition say of the columns. That is the closer
-the better the partition suits the columns.
+where q draws every row's cluster anew from the predictive of a given partition's clusters. The better this partition
+fits the columns, the tighter is the bound.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from mpibayes.hpc.crosscat.view import View
 from mpibayes.kernels import mixture as kernels
 from mpibayes.kernels.common.functions import gammaln
 
-DRAWS = 2  # of which the best counts
-FEWEST, LARGEST = 3, 200  # rows of a cluster of a product that rows are dealt to, and such clusters, at most
-FINER = 5.0  # clusters of a product of two partitions over those of either, at most
+DRAWS = 2  # draws of a partition, of which the best counts
+FEWEST, LARGEST = 3, 200  # least rows of a product's cluster that is kept, and most such clusters
+FINER = 5.0  # most clusters of a product of two partitions, relative to the larger number of either
 
 
 class Suited:
-    """Partitions whose rows are drawn anew given what the clusters of a partition say of some columns."""
+    """Law of partitions in which every row's cluster is drawn from the predictive of a given partition's clusters."""
 
     def __init__(self, subject: Subject, partition: Rowwise):
         of, rows, (concentration, discount) = subject.components, subject.cells(0), partition.process
@@ -40,9 +40,9 @@ class Suited:
         self._terms, self._n_labels = np.ascontiguousarray(terms[:, :-1]), partition.n_labels
 
     def draw(self, u: np.ndarray) -> Drawn:
-        """A partition by uniforms u (N,).
+        """Draw a partition with uniform numbers u (N,).
 
-        log_q is that of the names of clusters, and as much more as there are ways to name them: partitions have none.
+        log_q is the log probability of the labels plus the log of the number of labellings, since a partition has none.
         """
         z, log_q = kernels.take(self._terms, u)
         present = np.bincount(z, minlength=self._n_labels) > 0
@@ -52,18 +52,18 @@ class Suited:
 
 
 def suited(subject: Subject, partition: Rowwise, u: np.ndarray) -> Drawn:
-    """Draw such a partition by uniforms u (N,)."""
+    """Draw a partition from `Suited` with uniform numbers u (N,)."""
     return Suited(subject, partition).draw(u)
 
 
 def log_weight(law: PitmanYor, subject: Subject, drawn: Drawn) -> float:
-    """log p(z) p(cells | z) / q(z), concentration and discount of the rows integrated out by their law."""
+    """Return log p(z) p(cells | z) / q(z), with concentration and discount of the rows integrated out."""
     sizes = np.bincount(drawn.z[0], minlength=drawn.n_labels)
     return law.log_prior(sizes) + subject.log_likelihood(drawn.z, drawn.n_labels) - drawn.log_q
 
 
 def log_evidence(view: View, stream: np.random.Generator) -> float:
-    """For a view, from its own partition."""
+    """Estimate the log evidence of a view from its present partition."""
     rows, (partition,) = view.shards[0].rows, of_views([view])
     of = view.components, view.hyper, lambda shard, at=None: rows
     subject = Subject(view.comm, *of, view.shards, view.z, len(rows), 1)
@@ -73,7 +73,7 @@ def log_evidence(view: View, stream: np.random.Generator) -> float:
 
 
 def product(a: Rowwise, b: Rowwise) -> Sequence[Rowwise]:
-    """The partition that tells rows apart as both do, where it is not much finer than they are."""
+    """Return the common refinement of two partitions, or nothing if it has more than FINER times as many clusters."""
     cells, z = np.unique(a.z[0].astype(np.int64) * b.n_labels + b.z[0], return_inverse=True)
     if len(cells) > FINER * max(a.n_labels, b.n_labels):
         return []
@@ -81,8 +81,8 @@ def product(a: Rowwise, b: Rowwise) -> Sequence[Rowwise]:
 
 
 def dealt(subject: Subject, a: Rowwise, b: Rowwise, u: np.ndarray) -> Rowwise:
-    """The largest clusters of the product of two partitions, to which all rows are dealt by uniforms u (N,), given what
-    these clusters say of some columns."""
+    """Draw a partition into the largest clusters of the product of two partitions: every row from the predictive of
+    these clusters, with uniform numbers u (N,)."""
     cells, z, size = np.unique(a.z[0].astype(np.int64) * b.n_labels + b.z[0], return_inverse=True, return_counts=True)
     largest = np.argsort(-size, kind="stable")[:LARGEST]
     largest = largest[size[largest] >= min(FEWEST, size.max())]

@@ -1,7 +1,7 @@
-"""Labels that a user gives a chain to start from: of all its rows, or those of a run that had some of them.
+"""Initial labels given by a user: for all rows of a chain, or from an earlier run with a subset of them.
 
-A run of a table to which rows were appended since has labels of its own rows. The others are idle at first, and the
-first cycle seats them. Whatever the start, a chain has the posterior of all its rows.
+If rows were appended to the table since the earlier run, that run has labels for the old rows only. New rows are idle
+at first, and the first cycle seats them. Whatever the start, the chain targets the posterior given all its rows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from mpibayes.text import counted
 
 @dataclass(frozen=True)
 class Given:
-    """labels: of each view, int64 (N,), IDLE of rows without one. view_of: the number of the view of each used column
-    of the table. n_new: rows without a label."""
+    """labels: of each view, int64 (N,), IDLE for rows without a label. view_of: view of each used column of the table.
+    n_new: number of rows without a label."""
 
     labels: Sequence[np.ndarray]
     view_of: np.ndarray
@@ -33,11 +33,11 @@ class Given:
 
 
 def grown_labels(path: Path, data: Data, seed: int, number: int, several: bool) -> Given | None:
-    """Labels of a run of the table as it was before rows were appended: those of the last kept draw of its chain
-    `number`, counted from 0; of its first ones again where it has fewer. None where `path` is nothing of the kind.
+    """Return the labels of a run on the table before rows were appended: the last kept draw of its chain `number`,
+    counted from 0, modulo its number of chains; None if `path` is no such run.
 
-    Raises ConfigError with what does not fit. The seed has to differ: random numbers are named by it, and those that
-    led to the labels must not be drawn again.
+    Raises ConfigError if they do not fit. The seed must differ from the run's: it keys the random numbers, and those
+    that led to the labels must not be drawn again.
     """
     home = next((folder for folder in (path, path.parent) if (folder / RESOLVED).exists()), None)
     before = None if home is None else data.table.before_growth(read_provenance(home)["fingerprint"])
@@ -53,8 +53,8 @@ def grown_labels(path: Path, data: Data, seed: int, number: int, several: bool) 
 
 
 def labels_of_chain(folder: Path, data: Data, several: bool) -> Given:
-    """Labels of the last kept draw of a chain, in its directory, that had fewer rows of the table. Raises ConfigError
-    where there is none, or it had none of these rows."""
+    """Return the labels of the last kept draw in the directory of a chain with fewer rows of the table. Raises
+    ConfigError if there is no draw, or no row in common."""
     draw = last_draw(folder)
     if draw is None:
         raise ConfigError(f"sampler.init_labels: {folder} has kept no draw of its labels")
@@ -67,16 +67,16 @@ def labels_of_chain(folder: Path, data: Data, several: bool) -> Given:
 
 
 def given_labels(path: Path, n_training: int, n_columns: int, several: bool) -> Given:
-    """The last line of a text file, in the form of `export --to labels`, or the last kept draw of a run directory: one
-    label a training row, or the view of each used column and then each view's labels. Labels are renumbered.
+    """Read the last line of a text file, in the form of `export --to labels`, or the last kept draw of a run directory:
+    one label per training row, or the view of each used column and then each view's labels. Labels are renumbered.
 
-    several: there may be several views.
+    several: allow several views.
     """
     return _fitting(_given_in(path), path, n_training, n_columns, several)
 
 
 def _fitting(given: Given, path: Path, n_training: int, n_columns: int, several: bool) -> Given:
-    """The same with labels and views renumbered. ConfigError where they do not fit."""
+    """Return the given labels, with labels and views renumbered. Raises ConfigError if they do not fit."""
     problems = [
         f"{path} has {counted(len(z), 'label')}, expected {n_training}, one a training row (rows that are held out "
         "have none)"

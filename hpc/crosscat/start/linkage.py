@@ -1,5 +1,5 @@
-"""Average linkage and its cuts, with the results of `scipy.cluster.hierarchy`, whose import takes longer than a search
-on a small table."""
+"""Average linkage and its cuts. The results equal those of `scipy.cluster.hierarchy`, whose import takes longer than a
+search on a small table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 
 
 def average_linkage(apart: np.ndarray) -> np.ndarray:
-    """Join n items two by two by average linkage of their distances `apart` (n, n), by chains of nearest neighbours.
+    """Cluster n items by average linkage of their distances `apart` (n, n), with chains of nearest neighbours.
 
-    Returns (n - 1, 4) float64, rising: the two that are joined, the lesser number first, their distance, and how many
-    items they have. A join's number is n and its row.
+    Returns (n - 1, 4) float64, by increasing distance: the two nodes joined, the smaller number first, their distance,
+    and their number of items. The join in row i is node n + i.
     """
     apart = apart.astype(np.float64)
     np.fill_diagonal(apart, np.inf)
@@ -22,7 +22,7 @@ def average_linkage(apart: np.ndarray) -> np.ndarray:
         while True:
             x = chain[-1]
             y = int(np.argmin(apart[x]))
-            if len(chain) > 1 and apart[x, y] >= apart[x, chain[-2]]:  # the last two are each other's nearest
+            if len(chain) > 1 and apart[x, y] >= apart[x, chain[-2]]:  # the last two are mutual nearest neighbours
                 break
             chain.append(y)
         x, y = sorted(chain[-2:])
@@ -33,7 +33,7 @@ def average_linkage(apart: np.ndarray) -> np.ndarray:
         apart[x] = apart[:, x] = np.inf
         sizes[x], sizes[y] = 0.0, join[3]
     joins = joins[np.argsort(joins[:, 2], kind="stable")]
-    number = list(range(n))  # the join, or item, that has this item
+    number = list(range(n))  # parent of each node: the latest join known to contain it
     for i, join in enumerate(joins):
         pair = [_root(number, int(item)) for item in join[:2]]
         join[:2] = sorted(pair)
@@ -50,8 +50,8 @@ def _root(number: list[int], of: int) -> int:
 
 
 def cut(tree: np.ndarray, most: int) -> np.ndarray:
-    """The group of each item, (n,) int32 from 0 on, where joins of least distance leave `most` < n groups; fewer where
-    the next distances are equal. Groups have numbers in the order of the tree's branches, at each join items last."""
+    """Cut the tree into `most` < n groups, or fewer if distances are tied; return the group of each item, (n,) int32
+    from 0 on. Groups are numbered in the order of the tree's branches, with single items last at each join."""
     n = len(tree) + 1
     distances = np.unique(tree[:, 2])
     n_left = n - np.searchsorted(tree[:, 2], distances, side="right")
@@ -66,6 +66,6 @@ def cut(tree: np.ndarray, most: int) -> np.ndarray:
             group[node] = of
         else:
             left, right = tree[node - n, :2].astype(int).tolist()
-            joins_last = sorted((right, left), key=lambda item: item >= n)  # and taken out first
+            joins_last = sorted((right, left), key=lambda item: item >= n)  # popped first
             waiting += [(item, of) for item in joins_last]
     return group

@@ -1,9 +1,9 @@
-"""Clusters that rows start in which came to a run: those that a chain finds among them alone.
+"""Starting clusters of rows appended to a run: clusters that a separate chain finds among the new rows alone.
 
-Seated one by one beside the clusters that are there, rows of a new kind go to the clusters that suit them least badly,
-and a settled chain opens too few of their own: its states are as probable as others with more clusters, and predict
-worse. A chain of the new rows alone begins with a single cluster and finds them. Those that the table has already are
-merged soon. A start is no draw: this touches no exactness.
+Seated one by one beside the present clusters, rows of a new kind join the least unsuitable clusters, and a settled
+chain opens too few new ones: its states are as probable as states with more clusters, but predict worse. A chain on the
+new rows alone starts from one cluster and finds them. Clusters that the table had already are soon merged. The start of
+a chain is not a draw, so exactness is not affected.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from mpibayes.hpc.parallel.tasks import Stopped, run_all
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted
 
-FEWEST, MOST = 50, 3_000  # new rows from which on they have a chain of their own, and that it has at most
-LONGEST, STILL = 30, 3  # cycles of that chain at most, and without more clusters, after which it ends
+FEWEST, MOST = 50, 3_000  # least and most new rows in the separate chain
+LONGEST, STILL = 30, 3  # most cycles of that chain, and cycles without an increase in clusters after which it ends
 
 
 def with_newcomers(
     comm: Communicator, data: Data, mixture: Mixture, labels: Sequence[np.ndarray]
 ) -> Sequence[np.ndarray]:
-    """Return the labels of each view (N,), on every rank, in which idle rows, MOST at most, have clusters of their own;
-    the others stay idle. The views are arranged. Collective. Raises Stopped where the program is to stop."""
+    """Return the labels of each view (N,), on every rank, with at most MOST idle rows in new clusters; the other rows
+    stay idle. The mixture's views must be arranged. Collective. Raises Stopped if the program is asked to stop."""
     idle = np.flatnonzero(labels[0] == IDLE)
     n = n_in_clusters(len(idle), mixture.settings.likelihood)
     if not n:
         return labels
     stream = generator(mixture.settings.seed, Purpose.PILOT, chain=mixture.chain)
-    seed = int(stream.integers(2**63))  # the draws of the chain of the new rows are its own
+    seed = int(stream.integers(2**63))  # the separate chain draws other random numbers
     chosen = np.sort(stream.choice(idle, n, replace=False))
     settings = replace(settings_of_search(mixture), seed=seed)
     columns = [view.columns for view in mixture.views]
@@ -49,7 +49,7 @@ def with_newcomers(
 
 
 def joined(labels: Sequence[np.ndarray], chosen: np.ndarray, found: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Labels of each view in which the chosen rows are in clusters of their own, `found` among them."""
+    """Return labels of each view with the chosen rows in new clusters, `found` for them."""
     result = [z.copy() for z in labels]
     for z, new in zip(result, found):
         z[chosen] = z.max() + 1 + new
@@ -57,7 +57,7 @@ def joined(labels: Sequence[np.ndarray], chosen: np.ndarray, found: Sequence[np.
 
 
 def n_in_clusters(n_new: int, likelihood: bool) -> int:
-    """Return how many of the new rows start in clusters that are found among them."""
+    """Return the number of new rows that start in clusters found among them."""
     return min(n_new, MOST) if likelihood and n_new >= FEWEST else 0
 
 
@@ -75,7 +75,7 @@ def in_words(n_new: int, likelihood: bool) -> str:
 def clusters(
     alone: Serial, data: Data, settings: Settings, views: Sequence[Sequence[str]], places: np.ndarray
 ) -> list[np.ndarray]:
-    """Labels of some training rows in each view, of a chain that has no others."""
+    """Run a chain on the training rows at `places` alone; return their labels in each view."""
     settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
     rows: Rows = data.rows_at(places)
     chain = Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, views=views)

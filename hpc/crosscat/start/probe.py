@@ -1,8 +1,8 @@
-"""Training rows that a search does not see, by which it judges the views that it tries.
+"""Training rows held out of a search, with which it judges the views that it tries.
 
-Evidence is the score of all rows as they come in one by one, the first few among them: on a sample it prefers views
-that are too small for the table that the sample stands for. On 3,000 of 8,000 rows of bird strikes, airports and
-airlines in two views have 0.25 nats a row more evidence than in one, and 0.6 nats a row less in predicting other rows.
+Evidence scores all rows as they arrive one by one, including the first few: on a sample it prefers views that are too
+small for the whole table. On 3,000 of 8,000 rows of bird strikes, airports and airlines in two views have 0.25 nats per
+row more evidence than in one, but predict other rows worse by 0.6 nats per row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mpibayes.io.rows import Rows
 if TYPE_CHECKING:
     from mpibayes.hpc.crosscat.start.search import Searching
 
-SURE = 1.0  # standard errors by which a mean difference counts
+SURE = 1.0  # standard errors that a mean difference must exceed
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Probe:
 
 
 def gain(after: np.ndarray, before: np.ndarray) -> float:
-    """Return by how much more probable rows are, in nats a row; 0 where that may be chance."""
+    """Return the mean gain in log density, in nats per row, or 0 if it may be chance."""
     more = after - before
     mean, error = float(more.mean()), float(more.std(ddof=1)) / np.sqrt(len(more))
     return mean if abs(mean) > SURE * error else 0.0

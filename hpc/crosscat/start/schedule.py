@@ -1,16 +1,16 @@
 """Schedules of subsample annealing: how many rows are active in each cycle of the growth phase.
 
 Obermeyer, Glidden & Jonas 2014, section 2. A cycle is one pass: it makes as many assignments as rows are active at its
-end, some of which are rows that come in, while the others replace an active row by another (docs/math.md 3.1). With u
-the assignments spent so far, in passes over all rows, a schedule is a curve beta(u) that reaches 1 at u = `passes`. The
-next cycle, of fraction f and cost f, ends on the curve:
+end; some of these add a row, and the others replace an active row by another (docs/math.md 3.1). With u the assignments
+spent so far, in passes over all rows, a schedule is a curve beta(u) that reaches 1 at u = `passes`. The next cycle, of
+fraction f and cost f, ends on the curve:
 
     f = beta(u + f),        then u <- u + f.
 
 For the linear schedule, beta(u) = u / T, n grows by n / T in a cycle of n assignments: f' = f T / (T - 1), geometric in
-cycles and linear in assignments, about T (1 + log(N / start)) cycles in all, the first T of them at the start's size.
+cycles and linear in assignments, about T (1 + log(N / start)) cycles in all, the first T of them at the initial size.
 
-Pure functions: which rows are active, and by which steps, is kernels/mixture/visits.pyx.
+Pure functions; kernels/mixture/visits.pyx chooses the active rows and the steps.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ import numpy as np
 
 SCHEDULES = ("linear", "geometric", "constant", "sequential")
 COST_TOLERANCE = 1e-3  # relative
-BISECTIONS = 40  # at most, of the curve's time scale
+BISECTIONS = 40  # most bisections of the curve's time scale
 
 
 def plan(
     schedule: str | Sequence[tuple[float, float]], n_rows: int, start_rows: int, passes: float = 1.0
 ) -> np.ndarray:
-    """Active fraction of the rows in each cycle of the growth phase, float64, never falling; only the last one is 1.
+    """Return the active fraction of the rows in each cycle of the growth phase, float64, non-decreasing; only the last
+    one is 1.
 
-    The last entry is the first cycle over all rows. The cycles make passes * n_rows assignments together, that of every
-    row's first seating among them; the fractions' sum is `passes`. schedule, one of
-      linear      active rows in proportion to the assignments spent (the schedule that the paper analyses)
-      geometric   active rows grow by the same factor every so many assignments, so most cycles are short
-      constant    all rows from the first cycle on: plain Gibbs, from whatever labels there are
+    The last entry is the first cycle over all rows. The cycles make passes * n_rows assignments in total, including
+    every row's first; the fractions' sum is `passes`. schedule, one of
+      linear      active rows in proportion to the assignments spent (the schedule analysed in the paper)
+      geometric   active rows grow by a constant factor per assignment, so most cycles are short
+      constant    all rows from the first cycle on: plain Gibbs, from the given labels
       sequential  all rows in the first cycle, which seats them one after the other in random order
-      [(passes, fraction), ...]   fraction reached after so many passes' worth of assignments, linear in between
-    constant and sequential have the one entry 1. With knots, `passes` is that of the last one. start_rows is the least
-    number of active rows: none is lower, and growth waits until the curve has come that far. Raises ValueError for a
-    schedule that is no curve to 1 or has fewer than 1 pass.
+      [(passes, fraction), ...]   fraction reached after this many passes' worth of assignments, linear in between
+    constant and sequential have a single entry, 1. With knots, `passes` is taken from the last one. start_rows is the
+    least number of active rows; growth waits until the curve has reached it. Raises ValueError for a schedule that does
+    not rise to 1 or has fewer than 1 pass.
 
     For example plan("linear", 1000, 250, 2) is [0.25, 0.25, 0.5, 1].
     """
@@ -56,8 +57,8 @@ def plan(
     if start == 1.0:
         return np.ones(1)
 
-    # The cycle that reaches 1 ends somewhat beyond the curve's end. Slow or hurry the curve, keeping the number of
-    # cycles, until the cost is what was asked for.
+    # The cycle that reaches 1 ends somewhat beyond the curve's end. Rescale the curve's time, keeping the number of
+    # cycles, until the cost is as requested.
     fractions = _follow(knots_u, knots_f, start)
     total = knots_u[-1]
     low, high = 0.0, 1.0
@@ -74,7 +75,7 @@ def plan(
 
 
 def _knots(schedule, start: float, passes: float) -> tuple[list[float], list[float]]:
-    """(u, beta(u)) of the knots of a curve that is linear in between, from u = 0 to beta = 1."""
+    """Return u and beta(u) at the knots of a piecewise linear curve, from u = 0 to beta = 1."""
     if schedule == "linear":
         schedule = [(passes, 1.0)]
     elif schedule == "geometric":
@@ -95,7 +96,8 @@ def _knots(schedule, start: float, passes: float) -> tuple[list[float], list[flo
 
 
 def _follow(knots_u: list[float], knots_f: list[float], start: float, n_cycles: int | None = None) -> list[float]:
-    """The cycles that follow a curve: until 1 is reached, or n_cycles of them, the last of which is set to 1."""
+    """Return the fractions of the cycles that follow a curve: until 1 is reached, or n_cycles of them, the last set
+    to 1."""
     fractions, u, f, segment = [], 0.0, start, 0
     while n_cycles is None or len(fractions) < n_cycles - 1:
         # the least x >= f with beta(u + x) <= x, going through the segments from the one that u + f lies in
@@ -124,7 +126,7 @@ def _follow(knots_u: list[float], knots_f: list[float], start: float, n_cycles: 
 
 
 def shard_targets(fraction: float, sizes: np.ndarray) -> np.ndarray:
-    """Active rows of each shard, int64: ceil(fraction N_s) (docs/math.md 3.3). A rounding error does not add a row."""
+    """Return the active rows of each shard, int64: ceil(fraction N_s), safe from rounding up (docs/math.md 3.3)."""
     sizes = np.asarray(sizes, np.int64)
     return np.minimum(np.ceil(fraction * sizes * (1 - 1e-14)).astype(np.int64), sizes)
 
@@ -132,13 +134,13 @@ def shard_targets(fraction: float, sizes: np.ndarray) -> np.ndarray:
 def next_fraction_seconds(
     elapsed_s: float, budget_s: float, fraction: float, fractions: Sequence[float], seconds: Sequence[float]
 ) -> float:
-    """Active fraction of the next cycle of a plan that reaches 1 when budget_s is spent: beta = elapsed / budget.
+    """Return the active fraction of the next cycle in a plan that reaches 1 after budget_s: beta = elapsed / budget.
 
-    elapsed_s: since the growth phase began. fraction: that of the last cycle. fractions, seconds: of the last cycles,
-    newest last, from which a pass over all rows is expected to take c = sum(seconds) / sum(fractions). The next cycle
-    ends on the line, f = (elapsed + c f) / budget, but does not shrink the subsample and at most doubles it. The cycle
-    over all rows comes when ending with it now misses the budget by less than ending one cycle later. Without a
-    measured cycle the fraction stays.
+    elapsed_s: since the growth phase began. fraction: of the last cycle. fractions, seconds: of the last cycles, newest
+    last; they predict c = sum(seconds) / sum(fractions) for a pass over all rows. The next cycle ends on the line,
+    f = (elapsed + c f) / budget, but does not shrink the subsample and at most doubles it. The cycle over all rows
+    comes when ending with it now misses the budget by less than ending one cycle later. Without a measured cycle the
+    fraction stays.
     """
     if not len(seconds) or not sum(seconds) > 0:
         return min(1.0, fraction)
@@ -146,7 +148,7 @@ def next_fraction_seconds(
     left = budget_s - elapsed_s
     on_line = elapsed_s / (budget_s - pass_s) if budget_s > pass_s else 1.0
     step = min(max(fraction, on_line), 2 * fraction, 1.0)
-    # After this cycle, doubling up to 1 takes at least as long as `rest` says.
+    # After this cycle, doubling up to 1 takes at least _doubling(2 * step) passes.
     late = pass_s * (step + _doubling(2 * step)) - left
     early = left - pass_s * _doubling(2 * fraction)
     if late > early:
@@ -155,7 +157,7 @@ def next_fraction_seconds(
 
 
 def _doubling(fraction: float) -> float:
-    """Passes of the cycles fraction, 2 fraction, ... 1."""
+    """Return the passes of cycles with fractions fraction, 2 fraction, ..., 1."""
     total = 0.0
     while fraction < 1:
         total += fraction

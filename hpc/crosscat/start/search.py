@@ -1,9 +1,9 @@
-"""A search for the views of a sample: what a chain starts from, and never what its draws are (docs/math.md 2.11).
+"""A search for the views of a sample, from which a chain starts; it never affects the law of draws (docs/math.md 2.11).
 
-An exact move of views has to be able to come back: to undo a split, it has to propose the very partition of the rows
-that was there, and a partition that has settled between two true views is one that nobody would propose. The search
-asks only whether the columns are better off: it draws partitions for both states of the columns, and takes the state
-with the greater evidence. It is no Markov chain with the posterior as its law, and does not have to be.
+An exact move of views must be reversible: to undo a split, it must propose the very partition of the rows that was
+there, and no proposal is likely to draw a partition that has settled between two true views. The search only compares
+evidence: it draws partitions for both states of the columns, and takes the state with the greater evidence. It is not a
+Markov chain that leaves the posterior invariant, and need not be.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from mpibayes.hpc.parallel.streams import Purpose, generator, in_lane
 from mpibayes.hpc.parallel.tasks import Stopped
 from mpibayes.io.rows import Rows
 
-ROWS_ALONE = 10  # cycles at first, in which columns stay: they would follow whichever view has clusters first
-MOVES = 4  # of a cycle
-EARLY, MOST = 3, 10  # cycles: in the first, views have so few clusters that what fails may well work later
-UNITS = 4  # units of columns for each cycle that there may be, where that is more
-STILL = 12  # moves without a success, before trials begin, a split of each view among them
-PAIRS = 0.6, 4  # share of moves that are of two views: this of many views, and (V - 1) over that of V
-DRAWS = 3  # by which an evidence is estimated at most, in different cycles
-MARGIN = 0.5  # of what fresh partitions miss of refined ones, by which they have to be better to tell
+ROWS_ALONE = 10  # first cycles, in which columns stay: they would all join the first view with clusters
+MOVES = 4  # moves per cycle
+EARLY, MOST = 3, 10  # early cycles (views have few clusters yet, so failed moves are retried later) and most cycles
+UNITS = 4  # units of columns per cycle, if that allows more cycles than MOST
+STILL = 12  # moves without success before trials begin, including a split of each view
+PAIRS = 0.6, 4  # share of moves that involve two of V views: the lesser of the first and (V - 1) / second
+DRAWS = 3  # most fresh draws to estimate an evidence, in different cycles
+MARGIN = 0.5  # least gain of fresh partitions that counts, relative to their shortfall from refined ones
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The best estimate of a log evidence, and the partition that it comes from. fresh: the best by partitions from q
-    alone, of which so many were drawn, the last in a cycle."""
+    """Best estimate of a log evidence, and its partition. fresh: best estimate by partitions from q alone; draws: their
+    number; cycle: of the last estimate."""
 
     log: float = -np.inf
     drawn: Drawn | None = None
@@ -53,10 +53,10 @@ class Evidence:
 
 
 class Better(Move):
-    """A split or merge of views that is taken where the evidence is greater.
+    """A split or merge of views, accepted if it increases the evidence.
 
     Evidence is estimated by p(z) p(cells | z) / q(z), the logarithm of which is too low on average: by the best of a
-    few partitions z from q, and of those that come from partitions at hand, where rows are drawn anew given clusters.
+    few partitions z from q, and of redrawn present partitions (`evidence.suited`).
     """
 
     chain: Searching
@@ -84,12 +84,12 @@ class Better(Move):
         return self._accepted({0: (a, of_a.drawn), 1: (b, of_b.drawn)}) if better else None
 
     def _two(self) -> tuple[tuple[int, int], list[np.ndarray], list[Rowwise]]:
-        """Draw two views: their numbers, units and partitions."""
+        """Draw two views; return their numbers, units and partitions."""
         pair, _ = self._pair(self.stream.random())
         return pair, [np.flatnonzero(self.where == v) for v in pair], of_views([self.views[v] for v in pair])
 
     def _exchange(self):
-        """Deal the units of two views to sides afresh."""
+        """Deal the units of two views to two sides again."""
         (i, j), (a, b), present = self._two()
         part = np.sort(np.concatenate([a, b]))
         f, g = (int(np.searchsorted(part, self.stream.choice(units))) for units in (a, b))
@@ -122,7 +122,7 @@ class Better(Move):
         return best > 0 or fresh > MARGIN * sum(of.log - of.fresh for of in before)
 
     def _evidence(self, units: np.ndarray, role: int, present: Sequence[Rowwise]) -> Evidence:
-        """Evidence of the cells of these units, whose rows may follow partitions that exist."""
+        """Estimate the evidence of the units' cells, from fresh partitions and the present ones."""
         known, cycle = self.chain.evidence, self.chain.cycles
         best = known.get(tuple(units), Evidence())
         if best.cycle == cycle:
@@ -142,14 +142,14 @@ class Better(Move):
         return best
 
     def _log_law(self, where: np.ndarray) -> float:
-        """Log prior of the units' views."""
+        """Return the log prior of the units' views."""
         return float(log_eppf(np.unique(where, return_counts=True)[1], *self.chain.process))
 
 
 class Searching(Mixture):
-    """A chain on one rank and one shard whose views split and merge by evidence. evidence, tries: of a view, by its
-    units, what is known, and how often it was to split. branches: units that are close to each other (dependence.py);
-    probe: rows that it does not see, if there are any."""
+    """A chain on one rank and one shard whose views split and merge by evidence. evidence, tries: by a view's units,
+    its evidence so far and the number of its tried splits. branches: sets of mutually dependent units (dependence.py);
+    probe: held-out rows, if any."""
 
     move_of_views = Better
 
@@ -161,13 +161,13 @@ class Searching(Mixture):
         self.probe: Probe | None = None
 
     def cycle(self, word: Sequence[int] = ()) -> CycleInfo:
-        """One cycle of a chain that may take its time. Raises Stopped where the program is to stop."""
+        """Run one cycle. Raises Stopped if the program is asked to stop."""
         if self.comm.asked_to_stop():
             raise Stopped
         return super().cycle(word)
 
     def search(self) -> None:
-        """Cycles until views have come to rest."""
+        """Run cycles until the views no longer change, then trials."""
         settings, still = self.settings, 0
         self.settings = replace(settings, column_moves=0, view_moves=0)
         for _ in range(ROWS_ALONE):
@@ -183,7 +183,7 @@ class Searching(Mixture):
         Trials(self, generator(settings.seed, Purpose.TRIALS, chain=self.chain)).run()
 
     def beside(self, new: Sequence[tuple[np.ndarray, Rowwise]]) -> Searching:
-        """A chain that goes on from here, whose only views have these units and partitions."""
+        """Return a copy of the chain in its present state, whose only views have these units and partitions."""
         hyper = {name: of for view in self.views for name, of in view.components.by_column(view.hyper).items()}
         other = copy(self)
         other.law, other.views = None, []  # columns stay
@@ -196,23 +196,23 @@ class Searching(Mixture):
         return other
 
     def put(self, views: Sequence[View]) -> None:
-        """Go on with these views."""
+        """Replace the views."""
         self.views = list(views)
         for lane, view in enumerate(views):
             view.lane = in_lane(self.chain, lane)
         self.resume(self.cycles)
 
     def cells_of(self, names: tuple[str, ...], rows: Rows) -> Rows:
-        """The cells of some columns, without links, of rows that have all."""
+        """Return the cells of the named columns, without links, of rows that have all columns."""
         every = Held(self.plain([column.name for column in self.columns]), [rows])
         return Gather(self.plain(names), [every], self.settings.blocks)(0)
 
     def names(self, units: np.ndarray) -> tuple[str, ...]:
-        """Names of the columns in these units, in the order of the table."""
+        """Return the names of the columns in these units, in table order."""
         names = {name for u in units.tolist() for name in self.units[u]}
         return tuple(column.name for column in self.columns if column.name in names)
 
     def units_of_views(self) -> list[tuple[int, ...]]:
-        """Numbers of the units of each view."""
+        """Return the numbers of the units of each view."""
         where = np.array(self.view_of_unit)
         return [tuple(np.flatnonzero(where == v).tolist()) for v in range(len(self.views))]

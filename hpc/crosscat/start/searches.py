@@ -1,15 +1,15 @@
-"""Several searches for views, of which a chain goes on with the best.
+"""Several searches for views; a chain starts from the best one.
 
-A search can end in views that no later move mends. Searches are cheap beside chains, so a chain makes several, each on
-a sample of the training rows and from a start of its own, and goes on with the one that best predicts training rows
-that no search has seen (the judges). The log joint would not do: it rewards labels of low entropy, and is no better
-than chance on real tables. Judges then join the chain as any other rows. Chains share nothing, so they stay
-independent. A start is no draw: the choice touches no exactness.
+A search can end in views that no later move corrects. Searches are cheap compared with chains, so a chain makes
+several, each on another sample of the training rows and from another start, and starts from the one that best predicts
+training rows that no search has seen (the judges). The log joint is no substitute: it rewards labels of low entropy,
+and chooses no better than chance on real tables. The judges then join the chain like other rows. Chains share nothing,
+so they stay independent. The start of a chain is not a draw, so the choice does not affect exactness.
 
-A chain whose table has more rows by now may go on as it was, or start as others do. Its views and clusters are judged
-like a search: on a sample of the rows, without the judges. These are new rows then, since the chain was fitted to the
-others: of 2,000 flights it predicted earlier rows better than searches did by 0.2 to 1.3 nats a row, and rows that it
-had not seen by 0 to 0.2. A mixture, too, has searches then: chains from one cluster.
+A chain whose table has grown may resume, or start afresh like other chains. Its views and clusters are judged like a
+search: on a sample of the rows, without the judges. The judges are then new rows, since the chain was fitted to the
+old ones: of 2,000 flights it predicted old rows better than searches did by 0.2 to 1.3 nats per row, and unseen rows
+by 0 to 0.2. A mixture then has searches, too: chains from one cluster.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from mpibayes.hpc.parallel.tasks import Stopped, run_all
 from mpibayes.io.rows import Rows
 from mpibayes.text import counted, enumerated
 
-CYCLES = 20  # of a chain as it is, before it is judged
-OF_CLUSTERS = 80  # cycles of a search of a mixture, which has clusters alone to find; after 40 it lacks up to 0.5 nats
-CLOSE = 0.05  # nats a row: searches as near as that to the best are as good, up to the noise of few judges
+CYCLES = 20  # cycles of the present chain before it is judged
+OF_CLUSTERS = 80  # cycles of a search of a mixture, which has only clusters to find; 40 lose up to 0.5 nats
+CLOSE = 0.05  # nats per row within which searches count as equally good, given the noise of few judges
 
 
 @dataclass(frozen=True)
 class Present:
-    """Views that a chain has: the columns of each, and its labels (N,), IDLE of rows that are new."""
+    """The views of a chain: the columns of each, and its labels (N,), IDLE for new rows."""
 
     views: Sequence[Sequence[str]]
     labels: Sequence[np.ndarray]
@@ -52,8 +52,8 @@ class Present:
 
 @dataclass(frozen=True)
 class Choice:
-    """The best of some searches. scores: of each, nats a judge (n_searches,) float64; none where there was one. gain:
-    of the best over the views that the chain had, nats a judge; None where it had none, or they cannot be judged."""
+    """The best of several searches. scores (n_searches,) float64: of each, in nats per judge; empty without judges.
+    gain: of the best over the chain's views, in nats per judge; None if it had none, or they cannot be judged."""
 
     best: Pilot
     scores: np.ndarray
@@ -62,8 +62,8 @@ class Choice:
 
 
 def ahead_in_words(n_rows: int, most: int, n_searches: int, judges: int | None = None) -> str:
-    """Describe searches that are about to begin, each on `most` of the training rows that do not judge, if so many.
-    judges: how many do, if they are new rows."""
+    """Describe searches about to begin, each on at most `most` of the training rows that do not judge. judges: their
+    number, if they are new rows."""
     rows = rows_of_search(n_rows, most, n_judges(n_rows, n_searches) if judges is None else judges)
     return f"searches: {n_searches}, on {counted(rows, 'row')}{' each' * (n_searches > 1)}"
 
@@ -72,11 +72,10 @@ def best_search(
     comm: Communicator, data: Data, settings: Settings, chain: int, n_rows: int, n_views: int, n_searches: int,
     present: Present | None = None,
 ) -> Choice:  # fmt: skip
-    """Return the best of n_searches, on every rank. Collective. Raises Stopped where the program is to stop before.
+    """Return the best of n_searches, on every rank. Collective. Raises Stopped if the program is asked to stop.
 
-    n_rows: rows of each search, at most; n_views: groups of columns from which it starts; present: views that the chain
-    has, which are judged on the rows of the best search, by rows that are new. Where there are hardly more rows than
-    judges, searches have what is left.
+    n_rows: most rows of each search, fewer if the judges leave fewer; n_views: groups of columns from which it starts;
+    present: views of the chain, which are judged by new rows after cycles on the rows of the best search.
     """
     unseen, n = np.arange(data.n_rows), n_judges(data.n_rows, n_searches)
     if present is not None:
@@ -107,7 +106,7 @@ def _search(
     alone: Serial, data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray,
     n_rows: int, n_views: int,
 ) -> tuple[Pilot, np.ndarray]:  # fmt: skip
-    """Run one search on some of the `others`; its result, and the log density of each judge."""
+    """Run one search on a sample of the `others`; return its result, and the log density of each judge."""
     seed, sample, n = _sample(settings.seed, chain, number, others, n_rows)
     mine, probed, unseen = _rows(data, [np.sort(sample[:n]), sample[n:], judges])
     settings = replace(settings, seed=seed)
@@ -124,8 +123,8 @@ def _go_on(
     alone: Serial, data: Data, settings: Settings, chain: int, number: int, others: np.ndarray, judges: np.ndarray,
     n_rows: int, present: Present,
 ) -> np.ndarray | None:  # fmt: skip
-    """Log density of each judge by the present views, after some cycles on the rows of a search; None where all of
-    these are new."""
+    """Return the log density of each judge by the present views, after CYCLES cycles on the rows of a search; None if
+    all these rows are new."""
     seed, sample, n = _sample(settings.seed, chain, number, others, n_rows)
     places = np.sort(sample[:n])
     if (present.labels[0][places] == IDLE).all():
@@ -145,13 +144,13 @@ def _go_on(
 def _chain(
     alone: Serial, data: Data, rows: Rows, settings: Settings, chain: int, views: Sequence[Sequence[str]] | None = None
 ) -> Mixture:
-    """A chain of some rows whose columns stay in their views."""
+    """Return a chain on the given rows whose columns stay in their views."""
     settings = replace(settings, shards=1, annealing=None, column_moves=0, view_moves=0)
     return Mixture(alone, data.columns, lambda a, b: rows.take(slice(a, b)), len(rows), settings, chain, views)
 
 
 def _advance(mixture: Mixture, cycles: int) -> None:
-    """Raises Stopped where the program is to stop."""
+    """Run cycles. Raises Stopped if the program is asked to stop."""
     for _ in range(cycles):
         if mixture.comm.asked_to_stop():
             raise Stopped
@@ -159,8 +158,8 @@ def _advance(mixture: Mixture, cycles: int) -> None:
 
 
 def _sample(seed: int, chain: int, number: int, others: np.ndarray, most: int) -> tuple[int, np.ndarray, int]:
-    """A seed, since draws of a search are not those of the chain, and rows of a search: the first n to search on, the
-    rest to judge its trials; and n."""
+    """Return a seed for a search (its draws differ from the chain's), its rows, and n: the first n rows are searched,
+    and the rest judge its trials."""
     stream = generator(seed, Purpose.PILOT, sub=number, chain=chain)
     seed = int(stream.integers(2**63))
     n_probe = n_probes(len(others), most)
@@ -169,7 +168,7 @@ def _sample(seed: int, chain: int, number: int, others: np.ndarray, most: int) -
 
 
 def _rows(data: Data, places: Sequence[np.ndarray]) -> list[Rows]:
-    """Several lots of training rows, read together."""
+    """Read several sets of training rows in one pass."""
     every = np.concatenate(places)
     order = np.argsort(every)
     rows = data.rows_at(every[order]).take(np.argsort(order))
@@ -178,18 +177,18 @@ def _rows(data: Data, places: Sequence[np.ndarray]) -> list[Rows]:
 
 
 def _log_density(mixture: Mixture, unseen: Rows) -> np.ndarray:
-    """Log density of rows that a chain has not seen, (n,)."""
+    """Return the log density of rows that a chain has not seen, (n,)."""
     return Density(densities(mixture.views, mixture.linking.codings), mixture.places).log_density(unseen)
 
 
 def _renumbered(z: np.ndarray) -> np.ndarray:
-    """Labels without gaps; idle rows stay so."""
+    """Renumber labels without gaps; idle rows stay idle."""
     names = np.unique(z[z != IDLE])
     return np.where(z == IDLE, IDLE, np.searchsorted(names, z))
 
 
 def in_words(searches: Sequence[float], judges: int, gain: float | None = None) -> str:
-    """Describe how far searches with these scores agree; where rows came, whether the chain goes on as it was."""
+    """Describe how far searches with these scores agree; if the table grew, whether the chain resumes as it was."""
     if gain is None:
         return f"views: {of_chains_in_words([searches], judges)}"
     scored = f"by the score of {counted(judges, 'row')} that none has seen"
@@ -199,13 +198,13 @@ def in_words(searches: Sequence[float], judges: int, gain: float | None = None) 
 
 
 def left_present(record: Mapping[str, Any]) -> bool | None:
-    """True if a chain with this `start_record` did not go on with the views that it had; None if it had none."""
+    """True if a chain with this `start_record` discarded its views for a search; None if there was no choice."""
     gain = record.get("gain")
     return gain > 0.0 if isinstance(gain, float) else None
 
 
 def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:
-    """Describe how many searches of each chain, with these scores, came near to its best one."""
+    """Describe how many searches of each chain, with these scores, were close to its best one."""
     near = [others_near(of) for of in scores]
     counts = enumerated([str(n) for n in near])
     others = f"{counts} other{'s' * (near != [1])}" if any(near) else "no other"
@@ -217,11 +216,11 @@ def of_chains_in_words(scores: Sequence[Sequence[float]], judges: int) -> str:
 
 
 def others_near(scores: Sequence[float]) -> int:
-    """Return the number of searches that are as good as the best, up to CLOSE, without itself."""
+    """Return the number of other searches whose scores are within CLOSE of the best."""
     return sum(score >= max(scores) - CLOSE for score in scores) - 1
 
 
 def scores_in(record: Mapping[str, Any]) -> list[float]:
-    """Return the scores in a chain's `start_record`; [] where it has none, or was edited."""
+    """Return the scores in a chain's `start_record`; [] if it has none, or was edited."""
     scores = record.get("searches")
     return scores if isinstance(scores, list) and all(isinstance(score, float) for score in scores) else []

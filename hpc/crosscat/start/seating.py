@@ -15,12 +15,12 @@ from mpibayes.kernels.mixture.restaurant import restaurant
 
 
 def start(view, how: str | np.ndarray, n_clusters: int, chosen: Sequence[np.ndarray]) -> None:
-    """Labels of the `chosen` rows of each of this rank's shards. Collective.
+    """Label the `chosen` rows of each of this rank's shards. Collective.
 
-    "one" cluster, "random" (n_clusters uniformly), "overdispersed" (random, their number log-uniform, at most 256),
-    "prior" (a draw of the Pitman-Yor process), "sequential", or an array of labels of all rows. Sequential: shard 0
-    is seated row by row by the collapsed predictive; every other shard continues from the clusters found there, on
-    its own, and may open more.
+    how: "one" cluster, "random" (n_clusters uniformly), "overdispersed" (random, their number log-uniform, at most
+    256), "prior" (a draw of the Pitman-Yor process), "sequential", or an array of labels of all rows. Sequential: shard
+    0 is seated row by row by the collapsed predictive; then every other shard starts from the clusters of shard 0,
+    independently, and may open more.
     """
     if isinstance(how, str) and how == "sequential":
         _seat(view, chosen)
@@ -29,7 +29,7 @@ def start(view, how: str | np.ndarray, n_clusters: int, chosen: Sequence[np.ndar
 
 
 def _deal(view, how: str | np.ndarray, n_clusters: int, chosen: Sequence[np.ndarray]) -> None:
-    """Labels that do not look at the data."""
+    """Label rows independently of their cells."""
     seed, given = view.settings.seed, not isinstance(how, str)
     if not given and how == "overdispersed":
         u = generator(seed, Purpose.START, 0, view.n_shards, view.lane).random()
@@ -49,7 +49,7 @@ def _deal(view, how: str | np.ndarray, n_clusters: int, chosen: Sequence[np.ndar
 
 
 def _seat(view, chosen: Sequence[np.ndarray]) -> None:
-    """Row by row: shard 0, then the others at once."""
+    """Seat rows one by one: shard 0 first, then the other shards in parallel."""
     prior = view.components.prior(view.hyper)
     first, n_first = {}, np.zeros(1, np.int64)
     opened = np.zeros(view.n_shards, np.int64)
@@ -70,7 +70,7 @@ def _seat(view, chosen: Sequence[np.ndarray]) -> None:
 
 
 def _seat_shard(view, shard, z: np.ndarray, rows: np.ndarray, prior, first) -> int:
-    """Seat the rows of one shard beside clusters with statistics `first`, if any; clusters there are then."""
+    """Seat the rows of one shard beside clusters with statistics `first`, if any; return the number of clusters."""
     tail = kernels.Tail(prior, view.hyper.concentration, view.hyper.discount, 0.0)
     if first:
         tail.load(Statistics(**first))

@@ -1,10 +1,10 @@
 """Start of a chain: the meaning of `sampler.strategy`, `sampler.init` and [anneal], and the cycle from which draws
 count.
 
-`auto` starts from one cluster, which split and merge moves take apart; of several chains the others are overdispersed.
-`anneal` starts from a few rows, and others are added as `anneal.schedule` says. `sequential+gibbs` seats all rows one
-by one and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three are the
-strategies of Obermeyer, Glidden & Jonas 2014, section 2.4.
+`auto` starts from one cluster, which split and merge moves divide; of several chains, all but the first have
+overdispersed starts. `anneal` starts from a few rows and adds the others by `anneal.schedule`. `sequential+gibbs` seats
+all rows one by one, and `prior+gibbs` draws their clusters from the prior; with `sampler.split_merge = 0` these three
+are the strategies of Obermeyer, Glidden & Jonas 2014, section 2.4.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from mpibayes.hpc.crosscat.sampler_keys import Anneal, Sampler, growing_schedule
 from mpibayes.hpc.crosscat.start.subsample import Annealing, planned_cycles
 from mpibayes.text import counted, duration
 
-START_ROWS = 1000  # of the first subsample, or a quarter of the rows where there are fewer than four times as many
-VIEWS = 16  # that columns are in at first
-ROWS = 10_000  # of the sample of one search for views
-ROWS_OF_EACH = 3000  # of the sample of each of several: as good, and a third of the time
-SEARCHES, JUDGED = 3, 500  # of a chain on so many training rows; of fewer one, since a few judges choose by chance
-SEARCHES_OF_CLUSTERS, SAMPLES = 2, 10  # of a mixture, as rows come to it, if it has no more rows than so many samples
-JUDGES = 0.1, 3000  # share of the training rows that judge several searches, and their greatest number
-NEW_JUDGES = 0.5, 50  # share of the new rows that judge where rows came, and their least number
-PROBES = 0.1, 50, 1500  # share of the rows of a search that it leaves out to judge its trials, and their bounds
-SETTLING = 20  # full-data cycles a shard that an annealed start needs (docs/math.md 3.3: 10 leave a bias)
+START_ROWS = 1000  # rows of the first subsample, but at most a quarter of all rows
+VIEWS = 16  # initial views
+ROWS = 10_000  # sample size of a single search for views
+ROWS_OF_EACH = 3000  # sample size of each of several searches: as good, in a third of the time
+SEARCHES, JUDGED = 3, 500  # searches of a chain, and its least training rows for several: few judges choose by chance
+SEARCHES_OF_CLUSTERS, SAMPLES = 2, 10  # searches of a mixture that grew, and most samples' worth of rows for any
+JUDGES = 0.1, 3000  # share of the training rows that judge several searches, and most judges
+NEW_JUDGES = 0.5, 50  # share of the new rows that judge after growth, and least judges
+PROBES = 0.1, 50, 1500  # share of the rows of a search held out to judge its trials, and least and most of them
+SETTLING = 20  # full-data cycles per shard after an annealed start (docs/math.md 3.3: 10 leave a bias)
 
 STARTS = {
     "one": "in one cluster",
@@ -40,13 +40,13 @@ STARTS = {
 
 
 def start_rows(config: Config, n_rows: int) -> int:
-    """Rows of the first subsample."""
+    """Return the number of rows of the first subsample."""
     given = config.of(Anneal).start_rows
     return max(1, min(n_rows // 4, START_ROWS)) if given == "auto" else min(given, n_rows)
 
 
 def annealing(config: Config, n_rows: int) -> Annealing | None:
-    """Growth of the subsample; None where all rows are active from the start."""
+    """Return the settings of the subsample's growth; None if all rows are active from the start."""
     if not growing_schedule(config.of(Sampler), config.of(Anneal)):
         return None
     a = config.of(Anneal)
@@ -54,13 +54,13 @@ def annealing(config: Config, n_rows: int) -> Annealing | None:
 
 
 def growth_cycles(config: Config, n_rows: int) -> int | None:
-    """Cycles until all rows are there: 0 where they are from the start, None where the clock decides."""
+    """Return the number of cycles until all rows are active: 0 if from the start, None if the clock decides."""
     settings = annealing(config, n_rows)
     return 0 if settings is None else planned_cycles(settings, n_rows)
 
 
 def growth_cost(config: Config, n_rows: int) -> float:
-    """Cost of growing, in cycles over all rows; 0 for a plan by the clock, whose cost is not known here."""
+    """Return the cost of growth, in cycles over all rows; 0 for a plan by the clock, whose cost is unknown here."""
     settings = annealing(config, n_rows)
     if settings is None or settings.schedule == "seconds":
         return 0.0
@@ -68,7 +68,7 @@ def growth_cost(config: Config, n_rows: int) -> float:
 
 
 def initial(config: Config) -> str:
-    """The first partition, with "auto" decided."""
+    """Return the kind of initial partition, with "auto" resolved."""
     sampler = config.of(Sampler)
     if sampler.init != "auto":
         return sampler.init
@@ -80,7 +80,7 @@ def initial(config: Config) -> str:
 
 
 def views_at_first(config: Config) -> int:
-    """Views that columns are dealt to at first: at random, or before a search by how much they depend on each other."""
+    """Return the number of initial views, to which columns are dealt at random, or by dependence before a search."""
     given = config.of(Sampler).init_views
     if not config.of(Model).has_views:
         return 1
@@ -88,7 +88,7 @@ def views_at_first(config: Config) -> int:
 
 
 def pilot_rows(config: Config, n_rows: int) -> int:
-    """Rows of the sample on which views are searched for first; 0: there is no search."""
+    """Return the number of rows of the sample on which views are searched for; 0: no search."""
     sampler = config.of(Sampler)
     part = sampler.strategy == "auto" and sampler.init == "auto" and config.of(Model).has_views
     most = ROWS if searches(config, n_rows) == 1 else ROWS_OF_EACH
@@ -97,15 +97,14 @@ def pilot_rows(config: Config, n_rows: int) -> int:
 
 
 def searches(config: Config, n_rows: int) -> int:
-    """Return the number of searches for views that a chain makes on n_rows training rows, where it makes any."""
+    """Return the number of searches for views that a chain makes on n_rows training rows, if it makes any."""
     given, several = config.of(Sampler).searches, n_rows >= JUDGED
     return (SEARCHES if several else 1) if given == "auto" else given
 
 
 def searches_of_growth(config: Config, n_rows: int, n_new: int) -> int:
-    """Return the number of searches that a chain makes as n_new of its rows have come, to compare itself with: none
-    where there was none at the start, or rows are too few to judge; of a mixture, none where a sample of so many rows
-    would say little of its clusters."""
+    """Return the number of searches with which a chain compares itself after growth by n_new rows: none if it had none
+    at the start, or if judges would be too few; none of a mixture if a sample would show little of its clusters."""
     sampler, model = config.of(Sampler), config.of(Model)
     if not model.likelihood or n_rows < JUDGED or not n_new_judges(n_new):
         return 0
@@ -117,51 +116,51 @@ def searches_of_growth(config: Config, n_rows: int, n_new: int) -> int:
 
 
 def n_judges(n_rows: int, n_searches: int) -> int:
-    """Return how many of the training rows judge; a single search needs no judges."""
+    """Return the number of training rows that judge; a single search needs no judges."""
     share, most = JUDGES
     return min(round(share * n_rows), most) if n_searches > 1 else 0
 
 
 def n_new_judges(n_new: int) -> int:
-    """Return how many of the new rows judge searches and the chain as it was; 0 where they would be too few."""
+    """Return the number of new rows that judge searches and the present chain; 0 if they would be too few."""
     share, fewest = NEW_JUDGES
     n = min(round(share * n_new), JUDGES[1])
     return n if n >= fewest else 0
 
 
 def rows_of_search(n_rows: int, most: int, judges: int) -> int:
-    """Return how many of the training rows each search has, `most` at most: those that judge searches or trials are not
-    among them."""
+    """Return the number of training rows of each search, at most `most`, without the judges of searches and trials."""
     left = n_rows - judges
     return min(most, left - n_probes(left, most))
 
 
 def n_probes(n_rows: int, most: int) -> int:
-    """Return how many of n_rows a search on `most` of them leaves out, to judge its trials: 0 where they would be too
-    few to tell."""
+    """Return the number of n_rows that a search on `most` of them holds out to judge its trials; 0 if they would be too
+    few."""
     share, fewest, greatest = PROBES
     n = min(greatest, most // 2, max(n_rows - most, round(share * n_rows)))
     return n if n >= fewest else 0
 
 
 def labels_path(config: Config) -> Path:
-    """The file or the run directory of init = "labels"."""
+    """Return the file or run directory of init = "labels"."""
     return config.resolve(config.of(Sampler).init_labels)
 
 
 def initial_of_chain(config: Config, number: int) -> str:
-    """The first partition of one of the chains, counted from 0: one cluster is the extreme of overdispersed starts."""
+    """Return the initial partition's kind for chain `number`, from 0: the first overdispersed start is one cluster."""
     how = initial(config)
     return "one" if how == "overdispersed" and number == 0 and config.run.chains > 1 else how
 
 
 def burn_in(config: Config, n_rows: int, n_shards: int) -> int:
-    """Cycles left out of summaries. After an annealed start shards have to settle first (docs/math.md 3.3)."""
+    """Return the number of cycles left out of summaries. After an annealed start shards must settle (docs/math.md
+    3.3)."""
     cycles = config.run.cycles
     if config.run.burn_in != "auto":
         return config.run.burn_in
     growth = growth_cycles(config, n_rows)
-    least = settled.BURN_IN if config.run.judged else cycles  # it may end long before run.cycles
+    least = settled.BURN_IN if config.run.judged else cycles  # a judged run may end long before run.cycles
     if growth == 0:
         return min(cycles // 5, least)
     growth = cycles // 2 if growth is None else growth
@@ -170,7 +169,7 @@ def burn_in(config: Config, n_rows: int, n_shards: int) -> int:
 
 
 def check_length(config: Config, n_rows: int) -> None:
-    """ConfigError where the chain would end, or its draws would count, before all rows are there."""
+    """Raise ConfigError if the chain would end, or its draws would count, before all rows are active."""
     problems = []
     growth = growth_cycles(config, n_rows) or 0
     given = config.of(Anneal).start_rows
@@ -215,7 +214,7 @@ def start_in_words(config: Config, n_rows: int, number: int = 0) -> str:
 
 
 def views_in_words(config: Config, n_rows: int) -> str:
-    """The first views."""
+    """Describe the initial views."""
     sample, n_views, n = pilot_rows(config, n_rows), views_at_first(config), searches(config, n_rows)
     if not sample:
         return counted(n_views, "random view")
@@ -225,7 +224,7 @@ def views_in_words(config: Config, n_rows: int) -> str:
 
 
 def growth_in_words(config: Config, n_rows: int) -> str:
-    """Until when rows are added; "" where all are there from the start."""
+    """Describe how long rows are added; "" if all are active from the start."""
     settings = annealing(config, n_rows)
     if settings is None:
         return ""

@@ -1,8 +1,8 @@
-"""The annealed subsample of a chain: how many rows every shard has active in a cycle, and which come and go.
+"""The annealed subsample of a chain: the number of active rows of every shard in a cycle, and which rows come and go.
 
-A schedule over the same kernels (Obermeyer, Glidden & Jonas 2014, section 2; docs/math.md 3.1, 3.3). Labels alone say
-which rows are active, so nothing is kept between cycles but the plan, and that follows from the settings, except where
-it follows the clock ("seconds").
+A schedule over the same kernels (Obermeyer, Glidden & Jonas 2014, section 2; docs/math.md 3.1, 3.3). Labels show which
+rows are active, so only the plan is kept between cycles, and it follows from the settings, unless it follows the clock
+("seconds").
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mpibayes.hpc.parallel.shards import Shard
 from mpibayes.kernels.mixture.visits import visits
 
 IDLE = -2
-MEASURED = 4  # cycles whose cost says what the next one takes, where the clock decides
+MEASURED = 4  # last cycles that predict the cost of the next one, if the plan follows the clock
 
 
 @dataclass(frozen=True)
 class Annealing:
-    """Growth of the subsample. `schedule`: "linear", "geometric", "seconds", or knots ((passes, fraction), ...).
+    """Growth of the subsample. schedule: "linear", "geometric", "seconds", or knots ((passes, fraction), ...).
 
-    passes: assignments per row that the growth may cost. start_rows: rows of the first subsample. seconds: for
+    passes: assignments per row during growth. start_rows: rows of the first subsample. seconds: duration of growth, for
     "seconds".
     """
 
@@ -37,7 +37,7 @@ class Annealing:
 
 
 def planned_cycles(settings: Annealing, n_rows: int) -> int | None:
-    """Cycles until every row is active; None where the clock decides."""
+    """Return the number of cycles until every row is active; None if the plan follows the clock."""
     return None if settings.schedule == "seconds" else len(_plan(settings, n_rows))
 
 
@@ -69,13 +69,13 @@ class Growth:
         self._cycles_s: list[float] = []  # seconds at which this process began its growth cycles
 
     def resume(self, plan: Sequence[float]) -> None:
-        """Go on with the plan that was followed so far; one by the clock goes on from where it stands in its time."""
+        """Resume the plan followed so far; a plan by the clock resumes at the time its last fraction implies."""
         if self.by_clock and len(plan):
             self.plan, self._before = list(plan), plan[-1] * self.settings.seconds
             self._began = self.clock()
 
     def fraction(self, cycle: int) -> float:
-        """Active fraction in a cycle; collective where the clock decides."""
+        """Return the active fraction in a cycle. Collective if the plan follows the clock."""
         if self.by_clock and len(self.plan) < cycle:
             now = np.zeros(1)
             self._cycles_s.append(self.clock())
@@ -91,13 +91,13 @@ class Growth:
         return self.plan[cycle - 1] if cycle <= len(self.plan) else 1.0
 
     def targets(self, fraction: float) -> np.ndarray:
-        """Active rows of every shard, (S,) int64."""
+        """Return the number of active rows of every shard, (S,) int64."""
         return annealing.shard_targets(fraction, self.sizes)
 
     def steps(self, shard: Shard, z: np.ndarray, target: int, cycle: int) -> tuple[np.ndarray, np.ndarray]:
-        """(remove, assign) of one sweep: growth to `target` rows, and a churning step for every row now active.
+        """Return (remove, assign) of one sweep: growth to `target` rows, and a replacement for every row now active.
 
-        Where all rows are to be active each of them is named once: nobody leaves, so that nobody can be left over.
+        If all rows are to be active, each is assigned once and none leaves.
         """
         if target == len(shard) and cycle > 0:
             return all_rows(z)
@@ -107,6 +107,6 @@ class Growth:
 
 
 def all_rows(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(remove, assign) of a sweep over all rows of a shard with labels z, in which idle ones come in."""
+    """Return (remove, assign) of a sweep over all rows of a shard with labels z, which activates idle rows."""
     row = np.arange(len(z), dtype=np.int32)
     return np.where(z > IDLE, row, -1).astype(np.int32), row

@@ -1,8 +1,8 @@
 """Trials of changes of views, each for a few cycles, at the end of a search for views (docs/math.md 2.11).
 
-Present clusters explain the columns of their own view, and no others. So hardly any column looks better in another view
-before rows have followed it there. The changes that look best, or least bad, are tried: the chain runs some cycles with
-the changed views, and some with the present ones, and the better views stay.
+Present clusters explain only the columns of their own view. So hardly any column looks better in another view before
+rows have followed it there. The most promising changes are tried: the chain runs a few cycles with the changed views
+and with the present ones, and the better views stay.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TARGETS = 2  # views that a unit may go to, if its own view explains it by less 
 # In nats per row:
 TELLING = 1.5e-3  # least gain of a change
 PATIENCE = 0.02  # most loss that a change may show before its trial
-OF_VIEWS = 0.1  # the same for whole views, whose rows have farther to go
+OF_VIEWS = 0.1  # PATIENCE for whole views, whose rows must adapt more
 CLOSE = 0.01  # most loss after a trial that earns more cycles
 LOOSE = 0.05
 DOUBT = 5e-3  # penalty for a unit that neither view explains
@@ -45,9 +45,9 @@ HOPE = 0.1  # share of a unit's evidence in its own view that the cycles of a tr
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A move of units to another view. moved: these units; old: numbers of their view and of the other, which may be a
-    new one; new: units of the other view, and of theirs if any are left, each with a partition of the rows; gain: of
-    log evidence, in nats; hope: what cycles may add to it; patience: most loss to try the change, in nats per row."""
+    """A move of units to another view. moved: these units; old: numbers of their view and of the other, which may be
+    new; new: units of the other view, and units left in theirs, if any, each with a partition of the rows; gain: of log
+    evidence, in nats; hope: nats that cycles may add; patience: most loss to try the change, in nats per row."""
 
     moved: np.ndarray
     old: tuple[int, int]
@@ -76,7 +76,7 @@ class Present:
 
 class Trials:
     """Rounds of trials of a chain on one rank and one shard. tried: number of trials of each change, by its name; told:
-    see `_told`; density: of the rows of the probe by each view as it is after so many cycles, as far as it is known."""
+    cache of `_told`; density: cycle, and log densities of the probe's rows in that cycle, by view."""
 
     def __init__(self, chain: Searching, stream: np.random.Generator):
         self.chain, self.stream = chain, stream
@@ -85,7 +85,7 @@ class Trials:
         self.density: tuple[int, dict[int, np.ndarray]] = -1, {}
 
     def run(self) -> None:
-        """Until a round has changed nothing."""
+        """Run rounds until one changes nothing, at most ROUNDS."""
         settings = self.chain.settings
         rows = replace(settings, column_moves=0, view_moves=0, split_merge=0 if settings.split_merge == 0 else 1)
         for _ in range(ROUNDS):
@@ -98,7 +98,7 @@ class Trials:
 
     def _round(self) -> bool:
         """Try changes from the present views, while the chain itself continues; return True if the views changed. If no
-        change is better, those that are not far worse get more time."""
+        change is better, changes with small losses get more cycles."""
         trials = {change: self.chain.beside(change.new) for change in self._chosen()}
         self.tried.update(change.name for change in trials)
         for cycles in (CYCLES, LONGER):
@@ -116,8 +116,8 @@ class Trials:
         return False
 
     def _take(self, better: Mapping[Change, Searching]) -> None:
-        """Go on with these changes, the best first. Several units may join a view, or leave it, with the rows of the
-        first; what else is of the same views is left out."""
+        """Apply these changes, best first. Several single units may join or leave the same view, whose rows follow the
+        first; other changes of a changed view are skipped."""
         chain, where = self.chain, np.array(self.chain.view_of_unit)
         joined, left, partition = set(), set(), {}
         for change, trial in better.items():
@@ -135,13 +135,13 @@ class Trials:
         chain.put(chain.beside(new).views)
 
     def _chosen(self) -> list[Change]:
-        """Changes to try in a round."""
+        """Return the changes to try in a round."""
         result = {change.name: change for change in self._changes() if self.tried[change.name] < TWICE}
         fair = [change for change in result.values() if change.looks > -change.patience * self.chain.n_rows]
         return sorted(fair, key=lambda change: -change.looks)[:TRIALS]
 
     def _worth(self, trials: Mapping[Change, Searching]) -> dict[Change, float]:
-        """Gain of each trial, in nats per row: on the rows of the probe where they decide, else in log evidence."""
+        """Return the gain of each trial, in nats per row: on the probe if it is decisive, else in log evidence."""
         chain, old = self.chain, {v for change in trials for v in change.old if v < len(self.chain.views)}
         before = {v: self._evidence(chain.views[v]) for v in sorted(old)}
         worth = {}
@@ -178,7 +178,7 @@ class Trials:
         return sum(known[v] for v in home)
 
     def _law(self, change: Change) -> float:
-        """Log prior ratio of a change of the views' columns."""
+        """Return the log prior ratio of a change of the views' columns."""
         sizes = np.bincount(self.chain.view_of_unit)
         after = [*np.delete(sizes, [v for v in change.old if v < len(sizes)]), *(len(units) for units, _ in change.new)]
         return float(log_eppf(np.array(after), *self.chain.process) - log_eppf(sizes, *self.chain.process))
@@ -186,10 +186,10 @@ class Trials:
     def _evidence(self, view: View) -> float:
         return log_evidence(view, self.stream)
 
-    # --- what may be tried -------------------------------------------------------------------------------------------
+    # --- candidates --------------------------------------------------------------------------------------------------
 
     def _changes(self) -> Iterator[Change]:
-        """Changes that may be worth a trial."""
+        """Yield changes that may be worth a trial."""
         views = self.chain.views
         units = [np.array(part) for part in self.chain.units_of_views()]
         now = Present(units, of_views(views), [self._evidence(view) for view in views])
@@ -198,7 +198,7 @@ class Trials:
             yield replace(change, gain=change.gain + self._law(change))
 
     def _singles(self, now: Present) -> Iterator[Change]:
-        """Moves of a unit to the views that suit it best."""
+        """Yield moves of single units to the views that explain them best."""
         chain, n = self.chain, self.chain.n_rows
         nothing = Rowwise([np.zeros(n, np.int32)], 1, now.partitions[0].process)
         *score, alone = scores(chain.comm, chain.views, chain.units, [*now.partitions, nothing]).T
@@ -217,8 +217,8 @@ class Trials:
                 )
 
     def _told(self, unit: int, view: int, now: Present) -> float:
-        """Log evidence of a unit given the other units of its own view, or all units of another view, as of the first
-        call. The rows of its own view have followed it so far."""
+        """Return the log evidence of a unit given the other units of its own view, whose rows have adapted to it, or
+        all units of another view; cached from the first call."""
         part, partition = now.units[view], now.partitions[view]
         key = unit, tuple(part[part != unit].tolist())
         if not key[1]:
@@ -231,7 +231,7 @@ class Trials:
         return self.told[key]
 
     def _merges(self, now: Present) -> Iterator[Change]:
-        """Merges of two views: those whose partitions are the most similar."""
+        """Yield merges of two views, for the pairs with the most similar partitions."""
         subset = self.stream.permutation(self.chain.n_rows)[: alike.ROWS]
         log_p = alike.log_probabilities([partition.z[0][subset] for partition in now.partitions])
         pairs = sorted(zip(*np.triu_indices(len(now.units), 1)), key=lambda pair: -log_p[pair])
@@ -245,8 +245,8 @@ class Trials:
             yield max(change, self._of_product(change, one, two), key=lambda change: change.gain)
 
     def _of_product(self, change: Change, one: Rowwise, two: Rowwise) -> Change:
-        """A merge from the largest clusters of the product of two partitions, if it predicts the probe better at
-        once."""
+        """Return a merge with the largest clusters of the product of two partitions, its gain measured on the probe;
+        the given change if there is no probe."""
         if self.chain.probe is None:
             return change
         ((both, _),) = change.new
@@ -255,8 +255,8 @@ class Trials:
         return replace(merged, gain=self.chain.n_rows * self._promises(merged.new, change.old))
 
     def _cuts(self, now: Present) -> Iterator[Change]:
-        """A column, or columns that are close to each other, have a view of their own, with the clusters that are
-        there or with none."""
+        """Yield splits of a unit, or of mutually dependent units, into a new view, with the present clusters or a
+        single one."""
         chain, nothing = self.chain, Rowwise([np.zeros(self.chain.n_rows, np.int32)], 1, now.partitions[0].process)
         of_view = [frozenset(units.tolist()) for units in now.units]
         branches = [*chain.branches, *(frozenset([unit]) for unit in range(len(chain.units)))]
@@ -273,7 +273,7 @@ class Trials:
         yield from (replace(change, old=(change.old[0], len(now.units) + i)) for i, change in enumerate(best))
 
     def _best(self, units: np.ndarray, partitions: Sequence[Rowwise]) -> tuple[Rowwise, float]:
-        """The partition that suits some units best, and the log evidence by it."""
+        """Return the partition with the greatest log evidence of the units, and this evidence."""
         chain, law = self.chain, self.chain.views[0].law
         subject = chain.subject(chain.names(units))
         result = [log_weight(law, subject, suited(subject, p, self.stream.random(chain.n_rows))) for p in partitions]

@@ -1,6 +1,6 @@
-"""The views that a chain starts with: columns dealt at random, or what a search finds on a sample of the rows.
+"""Initial views of a chain: columns dealt at random, or the result of a search on a sample of the rows.
 
-Once rows have settled, hardly any column moves alone (docs/math.md 2.10). So a chain starts from many small groups of
+Once rows have settled, hardly any column moves alone (docs/math.md 2.10). So a search starts from many small groups of
 columns that depend on each other (dependence.py), and views split and merge by evidence (search.py): if there are many
 rows, on a sample of them, where every cycle is cheaper.
 """
@@ -38,21 +38,21 @@ class Found:
 
 @dataclass(frozen=True)
 class Pilot:
-    """Result of a pilot; process: concentration and discount of the views."""
+    """Result of a search; process: concentration and discount of the views."""
 
     views: Sequence[Found]
     process: tuple[float, float]
 
 
 def deal(mixture: Mixture, n_views: int) -> None:
-    """Deal the columns to so many views at random; some may stay empty, and are none. Collective."""
+    """Deal the columns to at most n_views views at random (empty ones are dropped). Collective."""
     stream = generator(mixture.settings.seed, Purpose.DEALT_COLUMNS, chain=mixture.chain)
     where = stream.integers(n_views, size=len(mixture.units))
     arrange(mixture, where)
 
 
 def arrange(mixture: Mixture, where: Sequence[int] | np.ndarray) -> None:
-    """Give each unit of columns the view of this number. Collective."""
+    """Put each unit of columns in the view numbered by `where`. Collective."""
     views: dict[int, set[str]] = {}
     for names, v in zip(mixture.units, np.asarray(where).tolist()):
         views.setdefault(v, set()).update(names)
@@ -60,7 +60,7 @@ def arrange(mixture: Mixture, where: Sequence[int] | np.ndarray) -> None:
 
 
 def settings_of_search(mixture: Mixture) -> Settings:
-    """Settings of searches for a chain's views: without links, unless these are named."""
+    """Return the settings of searches for a chain's views: without links, unless the links are given."""
     s = mixture.settings
     return replace(s, links="none" if isinstance(s.links, str) else s.links, contexts=mixture.linking.coding.contexts)
 
@@ -69,8 +69,8 @@ def searched(
     columns: Sequence[Column], rows: Rows, settings: Settings, chain: int, n_views: int, comm: Serial | None = None,
     probe: Rows | None = None,
 ) -> Searching:  # fmt: skip
-    """Return a search that has ended, on all of some rows, from n_views groups of columns. probe: rows that it does not
-    see, by which it judges the views that it tries."""
+    """Run a search on the given rows from n_views groups of columns, and return it. probe: held-out rows that judge the
+    views it tries."""
     alone = replace(settings, shards=1, annealing=None, column_moves=None, view_moves=search.MOVES, column_powers=0)
     comm = comm or serial()
     mixture = Searching(comm, columns, lambda start, stop: rows.take(slice(start, stop)), len(rows), alone, chain)
@@ -88,12 +88,12 @@ def searched(
 
 
 def found_by(search: Searching) -> Pilot:
-    """Return what a chain needs of a search that has ended."""
+    """Return the result of a finished search."""
     return Pilot([Found(v.columns, v.hyper, v.partition.statistics) for v in search.views], search.process)
 
 
 def follow(mixture: Mixture, pilot: Pilot) -> None:
-    """Start a chain with the views of a pilot: every row in the cluster that suits it best. Collective."""
+    """Start a chain from the views of a search, with every row in its most probable cluster. Collective."""
     mixture.arrange([of.columns for of in pilot.views])
     chosen = mixture.first_rows()
     for view, of in zip(mixture.views, pilot.views):
@@ -105,7 +105,7 @@ def follow(mixture: Mixture, pilot: Pilot) -> None:
 
 
 def _seat_nearest(rows, z: np.ndarray, chosen: np.ndarray, tail: kernels.Tail) -> None:
-    """Give the chosen rows the labels of the clusters that suit them best, a new one left out."""
+    """Label the chosen rows by their most probable clusters, excluding a new one."""
     for start in range(0, len(chosen), PIECE):
         piece = chosen[start : start + PIECE]
         z[piece] = kernels.log_predictive_clusters(rows.take(piece), tail)[:, :-1].argmax(axis=1)
