@@ -64,7 +64,7 @@ class Purpose(IntEnum):
     LAUNCHED = 42  # columns that separate the core of a proposal at first; sub = proposal
     FLIP = 43  # whether a row has an instantiated feature, or swaps it for a similar one; sub = sweep (kernels)
     TAIL = 44  # features of a collapsed shard that a row has; sub = sweep (kernels)
-    FEATURES = 45  # weights of features, the order of their visits, and auxiliary draws; sub = use
+    FEATURES = 45  # weights of features, the order of their visits, and the law's parameters; sub = which
     LOADINGS = 46  # loadings of features, given the rows
     NEW_CELLS = 47  # missing cells of rows, given their features; cycle 0: of the start, sub = its sweep
     FEATURE_MOVES = 48  # which moves on features are proposed, and accepted; sub = move
@@ -84,7 +84,7 @@ class Purpose(IntEnum):
     FILLED_NUMBERS = 68  # these cells; sub = column
     FIRST_NUMBERS = 69  # initial values of these cells; sub = column
     BATCH = 70  # rows of an iteration of variational inference
-    STATISTICS_NOISE = 71  # weight of each of these rows
+    STATISTICS_NOISE = 71  # noise in a batch's sums: the weight of each row
     FIRST_MEANS = 72  # rows that the first components are found on, and rows that are their centers; sub = use
     TOPICS = 73  # topics of a document's words; sub = document (kernels)
     TRIALS = 74  # proposals at the end of a search for views
