@@ -211,7 +211,7 @@ class TableWriter:
     """Writes a table of a known number of rows batch by batch; the final name appears at the end or never.
 
     with TableWriter(path, columns, n_rows) as writer:
-            writer.write(rows)          # in row order, n_rows in all; with weights if `source` names their column
+        writer.write(rows)          # in row order, n_rows in all; with weights if `source` names their column
     table = writer.table
 
     Columns' statistics are computed here. before_named: called with the complete table under its temporary name, which
