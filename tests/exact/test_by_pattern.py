@@ -218,7 +218,7 @@ def p_of_sweeps(name, n_draws, default_seed, looks=1, sweeps=6):
 
 
 def alike_alone():
-    """Wrong: all sweeps are of two alike clusters."""
+    """Restrict all sweeps to two alike clusters, which is valid."""
     return mock.patch.object(program, "AT_ONCE", 1)
 
 

@@ -94,7 +94,7 @@ def not_shared():
 
 
 def auxiliary_of_one_cluster():
-    """Auxiliary views put all rows together."""
+    """Wrong: auxiliary views put all rows together."""
     right = program.auxiliaries
 
     def wrong(*args):
