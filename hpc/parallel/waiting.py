@@ -1,7 +1,7 @@
 """A line on stderr when a step takes long, so that a slow file system does not look like a hang.
 
     with announce("rank 3 (node7) to write its part of checkpoint 000000120"):
-                ...                     # prints nothing unless this takes longer than AFTER_S
+        ...                     # prints nothing unless this takes longer than AFTER_S
 
 prints `2026-01-05T12:00:07 waiting 30 s for rank 3 (node7) to write its part of checkpoint 000000120` to stderr,
 again after 60, 120, 240, ... seconds, and once more when the wait is over. One thread watches; entering costs

@@ -40,7 +40,8 @@ class Request:
 def clock(seconds: float) -> str:
     """Format a length of time for sbatch: days-hours:minutes:seconds.
 
-    >>> clock(129600) '1-12:00:00'
+    >>> clock(129600)
+    '1-12:00:00'
     """
     minutes, s = divmod(int(seconds), 60)
     hours, m = divmod(minutes, 60)

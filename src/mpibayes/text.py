@@ -110,7 +110,8 @@ def near(name: str, known: Iterable[str]) -> str:
 def import_again(column: str, kind: str) -> str:
     """Advice for a column that should be of another kind.
 
-    >>> import_again("zip code", "categorical") "import the table again with --kind 'zip code=categorical' --force"
+    >>> import_again("zip code", "categorical")
+    "import the table again with --kind 'zip code=categorical' --force"
     """
     return f"import the table again with {option('kind', f'{column}={kind}')} --force"
 

@@ -2,7 +2,7 @@
 
     python -m tests.exact.firefly_power                     rejections of wrong and right programs by the tests
     python -m tests.exact.firefly_power --geweke            the same for Geweke's test
-        python -m tests.exact.firefly_power --false-alarms 10   p-values of right programs at so many seeds
+    python -m tests.exact.firefly_power --false-alarms 10   p-values of right programs at so many seeds
 
 Some minutes each.
 """

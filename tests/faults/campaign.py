@@ -1,6 +1,6 @@
 """Faults at random moments: a run that is killed and continued must end with the bits of an undisturbed one.
 
-        python -m tests.faults.campaign --runs 200 --seed 1        # about 5 s per run on one core
+    python -m tests.faults.campaign --runs 200 --seed 1        # about 5 s per run on one core
     python -m tests.faults.campaign --seed 1 --only 17         # case 17 again
 
 A case is a table that is imported and a run of it on 1 to 4 ranks that constantly writes checkpoints. Up to three of

@@ -1,7 +1,7 @@
 """Damaged files: any damage to one file of a run is reported with the file's name, or does no harm.
 
     python -m tests.faults.corruption --cases 500 --seed 1
-        python -m tests.faults.corruption --seed 1 --only 17      # case 17 again, with the output of the commands
+    python -m tests.faults.corruption --seed 1 --only 17      # case 17 again, with the output of the commands
 
 A victim is a run that stopped in the middle, with two generations and several segments. A case copies it, damages one
 file, and calls every command on it. Each must print the same as before (status and report may print less), or end with
