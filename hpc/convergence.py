@@ -1,6 +1,7 @@
-"""Rank-normalised split R-hat and bulk effective sample size (Vehtari et al. 2021), as ArviZ has them.
+"""Rank-normalised split R-hat and bulk effective sample size (Vehtari et al. 2021), as in ArviZ.
 
-They are here because a run that judges itself needs them: ArviZ comes with reports alone, and takes seconds to load.
+They are implemented here for runs that judge themselves: ArviZ is only a dependency of reports, and takes seconds to
+load.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import numpy as np
 
 
 def r_hat(chains: np.ndarray) -> float:
-    """Rank-normalised split R-hat of draws (chains, draws): the larger of bulk and tail. 1 where all draws are equal,
-    infinite where each half stands still in a place of its own. At least 4 draws a chain."""
+    """Rank-normalised split R-hat of draws (chains, draws): the larger of bulk and tail. 1 if all draws are equal,
+    infinite if each half is constant at a different value. Needs at least 4 draws per chain."""
     halves = _split(chains)
     if np.all(halves == halves[0, 0]):
         return 1.0
@@ -19,7 +20,7 @@ def r_hat(chains: np.ndarray) -> float:
 
 
 def bulk_ess(chains: np.ndarray) -> float:
-    """Effective sample size of the bulk of draws (chains, draws). Their number where all are equal."""
+    """Effective sample size of the bulk of draws (chains, draws). Their number if all are equal."""
     return effective(_normal_scores(_split(chains)))
 
 
@@ -44,13 +45,13 @@ def effective(chains: np.ndarray) -> float:
 
 
 def _split(chains: np.ndarray) -> np.ndarray:
-    """The halves of every chain as chains of their own; of an odd number of draws the middle one is left out."""
+    """Halves of every chain as separate chains; the middle one of an odd number of draws is dropped."""
     half = chains.shape[1] // 2
     return np.concatenate([chains[:, :half], chains[:, -half:]])
 
 
 def _normal_scores(chains: np.ndarray) -> np.ndarray:
-    """Normal quantiles of the ranks among all draws, equal draws having their mean rank."""
+    """Normal quantiles of the ranks among all draws, equal draws sharing their mean rank."""
     from scipy.special import ndtri
 
     _, place, counts = np.unique(chains, return_inverse=True, return_counts=True)
@@ -67,7 +68,7 @@ def _r_hat(chains: np.ndarray) -> float:
 
 
 def _autocovariance(chains: np.ndarray) -> np.ndarray:
-    """(chains, lags), divided by the number of draws."""
+    """Autocovariance (chains, lags), divided by the number of draws."""
     n = chains.shape[1]
     size = 1 << (2 * n - 1).bit_length()
     transformed = np.fft.rfft(chains - chains.mean(axis=1, keepdims=True), size, axis=1)

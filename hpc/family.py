@@ -1,15 +1,15 @@
 """The doors of a family of models, the same for each; `registry.py` opens them, by the files of the family's room.
 
-keys.py             Keys: the sections of its configuration; with rules.py all that reading one needs, and light
-rules.py            Rules: what holds between keys, and between them and the table
-family.py           Family: before a chain starts; and Chain, which `run/chain_run.py` advances and stores
+keys.py             Keys: the sections of its configuration; with rules.py, all that reading one needs; light to import
+rules.py            Rules: constraints among keys, and between keys and the table
+family.py           Family: everything before a chain starts; and Chain, which `run/chain_run.py` advances and stores
 draws.py            Posterior: a run opened for reading
 law.py              Law: one draw as a distribution over rows, see `hpc/law.py`
 asked.py            Asked: its kept draws opened for questions, unless `Posterior.no_questions`
-predict.py          Forecast: what it predicts of new rows
-exports.py          Exports: what `mpibayes export` writes of it besides its trace
+predict.py          Forecast: its predictions for new rows
+exports.py          Exports: output of `mpibayes export` other than its trace
 report/report.py    make(kept) -> `report.document.Document`
-check.py            Check: what `mpibayes check` says of it
+check.py            Check: findings of `mpibayes check` about it
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars loads none of these
+if TYPE_CHECKING:  # importing a family's keys or scalars loads none of these
     import numpy as np
 
     from mpibayes.hpc.config.config import Config
@@ -37,10 +37,10 @@ if TYPE_CHECKING:  # whoever asks the registry for a family's keys or scalars lo
 
 
 class Keys(Protocol):
-    """The sections of its configuration, in the order of config.resolved.toml.
+    """Sections of a family's configuration, in the order of config.resolved.toml.
 
-    Those that all families have (`config/keys.py`) are there, as they are or extended. `Model.family` has the names of
-    the family.
+    They include the sections of all families (`config/keys.py`), unchanged or extended. `Model.family` lists the names
+    of the family.
     """
 
     SECTIONS: Mapping[str, type[Section]]
@@ -53,10 +53,10 @@ class Rules(Protocol):
     def rules(
         self, sections: Mapping[str, Section], named: Mapping[str, Mapping[str, Section]], report: Report
     ) -> None:
-        """Report violations that involve several keys. Sections that are not valid in themselves are missing."""
+        """Report violations that involve several keys. Sections that are invalid by themselves are absent."""
 
     def without_effect(self, sections: Mapping[str, Section]) -> dict[tuple[str, str], str]:
-        """Keys, as ("run", "seed"), that nothing looks at, each with the setting that makes it so."""
+        """Keys without effect, as ("run", "seed"), each with the setting that disables it."""
 
 
 class TypedRules(Rules, Protocol):
@@ -77,9 +77,9 @@ class SparseRules(Rules, Protocol):
 class Info:
     """Record of some consecutive cycles.
 
-    values: {name: (n,) or (n, ...)}, on root, a row a cycle; every scalar and array of the trace but `seconds`. draw:
-    on root, the arrays to keep of the last cycle, if any. word: the ranks' words, summed. problem: why the values
-    cannot be those of a sound chain.
+    values: {name: (n,) or (n, ...)}, on root, a row per cycle; every scalar and array of the trace except `seconds`.
+    draw: on root, the arrays to keep from the last cycle, if any. word: the ranks' words, summed. problem: reason why
+    the values cannot come from a sound chain.
     """
 
     cycles: range
@@ -90,7 +90,7 @@ class Info:
 
 
 class Draws(Protocol):
-    """Keeps draws that are no rows of the trace, on root; in a folder of segments of its own."""
+    """Store of draws that are not rows of the trace, on root; in a separate folder of segments."""
 
     last_cycle: int
 
@@ -102,22 +102,22 @@ class Draws(Protocol):
 
 
 class Chain(Protocol):
-    """One chain on all ranks. Every method but `in_words` and `draws` is collective."""
+    """One chain on all ranks. Every method except `in_words` and `draws` is collective."""
 
     n_rows: int  # training rows
     n_shards: int
-    cycles: int  # done
-    growing: bool  # some rows are not in yet: no draw counts
+    cycles: int  # completed
+    growing: bool  # some rows are still inactive: no draw counts
     shards: Sequence[int]  # numbers of this rank's shards
     scalars: Sequence[Scalar]  # of the trace, with `seconds`
     axes: Mapping[str, Mapping[str, Sequence[str]]]  # of the arrays of the trace (`io.trace.Axes`)
-    start_record: Mapping[str, Any]  # numbers and lists about a start, for reports; kept in start.json if there are any
+    start_record: Mapping[str, Any]  # numbers and lists about a start, for reports; kept in start.json, if any
 
     def start(self) -> None:
-        """The state before the first cycle."""
+        """Set the state before the first cycle."""
 
     def start_from(self, place: Path) -> None:
-        """The same, from the last state of a chain, in its directory, that had fewer rows of the table."""
+        """Set the first state from the last state of a chain, in its directory, on fewer rows of the table."""
 
     def advance(self, word: Sequence[int], limit: int) -> Info:
         """Run one cycle or several, `limit` at most. word: this rank's small integers, to be summed over ranks."""
@@ -126,7 +126,7 @@ class Chain(Protocol):
         """State for a checkpoint: the arrays of each of this rank's shards, and the values that all ranks share."""
 
     def restore(self, shared: Mapping[str, Any], shards: Mapping[int, Mapping[str, np.ndarray]]) -> None:
-        """Bring the chain to such a state."""
+        """Set the chain to a state returned by `state`."""
 
     def draws(self, folder: Path, run: str, guard: Guard) -> Draws | None:
         """Store of kept draws that are not rows of the trace; root alone. guard: see `io.segments.Segments`."""
@@ -136,7 +136,7 @@ class Chain(Protocol):
 
 
 class Family(Protocol):
-    """One kind of model with its configuration and its rows, on all ranks, as far as all chains of a run share it."""
+    """One kind of model with its configuration and its rows, on all ranks: everything shared by all chains of a run."""
 
     heldout_file: Rows | None  # on root, once read
     shares_cycles: bool  # a chain's cycle takes less time on several ranks
@@ -145,12 +145,12 @@ class Family(Protocol):
 
     @staticmethod
     def default_shards(n_rows: int) -> int:
-        """The number of shards of so many training rows where run.shards = "auto"."""
+        """Number of shards of n_rows training rows if run.shards = "auto"."""
 
     @staticmethod
     def cycle_s(n_cells: int) -> float:
-        """Seconds of a chain's cycle on one core, to an order of magnitude. n_cells: of the training rows; entries of a
-        sparse table."""
+        """Seconds per cycle of a chain on one core, to an order of magnitude. n_cells: of the training rows; for a
+        sparse table, entries."""
 
     @staticmethod
     def decided(config: Config, n_training: int) -> dict[str, dict[str, Any]]:
@@ -161,31 +161,31 @@ class Family(Protocol):
         """The settings of chains that start by `start_from`."""
 
     def read_files(self, places: Sequence[Path], fresh: bool) -> dict[str, Any]:
-        """All files besides the table that the chains in `places` start from; what of them the run depends on.
+        """Read all files other than the table that the chains in `places` start from; return what the run depends on.
 
-        Collective. Like `load`, it raises what can be wrong with the input before a run directory is made.
+        Collective. Like `load`, it raises any errors in the input before a run directory is made.
         """
 
     def load(self, places: Sequence[Path], fresh: bool) -> None:
         """Load the rows that all chains share, and the initial state of chains without a checkpoint. Collective."""
 
     def chain(self, config: Config, number: int) -> Chain:
-        """A chain, counted from 0, before it starts; `config` with "auto" decided. Collective."""
+        """Make a chain, counted from 0, before it starts; `config` has "auto" resolved. Collective."""
 
 
 class Posterior(Protocol):
-    """A run opened for reading. Raises ConfigError, DataError or CheckpointError where it cannot be."""
+    """A run opened for reading. Raises ConfigError, DataError or CheckpointError if it cannot be read."""
 
     chains: Sequence[Any]  # `posterior.chains.Chain`: folder, configuration, trace, burn-in
-    table: Any  # a typed or a sparse one
-    data: Any  # its rows as the model has them, `data.rows.Data`
+    table: Any  # typed or sparse
+    data: Any  # its rows as the model sees them, `data.rows.Data`
     n_rows: int  # training rows
-    modelled: Sequence[str]  # the table's columns that it has a law of, or is given
-    response: str  # the only one it has a law of, given the others; "" where it has one of all
-    weighted: bool | None  # whether reports and exports use survey weights, see `training_weights`
-    sparse: bool  # whether its table is a sparse one
-    grouped: bool  # whether it has groups of clusters
-    no_questions: str  # why its draws cannot be asked; "" where they can
+    modelled: Sequence[str]  # the table's columns that the model predicts or conditions on
+    response: str  # the only column predicted, given the rest; "" if all are predicted
+    weighted: bool | None  # True if reports and exports use survey weights, see `training_weights`
+    sparse: bool  # True if its table is sparse
+    grouped: bool  # True if it has groups of clusters
+    no_questions: str  # reason why its draws cannot be asked; "" if they can
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None): ...
 
@@ -196,28 +196,27 @@ class Posterior(Protocol):
         """Survey weights of the training rows; see `posterior.chains.KeptChains`."""
 
     def require_draws(self) -> None:
-        """ConfigError where a trace, which was read, has nothing after burn-in."""
+        """Raise ConfigError if a trace that was read has nothing after burn-in."""
 
     def contradicted(self) -> bool:
-        """True if the report advises against using the result yet, since chains contradict each other."""
+        """True if the report advises against using the result yet because chains contradict each other."""
 
     def refuse_groups(self, groups: int | None) -> None:
-        """Raises ConfigError where groups of clusters are asked of a model that has none."""
+        """Raise ConfigError if groups of clusters are requested from a model that has none."""
 
 
 class RowPosterior(Posterior, Protocol):
     """A run on a typed table, opened for reading."""
 
     def draws(self, most: int) -> Iterator[Density]:
-        """Iterate over kept draws: at most so many, evenly spaced."""
+        """Yield at most `most` kept draws, evenly spaced."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A call of `mpibayes predict`. source: the file, None where there is none. draws: most draws to use, None for as
-    many as the family takes. groups: number of groups of clusters. top, users: of ratings, the number of
-    recommendations and the named rows. unseen: treatment of an id or a level that the table does not have, "missing" or
-    "error"."""
+    """A call of `mpibayes predict`. source: the file, None if there is none. draws: maximal number of draws, None for
+    the family's default. groups: number of groups of clusters. top, users: for ratings, the number of recommendations
+    and the named rows. unseen: treatment of an unknown id or level, "missing" or "error"."""
 
     source: Path | None
     draws: int | None = None
@@ -231,7 +230,7 @@ class Request:
 
     @property
     def options(self) -> list[str]:
-        """Names of the options of `Forecast.cannot` that are asked for."""
+        """Names of the requested options that may be in `Forecast.cannot`."""
         asked = {
             "probabilities": self.probabilities, "impute": self.impute, "complete": self.complete,
             "top": self.top is not None, "users": bool(self.users),
@@ -241,10 +240,10 @@ class Request:
 
 @dataclass
 class Predictions:
-    """Predictions for some new rows: named output `columns`, and the log densities of the rows that have one.
+    """Predictions for some new rows: named output `columns`, and the log densities of rows that have one.
 
-    To complete the rows: `cells`, by column the rows (m,) whose cell can be filled, and level codes or recorded values
-    for them (m,); and `beside`, further named columns (n,) of each row, NaN for nothing.
+    To complete the rows: `cells`, by column the rows (m,) whose cells can be filled, and level codes or recorded values
+    for them (m,); and `beside`, further named columns (n,), NaN for empty.
     """
 
     columns: dict[str, Any]
@@ -254,24 +253,24 @@ class Predictions:
 
 
 class AnyForecast(Protocol):
-    """Predictions of one kind of model. Made before the new file is opened; raises the errors known by then.
+    """Predictions of one kind of model. Made before the new file is opened; raises all errors detectable by then.
 
-    The groups of clusters that a request has are of a model with `Posterior.grouped`, its options none in `cannot`.
+    A request with groups of clusters needs a model with `Posterior.grouped`; no option of it is in `cannot`.
     """
 
-    cannot: Mapping[str, str]  # options of a request that it does not take, each with the reason
+    cannot: Mapping[str, str]  # unsupported options of a request, each with the reason
 
     def __init__(self, run: Posterior, request: Request): ...
 
     def prepare(self) -> str:
-        """The work before the first lines; what it came to, in words."""
+        """Do the work before the first lines; describe its outcome in words."""
 
 
 class SparseForecast(AnyForecast, Protocol):
     """Predictions of a model of a sparse table for a file."""
 
-    n_scored: int  # lines that have a log density, when all is written
-    log_density: float  # its sum over these
+    n_scored: int  # lines with a log density, once all is written
+    log_density: float  # sum over these lines
 
     def blocks(self) -> Iterator[Mapping[str, Any]]:
         """Blocks of output lines, as columns by name."""
@@ -281,11 +280,11 @@ class SparseForecast(AnyForecast, Protocol):
 
 
 class Forecast(AnyForecast, Protocol):
-    """Predictions of a model of a typed table for new rows. `batch` and `n_draws` are known once it is prepared."""
+    """Predictions of a model of a typed table for new rows. `batch` and `n_draws` are known once `prepare` is done."""
 
-    like: Table  # the columns that are read from the new file
-    may_lack: Collection[str]  # those of them that the file need not have
-    batch: int  # rows that are given to it at a time
+    like: Table  # columns read from the new file
+    may_lack: Collection[str]  # those of them that the file may lack
+    batch: int  # rows passed at a time
     n_draws: int
 
     def __call__(self, rows: Rows, first_row: int) -> Predictions:
@@ -294,11 +293,11 @@ class Forecast(AnyForecast, Protocol):
 
 @dataclass(frozen=True)
 class RowClusters:
-    """The cluster of every row of the table in one view, rows in the table's order.
+    """Cluster of every row of the table in one view, in the table's order.
 
     cluster: int64 (rows,), numbered from 1 as in the report. probability: float64 (rows,), of that cluster. held_out:
-    bool (rows,), rows that the run was not trained on; theirs is the most probable cluster given the kept draws. group:
-    int64 (rows,), the group of clusters, numbered as in the report, where groups were asked for.
+    bool (rows,), rows that the run was not trained on; their cluster is the most probable one given the kept draws.
+    group: int64 (rows,), group of clusters, numbered as in the report, if groups were requested.
     """
 
     cluster: np.ndarray
@@ -309,8 +308,8 @@ class RowClusters:
 
 @dataclass(frozen=True)
 class Clusters:
-    """The partition that stands for the posterior, in each view, over all rows of the table. about: which one, in
-    words. weight (rows,): survey weights, if they are used; shares: of the population, in words."""
+    """The partition that represents the posterior, in each view, over all rows of the table. about: its choice, in
+    words. weight (rows,): survey weights, if used; shares: of the population, in words."""
 
     views: Sequence[RowClusters]
     about: str
@@ -318,8 +317,8 @@ class Clusters:
     shares: Sequence[str] = ()
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The columns of exports and DataFrames: those of `named`, `held_out`, and `weight` where there are weights;
-        arrays (rows,)."""
+        """Columns of exports and DataFrames: those of `named`, `held_out`, and `weight` if there are weights; arrays
+        (rows,)."""
         columns = named([(v.cluster, v.probability) for v in self.views], [v.group for v in self.views])
         weight = {} if self.weight is None else {"weight": self.weight}
         return columns | {"held_out": self.views[0].held_out} | weight
@@ -328,8 +327,8 @@ class Clusters:
 def named(
     views: Sequence[tuple[np.ndarray, np.ndarray]], groups: Sequence[np.ndarray | None] = ()
 ) -> dict[str, np.ndarray]:
-    """Clusters and their probabilities in each view, (n,) each, as columns: `cluster` and `probability`, of several
-    views `cluster_1`, `probability_1` and so on; `group` beside `cluster` where a view has groups."""
+    """Clusters and their probabilities in each view, (n,) each, as columns: `cluster` and `probability`, or with
+    several views `cluster_1`, `probability_1` and so on; `group` beside `cluster` if a view has groups."""
     ends = [f"_{v}" for v in range(1, 1 + len(views))] if len(views) > 1 else [""]
     columns = {}
     for end, (cluster, p), group in zip(ends, views, groups or [None] * len(views)):
@@ -340,37 +339,38 @@ def named(
 
 
 class Exports(Protocol):
-    """Exports besides the trace."""
+    """Exports other than the trace."""
 
-    FORMS: Collection[str]  # of its kept draws, as --to has them: "labels", "clusters", "features"
-    # the forms among them that it writes itself: the head of the file, its lines block by block and column by column,
-    # and what they are
+    FORMS: Collection[str]  # of its kept draws, as in --to: "labels", "clusters", "features"
+    # the forms among them that it writes itself: the head of the file, its lines in blocks of columns, and their
+    # description
     LINES: Mapping[str, Callable[[Any], tuple[list[str], Iterator[list[list[str]]], str]]]
-    TEXTS: Mapping[str, Callable[[Any], Iterator[tuple[int, str]]]]  # others: of each draw its chain, and a line
-    NEEDS: Mapping[str, Callable[[Sequence[str | Path]], None]]  # by form: ConfigError where runs do not have it
+    TEXTS: Mapping[str, Callable[[Any], Iterator[tuple[int, str]]]]  # other forms: chain and line of each draw
+    NEEDS: Mapping[str, Callable[[Sequence[str | Path]], None]]  # by form: raises ConfigError if runs lack it
 
     def parameters(self, run: Posterior) -> tuple[list[dict[str, np.ndarray]], Axes]:
-        """For --to arviz: of each chain `cycle` (n,), burn-in too, and arrays (n, ...) by name, none of them fixed."""
+        """Parameters for --to arviz: for each chain `cycle` (n,), including burn-in, and arrays (n, ...) by name, none
+        fixed."""
 
 
 class ClusterExports(Exports, Protocol):
     """Exports of a family that has "clusters" among its FORMS."""
 
     def clusters(self, run: Posterior, groups: int | None = None) -> Clusters:
-        """For --to clusters: of every row of the run's table. groups: with so many groups of clusters beside them."""
+        """Clusters for --to clusters: of every row of the run's table. groups: add so many groups of clusters."""
 
     def clusters_of(
         self, run: Posterior, batches: Iterable[Rows], draws: int | None = None, groups: int | None = None
     ) -> Iterator[Mapping[str, np.ndarray]]:
-        """The most probable cluster of other rows in each view, and its probability, as columns (see `named`), some
-        rows at a time. batches: recorded as in the run's table. draws: at most so many are averaged over."""
+        """Yield the most probable cluster of other rows in each view, and its probability, as columns (see `named`),
+        some rows at a time. batches: recorded as in the run's table. draws: maximal number to average over."""
 
 
 class Check(Protocol):
     """Findings of `mpibayes check` on a configuration and its table (`run.examine.Examined`)."""
 
     def memory(self, examined: Any, ranks: int) -> dict[str, int]:
-        """Resident bytes at the peak of the busiest of so many ranks, by part; predicted without running a chain."""
+        """Peak resident bytes of the busiest of `ranks` ranks, by part; predicted without running a chain."""
 
     def findings(self, examined: Any, ranks: int) -> Iterator[tuple[str, str]]:
         """(title, text) pairs, with the time of some cycles. Raises DataError as a run would."""

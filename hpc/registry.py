@@ -1,8 +1,7 @@
-"""The families of models by `model.family`: each has a room with the same doors, loaded when one of them is wanted.
+"""The families of models by `model.family`: each has a room with the same doors, loaded on demand.
 
-The doors are described in `family.py`. Those that a configuration needs, `keys` and `rules`, load no MPI. A likelihood
-may have a room of its own within its family's: the *kind* of a model is its family's name, or that and the
-likelihood's.
+`family.py` describes the doors. Those needed by a configuration, `keys` and `rules`, load no MPI. A likelihood may have
+a room within its family's: the *kind* of a model is its family's name, optionally followed by the likelihood's.
 """
 
 from __future__ import annotations
@@ -29,23 +28,23 @@ ROOMS = {
     "svi lda": "svi.lda",
 }  # by kind
 FAMILIES = tuple(kind for kind in ROOMS if " " not in kind)
-DEFAULT = AUTO = "auto"  # the table decides: `choice_for`
+DEFAULT = AUTO = "auto"  # `choice_for` decides by the table
 
 
 def kind_of(model: Mapping[str, Any]) -> str:
-    """The kind of a model by its `family`, the default where it is not given, and its `likelihood`, if it has one."""
+    """Kind of a model by its `family`, or the default, and its `likelihood`, if it has one."""
     family = model.get("family", DEFAULT)
     kind = f"{family} {model.get('likelihood')}"
     return kind if kind in ROOMS else family
 
 
 def choice_for(family: str) -> Any:
-    """The module that chooses the family for a table where `family` leaves it open; None where it is a family."""
+    """Module that chooses the family for a table if `family` leaves it open; None if it is a family."""
     return _door(AUTO, "choice") if family == AUTO else None
 
 
 def keys_of(kind: str) -> Keys:
-    """The sections of its configuration."""
+    """Sections of a kind's configuration."""
     return _door(kind, "keys")
 
 
@@ -60,22 +59,22 @@ def family_of(kind: str) -> type[Family]:
 
 
 def scalars_of(kind: str) -> tuple[Scalar, ...]:
-    """The scalars of its trace; light to import."""
+    """Scalars of a kind's trace; light to import."""
     return _door(kind, "scalars").BY_FAMILY[kind]
 
 
 def posterior_of(kind: str) -> type[Posterior]:
-    """A run of it, opened for reading."""
+    """Class of a kind's runs opened for reading."""
     return _door(kind, "draws").Posterior
 
 
 def report_of(kind: str) -> Any:
-    """make(kept) -> Report."""
+    """Function make(kept) -> Report of a kind."""
     return _door(kind, "report.report").make
 
 
 def asked_of(kind: str) -> type[Asked]:
-    """Its kept draws opened for questions; of kinds without `Posterior.no_questions`."""
+    """Class of a kind's kept draws opened for questions; for kinds without `Posterior.no_questions`."""
     return _door(kind, "asked").Asked
 
 
@@ -85,7 +84,7 @@ def forecast_of(kind: str) -> type[AnyForecast]:
 
 
 def exports_of(kind: str) -> Exports:
-    """Exports that `mpibayes export` writes besides the trace."""
+    """Exports of `mpibayes export` other than the trace."""
     return _door(kind, "exports")
 
 
@@ -100,7 +99,7 @@ def _door(kind: str, name: str) -> Any:
     return importlib.import_module(f"mpibayes.hpc.{ROOMS[kind]}.{name}")
 
 
-if TYPE_CHECKING:  # the type checker holds the families' laws against their contracts
+if TYPE_CHECKING:  # static check of the families' laws against their protocols
     from mpibayes.hpc.crosscat import asked as of_crosscat
     from mpibayes.hpc.crosscat import completion, synthesis
     from mpibayes.hpc.crosscat import law as crosscat

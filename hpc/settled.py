@@ -1,15 +1,15 @@
-"""Has a run settled? One judgement, for the run that goes on until it has and for the report.
+"""Settling of chains: one criterion, for the run that continues until it has settled and for the report.
 
-It looks at the second half of the chains' traces, without burn-in and growth:
+It examines the second half of the chains' traces, without burn-in and growth:
 
-* *clusters* (what a family calls so, `Scalar.judged`) have settled if each of their quantities has a rank-normalised
+* *clusters* (as a family names them, `Scalar.judged`) have settled if each of their quantities has a rank-normalised
   split R-hat of at most MOST_R_HAT and a bulk ESS of at least LEAST_ESS over all chains;
-* *scores* of held-out rows have settled if the chains' means differ by at most APART nats a row, and the mean of the
-  last quarter of the trace is above that of the quarter before by no more than RISE, or two standard errors.
+* *scores* of held-out rows have settled if the chains' means differ by at most APART nats per row, and the mean of the
+  last quarter of the trace exceeds that of the quarter before by at most RISE, or two standard errors.
 
-Both have to hold at two checks in a row, the second on a trace longer by a fourth, and of several chains: one that is
-stuck looks settled by itself. Checks are after 100, 125, 157, ... cycles: they depend on the traces alone, so that a
-run that was stopped and continued ends in the same cycle.
+Both must hold at two consecutive checks, the second on a trace longer by a fourth, and for several chains: a single
+stuck chain looks settled. Checks are after 100, 125, 157, ... cycles: they depend only on the traces, so that a run
+that was stopped and continued ends in the same cycle.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mpibayes.hpc.convergence import bulk_ess, effective, r_hat
 from mpibayes.hpc.scalar import ACTIVE_ROWS, SCORES, Scalar
 
 MOST_R_HAT, LEAST_ESS = 1.05, 100.0
-APART, RISE = 0.05, 0.01  # nats a held-out row
+APART, RISE = 0.05, 0.01  # nats per held-out row
 FIRST = 100  # cycles at the first check
-BURN_IN = 100  # cycles that a run until settled leaves out at least: of the rest it judges, and shows, the second half
+BURN_IN = 100  # cycles always left out by a run until settled; it judges, and shows, the second half of the rest
 SMALL = 250_000  # cells of the training rows (rows x columns): run.until = "auto" judges a table up to this size
 
 TOO_FEW = "too few draws to judge"
@@ -35,8 +35,8 @@ Trace = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Judgement:
-    """Judgement of the traces up to a cycle. problems: by what is judged, the reasons against it; () if it has settled.
-    after: of what has settled, the cycles of the first check from which on it has."""
+    """Judgement of the traces up to a cycle. problems: by quantity judged, the reasons against it; () if it has
+    settled. after: by quantity that has settled, the cycles at the first check since which it has."""
 
     cycle: int
     problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -44,21 +44,21 @@ class Judgement:
 
     @property
     def settled(self) -> bool:
-        """True if all that is judged has settled."""
+        """True if every quantity judged has settled."""
         return bool(self.problems) and not any(self.problems.values())
 
     @property
     def known(self) -> bool:
-        """True if there were draws enough to judge anything."""
+        """True if there were enough draws to judge anything."""
         return any(why != (TOO_FEW,) for why in self.problems.values())
 
     def has(self, what: str) -> bool:
-        """True if this was judged and has settled."""
+        """True if this quantity was judged and has settled."""
         return what in self.after
 
     @property
     def level(self) -> bool:
-        """True if the scores of a chain that was judged by itself no longer rise."""
+        """True if the scores of a single chain no longer rise."""
         return self.problems.get(SCORES) == (ONE_CHAIN,)
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Judgement:
 
     @property
     def meaning(self) -> str:
-        """Say what can be trusted where one part has settled and another has not; else ""."""
+        """State what can be trusted if one part has settled and another has not; else ""."""
         clusters = next((what for what in self.problems if what != SCORES), "")
         if self.has(SCORES) and self.problems[clusters]:
             return f"Predictions can be trusted, single {clusters} cannot."
@@ -78,7 +78,7 @@ class Judgement:
 
 
 def next_check(cycle: int) -> int:
-    """The first check after a cycle."""
+    """Cycle of the first check after a cycle."""
     return next(check for check in _checks() if check > cycle)
 
 
@@ -88,14 +88,14 @@ def is_check(cycle: int) -> bool:
 
 
 def judge(traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle: int, burn_in: int = 0) -> Judgement:
-    """Judge chains by what their traces have up to a cycle. n_rows: training rows, all of which have to be in.
+    """Judge chains by their traces up to a cycle. n_rows: training rows, all of which must be active.
 
-    What has nothing in the traces, such as scores without held-out rows, is not judged.
+    Quantities absent from the traces, such as scores without held-out rows, are not judged.
     """
     checks = [check for check in _checks(cycle) if 5 * check <= 4 * cycle]
     now = _problems(traces, scalars, n_rows, cycle, burn_in)
     problems, after = dict(now), {}
-    settled = {what for what, why in now.items() if not why}  # those that have settled at every check so far
+    settled = {what for what, why in now.items() if not why}  # quantities that have settled at every check so far
     later = cycle
     for i, check in enumerate(reversed(checks)):
         if not settled:
@@ -115,7 +115,7 @@ def judge(traces: Sequence[Trace], scalars: Sequence[Scalar], n_rows: int, cycle
 
 
 def _checks(last: int | None = None):
-    """The cycles of all checks, up to the last."""
+    """Yield the cycles of all checks, up to the last."""
     check = FIRST
     while last is None or check <= last:
         yield check
@@ -146,7 +146,7 @@ def _problems(
 
 
 def _second_half(traces: Sequence[Trace], name: str, n_rows: int, cycle: int, burn_in: int) -> np.ndarray | None:
-    """Draws of a quantity, (chains, draws), the last of each chain; None where it was never computed."""
+    """Draws of a quantity, (chains, draws), the last of each chain; None if it was never computed."""
     if not all(name in t and np.isfinite(t[name]).any() for t in traces):
         return None
     start, chains = max(cycle // 2, burn_in), []
@@ -160,7 +160,7 @@ def _second_half(traces: Sequence[Trace], name: str, n_rows: int, cycle: int, bu
 
 
 def _unmixed(draws: Mapping[str, np.ndarray]) -> list[str]:
-    """The worst R-hat, if one is too large, else the worst ESS, if one is too small."""
+    """Describe the worst R-hat, if one is too large, else the worst ESS, if one is too small."""
     worst, title = max((r_hat(x), title) for title, x in draws.items())
     if worst > MOST_R_HAT:
         return [_apart(title, draws[title], worst)]
@@ -169,7 +169,7 @@ def _unmixed(draws: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def _apart(title: str, x: np.ndarray, worst: float) -> str:
-    """An R-hat that is too large; where it is out of all bounds, since chains hardly move, what they do instead."""
+    """Describe an R-hat that is too large; if it is extreme because chains hardly move, describe their values."""
     if worst < 100.0:
         return f"R-hat {worst:.3f} of the {title}"
     if len(x) > 1 and not np.ptp(x, axis=1).any():

@@ -1,9 +1,9 @@
-"""Impossible cells: a column that has no value wherever another one has some level, as the living have no cause of
-death. A mixture has a distribution of the column there, too, as of cells that nobody looked at; so a report that shows
-it says that the table never has it.
+"""Impossible cells: a column that is missing wherever another one has certain levels, as the living have no cause of
+death. A mixture still has a distribution of the column there, as for cells that were not observed; a report that shows
+it says that the table never has such a value.
 
-All rows are checked as they are written. Pairs of a level and a column are dropped as soon as the column has values
-there, so that few are left after the first rows.
+All rows are checked as they are written. A pair of level and column is dropped as soon as the column has a value there,
+so that few pairs remain after the first rows.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from mpibayes.io.summary import named
 from mpibayes.text import counted, enumerated
 
 FIRST_ROWS = 2_048  # after which most pairs are dropped
-MOST_LEVELS, MOST_PAIRS = 100, 4_000_000  # of a column whose levels are looked at; of levels and columns
-FEWEST_ROWS = 20  # with the levels
-SLIPS = 0.001  # share of the rows with the levels that have a value all the same
-BY_CHANCE = 1e-9  # probability, at most, that cells which are missing at random lack in all rows with the levels
-EXPLAINED = 0.5  # share of the column's missing cells, at least, that are in these rows
+MOST_LEVELS, MOST_PAIRS = 100, 4_000_000  # levels of a column that is checked; pairs of levels and columns
+FEWEST_ROWS = 20  # rows with the levels
+SLIPS = 0.001  # largest share of the rows with the levels that may have a value
+BY_CHANCE = 1e-9  # largest probability that cells missing at random are missing in all rows with the levels
+EXPLAINED = 0.5  # smallest share of the column's missing cells that lie in these rows
 NAMED = 4
 
 
 @dataclass(frozen=True)
 class Absence:
-    """`column` is missing where `where` has one of `levels`: in all of `rows` rows but `present`."""
+    """`column` is missing where `where` has one of `levels`: in all of `rows` rows except `present`."""
 
     column: str
     where: str
@@ -38,7 +38,7 @@ class Absence:
 
     @classmethod
     def stored(cls, source: Mapping) -> list[Absence]:
-        """Read the absences of a table from what it keeps about its source."""
+        """Read a table's absences from its record of its source."""
         return [cls(**{**entry, "levels": tuple(entry["levels"])}) for entry in source.get("absent", ())]
 
     def store(self) -> dict:
@@ -49,7 +49,7 @@ class Absence:
         return "hardly ever" if self.present else "never"
 
     def met(self, where: Column, codes: np.ndarray) -> np.ndarray:
-        """Mask of the rows that meet the condition, by their level codes (n,) of the column `where`."""
+        """Mask of rows that meet the condition, from their level codes (n,) of the column `where`."""
         return np.isin(codes, [v for v, level in enumerate(where.levels) if level in self.levels])
 
     def condition(self) -> str:
@@ -62,7 +62,7 @@ class Absence:
 
 
 def reasons(absences: Sequence[Absence]) -> dict[str, str]:
-    """A few words about each column that lacks somewhere, by its name."""
+    """Describe, by column, where each column is always missing."""
     words: dict[str, str] = {}
     for a in absences:
         words.setdefault(a.column, f"{a.how_often} where {a.condition()}")
@@ -70,7 +70,7 @@ def reasons(absences: Sequence[Absence]) -> dict[str, str]:
 
 
 def notes(absences: Sequence[Absence]) -> Iterator[str]:
-    """A line for each condition under which columns have no value, of each column the one that explains most."""
+    """Yield a line for each condition under which columns have no value; for each column the best explanation."""
     columns: dict[str, list[str]] = {}
     best = {a.column: a for a in reversed(absences)}
     for a in absences:
@@ -82,7 +82,7 @@ def notes(absences: Sequence[Absence]) -> Iterator[str]:
 
 
 def rows_lacking(absences: Sequence[Absence], columns: Sequence[Column], rows: Rows) -> Iterator[tuple[Absence, int]]:
-    """Count the rows that lack a cell which the table never has, for each absence that some row meets."""
+    """Count, for each absence that some row meets, the rows that lack its cell."""
     by_name = {c.name: c for c in columns}
     everything = slice(0, len(rows))
     for a in absences:
@@ -94,7 +94,7 @@ def rows_lacking(absences: Sequence[Absence], columns: Sequence[Column], rows: R
 
 
 class Absences:
-    """Looks at the rows of a table as they are written, in order; `found` says which columns lack where."""
+    """Collects absences from the rows of a table as they are written, in order; `found` yields them."""
 
     def __init__(self, columns: Sequence[Column]):
         self._columns = columns
@@ -132,21 +132,21 @@ class Absences:
             self._alive &= self._missing > 0
 
     def found(self) -> Iterator[Absence]:
-        """The absences of each column, the one that explains most of its missing cells first."""
+        """Yield the absences of each column, starting with the one that explains most of its missing cells."""
         for j in range(len(self._columns)):
             each = [self._absence(j, i) for i in np.unique(self._of[self._alive[:, j]])]
             lacking = [a for a in each if a is not None]
             yield from sorted(lacking, key=lambda a: (a.present - a.rows, len(a.levels)))
 
     def _absence(self, j: int, i: int) -> Absence | None:
-        """The absence of column j at levels of column i, if there is one."""
+        """Absence of column j at levels of column i, or None."""
         at = np.flatnonzero((self._of == i) & self._alive[:, j] & (self._rows >= FEWEST_ROWS))
         at = at[self._present[at, j] <= SLIPS * self._rows[at]]
         rows, present = int(self._rows[at].sum()), int(self._present[at, j].sum())
         others = self._n - rows
         if not len(at) or not others or rows - present < EXPLAINED * self._missing[j]:
             return None
-        share = (self._missing[j] - (rows - present)) / others  # missing where the column has other levels
+        share = (self._missing[j] - (rows - present)) / others  # share missing where the column has other levels
         with np.errstate(divide="ignore"):
             if self._rows[at].min() * np.log(share) > np.log(BY_CHANCE):
                 return None

@@ -1,7 +1,7 @@
-"""`mpibayes import --append`: rows that came later, as one more part of a table (`io/parts.py`).
+"""`mpibayes import --append`: adds later rows to a table as a new part (`io/parts.py`).
 
-The table says what the columns are: kinds, steps, atoms, markers of missing cells and forms of numbers are never
-inferred again. Its files are not touched; the new part appears under its name when it is whole, or never.
+The table defines the columns: kinds, steps, atoms, markers of missing cells and forms of numbers are never inferred
+again. Its files are not touched; the new part appears under its name when it is complete, or never.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mpibayes.io.table import Table, TableWriter
 from mpibayes.io.turns import in_turn
 from mpibayes.text import counted, duration, visible
 
-WAITED_S = 2.0  # for another append; less is not worth a word
+WAITED_S = 2.0  # for another append; a shorter wait is not reported
 
 
 class RowsAreThere(DataError):
@@ -35,7 +35,7 @@ class RowsAreThere(DataError):
 
 @dataclass(frozen=True)
 class Appended:
-    """The outcome of an append: the table with its new part, and remarks for its owner. written: False of a look."""
+    """Outcome of an append: the table with its new part, and remarks for its owner. written: False for a dry run."""
 
     table: Path
     part: Path
@@ -69,16 +69,16 @@ def append_rows(
     progress: Progress | None = None,
     check: Callable[[Sequence[Column], int], None] | None = None,
 ) -> Appended:
-    """Append the rows of one or several files to the typed table `table`, as a new part of it.
+    """Append the rows of one or several files to the typed table `table`, as a new part.
 
-    missing: markers besides the table's; drop: columns of the files that the table's sources did not have, to be passed
-    over; again: append rows that the table has as a part already. dry_run: only look. check: called with the columns
-    and the number of the new rows before they are part of the table; what it raises keeps them out. Levels that the
-    table does not have come after its own.
+    missing: markers in addition to the table's; drop: columns of the files to skip, which the table's sources did not
+    have; again: append rows even if a part of the table has them already. dry_run: only check. check: called with the
+    columns and the number of new rows before they become part of the table; an exception from it keeps them out. Levels
+    new to the table follow its existing ones.
 
-    Raises ConfigError (no such column to drop; another append was faster) or DataError (other columns than the table's,
-    cells that they cannot hold, rows that are there already, files that cannot be read or written). Unless all went
-    well the table is what it was.
+    Raises ConfigError (no such column to drop; another append was faster) or DataError (columns differ from the
+    table's, cells they cannot hold, rows already in the table, files that cannot be read or written). On any error the
+    table is unchanged.
     """
     start = time.perf_counter()
     paths = [Path(p) for p in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
@@ -109,7 +109,7 @@ def append_rows(
 
 
 def _written(new: NewRows, columns: Sequence[Column], writer: TableWriter | None) -> str:
-    """Write the new rows, unless it is a look; a digest of their cells."""
+    """Write the new rows, unless this is a dry run, and return a digest of their cells."""
     content = _Content()
     for rows, weights in new.coded(columns):
         content.add(rows)
@@ -119,7 +119,7 @@ def _written(new: NewRows, columns: Sequence[Column], writer: TableWriter | None
 
 
 def _new_part(whole: Table) -> Path:
-    """The file that the next part of a table is written to."""
+    """Path of a table's next part."""
     if whole.pieces[0].follows:
         table = table_of_part(whole.path)
         raise ConfigError(f"{whole.path}: is a part of a table; name the table{f' {table}' if table else ''}")
@@ -130,7 +130,7 @@ def _new_part(whole: Table) -> Path:
 
 
 def _require_new(whole: Table, columns: Sequence[Column], n_rows: int, digest: str) -> None:
-    """DataError if a part of the table has the same rows. Only parts of as many rows are read."""
+    """Raise DataError if a part of the table has the same rows. Only parts with equally many rows are read."""
     for number, piece in enumerate(whole.pieces, 1):
         if piece.n_rows == n_rows:
             content, step = _Content(), slice_rows(columns)
@@ -146,7 +146,7 @@ def _require_new(whole: Table, columns: Sequence[Column], n_rows: int, digest: s
 
 
 class _Content:
-    """A digest of the cells of rows in their order, however they are cut."""
+    """Digest of the cells of rows in order, independent of batch sizes."""
 
     def __init__(self):
         self._blocks = {block: hashlib.sha256() for block in BLOCKS}

@@ -1,4 +1,5 @@
-"""Batches of rows as text: each column's different texts once, and an integer a cell, so that work on text is done once
+"""Batches of rows as text: each column's distinct texts once, and an integer per cell, so that work on text is done
+once per distinct text and not once per cell.
 a different text and not once a cell.
 """
 
@@ -14,8 +15,8 @@ import pyarrow.compute as pc
 
 @dataclass(frozen=True)
 class Cells:
-    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so two of them may be equal. original: the
-    column as it was read."""
+    """One column of a batch: cell i is texts[codes[i]]. Texts are stripped, so they may repeat. original: the column as
+    read."""
 
     texts: pa.StringArray
     codes: np.ndarray
@@ -30,20 +31,19 @@ class Cells:
 
     @classmethod
     def unread(cls, array: pa.Array) -> Cells:
-        """Cells of a column that is not text."""
+        """Placeholder cells of a column that is not text."""
         return cls(pa.array([""]), np.zeros(len(array), np.int32), array)
 
     def counts(self) -> np.ndarray:
         return np.bincount(self.codes, minlength=len(self.texts))
 
     def first(self, i_text: int) -> int:
-        """Position in the batch of the first cell that has this text."""
+        """Position in the batch of the first cell with this text."""
         return int(np.argmax(self.codes == i_text))
 
 
 def _tidy(texts: pa.StringArray) -> pa.StringArray:
-    """The texts without the blanks and the NULs around them. A NUL within a text, which no file of levels can hold, is
-    shown as \u2400."""
+    """Strip blanks and NULs from texts. A NUL inside a text, which no file of levels can hold, becomes \u2400."""
     texts = pc.utf8_trim_whitespace(texts)
     if pc.any(pc.match_substring(texts, "\0")).as_py():
         texts = pc.replace_substring(pc.utf8_trim_whitespace(pc.utf8_trim(texts, "\0")), "\0", "\u2400")
@@ -52,8 +52,8 @@ def _tidy(texts: pa.StringArray) -> pa.StringArray:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some consecutive rows of one file. Without its header it counts them from 1: `first_row` on, or `first_row` +
-    `places` (n_rows,) where rows are repeated."""
+    """Some consecutive rows of one file. Rows are counted from 1 without the header: from `first_row` on, or
+    `first_row` + `places` (n_rows,) if rows are repeated."""
 
     path: Path
     first_row: int
@@ -62,7 +62,7 @@ class Batch:
     places: np.ndarray | None = None
 
     def row(self, at: int) -> int:
-        """The file's row of the row at this position."""
+        """Row number in the file of the row at this position."""
         return self.first_row + (at if self.places is None else int(self.places[at]))
 
 

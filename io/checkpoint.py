@@ -1,10 +1,10 @@
 """Checkpoints: generations that are complete or do not exist.
 
-    checkpoints/000000400/part-00000.h5   groups shard-<i> with that shard's arrays, one file a rank
-                          shared.h5       what all shards share: arrays as datasets, everything else as one JSON text
+    checkpoints/000000400/part-00000.h5   groups shard-<i> with that shard's arrays, one file per rank
+                          shared.h5       state shared by all shards: arrays as datasets, the rest as one JSON text
                           MANIFEST.json   written last: format, version, cycle, and every file's size and SHA-256
 
-A generation is written as `000000400-<random>.tmp`, so that a run and another that takes it for dead never write into
+A generation is written as `000000400-<random>.tmp`, so that a run and another that presumes it dead never write into
 the same one, and renamed when its manifest is on disk. Two are kept. Nothing here communicates:
     root: draft = begin(folder, cycle), broadcast
     each rank: part = write_part(draft, first_shard, {i: arrays}); root gathers parts and problems
@@ -58,7 +58,7 @@ FORMAT = "mpibayes-checkpoint"
 VERSION = 4
 MANIFEST = "MANIFEST.json"
 SHARED = "shared.h5"
-# A generation that is replaced by a new one of the same cycle waits under this name until the new one is in place.
+# A generation being replaced by a new one of the same cycle keeps this suffix until the new one is in place.
 ASIDE = ".old"
 DRAFT = re.compile(r"\d{9,}(-[0-9a-f]+)?" + re.escape(TEMPORARY))
 
@@ -69,7 +69,7 @@ DRAFT = re.compile(r"\d{9,}(-[0-9a-f]+)?" + re.escape(TEMPORARY))
 def begin(folder: str | Path, cycle: int, guard: Guard = unguarded) -> Path:
     """Make the empty temporary directory of a generation, its draft; root alone, before anyone writes a part.
 
-    Left-overs of dead runs (`<digits>-<random>.tmp`) are removed. Raises CheckpointError.
+    Leftovers of dead runs (`<digits>-<random>.tmp`) are removed. Raises CheckpointError.
     """
     folder = Path(folder)
     with storing(folder):
@@ -77,7 +77,7 @@ def begin(folder: str | Path, cycle: int, guard: Guard = unguarded) -> Path:
         make_directory(folder, within=folder.parent)
         for path in folder.iterdir():
             if DRAFT.fullmatch(path.name):
-                with contextlib.suppress(OSError):  # a reader has it open on a network file system: room is lost
+                with contextlib.suppress(OSError):  # open in a reader on a network file system: only space is lost
                     remove(path)
         draft = _draft(folder, cycle)
         draft.mkdir()
@@ -85,7 +85,7 @@ def begin(folder: str | Path, cycle: int, guard: Guard = unguarded) -> Path:
 
 
 def write_part(draft: Path, first_shard: int, shards: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, Any] | None:
-    """Write one rank's shards into what `begin` made; {shard: {name: array}}, names may contain "/".
+    """Write one rank's shards into the draft that `begin` made; {shard: {name: array}}, names may contain "/".
 
     Returns the manifest's entry {file, bytes, sha256, shards}, or None for a rank without shards.
     Raises CheckpointError, having removed the part.
@@ -112,14 +112,14 @@ def commit(
     kept: Mapping[str, Any] = MappingProxyType({}),
     guard: Guard = unguarded,
 ) -> Path:
-    """Make the generation complete and visible, then remove those beyond the `keep` newest; root alone.
+    """Make the generation complete and visible, then remove all but the `keep` newest; root alone.
 
-    parts: what `write_part` returned on the ranks (None is skipped); their shards must be 0..S-1, each once.
+    parts: results of `write_part` on the ranks (None is skipped); their shards must be 0..S-1, each once.
     shared: arrays, numbers, strings, or anything JSON can hold (tuples come back as lists).
-    kept: what the run's trace and labels held by then, {"run": its name, folder: last cycle}; see `kept`.
-    Generations of *later* cycles are removed too: the run went back before them because they were damaged.
-    guard: asked before anything gets its final name or is removed.
-    Raises CheckpointError, having removed the draft; the generations before are untouched.
+    kept: contents of the run's trace and labels by then, {"run": its name, folder: last cycle}; see `kept`.
+    Generations of *later* cycles are removed too: they were damaged, and the run restarted from an earlier one.
+    guard: called before any file gets its final name or is removed.
+    Raises CheckpointError, having removed the draft; earlier generations are untouched.
     """
     folder, cycle = draft.parent, _cycle(draft)
     written = [dict(part) for part in parts if part is not None]
@@ -128,7 +128,7 @@ def commit(
         raise ValueError(f"the parts of a checkpoint must hold every shard once, not {shards}")
     try:
         guard()
-        for part in written:  # a file that another node wrote and this one sees otherwise must not be promised
+        for part in written:  # do not commit a file that this node sees differently from the node that wrote it
             _check_size(draft / part["file"], part["bytes"])
         manifest: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cycle": cycle, "parts": written}
         manifest["kept"] = dict(kept)
@@ -144,12 +144,12 @@ def commit(
             guard()
             if os.path.lexists(target):
                 remove(aside)
-                os.rename(target, aside)  # `latest` looks there too, should the next line never run
+                os.rename(target, aside)  # `latest` looks there too, in case the next line never runs
             os.rename(draft, target)
             sync_directory(folder)
     except BaseException:
         discard(draft)
-        guard()  # someone who has taken the directory may have removed the draft
+        guard()  # another process that took the directory may have removed the draft
         raise
     _remove_beyond(folder, cycle, keep, guard)
     return target
@@ -173,7 +173,7 @@ def _final(folder: Path, cycle: int) -> Path:
 
 
 def _write(path: Path, fill: Callable[[BinaryIO], object]) -> dict[str, Any]:
-    """Write and flush a file of a draft (whose rename makes it visible); its entry in the manifest."""
+    """Write and flush a file of a draft (whose rename makes it visible); return its entry in the manifest."""
     try:
         with storing(path), create(path) as file:
             fill(file)
@@ -202,7 +202,7 @@ def _fill_shared(file: h5py.File, cycle: int, shared: Mapping[str, Any]) -> None
     others = {name: value for name, value in shared.items() if name not in arrays}
     file.attrs.update(format=FORMAT, version=VERSION, cycle=cycle)
     _store(file.create_group("arrays"), arrays)
-    file.create_dataset("json", data=json.dumps(others, default=_plain))  # a dataset: attributes end at 64 KiB
+    file.create_dataset("json", data=json.dumps(others, default=_plain))  # a dataset: attributes are limited to 64 KiB
 
 
 def _plain(value: Any) -> Any:
@@ -212,7 +212,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check_size(path: Path, size: int) -> None:
-    with storing(path), open_regular(path) as file:  # open, then ask: NFS promises fresh attributes only then
+    with storing(path), open_regular(path) as file:  # open before stat: NFS guarantees fresh attributes only then
         written = os.fstat(file.fileno()).st_size
     if written != size:
         raise CheckpointError(
@@ -232,11 +232,11 @@ def _remove_beyond(folder: Path, cycle: int, keep: int, guard: Guard) -> None:
         if path in kept:
             continue
         guard()
-        doomed = _draft(folder, number)  # renamed first: half a removal must not look like a damaged generation
+        doomed = _draft(folder, number)  # renamed first: a partial removal must not look like a damaged generation
         try:
             os.rename(path, doomed)
         except OSError:
-            continue  # room is lost, nothing else; the next commit tries again
+            continue  # only space is lost; the next commit tries again
         shutil.rmtree(doomed, ignore_errors=True)
 
 
@@ -250,8 +250,8 @@ class Generation:
     path: Path
     cycle: int
     manifest: dict[str, Any]
-    warnings: list[str] = field(default_factory=list)  # newer generations that are damaged: file, and what is wrong
-    _sound: set[str] = field(default_factory=set, repr=False)  # files whose checksum this process has seen to be right
+    warnings: list[str] = field(default_factory=list)  # damaged newer generations: file and problem
+    _sound: set[str] = field(default_factory=set, repr=False)  # files whose checksum this process has verified
 
     @property
     def n_shards(self) -> int:
@@ -268,7 +268,7 @@ class Generation:
             return json_value(file["json"].asstr()[()]) | _load(file["arrays"])
 
     def shard(self, index: int) -> dict[str, np.ndarray]:
-        """The arrays of one shard; only its part is read, and verified if `verify_part` has not.
+        """Arrays of one shard; reads only its part, and verifies it if `verify_part` has not.
 
         Raises CheckpointError.
         """
@@ -276,7 +276,7 @@ class Generation:
             return _load(file[f"shard-{index}"])
 
     def verify_part(self, index: int) -> str | None:
-        """Problem with the file that holds shard `index`, or None. A part is verified once a process."""
+        """Problem with the file that holds shard `index`, or None. A part is verified once per process."""
         return self._verify(self._part(index))
 
     def verify(self) -> str | None:
@@ -322,16 +322,16 @@ class Generation:
             raise CheckpointError(f"{path}: cannot be read ({reason(error)})") from error
 
     def __getstate__(self) -> dict[str, Any]:
-        # Each process verifies what it reads itself: another node may see other bytes.
+        # Each process verifies the files it reads: another node may see different bytes.
         return self.__dict__ | {"_sound": set()}
 
 
 def latest(folder: str | Path, deep: bool = True) -> Generation | None:
-    """The newest usable generation, or None when none was ever completed; `.warnings` names damaged newer ones.
+    """Newest usable generation, or None if none was ever completed; its `.warnings` name newer, damaged ones.
 
     deep: verify the checksum of every file. Otherwise the manifest, all sizes and shared.h5 are verified, and each rank
     verifies the part that it reads (`Generation.verify_part`), so that a large checkpoint is read once.
-    Raises CheckpointError when there are generations and none is usable, listing what is wrong with each.
+    Raises CheckpointError if there are generations but none is usable, listing the problem of each.
     """
     return _newest(Path(folder), _candidates(Path(folder)), [], deep)
 
@@ -348,9 +348,9 @@ def kept(run_dir: str | Path, folder: str) -> Kept | None:
 
 
 def previous(generation: Generation, problems: Iterable[str | None] = (), deep: bool = False) -> Generation:
-    """The next older usable generation, when ranks have found `problems` in this one; its `.warnings` repeat them.
+    """Next older usable generation after ranks found `problems` in this one; its `.warnings` repeat them.
 
-    Raises CheckpointError when there is none, listing what is wrong with each.
+    Raises CheckpointError if there is none, listing the problem of each.
     """
     texts = list(dict.fromkeys(p for p in problems if p)) or [f"{generation.path}: could not be used"]
     folder = generation.path.parent
@@ -398,7 +398,7 @@ def _newest(folder: Path, result: list[tuple[int, Path]], warnings: list[str], d
 
 
 def _wrong_sizes(generation: Generation) -> str | None:
-    """A file that is missing or has the wrong size; needs no reading."""
+    """Problem with a file that is missing or has the wrong size, or None; nothing is read."""
     for entry in [generation.manifest["shared"], *generation.manifest["parts"]]:
         path = generation.path / entry["file"]
         try:
@@ -434,7 +434,7 @@ def _read_manifest(directory: Path, cycle: int) -> tuple[Generation | None, str 
 
 
 def _advice(version: object) -> str:
-    """Advice on a checkpoint of an older program, whose chain this one would not continue with the same law."""
+    """Advice for a checkpoint of an older program: this program would not continue its chain under the same law."""
     if not (isinstance(version, int) and 0 < version < VERSION):
         return ""
     return ". An older mpibayes wrote it: finish the run with that, or start it anew with --fresh"

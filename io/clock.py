@@ -1,4 +1,4 @@
-"""Days as numbers, which is what a table has of dates and times of the day; their steps, and how people read them."""
+"""Dates and times of day as numbers of days, as stored in a table; their steps, and their text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from mpibayes.text import number
 
-SINCE, DAYS = "days since 1970-01-01", "days"  # the units of dates, and of times of the day
-FIRST, LAST = -719_162, 2_932_897  # of years of four digits
+SINCE, DAYS = "days since 1970-01-01", "days"  # units of dates and of times of day
+FIRST, LAST = -719_162, 2_932_897  # first and last day of the years with four digits
 STEPS = {1: "day", 24: "hour", 1_440: "minute", 86_400: "second", 86_400_000: "millisecond"}
 
 
 def as_text(days: float, unit: str) -> str:
-    """A number of days as a date, with its time if it has one; as a time where it counts from midnight.
+    """Format a number of days as a date, with its time if it has one; as a time if it counts from midnight.
 
     >>> as_text(19844.0, "days since 1970-01-01"), as_text(0.5, "days")
     ('2024-05-01', '12:00:00')
@@ -26,7 +26,7 @@ def as_text(days: float, unit: str) -> str:
 
 
 def around(mean: float, sd: float, unit: str) -> str:
-    """A mean and a deviation of days, as precise as the deviation makes it meaningful.
+    """Format a mean and standard deviation of days, to a precision that suits the deviation.
 
     >>> around(19844.3, 9.04, SINCE), around(0.5, 0.05, DAYS)
     ('2024-05-01 ± 9 days', '12:00 ± 1.2 hours')
@@ -41,7 +41,7 @@ def around(mean: float, sd: float, unit: str) -> str:
 
 
 def step_of(days: np.ndarray) -> float:
-    """The largest of STEPS of which all days are multiples, in days; 0.0: none."""
+    """Largest of STEPS of which all days are multiples, in days; 0.0 if there is none."""
     for per_day in STEPS:
         times = days * per_day
         if (np.abs(times - np.round(times)) < 1e-2).all():
@@ -50,6 +50,6 @@ def step_of(days: np.ndarray) -> float:
 
 
 def step_in_words(step: float) -> str:
-    """ "to the minute"; another step as a number."""
+    """Describe a step: "to the minute", or a number of days."""
     name = STEPS.get(round(1.0 / step)) if step else None
     return f"to the {name}" if name else f"in steps of {step:.6g} days" if step else ""

@@ -1,8 +1,8 @@
-"""A file of rows with its gaps filled, in its own format: all else in it stays as it is.
+"""A file of rows with its gaps filled, in its own format: everything else in it stays as it is.
 
-A gap is a missing cell of a column that is read; a level that the table does not have is none. Columns that the file
-lacks come behind its own, and last what is said of each row. CSV keeps the text of every cell, its delimiter and its
-encoding, with quotes where they are needed; Parquet keeps its types.
+A gap is a missing cell of a column that is read; a level unknown to the table is not a gap. Columns that the file lacks
+follow its own, and after them the columns that describe each row. CSV keeps the text of every cell, its delimiter and
+its encoding, with quotes where needed; Parquet keeps its types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Fill = Callable[[int, Cells, Mapping[str, np.ndarray]], None]
 
 
 def check_format(source: Path, out: Path) -> None:
-    """ConfigError where `out` cannot be written from `source`: Parquet becomes Parquet, text CSV, others either."""
+    """Raise ConfigError if `out` cannot be written from `source`: Parquet stays Parquet, text CSV; others become
+    either."""
     typed = first_bytes(source) == HDF5
     kind, parquet = TEXT if typed else kind_of(source), out.suffix == ".parquet"
     if kind is PARQUET and not parquet:
@@ -44,7 +45,7 @@ def check_format(source: Path, out: Path) -> None:
 
 
 def form_of(source: Path, otherwise: str) -> str:
-    """ "csv" or "parquet", as `source` is; `otherwise` where it is neither."""
+    """Format of `source`, "csv" or "parquet"; `otherwise` if it is neither."""
     if first_bytes(source) == HDF5:
         return otherwise
     kind = kind_of(source)
@@ -52,7 +53,7 @@ def form_of(source: Path, otherwise: str) -> str:
 
 
 class Dialect(NamedTuple):
-    """Dialect of CSV like a source's; names: of the columns where it has no header."""
+    """Dialect of CSV like a source's; names: of the columns, if it has no header."""
 
     delimiter: str
     encoding: str
@@ -60,7 +61,7 @@ class Dialect(NamedTuple):
 
 
 def dialect_of(like: Table, source: Path, lacking: Sequence[str], beside: Sequence[str]) -> Dialect:
-    """Dialect of the file that `completed` writes."""
+    """Dialect of the file written by `completed`."""
     o = opened_like(like, source, lacking).originals()
     behind = [c.name for c in like.columns if c.name in lacking]
     return Dialect(o.delimiter, o.encoding, () if o.head is not None else [*o.names, *behind, *beside])
@@ -68,10 +69,10 @@ def dialect_of(like: Table, source: Path, lacking: Sequence[str], beside: Sequen
 
 @contextmanager
 def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], filled: dict[str, int]) -> Iterator[Fill]:
-    """A function fill(n, cells, beside) for the next n rows of `source`, which appears as `out`, whole, at the end.
+    """Yield a function fill(n, cells, beside) for the next n rows of `source`; the complete `out` appears at the end.
 
-    cells: what may fill the gaps of these rows. beside: named columns for them, numbers, NaN: nothing; the same each
-    time. lacking: the columns that the file does not have. filled: gets the numbers of cells filled, by column.
+    cells: values for gaps in these rows. beside: further named columns of numbers, NaN being empty; the same names each
+    time. lacking: columns that the file does not have. filled: receives the number of filled cells by column.
     Raises ConfigError (out cannot be written), DataError (a Parquet column cannot hold its value).
     """
     with passes_over(like, source, out, lacking) as start:
@@ -82,9 +83,9 @@ def completed(like: Table, source: Path, out: Path, lacking: Sequence[str], fill
 def passes_over(
     like: Table, source: Path, out: Path, lacking: Sequence[str], reserved: Sequence[str] = ()
 ) -> Iterator[Callable[[dict], Fill]]:
-    """A function start(filled) that returns such a function `fill`, for `source` from its first row; each time its rows
-    come behind those that are there. Where `cells` is None gaps become empty cells, whatever marks them in `source`.
-    reserved: names of columns beside its own that must be as they are. Raises DataError where `source` has one of them.
+    """Yield a function start(filled) that returns a function `fill` as in `completed`, for `source` from its first row;
+    each pass appends its rows. If `cells` is None, gaps become empty cells, whatever marks them in `source`. reserved:
+    names of further columns that must not be changed. Raises DataError if `source` has one of them.
     """
     originals = opened_like(like, source, lacking).originals()
     for name in reserved:
@@ -100,12 +101,12 @@ def passes_over(
 
 
 def target_of(file, originals: Originals, out: Path) -> _Text | _Parquet:
-    """A writer of columns to an open file, in the format that the name `out` says and the dialect of `originals`."""
+    """Writer of columns to an open file, in the format given by the name `out` and the dialect of `originals`."""
     return (_Parquet if out.suffix == ".parquet" else _Text)(file, originals, out)
 
 
 class _Pass:
-    """One reading of a file, whose rows are written as they are filled. See `completed`."""
+    """One reading of a file whose rows are written as they are filled. See `completed`."""
 
     def __init__(self, like: Table, originals: Originals, target: _Text | _Parquet, filled: dict[str, int]):
         self._columns = {c.name: c for c in like.columns}
@@ -120,11 +121,11 @@ class _Pass:
             for name, column in self._columns.items():
                 form = self._originals.forms.get(name)
                 if isinstance(form, Dates) and form.part:
-                    continue  # the file has the date that this part is read from
+                    continue  # the file has the date that contains this part
                 place = self._originals.places.get(name)
                 part = None if place is None else held[place]
                 if cells is None:
-                    blank = None if column.kind == "survival" else gaps.get(name)  # a censored time says something
+                    blank = None if column.kind == "survival" else gaps.get(name)  # a censored time is information
                     rows[name if place is None else place] = self._target.blank(part, m, blank, column)
                     continue
                 at, values = _here(cells.get(name), first, m)
@@ -133,7 +134,7 @@ class _Pass:
                     at, values = at[requested], values[requested]
                 rows[name if place is None else place] = self._target.put(part, m, at, values, column, form)
                 self._filled[name] = self._filled.get(name, 0) + len(at)
-                if name in self._originals.events:  # the event of a time that was drawn comes then
+                if name in self._originals.events:  # a drawn time means that its event came
                     place, came = self._originals.events[name]
                     said = Column(name, "categorical", "codes8", 0, (came,))
                     rows[place] = self._target.put(held[place], m, at, np.zeros(len(at)), said, None)
@@ -144,7 +145,7 @@ class _Pass:
 
 
 def _here(cells: tuple[np.ndarray, np.ndarray] | None, first: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """The cells of rows first..first + m - 1, counted from the first of them."""
+    """Cells of rows first..first + m - 1, counted from the first of them."""
     if cells is None:
         return np.zeros(0, np.intp), np.zeros(0)
     start, stop = np.searchsorted(cells[0], (first, first + m))
@@ -158,13 +159,13 @@ def _free(name: str, taken: Sequence[str]) -> str:
 
 
 class _Pieces:
-    """The batches of a file cut where they are asked for."""
+    """Batches of a file, cut on request."""
 
     def __init__(self, originals: Originals):
         self._batches, self._left, self._path = iter(originals.batches()), 0, originals.path
 
     def next(self, most: int) -> tuple[dict[int, pa.Array], dict[str, np.ndarray], int]:
-        """At most so many rows: the columns by position, the gaps by name, and the number of rows."""
+        """Return at most `most` rows: the columns by position, the gaps by name, and the number of rows."""
         while not self._left:
             batch = next(self._batches, None)
             if batch is None:
@@ -206,7 +207,7 @@ class _Text:
         return ["" if v != v else f"{v:.4g}" if values.dtype.kind == "f" else str(v) for v in values.tolist()]
 
     def write(self, line: str) -> None:
-        """For the csv module, which puts quotes around a carriage return only where the line's end has one."""
+        """Write a line for the csv module, which quotes a carriage return only if the line terminator has one."""
         self._file.write(line.removesuffix("\r\n") + "\n")
 
     def add(self, columns: Mapping[Any, Any]) -> None:
@@ -225,9 +226,9 @@ class _Text:
 
 
 def _as_text(array: pa.Array) -> list[str]:
-    if pa.types.is_dictionary(array.type) and not array.null_count:  # each text is made once
+    if pa.types.is_dictionary(array.type) and not array.null_count:  # each text is formatted once
         return np.array(_as_text(array.dictionary), object)[array.indices.to_numpy()].tolist()
-    if pa.types.is_temporal(array.type):  # of a typed table; in other files dates are text
+    if pa.types.is_temporal(array.type):  # from a typed table; in other files dates are text
         form, times = of_times(array.type), in_milliseconds(array).to_pylist()
         return ["" if v is None else form.written(repr(v / 86_400_000)) for v in times]
     return ["" if v is None else f"{v:.15g}" if isinstance(v, float) else str(v) for v in array.to_pylist()]
@@ -239,7 +240,7 @@ def _number(value: float, form: Form | Dates | None) -> str:
 
 
 def _texts(column: Column, values: np.ndarray, form: Form | Dates | None) -> list[str]:
-    """Texts of level codes or numbers (n,), each different one made once."""
+    """Texts of level codes or numbers (n,); each distinct one is formatted once."""
     different, of = np.unique(np.asarray(values), return_inverse=True)
     texts = [column.levels[int(v)] if column.levels else _number(v, form) for v in different]
     return np.array(texts, object)[of].tolist() if texts else []

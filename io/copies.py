@@ -1,8 +1,8 @@
-"""Copies in a table: columns that are functions of another one in every row, such as a number and its logarithm, or a
-name and its code. A model would count them twice, and find clusters that are slices of one number. So all but one of
-them are left out by default; the import says so.
+"""Copies in a table: columns that are functions of each other in every row, such as a number and its logarithm, or a
+name and its code. A model would count them twice, and find clusters that are slices of one number. So all but one are
+left out by default, with a note.
 
-`redundant` suggests groups from a sample; here all rows decide.
+`redundant` proposes groups from a sample; here all rows decide.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mpibayes.text import option
 
 
 class Copied(Exception):
-    """A table that was written is to be written again without these columns; see `copies`."""
+    """A written table must be written again without these columns; see `copies`."""
 
     def __init__(self, columns: dict[str, str]):
         super().__init__()
@@ -28,9 +28,9 @@ class Copied(Exception):
 
 
 def copies(table: Table, groups: Sequence[Sequence[str]], kept: Collection[str]) -> dict[str, str]:
-    """Columns to leave out, each with the one that says the same. groups: names of columns that seem to be functions of
-    one another; kept: columns that stay in any case. Of each group the column with most different values stays, where
-    one is rounded; of several the plainest name (`wage`, not `logwage`), or the first."""
+    """Columns to leave out, each with the column it copies. groups: names of columns that appear to be functions of
+    each other; kept: columns that always stay. In each group the column with most distinct values stays, since others
+    may be rounded; among equals the plainest name (`wage`, not `logwage`), or the first."""
     columns, result = {c.name: c for c in table.columns}, {}
     for group in groups:
         cells = _cells(table, [columns[name] for name in group])
@@ -60,7 +60,7 @@ def without_copies(
 
 
 def same(a: Column, x: np.ndarray, b: Column, y: np.ndarray) -> bool:
-    """True if each of two columns is a function of the other in all rows. Of numbers of many values it has to be
+    """True if each of two columns is a function of the other in all rows. For numbers with many values it has to be
     monotone, up to rounding: equal values of one may differ in the other."""
     if a.block in CODES or b.block in CODES:
         return _one_to_one(x, y)
@@ -86,7 +86,7 @@ def _numbered(cells: np.ndarray) -> tuple[np.ndarray, int]:
 
 
 def _plainest(group: Sequence[str]) -> str:
-    """The name that all others contain, or the first."""
+    """Name contained in all other names, or the first."""
     inside = (name for name in group if all(name.lower() in other.lower() for other in group))
     return next(inside, group[0])
 

@@ -1,8 +1,8 @@
 """Dates and times as people and programs write them, as numbers of days: 2024-05-01, 1.5.2024, 5/1/2024 2:30 PM.
 
-A column of dates becomes a real one in days since 1970-01-01, in UTC where zones are written; one of times of the day
-in days since midnight. Its step is the day, the hour, the minute, the second or the millisecond, as all its values
-have it. `Dates` is a form as `forms.Form` is: found from a column's first cells, it holds for all of it.
+A column of dates becomes a real one in days since 1970-01-01, in UTC if zones are written; a column of times of day, in
+days since midnight. Its step is the day, hour, minute, second or millisecond, the largest that fits all its values.
+`Dates` is a form like `forms.Form`: inferred from a column's first cells, it applies to all of it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ PATTERN["compact"] = (
     rf"(?:[T ](?P<hour>\d\d):?(?P<minute>\d\d)(?::?(?P<second>\d\d(?:[.,]\d+)?))?(?P<half>){ZONE})?$"
 )
 PATTERN["clock"] = rf"^{CLOCK}{ZONE}$"
-ORDERS = {"day-first": "dmy", "month-first": "mdy"}  # what the user can say
+ORDERS = {"day-first": "dmy", "month-first": "mdy"}  # values of the user's option
 PARTS = {
     "weekday": tuple(calendar.day_name),
     "month": tuple(calendar.month_name)[1:],
     "hour": tuple(str(hour) for hour in range(24)),
 }
 EXAMPLES = {"ymd": "2024-05-01", "compact": "20240501", "dmy": "01/05/2024", "mdy": "05/01/2024", "clock": "12:30:00"}
-SHARE = 0.9  # of a column's first different texts that are dates if it is a column of dates
-SURE = 20  # different ones without separators, at least, and all of them: 20240501 may be any integer
+SHARE = 0.9  # of a column's first distinct texts that must be dates
+SURE = 20  # distinct texts without separators needed, all of them dates: 20240501 may be any integer
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Dates:
     like: ClassVar[str] = ""
 
     def plain(self, texts: pa.StringArray) -> pa.StringArray:
-        """Days as plain numbers; "" for what is no date."""
+        """Days as plain numbers; "" for a text that is not a date."""
         days, offset = self._read(texts)
         days = np.round((days - offset) * 86_400_000) / 86_400_000
         return pc.fill_null(pc.cast(pa.array(days, from_pandas=True), pa.string()), "")
@@ -74,7 +74,7 @@ class Dates:
         return pc.fill_null(names.take(pa.array(place.astype(np.int64), mask=np.isnan(days))), "")
 
     def _read(self, texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-        """Days by the clock on the wall, NaN for what is no date, and how far this clock is ahead of UTC, in days."""
+        """Days by local clock, NaN for a text that is not a date, and the offset of this clock from UTC, in days."""
         parts = pc.extract_regex(texts, PATTERN[self.order])
 
         def number(name: str, otherwise: float = 0.0) -> np.ndarray:
@@ -108,8 +108,8 @@ class Dates:
         return np.where(good, days, np.nan), offset
 
     def example(self, texts: pa.StringArray) -> str:
-        """The text that tells most about how the others are written: of the dates with most parts the shortest, in
-        which leading zeros would show; "" where none is a date."""
+        """Most informative text about how the dates are written: the shortest with most parts, which shows leading
+        zeros; "" if none is a date."""
         dates = set(texts.filter(pa.array(is_date(self, texts))).to_pylist())
 
         def parts(text: str) -> int:
@@ -118,7 +118,7 @@ class Dates:
         return min(dates, key=lambda text: (-parts(text), len(text), text), default="")
 
     def written(self, plain: str) -> str:
-        """A plain number of days in this form, as `like` is written and by its clock, if it is a date."""
+        """Format a plain number of days in this form, in the style and time zone of `like` if that is a date."""
         days, parts = float(plain), re.match(PATTERN[self.order], self.like)
         offset = _ahead(parts["zone"]) if parts and parts["zone"] else 0.0
         if parts is None or not FIRST <= days + offset < LAST:
@@ -143,20 +143,20 @@ class Dates:
 
 @dataclass(frozen=True)
 class DatesLike(Dates):
-    """Dates of a file that are all written as one of them is."""
+    """Dates of a file that are all written in the style of one example."""
 
     like: str = ""
 
 
 def type_of(unit: str, step: float) -> pa.DataType:
-    """Arrow type of a column of days. step: of the days, 0.0: none."""
+    """Arrow type of a column of days. step: of the days, 0.0 for none."""
     if unit == DAYS:
         return pa.time32("ms")
     return pa.date32() if step and step == round(step) else pa.timestamp("ms")
 
 
 def as_times(days: np.ndarray, missing: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """Days as dates, times or timestamps; as numbers where a calendar has no such days. missing: bool, the nulls."""
+    """Days as dates, times or timestamps; as numbers if the calendar lacks such days. missing: mask of nulls."""
     if not ((days >= FIRST) & (days < LAST) | missing).all():
         return pa.array(days, mask=missing)
     stamps = pa.array(np.rint(np.where(missing, 0.0, days) * 86_400_000).astype(np.int64), mask=missing)
@@ -186,7 +186,7 @@ def _ahead(zone: str) -> float:
 
 
 def _like(match: re.Match, time: datetime.datetime) -> str:
-    """A time in the place of the one in a text, with its separators, leading zeros and zone, and its parts alone."""
+    """Format a time in the style of an example, with its separators, leading zeros, zone and parts."""
     known = {name: text for name, text in match.groupdict().items() if text is not None}
     second = known.get("second", "")
     written = f"{time.second:02d}"
@@ -209,9 +209,9 @@ def _like(match: re.Match, time: datetime.datetime) -> str:
 
 
 def dates_of(texts: pa.StringArray, given: str | None = None) -> tuple[Dates, ...]:
-    """The forms in which nearly all of the texts are dates: none, one, or two where day and month may be either.
+    """Forms in which nearly all of the texts are dates: none, one, or two if day and month are ambiguous.
 
-    given: the order of day and month as the user gives it, one of ORDERS."""
+    given: the user's order of day and month, one of ORDERS."""
     if not any(re.match(pattern, text) for text in texts[:10].to_pylist() for pattern in PATTERN.values()):
         return ()
     orders = [order for order in PATTERN if given is None or order not in ORDERS.values() or order == ORDERS[given]]
@@ -228,11 +228,11 @@ def is_date(form: Dates, texts: pa.StringArray) -> np.ndarray:
 
 
 def stored(entry: Mapping[str, str]) -> Form | Dates:
-    """The form that a table keeps as the fields of its class."""
+    """Return the form that a table stores as the fields of its class."""
     return Dates(**entry) if "order" in entry else Form(**entry)
 
 
 def calendar_columns(name: str, form: Dates, step: float) -> Sequence[tuple[str, Dates]]:
-    """Names and forms of the columns that `--calendar` makes of one of dates; step: of its values."""
+    """Names and forms of the columns that `--calendar` derives from a column of dates; step: of its values."""
     parts = ["hour"] if form.order == "clock" else ["weekday", "month", *(["hour"] if step < 1.0 else [])]
     return [(f"{name} {part}", Dates(form.order, part)) for part in parts]

@@ -27,42 +27,42 @@ from mpibayes.io.packing import decompressed
 from mpibayes.text import is_unicode
 
 BLOCK_BYTES = 1 << 20  # pyarrow reads up to 32 blocks ahead
-WIDE_BLOCK_BYTES = 16 << 20  # at most, where a row is long: work on a block has a part that each column pays anew
-WIDE_ROWS = 128  # wanted in such a block
-SAMPLE_BYTES = 1 << 18  # of text that shows delimiter and header, if they have SAMPLE_ROWS
-MORE_BYTES = 1 << 22  # of text from which on two whole rows are enough
+WIDE_BLOCK_BYTES = 16 << 20  # at most, for long rows: each block has a fixed cost per column
+WIDE_ROWS = 128  # rows desired in such a block
+SAMPLE_BYTES = 1 << 18  # of text to find delimiter and header, if it holds SAMPLE_ROWS rows
+MORE_BYTES = 1 << 22  # of text beyond which two whole rows suffice
 SAMPLE_ROWS = 20
 MAX_ROW_BYTES = 64 << 20
-NULS = 0.2  # the share of NUL characters from which on a file is no text, or UTF-16
+NULS = 0.2  # share of NUL characters above which a file is not text, or is UTF-16
 MAX_PROBLEMS = 10
 DELIMITERS, RARE_DELIMITERS = ",\t;|", " :"
-NO_TEXT = ("idna", "punycode", "unicode_escape", "raw_unicode_escape")  # encodings that are not of files
+NO_TEXT = ("idna", "punycode", "unicode_escape", "raw_unicode_escape")  # encodings not used for files
 PROBE = 'a,1;"b"\r\n'
-MARKED = "utf-8", "utf-16"  # encodings that a file's first bytes tell apart
+MARKED = "utf-8", "utf-16"  # encodings distinguished by a file's first bytes
 UNREADABLE = (pa.ArrowException, UnicodeError, csv.Error, *packing.UNREADABLE)
 
-csv.field_size_limit(MAX_ROW_BYTES)  # of Python's csv module, for a cell; its own limit is 128 KiB
+csv.field_size_limit(MAX_ROW_BYTES)  # limit of Python's csv module for a cell; its default is 128 KiB
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """The way one file is read. format: "csv", or the name of the kind of a file whose columns have types (`typed`);
-    these have no delimiter, and most have no header either."""
+    """How one file is read. format: "csv", or the kind of a file whose columns have types (`typed`); these have no
+    delimiter, and most have no header."""
 
     names: tuple[str, ...]
     format: str = "csv"
     delimiter: str | None = None
     header: bool | None = None
     encoding: str = "utf-8"
-    loose_quotes: bool = False  # blanks between a delimiter and a quote, which pyarrow does not read as a quote
+    loose_quotes: bool = False  # blanks between delimiter and quote; pyarrow does not accept such quotes
     block_bytes: int = BLOCK_BYTES
-    long_rows: bool = False  # some do not fit into a block
-    no_rows: bool = False  # nothing but a header, without a line's end, which pyarrow cannot read
+    long_rows: bool = False  # some rows do not fit into a block
+    no_rows: bool = False  # only a header without a line end, which pyarrow cannot read
     typed: Typed | None = None
 
     @property
     def unread(self) -> Mapping[int, str]:
-        """Positions of columns without cells of text, and why."""
+        """Positions of columns without text cells, and the reason."""
         return {} if self.typed is None else self.typed.unread
 
     @property
@@ -71,7 +71,7 @@ class Dialect:
 
 
 def look(path: Path, delimiter: str | None, encoding: str, names: Sequence[str] | None, asked: Asked) -> Dialect:
-    """Format, delimiter, header and column names of one file, from the beginning of its text."""
+    """Detect format, delimiter, header and column names of one file from the beginning of its text."""
     kind = kind_of(path, encoding)
     if asked.sheet is not None and kind is not EXCEL:
         raise ConfigError(f"--sheet {asked.sheet}: {path} is not an Excel workbook; leave --sheet out")
@@ -117,7 +117,7 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 
 
 def check_encoding(encoding: str | None, path: Path) -> str:
-    """The encoding that was given; else by the byte order mark of the first file, UTF-8 without one."""
+    """Return the given encoding, or the one of the first file's byte order mark; UTF-8 without one."""
     if encoding is None:
         marked = os.path.isfile(path) and first_bytes(path)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
         return MARKED[marked]
@@ -136,8 +136,8 @@ def check_encoding(encoding: str | None, path: Path) -> str:
 
 
 def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, bool, list[list[str]], bool]:
-    """The delimiter, whether there are loose quotes, the first rows, all of them whole, and whether the file is one row
-    without a line's end."""
+    """Return the delimiter, True if there are loose quotes, the first complete rows, and True if the file is one row
+    without a line end."""
     n_bytes, enough, tried = SAMPLE_BYTES, SAMPLE_ROWS, delimiter or DELIMITERS + RARE_DELIMITERS
     while True:
         text, whole = _head(path, encoding, n_bytes)
@@ -147,7 +147,7 @@ def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, 
             raise DataError(f"{path}: contains NUL bytes; expected text (see --encoding for other than UTF-8)")
         if whole or n_bytes >= MAX_ROW_BYTES:
             break
-        # where a quote begins a field, and so a row ends, depends on the delimiter
+        # the delimiter determines where a quote opens a field, and so where a row ends
         if all(len(_sample(text, by, True, whole, enough)) == enough for by in tried):
             break
         n_bytes *= 4
@@ -161,7 +161,7 @@ def _first_rows(path: Path, encoding: str, delimiter: str | None) -> tuple[str, 
 
 
 def _head(path: Path, encoding: str, n_bytes: int) -> tuple[str, bool]:
-    """First n_bytes of the text, less a character cut at their end, and whether that is the whole file."""
+    """First n_bytes of the text, without a character cut at the end, and True if that is the whole file."""
     data = bytearray()
     try:
         with open_regular(path) as raw:
@@ -175,7 +175,7 @@ def _head(path: Path, encoding: str, n_bytes: int) -> tuple[str, bool]:
 
 
 def _sample(text: str, delimiter: str, loose: bool, whole: bool, n: int = 500) -> list[list[str]]:
-    """The first rows of the text, without blank ones and without a last one that may be cut."""
+    """First rows of the text, without blank rows and without a last row that may be cut."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=loose)
     rows: list[list[str]] = []
     try:
@@ -184,16 +184,16 @@ def _sample(text: str, delimiter: str, loose: bool, whole: bool, n: int = 500) -
                 return rows
             if row:
                 rows.append(row)
-    except csv.Error:  # a field without end, for one: the rows before it say enough
+    except csv.Error:  # such as an unclosed field: the earlier rows suffice
         return rows
     return rows if whole else rows[:-1]
 
 
 def sniff_delimiter(text: str, whole: bool = True) -> str:
-    """The delimiter that cuts the most rows of the sample into the same number of fields, at least two.
+    """Return the delimiter that cuts the most rows of the sample into the same number of fields, at least two.
 
-    Of equally good ones: the one with more fields, then the order of DELIMITERS. Blanks and colons are tried only when
-    none of these fits. One column has no delimiter, and a comma is as good as any.
+    Ties go to more fields, then to the order of DELIMITERS. Blanks and colons are tried only if none of these fits. A
+    single column has no delimiter; a comma is returned.
     """
     for candidates in (DELIMITERS, RARE_DELIMITERS):
         best = (0.0, 0, ",")
@@ -211,7 +211,7 @@ def sniff_delimiter(text: str, whole: bool = True) -> str:
 def python_rows(
     raw, dialect: Dialect, errors: str = "strict", after: Sequence[str] = ()
 ) -> Iterator[tuple[int, list[str]]]:
-    """(line on which the row starts, fields) of every row that is not an empty line. after: lines that are added."""
+    """Yield (line on which the row starts, fields) for every row that is not an empty line. after: lines to append."""
     encoding = "utf-8-sig" if dialect.encoding == "utf-8" else dialect.encoding
     stream = decompressed(raw)
     line = first = 1 + (stream is raw and raw.tell() > 0)
@@ -224,7 +224,7 @@ def python_rows(
                 yield line, cells or [""]
             line = reader.line_num + first
     finally:
-        text.detach()  # whoever opened the file closes it
+        text.detach()  # the caller closes the file
 
 
 def row_too_long(path: Path, what: str) -> DataError:
@@ -232,7 +232,7 @@ def row_too_long(path: Path, what: str) -> DataError:
 
 
 def _require_decodable(path: Path, encoding: str) -> None:
-    """pyarrow skips the header without looking at its bytes; only what it holds can raise here."""
+    """Raise DataError if the header cannot be decoded; pyarrow skips it without checking its bytes."""
     try:
         with open_regular(path) as raw:
             for _ in itertools.islice(python_rows(raw, Dialect((), delimiter=",", encoding=encoding)), 1):
@@ -242,13 +242,13 @@ def _require_decodable(path: Path, encoding: str) -> None:
 
 
 def _word_at(data: bytes, place: int) -> bytes:
-    """The cell or word in which a byte lies, or what is beside it."""
+    """Cell or word that contains a byte, or its surroundings."""
     before, after = re.split(rb"[,;\t|\r\n\"]", data[max(place - 24, 0) : place]), data[place : place + 24]
     return (before[-1] + re.split(rb"[,;\t|\r\n\"]", after)[0]).strip()
 
 
 def not_decodable(path: Path, encoding: str) -> DataError:
-    """Place of the first byte that this encoding does not have."""
+    """Return an error that locates the first byte that is invalid in this encoding."""
     decoder = codecs.getincrementaldecoder(encoding)()
     offset, line = 0, 1
     with open_regular(path) as raw:

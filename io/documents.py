@@ -1,7 +1,7 @@
-"""TOML and JSON texts from outside, read within limits: whatever the text, a document or a ValueError, and soon.
+"""TOML and JSON texts from outside, parsed within limits: any text quickly gives a document or a ValueError.
 
-Python's parsers follow a deeply nested text into a RecursionError, take time in the square of the parts of a dotted
-key, and make numbers of any length, which neither a float nor a message can hold afterwards.
+Python's parsers fail on deep nesting with a RecursionError, take time quadratic in the parts of a dotted key, and make
+numbers of any length, which then fit neither a float nor a message.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 import tomllib
 from typing import Any
 
-MOST_PARTS = 32  # of a dotted key; the longest that means anything has 4
-MOST_LEVELS = 32  # of lists and tables within each other; the deepest that means anything has 6
-MOST_BITS = 1023  # of a whole number: beyond, no double precision number is near it
+MOST_PARTS = 32  # of a dotted key; the longest valid one has 4
+MOST_LEVELS = 32  # of nested lists and tables; the deepest valid one has 6
+MOST_BITS = 1023  # of an integer: beyond, it exceeds double precision
 LINE = re.compile(r"\s*\(at line (\d+), column (\d+)\)")  # as tomllib ends its messages
 
 KEY_PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""  # of a dotted key: bare, or in quotes
@@ -24,7 +24,7 @@ _TOKENS = re.compile(
 
 
 class TooMuch(ValueError):
-    """A document beyond the limits; `line` of the text, where it is known."""
+    """Document beyond the limits; `line` of the text, if known."""
 
     def __init__(self, message: str, line: int | None = None):
         super().__init__(message)
@@ -32,7 +32,7 @@ class TooMuch(ValueError):
 
 
 def toml(text: str) -> dict[str, Any]:
-    """Parse TOML. Raises tomllib.TOMLDecodeError where it is not valid, TooMuch where it is beyond the limits."""
+    """Parse TOML. Raises tomllib.TOMLDecodeError if it is invalid, TooMuch if it is beyond the limits."""
     _check_keys(text)
     try:
         document = tomllib.loads(text)
@@ -40,7 +40,7 @@ def toml(text: str) -> dict[str, Any]:
         raise TooMuch(_deep("lists and tables")) from None
     except tomllib.TOMLDecodeError:
         raise
-    except ValueError as error:  # of int(), which takes 4,300 digits
+    except ValueError as error:  # from int(), which accepts 4,300 digits
         digits = re.search(r"[0-9_]{4000,}", text)
         raise TooMuch(_large() if digits else str(error), digits and _line(text, digits.start())) from None
     check_values(document)
@@ -48,7 +48,7 @@ def toml(text: str) -> dict[str, Any]:
 
 
 def json_value(data: str | bytes) -> Any:
-    """Parse JSON. Raises ValueError where it is not valid or beyond the limits."""
+    """Parse JSON. Raises ValueError if it is invalid or beyond the limits."""
     try:
         value = json.loads(data)
     except RecursionError:
@@ -62,12 +62,12 @@ def json_value(data: str | bytes) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """JSON in UTF-8 that `json_value` reads back the same, also names of files that are not UTF-8."""
+    """Write JSON in UTF-8 that `json_value` reads back unchanged, including file names that are not UTF-8."""
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def where(error: ValueError, text: str) -> tuple[int | None, str]:
-    """The line of a problem that `toml` raised, where it is known, and its message without the line."""
+    """Line of a problem raised by `toml`, if known, and its message without the line."""
     if isinstance(error, TooMuch):
         return error.line, str(error)
     message = str(error)
@@ -86,7 +86,7 @@ def _check_keys(text: str) -> None:
 
 
 def check_values(document: Any) -> None:
-    """Raise TooMuch for nesting and whole numbers beyond the limits. It keeps its own stack: Python's is short."""
+    """Raise TooMuch for nesting and integers beyond the limits. It keeps its own stack: Python's is short."""
     stack: list[tuple[tuple[Any, ...], Any]] = [((), [document])]
     while stack:
         path, within = stack.pop()

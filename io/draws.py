@@ -1,8 +1,7 @@
-"""Kept draws: named arrays, too large for a row of the trace, one set of them a draw.
+"""Kept draws: named arrays too large for a row of the trace, one set per draw.
 
-`labels/seg-<first>-<last>.h5` (`io/segments.py`), one draw a row: cycle int64 (D,), and each array (D, ...) under its
-name, whole numbers in the smallest unsigned type that fits, all others float64. What the arrays are is the family's
-to say.
+`labels/seg-<first>-<last>.h5` (`io/segments.py`), one draw per row: cycle int64 (D,), and each array (D, ...) under its
+name, integers in the smallest unsigned type that fits, all others float64. The family defines the arrays.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from mpibayes.io.segments import Segments, list_segments, read_blocks
 FOLDER = "labels"
 BUFFERED = 16 << 20  # bytes of draws kept in memory before a segment is written
 
-Draw = tuple[int, dict[str, np.ndarray]]  # the cycle, and the arrays by name, as they are stored
+Draw = tuple[int, dict[str, np.ndarray]]  # cycle, and arrays by name, as stored
 
 
 class DrawWriter:
-    """Appends draws; root alone. What was appended since the last segment or `flush` is lost with the process.
+    """Appends draws; root alone. Draws appended since the last segment or `flush` are lost if the process dies.
 
-    whole: names of arrays that hold whole numbers, none of them negative, if they are there. guard: see `Segments`.
+    whole: names of arrays, if present, that hold non-negative integers. guard: see `Segments`.
     """
 
     def __init__(
@@ -39,14 +38,14 @@ class DrawWriter:
 
     @property
     def last_cycle(self) -> int:
-        """The last cycle appended, or -1."""
+        """Last cycle appended, or -1."""
         return self._cycles[-1] if self._cycles else self._segments.last
 
     def append(self, cycle: int, **arrays: ArrayLike) -> None:
-        """Copy one draw: the same arrays every time, of the same shapes but for the length of the first axis. Shorter
-        ones may be read back with zeros behind them.
+        """Copy one draw: the same arrays every time, of the same shapes except for the length of the first axis.
+        Shorter arrays may be read back padded with zeros.
 
-        Raises ValueError (a cycle that is not beyond the last, a negative whole number), CheckpointError.
+        Raises ValueError (a cycle not beyond the last, a negative integer), CheckpointError.
         """
         if cycle <= self.last_cycle:
             raise ValueError(f"kept draws go on from cycle {self.last_cycle}, not {cycle}; truncate them on resuming")
@@ -56,7 +55,7 @@ class DrawWriter:
                 raise ValueError(f"cycle {cycle}: {name} of a kept draw are whole numbers from 0, and one is negative")
         room = {name: np.iinfo(self._buffers[name].dtype).max for name in tops if self._buffers}
         if any(tops[name] > room[name] for name in room):
-            self.flush()  # larger numbers leave room for fewer draws
+            self.flush()  # wider integers leave room for fewer draws
             tops = {name: max(tops[name], room[name]) for name in room}
             self._buffers = {}
         if any(np.shape(arrays[name])[:1] > buffer.shape[1:2] for name, buffer in self._buffers.items()):
@@ -73,7 +72,7 @@ class DrawWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is buffered as one segment, on disk when this returns.
+        """Write the buffered draws as one segment, on disk when this returns.
 
         Raises CheckpointError; the buffer is then kept.
         """
@@ -88,12 +87,12 @@ class DrawWriter:
         self._cycles = []
 
     def truncate(self, cycle: int) -> None:
-        """Forget everything beyond `cycle` (-1: everything)."""
+        """Forget all draws beyond `cycle` (-1: all draws)."""
         self._cycles = [c for c in self._cycles if c <= cycle]
         self._segments.truncate(cycle)
 
     def _allocate(self, arrays: Mapping[str, ArrayLike], tops: Mapping[str, int]) -> None:
-        """Buffers for draws like this one, whose whole numbers go up to `tops`."""
+        """Allocate buffers for draws like this one, with integers up to `tops`."""
         rows = {
             name: np.empty(np.shape(array), _unsigned(tops[name]) if name in tops else np.float64)
             for name, array in arrays.items()
@@ -103,7 +102,7 @@ class DrawWriter:
 
 
 def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
-    """The kept draws of one chain with cycle >= start_cycle, one at a time in flat memory.
+    """Yield the kept draws of one chain with cycle >= start_cycle, one at a time, in constant memory.
 
     Raises CheckpointError naming a damaged segment.
     """
@@ -114,7 +113,7 @@ def iterate_draws(run_dir: str | Path, start_cycle: int = 0) -> Iterator[Draw]:
 
 
 def last_draw(run_dir: str | Path) -> Draw | None:
-    """The last kept draw of one chain, e.g. to start another run from it; None when there is none."""
+    """Last kept draw of one chain, e.g. to start another run from it; None if there is none."""
     kept, segments = checkpoint.kept(run_dir, FOLDER), list_segments(Path(run_dir) / FOLDER)
     if not segments and kept is None:
         return None
@@ -129,5 +128,5 @@ def _draw(block: dict[str, np.ndarray], row: int) -> Draw:
 
 
 def _unsigned(top: int) -> np.dtype:
-    """The smallest unsigned type for 0..top."""
+    """Smallest unsigned type for 0..top."""
     return np.dtype(np.uint8 if top < 1 << 8 else np.uint16 if top < 1 << 16 else np.uint32)

@@ -22,13 +22,13 @@ from mpibayes.io.source import TextSource
 from mpibayes.io.yes_no import with_level
 
 NUMBER = r"^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$"
-SHORT = 15  # characters of a number of which a double has all digits
+SHORT = 15  # characters of a number whose digits a double holds exactly
 
 
 def numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:
-    """The number each text is (float64), NaN where it is none. `1e400` and `-inf` are infinite; `nan` is no number.
+    """Parse each text as a number (float64), NaN if it is none. `1e400` and `-inf` are infinite; `nan` is not a number.
 
-    form: how they are written; None: plainly."""
+    form: of the numbers; None: plain."""
     texts = texts if form is None else form.plain(texts)
     try:
         values = pc.cast(texts, pa.float64())  # all are numbers: the usual case in a numeric column
@@ -43,10 +43,10 @@ def numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarr
 def parse(
     kind: str, levels: pa.StringArray | None, texts: pa.StringArray, missing: np.ndarray, form: Form | None = None
 ):
-    """Cells of a column of this kind for some texts: (values, which texts it cannot hold).
+    """Parse texts as cells of a column of this kind: (values, mask of texts that it cannot hold).
 
-    values: float64 with NaN = missing for real and count; integers with V = missing for categorical and boolean, where
-    texts that are no level get V too. missing: bool, which texts are missing markers.
+    values: float64 with NaN = missing for real and count; integers with V = missing for categorical and boolean, V also
+    for texts that are not levels. missing: bool, mask of missing markers.
     """
     if kind in NUMERIC:
         texts, censored = watched.parse(texts) if kind == "survival" else (texts, False)
@@ -69,8 +69,8 @@ def parse(
 
 
 def _same_number(levels: pa.StringArray, texts: pa.StringArray, form: Form | None) -> np.ndarray:
-    """The level that is the same number as each text (1 and 1.0), len(levels) where there is none, or where the levels
-    are not all numbers: 250 and 250.0 may be codes."""
+    """Level that is the same number as each text (1 and 1.0); len(levels) if there is none, or if the levels are not
+    all numbers: 250 and 250.0 may be codes."""
     values = known_numbers(levels, form)
     if np.isnan(values).any():
         return np.full(len(texts), len(levels))
@@ -81,7 +81,7 @@ def _same_number(levels: pa.StringArray, texts: pa.StringArray, form: Form | Non
 
 
 def known_numbers(texts: pa.StringArray, form: Form | Dates | None = None) -> np.ndarray:
-    """The numbers of texts of which a double has all digits, NaN for others and for codes such as 007."""
+    """Numbers of texts whose digits a double holds exactly, NaN for other texts and for codes such as 007."""
     values = numbers(texts, form)
     coded = pc.match_substring_regex(texts, r"^[+-]?0\d").to_numpy(zero_copy_only=False)
     short = pc.less_equal(pc.utf8_length(texts), SHORT).to_numpy(zero_copy_only=False)
@@ -101,7 +101,7 @@ def expectation(kind: str, levels: Sequence[str]) -> str:
 
 @dataclass
 class Offence:
-    """A text that a column cannot hold: where it was first met, and in how many cells."""
+    """A text that a column cannot hold: its first place, and the number of such cells."""
 
     column: str
     text: str
@@ -112,14 +112,14 @@ class Offence:
 
 @dataclass
 class Offences:
-    """The first MAX_PROBLEMS different offending texts of each column, and the number of all offending cells."""
+    """First MAX_PROBLEMS distinct offending texts of each column, and the number of all offending cells."""
 
     found: dict[tuple[str, str], Offence] = field(default_factory=dict)
     n_cells: dict[str, int] = field(default_factory=dict)
     n_listed: dict[str, int] = field(default_factory=dict)
 
     def add(self, batch: Batch, column: str, cells: Cells, counts: np.ndarray, bad: np.ndarray, expected: str) -> None:
-        """Note the `bad` texts of a batch's column; of very many, a few are described and all are counted."""
+        """Note the `bad` texts of a batch's column; if there are many, a few are described and all are counted."""
         offending = np.flatnonzero(bad & (counts > 0))
         described = offending[: 2 * MAX_PROBLEMS]
         for i in described:
@@ -142,7 +142,7 @@ class Offences:
         return bool(self.n_cells)
 
     def error(self, source: TextSource, advice: str) -> DataError:
-        """All that was found, the first MAX_PROBLEMS in row order, with rows and lines."""
+        """Return an error with the first MAX_PROBLEMS offences in row order, with rows and lines."""
         order = {path: i for i, path in enumerate(source.paths)}
         listed = sorted(self.found.values(), key=lambda o: (order[o.place.path], o.place.row, o.column))
         listed = listed[:MAX_PROBLEMS]
@@ -161,8 +161,8 @@ class Offences:
 class Encoder:
     """Turns batches of text into Rows of known columns.
 
-    positions: for each column, where it lies in the source; None: nowhere, its cells are missing. markers: for each,
-    the texts that mean missing; forms: for each, how its numbers are written.
+    positions: of each column in the source; None if absent, its cells are missing. markers: for each column, the texts
+    that mean missing; forms: for each, the form of its numbers.
     """
 
     def __init__(
@@ -182,8 +182,8 @@ class Encoder:
         self._levels = [pa.array(c.levels, pa.string()) if c.levels else None for c in columns]
 
     def encode(self, batch: Batch, wrong: Offences, unseen: Offences) -> Rows:
-        """The rows of the batch. Cells that cannot be held become missing and are noted: in `wrong` where a number was
-        expected, in `unseen` where a level was.
+        """Encode the batch as rows. Cells that cannot be held become missing and are noted: in `wrong` if a number was
+        expected, in `unseen` if a level was.
         """
         rows = (Rows.missing if None in self._places else Rows.empty)(self.columns, batch.n_rows)
         for column, position, markers, levels, form in zip(
@@ -207,14 +207,14 @@ class Encoder:
         return rows
 
     def gaps(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Masks of the missing cells of the batch, and of those that are censored, by column, bool (n,)."""
+        """Masks of the batch's missing or censored cells, by column, bool (n,)."""
         each = zip(self.columns, self._places, self._markers, self._forms, strict=True)
         cells = ((c, batch.columns[place], markers, form) for c, place, markers, form in each if place is not None)
         return {c.name: self._gaps(c, of.texts, markers, form)[of.codes] for c, of, markers, form in cells}
 
     @staticmethod
     def _gaps(column: Column, texts: pa.StringArray, markers: Markers, form: Form | Dates | None) -> np.ndarray:
-        """Mask of the texts that are missing, or censored."""
+        """Mask of texts that are missing or censored."""
         if column.kind != "survival":
             return markers.among(texts, form)
         times, censored = watched.parse(texts)
@@ -222,12 +222,12 @@ class Encoder:
 
 
 class Markers:
-    """Texts that mean missing. One that is a number means the number, however it is written: -999 is -999.0, too; but
-    007 is not 7. `inf` means all numbers beyond MAX_REAL."""
+    """Texts that mean missing. A marker that is a number matches any form of it: -999 matches -999.0, too; but 007 does
+    not match 7. `inf` matches all numbers beyond MAX_REAL."""
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Markers:
-        """Markers for these texts; the same object for the same texts, since most columns share them."""
+        """Markers for these texts; cached, since most columns share them."""
         return _markers(tuple(texts))
 
     def __init__(self, texts: Sequence[str]):
@@ -251,5 +251,5 @@ def _markers(texts: tuple[str, ...]) -> Markers:
 
 
 def _within_range(values: np.ndarray) -> np.ndarray:
-    """Replace values beyond MAX_REAL by infinite ones."""
+    """Replace values beyond MAX_REAL by infinity."""
     return np.where(np.abs(values) > MAX_REAL, np.copysign(np.inf, values), values)

@@ -1,5 +1,5 @@
-"""Guess the encoding of bytes that are not UTF-8, for a hint: each letter, sign and quote is judged by what is beside
-it. In a wrong encoding there are capitals within words, signs between letters, and letters of several scripts.
+"""Guess the encoding of bytes that are not UTF-8, for a hint: each letter, sign and quote is judged by its neighbours.
+A wrong encoding gives capitals within words, signs between letters, and letters of several scripts.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ import re
 import unicodedata
 from collections import Counter
 
-CANDIDATES = ("cp1252", "mac_roman", "cp1250", "cp1251", "koi8_r", "cp850")  # of equally good ones the first
-PLACES = 2_000  # different ones that are judged, at most
+CANDIDATES = ("cp1252", "mac_roman", "cp1250", "cp1251", "koi8_r", "cp850")  # ties go to the first
+PLACES = 2_000  # distinct places judged, at most
 QUOTES = "’‘“”„«»–—…°"
 UNMARKED = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 
 
 def likely(data: bytes) -> str:
-    """The encoding of CANDIDATES in which the bytes make most sense; the first where they make none."""
+    """Encoding of CANDIDATES in which the bytes make most sense; the first if they make none."""
     spots = re.findall(rb"(?<![\x80-\xff])[\x00-\x7f]?[\x80-\xff]+[\x00-\x7f]?", data)
     places = Counter(spots).most_common(PLACES)
     return max(CANDIDATES, key=lambda encoding: sum(_sense(place, encoding) * n for place, n in places))
 
 
 def unmarked(head: bytes) -> str:
-    """UTF-16 or UTF-32 that a file begins with without a byte order mark; "" if it does not."""
+    """UTF-16 or UTF-32 variant of a file without a byte order mark; "" if it is in neither."""
     head = head[: len(head) // 4 * 4]
     for encoding in UNMARKED if b"\0" in head else ():
         text = head.decode(encoding, "replace")
@@ -33,7 +33,7 @@ def unmarked(head: bytes) -> str:
 
 
 def _sense(place: bytes, encoding: str) -> float:
-    """Score bytes by the sense they make between their neighbours: about 1 for each that does, below 0 for others."""
+    """Score the fit of bytes to their neighbours: about 1 per plausible character, below 0 for implausible ones."""
     try:
         text = place.decode(encoding)
     except UnicodeDecodeError:

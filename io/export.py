@@ -1,7 +1,7 @@
 """Export for other programs: kept labels and features as text, traces and other tables as CSV, draws as a netCDF file
 for ArviZ.
 
-The text forms are the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV:
+The text forms have the same bytes for the same chain, on any number of ranks, straight through or resumed (CSV:
 `timings=False`).
 """
 
@@ -39,7 +39,7 @@ class Exported:
     """Outcome of an export."""
 
     paths: list[Path] = field(default_factory=list)  # empty: standard output
-    notes: list[str] = field(default_factory=list)  # what the user should know
+    notes: list[str] = field(default_factory=list)  # remarks for the user
 
 
 def export(
@@ -52,23 +52,23 @@ def export(
 ) -> Exported:
     """Write the draws of one or several chains in the form `to`; a directory with chain-1, ... stands for all of them.
 
-    labels  one kept draw a line, the labels of the training rows separated by blanks, clusters numbered by first
-            appearance in the line; of several views the view of each column, ` | `, and the labels in each view, the
+    labels  one kept draw per line: the labels of the training rows separated by blanks, clusters numbered by first
+            appearance in the line; with several views the view of each column, ` | `, and the labels in each view, the
             first view being that of the first column; several chains: a file each, `out` with .chain-<n> before its
             suffix
-    features  one kept draw a line: a string of 0 and 1 for each feature, which training rows have it, in table order;
-            the strings in descending order, `-` where there are none; several chains as with labels
-    links   one kept draw a line: for each modelled column, in the table's order, the number of its parent among them,
+    features  one kept draw per line: a string of 0 and 1 per feature, marking its training rows in table order; the
+            strings in descending order, `-` if there are none; several chains as with labels
+    links   one kept draw per line: for each modelled column, in the table's order, the number of its parent among them,
             from 0, -1 for none; several chains as with labels
-    csv     one line a cycle: cycle, then a column for each scalar, timings last (left out with timings=False); floats
-            in the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
-    arviz   see `inference`: burn-in in groups of its own; chains are cut to the cycles that all have
-    out     a file, or "-" for standard output; None: standard output for text, `trace.h5` in the first directory
-            given for arviz
-    burn_in number of cycles at the beginning of each chain that are left out, or of each of run_dirs
-    kept    for arviz: of each chain what else was kept of its draws, and the axes of these arrays
+    csv     one line per cycle: cycle, then a column per scalar, timings last (omitted with timings=False); floats in
+            the shortest form that reads back exactly; several chains: a first column `chain`, 1, 2, ...
+    arviz   see `inference`: burn-in in separate groups; chains are cut to their common cycles
+    out     a file, or "-" for standard output; None: standard output for text, `trace.h5` in the first directory given
+            for arviz
+    burn_in number of initial cycles to leave out of each chain, or for each of run_dirs
+    kept    for arviz: further kept arrays of each chain's draws, and their axes
 
-    Files are written beside their place and renamed, in place of what is there. Raises ConfigError (no such run,
+    Files are written to temporary names and renamed over existing ones. Raises ConfigError (no such run,
     nothing kept, output not writable), CheckpointError (a damaged segment, a full disk).
     """
     if to not in FORMS:
@@ -77,7 +77,7 @@ def export(
     if not given:
         raise ConfigError("nothing to export: name the directory of a run")
     each = [burn_in] * len(given) if burn_in is None or isinstance(burn_in, int) else burn_in
-    chains: dict[Path, int] = {}  # the cycle after which draws are written
+    chains: dict[Path, int] = {}  # cycle after which draws are written
     for run_dir, cycles in zip(given, each, strict=True):
         if cycles is not None and cycles < 0:
             raise ConfigError(f"burn-in of {cycles} cycles: expected a number of cycles, 0 or more")
@@ -95,14 +95,14 @@ def canonical_labels(labels: np.ndarray) -> np.ndarray:
     if labels.size == 0:
         return labels.astype(np.int64)
     first = np.full(int(labels.max()) + 1, labels.size, dtype=np.int64)
-    first[labels[::-1]] = np.arange(labels.size - 1, -1, -1)  # the last assignment to an index stays: the first row
+    first[labels[::-1]] = np.arange(labels.size - 1, -1, -1)  # repeated indices keep the last assignment: the first row
     number = np.empty(first.size, dtype=np.int64)
     number[np.argsort(first, kind="stable")] = np.arange(first.size)
     return number[labels]
 
 
 def _export_texts(chains: Mapping[Path, int], what: str, out: str | Path | None) -> Exported:
-    """A line for each kept draw; what: of TEXTS."""
+    """Write a line for each kept draw; what: a key of TEXTS."""
     line = TEXTS[what]
 
     def write(file: BinaryIO, chain: Path, after: int) -> None:
@@ -134,13 +134,13 @@ def _export_texts(chains: Mapping[Path, int], what: str, out: str | Path | None)
 
 
 def a_file_each(out: Path, n_chains: int) -> list[Path]:
-    """The files of the draws of each of several chains."""
+    """Paths of the draws of each of several chains."""
     return [out.with_name(f"{out.stem}.chain-{n}{out.suffix}") for n in range(1, n_chains + 1)]
 
 
 def _line_of_labels(draw: Mapping[str, np.ndarray]) -> str:
     parts = [draw["labels"]]
-    if "views" in draw:  # several views, numbered as the labels of each follow
+    if "views" in draw:  # views numbered in the order of their labels
         parts = [draw["views"], *draw["labels"][: int(draw["views"].max()) + 1]]
         order = np.unique(parts[0], return_index=True)[1].argsort()
         parts[1:] = [parts[1 + v] for v in order.tolist()]
@@ -148,7 +148,7 @@ def _line_of_labels(draw: Mapping[str, np.ndarray]) -> str:
 
 
 def _line_of_features(draw: Mapping[str, np.ndarray]) -> str:
-    """Their rows are kept as bits, the first row the highest bit of a byte: see `hpc/ibp/draws.py`."""
+    """Line of a draw of features, kept as bits with the first row in a byte's highest bit: see `hpc/ibp/draws.py`."""
     bits = np.unpackbits(draw["features"][: int(draw["count"])].astype(np.uint8), axis=1, count=int(draw["n_rows"]))
     strings = sorted((bytes(rows + ord("0")).decode() for rows in bits), reverse=True)
     return " ".join(strings) or "-"
@@ -178,7 +178,7 @@ def _export_csv(chains: Mapping[Path, int], out: str | Path | None, timings: boo
 
 
 def _in_columns(trace: dict[str, np.ndarray], axes: Mapping[str, Mapping[str, Sequence[str]]]) -> dict[str, np.ndarray]:
-    """The trace with each array as a column a place, named theta[age] or theta[bird,age]."""
+    """Split each array of the trace into a column per element, named theta[age] or theta[bird,age]."""
     columns = {}
     for name, values in trace.items():
         if name not in axes:
@@ -202,7 +202,7 @@ def _write_csv(file: BinaryIO, traces: list[dict[str, np.ndarray]], names: list[
 
 
 def csv_line(cells: Sequence[object]) -> str:
-    """A line of CSV. Names may need quotes; those with a carriage return get them only where the line's end has one."""
+    """Format a line of CSV. Names may need quotes; a carriage return is quoted only if the line terminator has one."""
     line = io.StringIO(newline="")
     csv.writer(line, lineterminator="\r\n").writerow(cells)
     return line.getvalue().removesuffix("\r\n") + "\n"
@@ -232,7 +232,7 @@ def _export_arviz(chains: Mapping[Path, int], out: str | Path, kept: tuple[Draws
 
 
 def _aligned(chains: Draws) -> Draws:
-    """The draws of the cycles that all chains have."""
+    """Draws at the cycles common to all chains."""
     common = chains[0]["cycle"]
     for draws in chains[1:]:
         common = np.intersect1d(common, draws["cycle"], assume_unique=True)
@@ -272,8 +272,8 @@ def write_csv_lines(out: str | Path | None, head: Sequence[str], blocks: Iterabl
 
 
 def write_lines(out: str | Path | None, lines: Iterable[tuple[int, str]], n_chains: int, what: str) -> Exported:
-    """Write lines of text, each with the number of its chain, from 0, chains one after another: one file, or one each.
-    Raises ConfigError."""
+    """Write lines of text, each given with the number of its chain, from 0, chains in sequence: one file, or one per
+    chain. Raises ConfigError."""
     if n_chains > 1 and (out is None or str(out) == STDOUT):
         raise ConfigError(f"{what} of {n_chains} chains cannot share standard output; name a file with -o")
     files = [out] if n_chains == 1 else a_file_each(Path(out or STDOUT), n_chains)
@@ -318,5 +318,5 @@ def _standard_output() -> Iterator[BinaryIO]:
     try:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-    except BrokenPipeError:  # the reader, e.g. `head`, has seen enough; nothing more may be flushed there at exit
+    except BrokenPipeError:  # the reader, e.g. `head`, has closed the pipe; avoid another flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

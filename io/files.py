@@ -1,8 +1,7 @@
-"""Files that are either the old ones or the new ones, never something between.
+"""Files that hold either the old or the new content, never something between.
 
-A file is written under a temporary name beside its place, flushed to disk, renamed over it, and the directory is
-flushed too. The temporary file is always a new one: what has its name, left over from a kill or a link that someone put
-there, is removed, and never written to.
+A file is written under a temporary name beside its place, flushed to disk and renamed over it; then the directory is
+flushed, too. The temporary file is always new: a leftover or link with its name is removed, never written to.
 """
 
 from __future__ import annotations
@@ -23,24 +22,25 @@ from typing import IO, Any, BinaryIO
 from mpibayes.errors import CheckpointError, ConfigError, DataError, MpibayesError
 
 TEMPORARY = ".tmp"
-# Asked just before a run's files are changed; raises CheckpointError when someone else has taken the run's directory.
+# Called just before a run's files are changed; raises CheckpointError if another process has taken the run's directory.
 Guard = Callable[[], None]
 NOT_REGULAR = "not a regular file"
 NO_WRITER = "a pipe without a writer; start the writer first"
 FULL = {errno.ENOSPC, errno.EDQUOT}
 ADVICE = dict.fromkeys(FULL, "free some space, or name another place") | {errno.EFBIG: "raise that limit"}
 DISK = {*FULL, errno.EFBIG, errno.EIO}
-HDF5 = b"\x89HDF\r\n\x1a\n"  # what such a file begins with
+HDF5 = b"\x89HDF\r\n\x1a\n"  # first bytes of an HDF5 file
 
 
 def reason(error: BaseException) -> str:
-    """The operating system's words without Python's decoration, e.g. "No space left on device"; else the error's."""
+    """Message of the operating system, without Python's decoration, e.g. "No space left on device"; else the
+    error's."""
     number = getattr(error, "errno", None)
     return os.strerror(number) if number else getattr(error, "strerror", None) or str(error)
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's words, or its name."""
+    """First line of an error's message, or its type."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
@@ -69,10 +69,10 @@ def storing(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def writing(path: str | Path, otherwise: type[MpibayesError] = ConfigError) -> Iterator[None]:
-    """Turn an `OSError` inside the block into an error that names the file, the reason, and what a disk lacks.
+    """Turn an `OSError` inside the block into an error that names the file, the reason, and the disk's limit.
 
-    A disk that is full or fails is a CheckpointError, so that the exit code is 4; what else can be wrong with a place
-    that the user named is `otherwise`.
+    A disk that is full or fails is a CheckpointError, so that the exit code is 4; other problems with a path named by
+    the user raise `otherwise`.
     """
     try:
         yield
@@ -88,7 +88,7 @@ def cannot_write(path: str | Path, error: OSError, otherwise: type[MpibayesError
 
 
 def _missing(path: str | Path, error: OSError) -> str:
-    """Say how much space is left, or how large a file may be, where that is what was lacking."""
+    """Describe the free space, or the largest allowed file, if that was insufficient."""
     if error.errno == errno.EFBIG:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         return "" if limit == resource.RLIM_INFINITY else f" (a file may have {limit:,} bytes here: ulimit -f)"
@@ -100,15 +100,15 @@ def _missing(path: str | Path, error: OSError) -> str:
 
 
 def open_regular(path: str | Path, mode: str = "rb", *, pipe: bool = False, **options: Any) -> IO[Any]:
-    """`open`, of a regular file for reading or appending: a FIFO, a device or a socket is refused and not waited for.
+    """`open` for a regular file, to read or append: a FIFO, a device or a socket is refused without waiting for it.
 
-    pipe: a pipe will do as well, as a shell's <(...) is one; it is empty where nobody writes to it.
+    pipe: also accept a pipe, such as a shell's <(...); it is empty if it has no writer.
     Raises OSError, whose `reason` may be "not a regular file".
     """
     try:
         file = open(path, mode, opener=_without_waiting, **options)  # noqa: SIM115
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket; of files to append to also a FIFO that nobody reads
+        if error.errno == errno.ENXIO:  # a socket; when appending, also a FIFO without a reader
             raise OSError(None, NOT_REGULAR, str(path)) from None
         raise
     try:
@@ -123,12 +123,12 @@ def open_regular(path: str | Path, mode: str = "rb", *, pipe: bool = False, **op
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opening a FIFO waits for its other end, through all signals; opening a terminal may make it ours."""
+    """Open without blocking: a FIFO would wait for its other end, ignoring signals; a terminal might become ours."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY, 0o666)
 
 
 def read_regular(path: str | Path, *, pipe: bool = False) -> bytes:
-    """The bytes of a file; see `open_regular`. A pipe that nobody writes to, or not yet, raises OSError."""
+    """Read a file; see `open_regular`. A pipe without a writer, or not yet with one, raises OSError."""
     with open_regular(path, pipe=pipe) as file:
         data = file.read()
         if not data and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
@@ -137,7 +137,7 @@ def read_regular(path: str | Path, *, pipe: bool = False) -> bytes:
 
 
 def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:
-    """The first 8 bytes of a file of data. DataError where it cannot be read. advice: what to do about a directory."""
+    """First 8 bytes of a data file. Raises DataError if it cannot be read. advice: for a directory."""
     with reading(path):
         try:
             with open_regular(path) as file:
@@ -147,7 +147,7 @@ def first_bytes(path: Path, advice: str = "name the files in it") -> bytes:
 
 
 def stamps(paths: Iterable[str | Path]) -> dict[Path, tuple[int, ...]]:
-    """Device, inode, size and time of change of files. Raises DataError where one is missing."""
+    """Device, inode, size and modification time of files. Raises DataError if one is missing."""
     stamps = {}
     for path in map(Path, paths):
         with reading(path):
@@ -157,7 +157,7 @@ def stamps(paths: Iterable[str | Path]) -> dict[Path, tuple[int, ...]]:
 
 
 def require_unchanged(before: dict[Path, tuple[int, ...]]) -> None:
-    """Raise DataError if a file has changed since `stamps` looked at it."""
+    """Raise DataError if a file has changed since its `stamps` were taken."""
     changed = [path for path, stamp in stamps(before).items() if stamp != before[path]]
     if changed:
         raise DataError(f"{changed[0]}: changed while it was read; wait until it is complete, and import it again")
@@ -170,17 +170,17 @@ def sha256_of(path: str | Path) -> str:
 
 
 def unguarded() -> None:
-    """The guard of files that no one else writes."""
+    """Guard for files with no other writer."""
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file for writing and reading, whatever has its name. Raises OSError."""
+    """Create a new file for writing and reading, replacing whatever has its name. Raises OSError."""
     path.unlink(missing_ok=True)
-    return open(path, "x+b")  # which follows no link
+    return open(path, "x+b")  # mode x follows no link
 
 
 def remove(path: Path) -> None:
-    """Remove a directory with all that is in it, or whatever else has this name; links are not followed."""
+    """Remove a directory with its contents, or anything else with this name; links are not followed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -188,8 +188,8 @@ def remove(path: Path) -> None:
 
 
 def is_there(path: str | Path) -> bool:
-    """True if something has this name, where links lead. OSError where that is unknown: a loop of links, a name that is
-    too long."""
+    """True if this path exists, following links. Raises OSError if that is unknown: a loop of links, a name that is too
+    long."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -198,9 +198,9 @@ def is_there(path: str | Path) -> bool:
 
 
 def make_directory(path: str | Path, within: Path | None = None) -> None:
-    """Make a directory, and those above it that are missing, each of them on disk when this returns. Raises OSError.
+    """Make a directory and its missing ancestors, all of them on disk when this returns. Raises OSError.
 
-    within: a directory above that is there, unless someone has moved it away, and then is not made anew.
+    within: an existing ancestor, which is not made again if it has been moved away.
     """
     path, missing = Path(path), []
     while True:
@@ -223,7 +223,7 @@ def make_directory(path: str | Path, within: Path | None = None) -> None:
 
 
 def sync_directory(path: str | Path) -> None:
-    """Flush a directory's entries to disk, where the file system can (EINVAL, ENOTSUP) and we may read it."""
+    """Flush a directory's entries to disk, if the file system supports it (EINVAL, ENOTSUP) and we may read it."""
     try:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except PermissionError:
@@ -238,7 +238,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def require_replaceable(path: Path) -> None:
-    """OSError where something other than a file has this name: a directory, a device, a pipe, a loop of links."""
+    """Raise OSError if the path is not a regular file: a directory, a device, a pipe, a loop of links."""
     with suppress(FileNotFoundError):
         kind = os.stat(path).st_mode
         if stat.S_ISDIR(kind):
@@ -249,13 +249,13 @@ def require_replaceable(path: Path) -> None:
 
 @contextmanager
 def replacing(path: str | Path, *, guard: Guard = unguarded, new: bool = False) -> Iterator[BinaryIO]:
-    """Open a temporary binary file that becomes `path` when the block ends well, and is removed when it does not.
-    new: FileExistsError where another file has the name by then.
+    """Open a temporary binary file that becomes `path` when the block succeeds, and is removed when it fails.
+    new: raise FileExistsError if another file has the name by then.
 
-    Its name is one that no other has: several processes may write an export, and a run that was frozen may thaw beside
-    the one that took it for dead. A kill leaves it; see `remove_left_overs`. What is no regular file, such as
+    The temporary name is unique: several processes may write an export, and a frozen run may resume beside the one that
+    presumed it dead. A kill leaves it behind; see `remove_left_overs`. A path that is not a regular file, such as
     /dev/null, is never replaced.
-    Raises OSError, and what the guard raises.
+    Raises OSError, and the guard's exceptions.
     """
     path = Path(path)
     require_replaceable(path)
@@ -276,7 +276,7 @@ def replacing(path: str | Path, *, guard: Guard = unguarded, new: bool = False) 
 
 
 def _name_anew(temporary: Path, path: Path) -> None:
-    """Rename a file unless another has the name: in one step where there are hard links, else after a look."""
+    """Rename a file unless the name is taken: atomically where hard links exist, else after a check."""
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -290,9 +290,9 @@ def _name_anew(temporary: Path, path: Path) -> None:
 
 
 def remove_left_overs(folder: Path, guard: Guard = unguarded) -> None:
-    """Remove the temporary files of a run's writers that were killed; for whoever holds the folder. Raises OSError.
+    """Remove temporary files of a run's killed writers; for the holder of the folder. Raises OSError.
 
-    A report may be writing trace.h5 meanwhile: that one is left alone.
+    Spares those of trace.h5, which a report may be writing.
     """
     for name in os.listdir(folder):
         if re.fullmatch(r"(?!trace\.h5\.).+\.[0-9a-f]{16}" + re.escape(TEMPORARY), name):
@@ -312,7 +312,8 @@ def write_text(path: str | Path, text: str, *, guard: Guard = unguarded) -> None
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file or folder to the first free NAME.old-N, so that nothing is lost; its new place. Raises OSError."""
+    """Rename a file or folder to the first free NAME.old-N, so that nothing is lost; return the new path. Raises
+    OSError."""
     n = 1
     while os.path.lexists(aside := path.with_name(f"{path.name}.old-{n}")):
         n += 1
@@ -321,9 +322,9 @@ def set_aside(path: Path) -> Path:
 
 
 def chain_directories(run_dir: str | Path) -> list[Path]:
-    """The directories of single chains: `chain-1`, ... in `run_dir` by number, or without any `run_dir` itself.
+    """Directories of single chains: `chain-1`, ... in `run_dir` by number, or `run_dir` itself if there are none.
 
-    Raises ConfigError when `run_dir` is not a directory.
+    Raises ConfigError if `run_dir` is not a directory.
     """
     run_dir = Path(run_dir)
     try:

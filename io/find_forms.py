@@ -1,5 +1,5 @@
-"""Forms of the numbers and dates in each column, from its first cells; in doubt, from the other columns of the file, or
-from the cells below.
+"""Forms of the numbers and dates in each column, from its first cells; if ambiguous, from the file's other columns, or
+from later cells.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Written:
 
 
 def find_forms(source: TextSource, profiles: Sequence[Profile], given: Written) -> list[str]:
-    """Note in each profile the form of its cells, or the open question; return notes on forms that were guessed."""
+    """Set the form of each profile's cells, or its open question; return notes on forms that were guessed."""
     batches = source.batches(i for i, profile in enumerate(profiles) if profile.kind in (None, "real", "count"))
     first = next(batches, None)
     batches.close()
@@ -61,7 +61,7 @@ def _settle_numbers(source: TextSource, profiles: Sequence[Profile], result) -> 
 
 
 def _settle_dates(source: TextSource, profiles: Sequence[Profile], result: dict[int, tuple[Dates, ...]]) -> None:
-    """Day or month first: as a later cell of the column says, or else all other columns."""
+    """Choose between day and month first: by a later cell of the column, otherwise by all other columns."""
     doubtful = {position: list(forms) for position, forms in result.items() if len(forms) > 1}
     example: dict[int, str] = {}
     for batch in source.batches(doubtful) if doubtful else ():
@@ -93,7 +93,7 @@ def _settle_dates(source: TextSource, profiles: Sequence[Profile], result: dict[
 
 
 def as_found(profiles: Sequence[Profile], given: Written) -> Written:
-    """The given forms, completed by those that all columns share after the first pass, for a schema."""
+    """Complete the given forms by those that all columns share after the first pass, for a schema."""
     forms = [p.form for p in profiles if isinstance(p.form, Form)]
     plain = any(p.form is None and p.n_numbers and not p.all_integer for p in profiles)
     decimals, groups = {form.decimal for form in forms}, {form.thousands for form in forms} - {""}

@@ -1,5 +1,5 @@
-"""Two columns that look like a time and its event, by their names and values: a survival column, if the user says so
-(`watched`). A note asks."""
+"""Two columns whose names and values suggest a time and its event: a survival column, if the user says so (`watched`).
+A note asks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TIMES = re.compile(
     r"((fu|surv|survival|s|stop|event|follow_?up)_?)?(time|days|months|years)|tenure|duration|survival|tte"
 )
 EVENTS = re.compile(r"status|event|death|died|dead|deceased|cens(or(ed)?)?|churn(ed)?|fail(ed|ure)?|relapse(d)?|fustat")
-FEWEST_TIMES = 20  # different ones
+FEWEST_TIMES = 20  # distinct values
 MOST_STATES = 3
 
 
 def questions(profiles: Sequence[Profile], decisions: Sequence[Decision]) -> Iterator[str]:
-    """A note where one column looks like a time, and another one like its event."""
+    """Yield a note if one column looks like a time, and another one like its event."""
     columns = list(zip(profiles, decisions, strict=True))
     times = [p for p, d in columns if _is(TIMES, p) and d.kind in NUMERIC and _is_time(p)]
     events = [(p, d) for p, d in columns if _is(EVENTS, p) and d.kind in LEVELLED and 2 <= len(d.levels) <= MOST_STATES]

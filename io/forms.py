@@ -1,7 +1,7 @@
-"""Forms of numbers that people write: decimal commas, groups of three digits, currencies, per cent; and their parsing.
+"""Forms of numbers: decimal commas, groups of three digits, currencies, per cent; and their parsing.
 
-A form is looked for among a column's first cells and holds for all of it: cells in another form are not numbers. A
-plain number (`encode.NUMBER`) has no form.
+A form is inferred from a column's first cells and applies to all of it: cells in another form are not numbers. A plain
+number (`encode.NUMBER`) has no form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-BLANKS = " \u00a0\u202f"  # between groups: blank, no-break, narrow no-break
+BLANKS = " \u00a0\u202f"  # between groups: space, no-break space, narrow no-break space
 UNITS = ("%", "$", "€", "£", "¥", "EUR", "USD", "GBP", "CHF", "JPY")
 SIGNS = "+-\u2212"
 BRACKETS = r"^([$€£¥]?)\(([^()]*)\)$"
@@ -23,7 +23,7 @@ INFINITE = r"(?i)^[+-]?inf(inity)?$"
 @dataclass(frozen=True)
 class Form:
     """decimal: "." or ","; thousands: "" for none, ",", ".", " " (any blank) or "'"; unit: "" or one of UNITS.
-    brackets: whether negative numbers may be in brackets, as accountants write them."""
+    brackets: True if negative numbers may be in brackets, as in accounting."""
 
     decimal: str = "."
     thousands: str = ""
@@ -31,7 +31,7 @@ class Form:
     brackets: bool = False
 
     def pattern(self) -> str:
-        """A regular expression of the numbers that are written so, with the sign and the digits as groups."""
+        """Regular expression for numbers in this form, with sign and digits as groups."""
         group = f"[{BLANKS}]" if self.thousands == " " else re.escape(self.thousands)
         grouped = rf"\d{{1,3}}(?:{group}\d{{3}})+|" if self.thousands else ""
         digits = rf"(?:{grouped}\d+)(?:{re.escape(self.decimal)}\d*)?"
@@ -40,7 +40,7 @@ class Form:
         return rf"^{before}([{SIGNS}]?){before}({digits}){after}$"
 
     def plain(self, texts: pa.StringArray) -> pa.StringArray:
-        """The texts as plain numbers; "" for what is not written in this form; infinite ones stay."""
+        """Convert texts to plain numbers; "" for a text not in this form; infinite numbers stay."""
         pattern = self.pattern()
         if self.brackets:
             texts = pc.replace_substring_regex(texts, BRACKETS, r"-\1\2")
@@ -55,7 +55,7 @@ class Form:
         return pc.if_else(ours, plain, pa.scalar("", pa.string()))
 
     def written(self, plain: str) -> str:
-        """A plain number, without an exponent, in this form; without groups."""
+        """Format a plain number without exponent in this form, without groups."""
         sign, digits = ("-", plain[1:]) if plain.startswith("-") else ("", plain)
         digits = digits.replace(".", self.decimal)
         if self.unit in ("$", "€", "£", "¥"):
@@ -75,9 +75,9 @@ class Form:
 def form_of(
     texts: Sequence[str], decimal: str | None = None, thousands: str | None = None
 ) -> tuple[Form | None, Form | None]:
-    """The form in which all the texts are numbers, and another one where both fit ("1,234"); None: plain, or none fits.
+    """Form in which all the texts are numbers, and a second one if both fit ("1,234"); None: plain, or none fits.
 
-    decimal, thousands: what the user says of them. Of forms that fit, the one with the fewest marks is taken.
+    decimal, thousands: given by the user. Of forms that fit, the one with the fewest marks is taken.
     """
     texts = [text for text in texts if not re.match(INFINITE, text)]
     if not texts:
@@ -114,7 +114,7 @@ def _needed(form: Form, texts: Sequence[str]) -> bool:
 
 
 def settled(form: Form, other: Form | None, clear: Collection[Form], delimiter: str | None) -> tuple[Form, bool]:
-    """Choose between two forms of "1,234" by the file's unambiguous columns, else by its delimiter; and return whether
+    """Choose between two forms of "1,234" by the file's unambiguous columns, else by its delimiter; also return True if
     that was a guess."""
     if other is None:
         return form, False

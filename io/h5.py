@@ -1,12 +1,12 @@
-"""HDF5 files: the one place where they are opened to read, and the one where they are written.
+"""HDF5 files: the only module that opens them for reading, and the only one that writes them.
 
-A file is written through a Python file: a full disk is then one clear `OSError`, where the HDF5 library would report it
-at some later close, keep the broken file open, and end the process.
+A file is written through a Python file: a full disk then gives one clear `OSError`, where the HDF5 library would report
+it at some later close, keep the broken file open, and end the process.
 
-A file that is read has all of its content in itself. HDF5 can point elsewhere: external links, virtual datasets and
-external storage open any other file by its name, and a filter that the library lacks is looked for among the plug-ins
-of the machine. None of them is covered by a checksum (`io/seal.py`), and none is written by this program, so each is
-refused by its name, before it is followed.
+A file to be read must contain all of its data. HDF5 can refer elsewhere: external links, virtual datasets and external
+storage open any other file by name, and a filter unknown to the library is looked for among the machine's plug-ins. No
+checksum covers these (`io/seal.py`), and this program writes none of them, so each is refused by name before it is
+followed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from h5py import h5d, h5g, h5l, h5o, h5z
 from mpibayes.errors import DataError, MpibayesError
 from mpibayes.io.files import open_regular
 
-FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32}  # those that are written
-REMEMBERED = 1024  # files whose links were looked at
+FILTERS = {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32}  # the filters that are written
+REMEMBERED = 1024  # files whose links were checked
 
 
 @contextmanager
 def reading_h5(path: str | Path, kind: type[MpibayesError] = DataError) -> Iterator[h5py.File]:
-    """Open a regular file for reading, without locks, after all of it is found to be in the file itself.
+    """Open a regular file for reading, without locks, after checking that it contains all of its data.
 
-    Raises `kind` that names what points elsewhere; OSError, RuntimeError, KeyError and ValueError as h5py does, also
+    Raises `kind`, naming the reference to another file; OSError, RuntimeError, KeyError and ValueError like h5py, also
+    from the block.
     from the block.
     """
     with open_regular(path) as regular:
@@ -53,7 +54,7 @@ _whole: set[tuple] = set()
 
 
 def _pointing_elsewhere(file: h5py.File) -> str:
-    """The first link, dataset or filter that leads out of a file, in words; "" where there is none."""
+    """Describe the first link, dataset or filter that leads out of a file; "" if there is none."""
     groups, seen = [("", file.id)], set()
     while groups:
         path, group = groups.pop()
@@ -76,7 +77,7 @@ def _pointing_elsewhere(file: h5py.File) -> str:
 
 
 def _stored_elsewhere(how: h5py.h5p.PropDCID) -> str:
-    """Say where the values of a dataset are, if that is not in its own file; "" if it is."""
+    """Describe where the values of a dataset are, if not in its own file; "" otherwise."""
     if how.get_layout() == h5d.VIRTUAL:
         files = {how.get_virtual_filename(i) for i in range(how.get_virtual_count())}
         return f"is put together of other files, {', '.join(sorted(files))}"
@@ -89,13 +90,13 @@ def _stored_elsewhere(how: h5py.h5p.PropDCID) -> str:
 
 
 class _Medium(io.RawIOBase):
-    """The file that HDF5 writes to. Its first failure is kept until HDF5 is done, since that cannot let go of a file
-    that it could not write. Until then it looks as if all were there: HDF5 reads back what it wrote, and ends the
-    process where that is something else. So what a full disk did not take stays in memory."""
+    """The file that HDF5 writes to. Its first failure is kept until HDF5 is done, since HDF5 cannot release a file that
+    it failed to write. Until then all writes appear to succeed: HDF5 reads back its data, and ends the process on a
+    difference. So data that a full disk rejected stays in memory."""
 
     def __init__(self, file: BinaryIO):
         self._file, self._at, self._end, self.failure = file.fileno(), 0, 0, None
-        self._not_taken: list[tuple[int, bytes]] = []  # (offset, bytes) of what was written since a failure
+        self._not_taken: list[tuple[int, bytes]] = []  # (offset, bytes) written since a failure
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
@@ -138,7 +139,7 @@ class _Medium(io.RawIOBase):
         return self._end
 
     def flush(self) -> None:
-        """Do nothing: what was written is with the operating system already."""
+        """Do nothing: written data is already with the operating system."""
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
@@ -150,9 +151,9 @@ class _Medium(io.RawIOBase):
 
 @contextmanager
 def writing_h5(file: BinaryIO) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
-    """Make an HDF5 file of an empty file that is open for writing and reading, in the default library version, which
-    older readers know. Yields it with a function that raises, while it is written, what has gone wrong by then. Large
-    arrays are not copied. Raises OSError."""
+    """Turn an empty file, open for writing and reading, into an HDF5 file of the default library version, which older
+    readers know. Yield it with a function that raises any failure so far. Large arrays are not copied. Raises
+    OSError."""
     medium = _Medium(file)
 
     def check() -> None:
@@ -162,20 +163,20 @@ def writing_h5(file: BinaryIO) -> Iterator[tuple[h5py.File, Callable[[], None]]]
     try:
         with h5py.File(medium, "w") as h5:
             yield h5, check
-    except (OSError, RuntimeError):  # what comes of a failure is no news
+    except (OSError, RuntimeError):  # errors that follow the first failure add nothing
         if medium.failure is None:
             raise
     check()
 
 
 def write_h5(file: BinaryIO, fill: Callable[[h5py.File], None]) -> None:
-    """Make of an empty file the HDF5 file that `fill` makes; see `writing_h5`. Raises OSError."""
+    """Write the HDF5 content that `fill` makes into an empty file; see `writing_h5`. Raises OSError."""
     with writing_h5(file) as (h5, _):
         fill(h5)
 
 
 def h5_image(fill: Callable[[h5py.File], None]) -> bytes:
-    """The bytes of the HDF5 file that `fill` makes, in the default library version, which older readers know."""
+    """Bytes of the HDF5 file that `fill` makes, in the default library version, which older readers know."""
     with h5py.File.in_memory(block_size=1 << 18) as file:
         fill(file)
         file.flush()

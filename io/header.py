@@ -1,4 +1,4 @@
-"""Tell a first row that holds the names of columns from one of data."""
+"""Distinguish a first row of column names from a row of data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ MISSING = ("", "?", "NA", "N/A", "NaN", "nan", "null")
 
 
 def is_header(rows: list[list[str]], expected: Sequence[str] = ()) -> bool:
-    """True where the first row holds names: when most names expected are there, and not when one of its fields is a
-    number.
+    """True if the first row holds names: if most expected names are in it, and not if one of its fields is a number.
 
-    Else true when a column is numeric below a first field that is not, or when no first field comes again in its
-    column; a first row of which nothing comes again in a file of text alone is taken for a header.
+    Otherwise true if a column is numeric below a first field that is not, or if no first field recurs in its column; in
+    a file of text alone, a first row whose fields never recur is taken for a header.
     """
     first, rest = [c.strip() for c in rows[0]], rows[1:]
     if expected and len(set(first) & set(expected)) * 2 >= len(set(expected)):
@@ -30,7 +29,7 @@ def is_header(rows: list[list[str]], expected: Sequence[str] = ()) -> bool:
 
 
 def _are_years(first: list[str], below: list[list[str]]) -> bool:
-    """True where all numbers of a first row are years in their order, beside a name that does not come again."""
+    """True if all numbers of a first row are years in order, beside a name that does not recur."""
     years = [c for c in first if _is_number(c)]
     names = [c and c not in cells for c, cells in zip(first, below, strict=True) if not _is_number(c)]
     if len(years) < 2 or not any(names) or not all(re.match(r"^(19|20)\d\d$", year) for year in years):

@@ -20,11 +20,11 @@ Rules, in order (missing cells are set aside first; a *number* is a decimal numb
 5.  Other numbers: real. Among numbers, infinite ones are missing cells.
 6.  Everything else: categorical.
 
-Afterwards weights of rows are left out (`weights`), ordered categories are sorted (`scales`), and counts of cases are
-asked about (`patterns`).
+Afterwards weights of rows are left out (`weights`), ordered categories are sorted (`scales`), and likely counts of
+cases raise a question (`patterns`).
 
-Levels without another order are sorted by their value where all are numbers and by their text (code points) otherwise,
-so they depend on the contents of the column and not on the order of its rows.
+Levels without another order are sorted by value if all are numbers and by text (code points) otherwise, so they depend
+on the contents of the column and not on the order of its rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from mpibayes.io.yes_no import TRUTH, is_checked, levels_of, says_no, texts_of_n
 from mpibayes.text import counted, option, toml_string
 
 FEW_INTEGERS = 20
-MANY_LEVELS, CELLS_OF_MANY = 1_000, 10  # of text with more levels and fewer cells a level, no cluster learns a thing
+MANY_LEVELS, CELLS_OF_MANY = 1_000, 10  # text with more levels and fewer cells per level teaches no cluster anything
 FEW_RANGE = 5
 CODE_LEVELS = 1_000
 MAX_COUNT_VALUE = 1e6
@@ -58,7 +58,7 @@ ID_NAME = re.compile(r"((^|[^a-z])(id|ids|nbr|key|index|idx|uuid|guid|number|nr|
 
 
 ONE_TEXT = "one text or blank, taken as yes or no; where blank does not mean no, --drop"
-SHARE_ALIKE = 0.9  # of the texts of a column that are no numbers
+SHARE_ALIKE = 0.9  # of the non-numeric texts of a column
 LOOK_ALIKE = {
     "numbers": re.compile(
         r"^[<>≤≥~≈±]?\s*[+\-\u2212]?[$€£¥]?\s*\d[\d.,'’\s]*([eE][+-]?\d+)?\s*([^\W\d_]{1,6}|/\d+)?[$€£¥%]?$"
@@ -72,21 +72,21 @@ LOOK_ALIKE = {
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision on a column: kind "ignored" or one of the table's kinds, and why."""
+    """Decision on a column: kind "ignored" or one of the table's kinds, and the reason."""
 
     kind: str
     levels: tuple[str, ...] = ()
     reason: str = ""
     warning: str = ""
     error: str = ""
-    note: str = ""  # why, where several columns are likely to have the same reason
+    note: str = ""  # reason, if several columns are likely to share it
     recording: Recording = AS_IT_IS  # of a real column
-    ordered: bool | None = None  # see `scales`; None: nothing shows it
+    ordered: bool | None = None  # see `scales`; None: undetermined
 
 
 def decide(p: Profile, keep: bool = False) -> Decision:
-    """The kind and levels of a column from its profile, and how it was recorded where it is real; `keep`: even when it
-    is constant or an identifier."""
+    """Decide kind and levels of a column from its profile, and the recording of a real one. keep: use the column even
+    if it is constant or an identifier."""
     words = p.words_as_missing()
     n_infinite = p.infinite_as_missing()
     if p.n_numbers == p.n_observed and not p.leading_zero and p.levels is None:
@@ -131,7 +131,7 @@ def decide(p: Profile, keep: bool = False) -> Decision:
 
 
 def _with_codes(p: Profile, decision: Decision) -> Decision:
-    """The decision, with a question where some of the numbers that are levels may mean missing."""
+    """Add a question to the decision if some numeric levels may mean missing."""
     codes = _codes(p)
     return replace(decision, warning=_joined(decision.warning, _far_from_others(p, codes))) if codes else decision
 
@@ -143,7 +143,7 @@ def _codes(p: Profile) -> tuple[float, ...]:
 
 def _far_from_others(p: Profile, suspects: Sequence[float]) -> str:
     written = [p.written(value) for value in suspects]
-    markers = ", ".join(map(toml_string, [*p.gaps, *written]))  # those of the schema are instead of the usual ones
+    markers = ", ".join(map(toml_string, [*p.gaps, *written]))  # the schema's markers replace the usual ones
     return (
         f"column '{p.name}': {' and '.join(written)} {'is' if len(written) == 1 else 'are'} far from all other "
         f"values; if that means missing, say so in the schema, under [columns.{toml_string(p.name)}]: missing = "
@@ -188,7 +188,7 @@ def _decide(p: Profile, keep: bool) -> Decision:
 
 
 def _constant(p: Profile) -> Decision:
-    """One text: yes or no where the other cells are blank, else nothing to learn from."""
+    """Decide on a column with one text: yes or no if the other cells are blank, else nothing to learn from."""
     text, no = p._texts[0].as_py(), texts_of_no(p.gaps)
     n_blank = sum(p.gaps[gap] for gap in no)
     if no and is_checked(text, p.n_numbers > 0 or isinstance(p.form, Dates), p.n_observed, n_blank):
@@ -264,7 +264,7 @@ def _left_out(p: Profile) -> Decision:
 
 
 def _stray(p: Profile) -> str:
-    """Advice where a few cells keep a column from being numeric."""
+    """Advice if a few cells keep a column from being numeric."""
     if p.example_text is None or p.n_numbers <= 0.5 * p.n_observed:
         return ""
     text = p.example_text[0][:40]
@@ -273,8 +273,8 @@ def _stray(p: Profile) -> str:
 
 
 def _unread(p: Profile) -> str:
-    """A warning where nearly all cells of a column of text look like numbers, or like dates, but are written in a way
-    that is not read, or in several; else ""."""
+    """Warning if nearly all cells of a text column look like numbers, or dates, in a form that is not read, or in
+    several forms; otherwise ""."""
     if p.leading_zero or p.n_distinct <= FEW_INTEGERS or not p.words:
         return ""
     for what, pattern in LOOK_ALIKE.items():
@@ -290,7 +290,7 @@ def _unread(p: Profile) -> str:
 
 
 def _alike(name: str, levels: tuple[str, ...]) -> str:
-    """A warning where levels differ in nothing but case and blanks."""
+    """Warning if levels differ only in case and blanks."""
     same: dict[str, list[str]] = {}
     for level in levels:
         same.setdefault("".join(level.casefold().split()), []).append(level)
@@ -321,7 +321,7 @@ def _categorical(p: Profile, reason: str) -> Decision:
 
 
 def _as_given(p: Profile) -> Decision:
-    """The user's kind; levels that were not given are those found."""
+    """Decide by the user's kind; levels not given are those in the data."""
     if p.unread:
         return Decision("ignored", reason=p.unread, warning=f"column '{p.name}': left out: it is {p.unread}")
     if p.kind in ("ignored", *NUMERIC) or p.levels is not None:

@@ -1,13 +1,13 @@
-"""Draws as ArviZ has them: the bytes of a netCDF-4 file, whose groups hold variables (chain, draw, ...).
+"""Draws for ArviZ: the bytes of a netCDF-4 file, whose groups hold variables (chain, draw, ...).
 
-posterior      what was drawn after burn-in, as far as it varies and has a value in every draw: of nothing else are
-               there effective draws or an R-hat
-sample_stats   how the sampler fared, and every scalar that is not in `posterior`
-kept_draws     what is kept with the labels, which are not kept of every cycle: the draws of a group are the same
-warmup_...     the same variables of burn-in
+posterior      draws after burn-in of variables that vary and have a value in every draw: only these have effective
+               draws and an R-hat
+sample_stats   sampler statistics, and every scalar that is not in `posterior`
+kept_draws     arrays kept with the labels, which are not kept for every cycle: the draws of a group are the same
+warmup_...     the same variables during burn-in
 
-HDF5 dimension scales `chain`, `draw` (the cycle number) and the names along further axes make it a netCDF-4 file by its
-structure, so that `arviz.from_netcdf` and `xarray.open_datatree` read it.
+HDF5 dimension scales `chain`, `draw` (the cycle number) and the names along further axes give it the structure of a
+netCDF-4 file, so that `arviz.from_netcdf` and `xarray.open_datatree` read it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mpibayes.io.trace import FOLDER, MERGED, Axes, Kinds, read_axes, read_kinds
 
 MERGED_AT_MOST = 64 << 20  # bytes of segments that are merged; four times as much memory is needed
 
-Draws = Sequence[Mapping[str, np.ndarray]]  # of each chain: `cycle` (n,), the same in all, and arrays (n, ...) by name
+Draws = Sequence[Mapping[str, np.ndarray]]  # of each chain: `cycle` (n,), the same for all, and arrays (n, ...) by name
 
 
 def merge(run_dir: str | Path, burn_in: Callable[[Mapping[str, np.ndarray]], int] = lambda trace: 0) -> Path | None:
-    """Write the run directory's `trace.h5` from its segments, in one step. burn_in: cycles of it, by the trace.
+    """Write the run directory's `trace.h5` from its segments, in one step. burn_in(trace): its number of cycles.
 
-    None when nothing is kept, and where the segments have more than MERGED_AT_MOST bytes: an older file is then
-    removed, and `mpibayes export` makes one. Raises CheckpointError.
+    Returns None if nothing is kept, or if the segments exceed MERGED_AT_MOST bytes: an older file is then removed, and
+    `mpibayes export` makes one. Raises CheckpointError.
     """
     path = Path(run_dir) / MERGED
     if sum(map(size_of, list_segments(Path(run_dir) / FOLDER))) > MERGED_AT_MOST:
@@ -51,7 +51,7 @@ def merge(run_dir: str | Path, burn_in: Callable[[Mapping[str, np.ndarray]], int
 def inference_image(
     traces: Draws, axes: Axes, kinds: Kinds, burn_in: int = 0, kept: Draws = (), kept_axes: Axes | None = None
 ) -> bytes:
-    """The file with these traces, and what was kept besides. axes: of the arrays. burn_in: cycles of warm-up."""
+    """Bytes of a file with these traces and further kept arrays. axes: of the arrays. burn_in: cycles of warm-up."""
     statistics, names = kinds.get("statistic", ()), [name for name in traces[0] if name != "cycle"]
     drawn = [name for name in names if name not in statistics and _says_something(traces, name, burn_in)]
     groups = [
@@ -74,7 +74,7 @@ def inference_image(
 
 
 def _says_something(traces: Draws, name: str, burn_in: int) -> bool:
-    """True if a variable has values after burn-in, and more than one; without a draw after burn-in it may have."""
+    """True if a variable varies after burn-in and has a value in every draw; also if there is no draw after burn-in."""
     later = traces[0]["cycle"] > burn_in
     if not later.any():
         return True

@@ -1,7 +1,7 @@
 """`mpibayes import`: files of rows into a typed table, in two passes over their text.
 
-The first pass reads all of every column and decides what it is (`infer`), or holds it against what the user said it is
-(`schema`). The second writes. Memory depends on the block size and the number of levels, not on the number of rows.
+The first pass reads every column completely and decides its kind (`infer`), or checks it against the user's (`schema`).
+The second writes. Memory depends on the block size and the number of levels, not on the number of rows.
 """
 
 from __future__ import annotations
@@ -73,23 +73,22 @@ def import_table(
     hashed: bool = False,
     progress: Progress | None = None,
 ) -> ImportSummary:
-    """Imports one or several files with the same columns into the typed table `out`.
+    """Import one or several files with the same columns into the typed table `out`.
 
-    schema: a schema file (or Schema); write_schema: where to write the one that came out. missing: markers besides the
-    usual ones (MISSING, or the schema's). kinds: column -> kind; keep: columns not to be left out as constant or
-    identifier; drop: columns to leave out. ordered, unordered: columns whose categories are in order, or are not,
-    whatever they look like; ordered=["none"]: none but those that are named (`scales`). names: column names, or a file
-    with one a line. sheet: of an Excel workbook, by default the first. decimal ("." or ","), thousands (one of , . '
-    and a blank), dates ("day-first" or "month-first"): how numbers and dates are written, where that is not to be found
-    out. calendar: columns of dates whose weekday, month and hour become columns, too. count: the column that says how
-    many equal rows each row of the files stands for; the table has them all. weight: the column of survey weights,
-    which are kept beside the rows. survival: pairs of columns, "TIME,EVENT" or "TIME,EVENT=VALUE", that become one,
-    which has the name of the first: how long a row was watched, and whether the event came. hashed: whether the summary
-    has the SHA-256 of what was read. progress is called
-    with (phase, rows done, share of the input read).
+    schema: a schema file (or Schema); write_schema: where to write the resulting one. missing: markers in addition to
+    the usual ones (MISSING, or the schema's). kinds: column -> kind; keep: columns to use even if constant or
+    identifiers; drop: columns to leave out. ordered, unordered: columns whose categories are ordered or not, overriding
+    inference; ordered=["none"]: only the named ones (`scales`). names: column names, or a file with one per line.
+    sheet: of an Excel workbook, by default the first. decimal ("." or ","), thousands (one of , . ' and a blank), dates
+    ("day-first" or "month-first"): forms of numbers and dates, if they cannot be inferred. calendar: columns of dates
+    whose weekday, month and hour become columns, too. count: the column with the number of equal rows that each row
+    represents; the table has them all. weight: the column of survey weights, which are kept beside the rows. survival:
+    pairs of columns, "TIME,EVENT" or "TIME,EVENT=VALUE", merged into one named after the first: how long a row was
+    observed, and whether the event occurred. hashed: include the SHA-256 of the sources in the summary. progress is
+    called with (phase, rows done, share of the input read).
 
     Raises ConfigError (schema, options, `out` exists) or DataError (the files, or `out` cannot be written). Nothing is
-    written under the final names unless all went well.
+    written under the final names unless all succeeds.
     """
     start = time.perf_counter()
     wrong = [m for m in missing if not is_unicode(m)]
@@ -149,7 +148,7 @@ def import_table(
         sums: list[str] = []
 
         def finish() -> None:
-            """While the table has no name yet."""
+            """Complete the files while the table still has a temporary name."""
             sums[:] = map(sha256_of, paths if hashed else ())
             require_unchanged(before)
 
@@ -201,14 +200,14 @@ def import_table(
 
 
 def look_at(sources: str | os.PathLike | Sequence[str | os.PathLike], **options) -> ImportSummary:
-    """Summary of an import with the same options: the table is made in a temporary folder, and deleted."""
+    """Return the summary of an import with the same options; the table is made in a temporary folder and deleted."""
     with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:
         return replace(import_table(sources, Path(folder) / "look.h5", **options), written=False)
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """pyarrow on one thread: batch jobs have the cores they asked for, and memory stays small."""
+    """Run pyarrow on one thread: batch jobs keep to their cores, and memory stays small."""
     before = pa.cpu_count()
     pa.set_cpu_count(1)
     try:
@@ -230,7 +229,7 @@ def _read_names(names: str | os.PathLike | Sequence[str] | None) -> list[str] | 
 def _profiles(
     source, schema: Schema, missing, kinds, keep, drop, ordered=(), unordered=(), calendar=(), weight=None
 ) -> list[Profile]:
-    """An empty profile a column, with what the user said of it. Raises ConfigError with all mistakes."""
+    """Return an empty profile per column, with the user's settings. Raises ConfigError with all mistakes."""
     problems = []
     has = f"; it has {', '.join(source.names[:12])}{' ...' if len(source.names) > 12 else ''}"
     there = set(source.names)
@@ -281,7 +280,7 @@ def _profiles(
             problems.append(
                 f"column '{name}': a survival column is of two of the file: {option('survival', name + ',EVENT')}"
             )
-        kind = "real" if name == weight else kind  # as which it is read, to find how its numbers are written
+        kind = "real" if name == weight else kind  # read as a number, to infer the form of its numbers
         levels = column.levels if kind in LEVELLED else None
         given_markers = (m for m in (column.missing, schema.missing) if m is not None)
         usual = next(given_markers, MISSING)
@@ -320,7 +319,7 @@ def _profiles(
 
 
 def _unmet(missing: Sequence[str], profiles: list[Profile], source: TextSource) -> Iterator[str]:
-    """Report markers of the user that no cell has."""
+    """Report the user's markers that no cell has."""
     for marker in map(str.strip, missing):
         labels = (source.labels.get(i, {}).get(marker, marker) for i in range(len(profiles)))
         if marker in {text for pair in source.survival for text in pair.seen}:
@@ -330,7 +329,7 @@ def _unmet(missing: Sequence[str], profiles: list[Profile], source: TextSource) 
 
 
 def _notes(decisions: Sequence[infer.Decision], profiles: Sequence[Profile]) -> Iterator[str]:
-    """A note for each reason that was decided for several columns at once."""
+    """Yield a note for each reason shared by several columns."""
     columns: dict[str, list[str]] = {}
     for p, d in zip(profiles, decisions, strict=True):
         if d.note:
@@ -342,7 +341,7 @@ def _notes(decisions: Sequence[infer.Decision], profiles: Sequence[Profile]) -> 
 def _profile_all(
     source: TextSource, profiles: list[Profile], weights: SurveyWeights | None, progress: Progress | None
 ) -> int:
-    """The first pass. Returns the number of rows; raises DataError with the cells that do not fit what was said."""
+    """Make the first pass. Returns the number of rows; raises DataError with the cells that contradict the settings."""
     offences = Offences()
     rows = 0
     used = [i for i, profile in enumerate(profiles) if profile.kind != "ignored"] or None
@@ -365,8 +364,8 @@ def _profile_all(
 def _write(
     source, out, overwrite, rows, profiles, decisions, made, columns, may_count, weights, progress, finish, chosen
 ) -> tuple[Table, Redundancy]:
-    """The second pass: the table, and its redundancy. chosen: columns that stay, where others may be `Copied`, which is
-    raised then, and nothing written; None: all stay."""
+    """Make the second pass: write the table, and measure its redundancy. chosen: columns that stay even if they are
+    copies; other copies raise `Copied`, and nothing is written; None: all stay."""
 
     def require_no_copies(table: Table) -> None:
         if chosen is not None and (copied := copies(table, redundancy.groups, chosen)):

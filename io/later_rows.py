@@ -1,7 +1,7 @@
-"""Files of rows that come after those of a table: read as the table has its columns, never inferred again.
+"""Files of rows later than a table's: read with the table's column types, never inferred again.
 
-Levels that the table does not have are collected, and come after its own. What else the new rows have that the table
-has none like is remarked on, or refused where no cell can hold it.
+Levels new to the table are collected and follow its existing ones. Other novelties in the new rows are remarked on, or
+refused if no cell can hold them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from mpibayes.io.survey_weights import SurveyWeights
 from mpibayes.io.table import Table
 from mpibayes.text import counted, enumerated, near
 
-SHOWN = 8  # new levels that are named
+SHOWN = 8  # new levels named in a message
 ADVICE = "Mend the file, declare the text as missing (--missing), or import all files anew (--force)."
 
 
 @dataclass
 class _Levels(Offences):
-    """Texts that are no level of their column, all of them. A text that its column can never have is `wrong`."""
+    """Texts that are not levels of their column, all of them. A text that its column can never hold is `wrong`."""
 
     wrong: Offences = field(default_factory=Offences)
     closed: frozenset[str] = frozenset()  # boolean columns
@@ -50,7 +50,7 @@ class _Levels(Offences):
 
 
 class NewRows:
-    """The files of new rows, and what is to be said about them."""
+    """Files of new rows, and remarks on them."""
 
     def __init__(self, whole: Table, paths: Sequence[Path], options: dict, missing, progress: Progress | None):
         for path in paths:
@@ -68,7 +68,8 @@ class NewRows:
         return [opened_like(like, path, every, **self._options) for path in self._paths]
 
     def require_columns(self, drop: Sequence[str]) -> None:
-        """DataError with all columns that are too few or too many in a file; ConfigError for a drop of none."""
+        """Raise DataError with all columns a file lacks or has in excess; ConfigError for a `drop` that is not a
+        column."""
         source = self._whole.source
         known = {*source.get("names", ()), *(c.name for c in self._whole.columns), source.get("count")}
         for file in self._files:
@@ -88,8 +89,8 @@ class NewRows:
                 raise DataError(f"{file.paths[0]}: has other columns than {self._whole.path}", problems)
 
     def fitted(self) -> tuple[tuple[Column, ...], int]:
-        """Columns that hold all the new cells, and the number of rows. Raises DataError with the cells that none
-        can."""
+        """Columns that hold all the new cells, and the number of rows. Raises DataError with the cells that no column
+        can hold."""
         columns, n_rows = tuple(map(_without_statistics, self._whole.columns)), 0
         while True:
             n_rows, new = self._scanned(columns)
@@ -101,7 +102,7 @@ class NewRows:
                 check_levels(column.name, column.kind, column.levels)
 
     def _scanned(self, columns: Sequence[Column]) -> tuple[int, dict[str, list[str]]]:
-        """The number of rows, and by column levels that it lacks."""
+        """Number of rows, and for each column the levels it lacks."""
         n_rows, new, self._uneven = 0, {}, {}
         for file in self._files:
             wrong = Offences()
@@ -152,7 +153,7 @@ class NewRows:
             yield rows, None if weights is None else weights.of(batch)
 
     def coded(self, columns: Sequence[Column]) -> Iterator[tuple[Rows, np.ndarray | None]]:
-        """The rows as they are written, with their weights, where the table has some."""
+        """Yield the rows to write, with their weights if the table has weights."""
         for file in self._files:
             changed = Offences()
             for rows, weights in self._batches(file, changed, changed):
@@ -161,7 +162,7 @@ class NewRows:
                 yield rows, weights
 
     def remarks(self, columns: Sequence[Column]) -> Iterator[str]:
-        """Remarks on cells that the table has none like."""
+        """Yield remarks on cells unlike any in the table."""
         for before, c in zip(self._whole.columns, columns):
             if new := c.levels[len(before.levels) :]:
                 cells = sum(self._n_new[c.name].values())
@@ -186,7 +187,7 @@ def _without_statistics(column: Column) -> Column:
 
 
 def in_order(levels: Sequence[str], new: Sequence[str]) -> list[str]:
-    """New levels in the order of their numbers, if all are numbers, one text of each; else in that of their texts.
+    """Sort new levels by number, if all are numbers, keeping one text of each; otherwise by text.
 
     >>> in_order(["1", "2"], ["10", "9.0", "9"])
     ['9', '10']

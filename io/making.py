@@ -1,4 +1,4 @@
-"""The columns of a table in the making: those of the source that are used, and what the calendar makes of dates."""
+"""Columns of a table being made: the used columns of the source, and those that the calendar derives from dates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpibayes.io.rows import KINDS, Column, check_levels, place_columns
 
 @dataclass(frozen=True)
 class Made:
-    """A column to be written: what it is, and the column of the source that it is made from, at `position`."""
+    """A column to be written, and the column of the source, at `position`, that it is made from."""
 
     name: str
     position: int

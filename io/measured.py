@@ -1,17 +1,18 @@
-"""Recording of a real column, found from all its values: their step, their atoms, their scale.
+"""Recording of a real column, inferred from all its values: their step, their atoms, their scale.
 
-The rules, and where they come from (docs/tables.md has them for users):
+The rules and their origin (docs/tables.md explains them to users):
 
-* The resolution is the largest power of ten of which 98 % of the values are multiples, zero without a vote, each value
-  weighing at most three times the median, so that heaping does not pass for a step; any other step only where all
-  agree. Values of more than 7.5 digits have one only if their differences have a common one.
-* An atom is a value of 2 % of the cells or more, at least 20, and at least five times the commonest of its four
-  neighbours a side. A sentinel is the least or the greatest value, far from the others and more common than the next.
-* Of few integers, such as answers, -99 or 9 are codes of missing ones if they are further from the others than these
-  from each other.
+* The resolution is the largest power of ten of which 98 % of the values are multiples; zero does not vote, and each
+  value weighs at most three times the median, so that heaping does not pass for a step. Another step needs all values.
+  Values of more than 7.5 digits have a step only if their differences have a common one.
+* An atom is a value of at least 2 % of the cells, at least 20 of them, and at least five times the commonest of its
+  four neighbours on each side. A sentinel is the least or greatest value, far from the rest and more common than its
+  neighbour.
+* Among few integers, such as answers, -99 or 9 are codes for missing if their distance to the rest exceeds the
+  distances within the rest.
 * Values whose logarithms fit a normal much better are modelled on a log scale.
-* At most 20 values, each ten times or more, are categories; so are at most 200 that have no step, half of them ten
-  times or more: they recur exactly, as ratios of small numbers do, and a density would have a peak at each.
+* At most 20 values, each ten times or more, are categories; so are at most 200 without a step, half of them ten times
+  or more: they recur exactly, like ratios of small numbers, and a density would have a peak at each.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ import numpy as np
 
 from mpibayes.io.clock import as_text, step_in_words
 
-MOST_VALUES = 16_384  # different values that are kept
+MOST_VALUES = 16_384  # distinct values kept
 DIGITS = 7.5
 ON_GRID = 0.98
-HEAPED = 3.0  # times the median: what a value weighs at most
+HEAPED = 3.0  # maximal weight of a value, in medians
 ATOM_SHARE, ATOM_CELLS, ATOM_TIMES, NEIGHBOURS = 0.02, 20, 5.0, 4
 SENTINEL_CELLS, SENTINEL_TIMES, SENTINEL_GAP = 5, 2.0, 0.25
 CODES_OF_MISSING = (7, 8, 9, 77, 88, *range(95, 100), 777, 888, *range(995, 1000), 9998, 9999)
 LEAST_GAP = 3.0
-SUSPECT_SHARE = 0.25  # of the cells: a sentinel of more is hardly a missing cell
+SUSPECT_SHARE = 0.25  # of the cells: a more frequent sentinel is hardly a missing cell
 FEW_VALUES, FEW_CELLS, RECURRING = 20, 10, 200
 LOG_RANGE, LOG_GAIN = 10.0, 0.25
 MEDIAN_OF_CHI = 0.4549  # of a chi-square with one degree of freedom
 ROUGH_CELLS = 12_000  # cells at which roughness is quoted
-DOUBTFUL = 30.0  # roughness from which on the values may be codes
+DOUBTFUL = 30.0  # roughness above which the values may be codes
 
 
 class Histogram:
-    """Values with their numbers of cells; beyond MOST_VALUES a sample of the rare ones, by a hash of the value."""
+    """Distinct values with their numbers of cells; beyond MOST_VALUES, a sample of the rare ones by hash."""
 
     def __init__(self):
         self.values, self.cells = np.zeros(0), np.zeros(0, np.int64)
@@ -57,7 +58,7 @@ class Histogram:
             self.merge()
 
     def merge(self) -> Histogram:
-        """Takes in what waits."""
+        """Merge the waiting values into the histogram."""
         if self._waiting:
             values = np.concatenate([self.values, *(v for v, _ in self._waiting)]) + 0.0  # no -0
             cells = np.concatenate([self.cells, *(c for _, c in self._waiting)])
@@ -80,7 +81,7 @@ class Histogram:
 
 
 def _hash(values: np.ndarray) -> np.ndarray:
-    """A mixed 64-bit word of each value, as in splitmix64."""
+    """Mixed 64-bit word of each value, as in splitmix64."""
     h = values.view(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         h = (h ^ (h >> np.uint64(shift))) * np.uint64(factor)
@@ -89,8 +90,8 @@ def _hash(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Recording:
-    """resolution: 0 for none. suspects: the sentinels that few cells have. few: the values are categories.
-    roughness: of the histogram, 1 for a smooth one; 0 where it is no question."""
+    """resolution: 0 for none. suspects: sentinels of few cells. few: the values are categories. roughness: of the
+    histogram, 1 if smooth; 0 if not applicable."""
 
     resolution: float = 0.0
     atoms: tuple[float, ...] = ()
@@ -104,7 +105,7 @@ AS_IT_IS = Recording()
 
 
 def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bool | None = None) -> Recording:
-    """Recording of a column, from its histogram; arguments that are given are not inferred."""
+    """Infer the recording of a column from its histogram, except for the arguments given."""
     values, cells = h.merge().values, h.cells
     if not len(values):
         return Recording(resolution or 0.0, tuple(atoms or ()), bool(log))
@@ -117,7 +118,7 @@ def recording(h: Histogram, resolution: float | None = None, atoms=None, log: bo
         sentinels = _sentinels(values, cells)
         suspects = tuple(v for v in sentinels if cells[values == v][0] <= SUSPECT_SHARE * h.n)
         atoms = tuple(sorted({*_atoms(values, cells, h.n, step), *sentinels}))
-    if len(atoms) >= len(values):  # nothing is left to be normal
+    if len(atoms) >= len(values):  # no values would be left to be normal
         atoms = ()
     rest = ~np.isin(values, atoms)
     if log is None:
@@ -160,20 +161,20 @@ def _multiples(v: np.ndarray, step: float) -> np.ndarray:
 
 
 def _common_step(v: np.ndarray, step: float) -> float:
-    """A multiple of a step of which all values are multiples, or else the step itself."""
+    """Largest multiple of `step` that divides all values, or `step` itself."""
     if not _multiples(v, step).all():
         return step
     return step * float(np.gcd.reduce(np.round(v / step).astype(np.int64)))
 
 
 def _step_of_differences(values: np.ndarray) -> float:
-    """The least difference of values, where all others are multiples of it and the values have few enough digits."""
+    """Least difference of values, if all differences are multiples of it and the values have few enough digits."""
     differences = np.diff(values)
     if len(differences) < 2:
         return 0.0
     step = float(differences.min())
     span = float(values[-1] - values[0])
-    # a step that is not far above the rounding of the values themselves is none
+    # reject a step that is close to the rounding error of the values
     if span / step > 10.0**DIGITS or step < 1e-9 * np.abs(values).max():
         return 0.0
     times = differences / step
@@ -197,7 +198,7 @@ def _atoms(values: np.ndarray, cells: np.ndarray, n: int, step: float) -> list[f
 def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
     if len(values) < 5:
         return ()
-    sentinels = []  # the ends alone
+    sentinels = []  # only the two ends
     for end, next_one, others in ((0, 1, slice(1, None)), (-1, -2, slice(None, -1))):
         low, high = _quantiles(values[others], cells[others], (0.25, 0.75))
         gap = abs(values[end] - values[next_one])
@@ -211,10 +212,10 @@ def _sentinels(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
 
 
 def missing_codes(values: np.ndarray, cells: np.ndarray) -> tuple[float, ...]:
-    """The values of a few integers, as of answers, that look like codes of missing ones: numbers that people write for
-    them (-99, 9, 98), further from all others than these are from each other; of several cells, and not of most."""
+    """Values of few integers, such as answers, that look like codes for missing: conventional codes (-99, 9, 98),
+    further from the rest than the rest are from each other; in several cells, but not in most."""
     negative, codes = values < 0.0, np.isin(values, CODES_OF_MISSING)
-    n_last = int(np.cumprod(codes[::-1]).sum())  # of the greatest values, those that are codes
+    n_last = int(np.cumprod(codes[::-1]).sum())  # number of largest values that are codes
     for n in range(n_last, -1, -1):
         last = np.arange(len(values)) >= len(values) - n
         for outside in (negative | last, last):
@@ -244,7 +245,7 @@ def _is_log(values: np.ndarray, cells: np.ndarray, step: float) -> bool:
     y = np.log(values)
     mean = np.average(y, weights=cells)
     spread = np.sqrt(np.average((y - mean) ** 2, weights=cells))
-    x = np.exp(y - mean)  # the numbers in a unit in which no square is 0 or infinite
+    x = np.exp(y - mean)  # the numbers in units that keep their squares finite and above 0
     plain = np.sqrt(np.average((x - np.average(x, weights=cells)) ** 2, weights=cells))
     return bool(np.log(plain) - np.log(spread) > LOG_GAIN)
 
@@ -254,7 +255,7 @@ def _is_log(values: np.ndarray, cells: np.ndarray, step: float) -> bool:
 
 def _roughness(values: np.ndarray, cells: np.ndarray, step: float) -> float:
     """Typical chi-square between a value's number of cells and its neighbours' mean, at 12,000 cells; for integers
-    alone, and where a good part of the grid is met. Its median, since people round: a few values stand out of ages."""
+    only, and only if a good part of the grid occurs. A median, since people round: a few ages stand out."""
     if not (step == 1.0 and len(values) > FEW_VALUES):
         return 0.0
     span = values[-1] - values[0] + 1

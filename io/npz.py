@@ -1,4 +1,4 @@
-"""Sparse matrices as `scipy.sparse.save_npz` writes them, a chunk of entries at a time."""
+"""Sparse matrices written by `scipy.sparse.save_npz`, a chunk of entries at a time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mpibayes.io.sparse import MAX_COUNT
 from mpibayes.io.triples import Chunk, Triples, require_shape, wrong_value
 from mpibayes.text import counted
 
-CHUNK = 1 << 20  # entries that are read at a time
+CHUNK = 1 << 20  # entries read at a time
 DAMAGED = (ValueError, KeyError, OverflowError, RuntimeError, NotImplementedError, *UNREADABLE)
 ARRAYS = {"csr": ("indices", "data"), "coo": ("row", "col", "data")}
 
 
 def look_npz(path: Path) -> Triples:
-    """A matrix, whose entries are read later. Raises DataError."""
+    """Look at a matrix, whose entries are read later. Raises DataError."""
     try:
         with zipfile.ZipFile(path) as archive:
             if not {"format.npy", "shape.npy", "data.npy"} <= set(archive.namelist()):
@@ -47,7 +47,7 @@ def _header(file) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _array(archive: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
-    """A whole array of so many elements at most. Raises ValueError."""
+    """A whole array of at most `most` elements. Raises ValueError."""
     with archive.open(f"{name}.npy") as file:
         shape, _ = _header(file)
     if len(shape) > 1 or int(np.prod(shape)) > most:
@@ -57,7 +57,7 @@ def _array(archive: zipfile.ZipFile, name: str, most: int) -> np.ndarray:
 
 
 def _require_alike(path: Path, archive: zipfile.ZipFile, names: tuple[str, ...]) -> int:
-    """The number of entries. Raises DataError where the arrays are of several lengths, or hold no real numbers."""
+    """Number of entries. Raises DataError if the arrays have different lengths, or hold no real numbers."""
     lengths = {}
     for name in names:
         with archive.open(f"{name}.npy") as file:
@@ -75,7 +75,7 @@ def _require_alike(path: Path, archive: zipfile.ZipFile, names: tuple[str, ...])
 
 
 def _require_starts(path: Path, starts: np.ndarray, n: int, n_entries: int) -> None:
-    """DataError where `indptr` does not cut the entries into rows."""
+    """Raise DataError if `indptr` does not divide the entries into rows."""
     if starts.dtype.kind not in "iu" or starts.shape != (n + 1,):
         raise DataError(
             f"{path}: damaged: indptr is {starts.dtype} of shape {starts.shape}; expected {n + 1:,} integers"
@@ -88,7 +88,7 @@ def _require_starts(path: Path, starts: np.ndarray, n: int, n_entries: int) -> N
 
 
 def _stream(archive: zipfile.ZipFile, name: str) -> Iterator[np.ndarray]:
-    """An array of one axis, a chunk at a time."""
+    """Yield a one-dimensional array, a chunk at a time."""
     with archive.open(f"{name}.npy") as file:
         shape, kind = _header(file)
         left = int(shape[0])

@@ -1,5 +1,5 @@
-"""Numbered triples: UCI bags of words and Matrix Market, whose first lines say how many rows, columns and entries there
-are.
+"""Numbered triples: UCI bags of words and Matrix Market, whose first lines give the numbers of rows, columns and
+entries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mpibayes.text import counted, whole_number
 
 @dataclass
 class _Numbered:
-    """Lines "row column value", numbered from 1, after some lines that are skipped."""
+    """Lines "row column value", numbered from 1, after some skipped lines."""
 
     path: Path
     skipped: int
@@ -66,7 +66,7 @@ class _Numbered:
                 ),
             )
             rows, columns, *values = (table.column(name).to_numpy() for name in names)
-        except pa.ArrowException:  # several blanks, or something else
+        except pa.ArrowException:  # several blanks, or a malformed line
             rows, columns, values = self._slowly(first, block)
         values = values[0] if values else np.ones(len(rows))
         n, v = self.shape
@@ -105,12 +105,12 @@ class _Numbered:
         return f"expected a whole number{' from 0' if self.least == 0 else ''}, got {fields[2]}"
 
     def _no_count(self, values: np.ndarray) -> np.ndarray:
-        """True for values that are not whole, or too small, where they have to be counts."""
+        """True for values that must be counts but are fractional or too small."""
         return (values < self.least) | (self.whole & (values % 1 != 0))
 
 
 def _numbers(path: Path, first: int, lines: Sequence[bytes]) -> list[int]:
-    """Numbers of rows, columns or entries, from this line on. Raises DataError."""
+    """Parse numbers of rows, columns or entries, from this line on. Raises DataError."""
     numbers = []
     for line, text in enumerate((text.decode("ascii", "replace") for text in lines), first):
         if (number := whole_number(text)) is None:

@@ -1,4 +1,4 @@
-"""Tables of either kind as open files, whole and undamaged."""
+"""Open table files of either kind, complete and undamaged."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mpibayes.io.files import HDF5, first_bytes
 from mpibayes.io.h5 import reading_h5
 from mpibayes.io.seal import Seal
 
-OURS = "mpibayes-"  # what the formats of tables begin with
+OURS = "mpibayes-"  # prefix of the formats of tables
 
 
 @contextlib.contextmanager
 def open_sealed(path: Path) -> Iterator[h5py.File]:
-    """The open file of a table; every way in which it can fail to be readable becomes one DataError."""
+    """Open the file of a table; any failure to read it becomes a DataError."""
     advice = "expected a table made by 'mpibayes import'"
     if first_bytes(path, advice) != HDF5:
         raise DataError(f"{path}: not an HDF5 file; {advice}")
@@ -37,7 +37,7 @@ def open_sealed(path: Path) -> Iterator[h5py.File]:
 
 
 def _reason(error: Exception) -> str:
-    """The operating system's words out of an HDF5 message that buries them."""
+    """Operating system's message inside an HDF5 error."""
     text = str(error)
     match = re.search(r"error message = '([^']+)'", text)
     if match:

@@ -1,8 +1,8 @@
-"""Categories in order: a few integers, as of Likert items, or bands of numbers, as of ages or incomes.
+"""Ordered categories: a few integers, such as Likert items, or bands of numbers, such as ages or incomes.
 
-A column is in order if its levels, three at least, are all integers or all bands (`18-24`, `under 18`, `65+`,
-`$10,000 to $20,000`) that do not overlap. Many integers, integers written with a leading zero, and columns whose names
-say that they are codes (`zip`, `type`) are names of things.
+A column is ordered if its levels, at least three, are all integers or all bands (`18-24`, `under 18`, `65+`, `$10,000
+to $20,000`) that do not overlap. Many integers, integers written with a leading zero, and columns named as codes
+(`zip`, `type`) are nominal.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BETWEEN = re.compile(rf"^[\[(]?{NUMBER}\s*(?:-|\u2013|to|,\s)\s*{NUMBER}[\])]?$"
 
 
 def order_of(column: Column) -> tuple[int, ...]:
-    """The levels of a column from the least to the greatest, as places in its levels; () of one without an order.
+    """Order of a column's levels from least to greatest, as places in its levels; () if it has none.
 
-    What the import recorded decides; where the table says nothing, as tables of older versions, `in_order` does.
+    The import's record decides; if the table has none, as in older versions, `in_order` does.
     """
     if column.ordered is None:
         return in_order(column.name, column.levels)
@@ -34,7 +34,7 @@ def order_of(column: Column) -> tuple[int, ...]:
 
 
 def in_order(name: str, levels: Sequence[str]) -> tuple[int, ...]:
-    """The levels of a column from the least to the greatest, as places in `levels`; () of a column without an order.
+    """Order of levels from least to greatest, as places in `levels`; () if they have none.
 
     >>> in_order("q05", ["1", "2", "3"]), in_order("age", ["18-29", "30-44", "45+", "<18"])
     ((0, 1, 2), (3, 0, 1, 2))

@@ -1,4 +1,4 @@
-"""Packed files: gzip, xz, bzip2, zstd, and a zip archive of one file. The packing is known by its first bytes."""
+"""Packed files: gzip, xz, bzip2, zstd, and a zip archive of one file, recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from typing import BinaryIO
 from mpibayes.io.files import open_regular
 
 MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"PK\x03\x04": "zip"}
-PACKED = (".gz", ".xz", ".bz2", ".zst", ".zip")  # names that packed files have
-UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)  # what unpacking raises
+PACKED = (".gz", ".xz", ".bz2", ".zst", ".zip")  # suffixes of packed files
+UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile)  # errors of unpacking
 _SEPARATOR = codecs.BOM_UTF8 + b"sep="
 
 
 def packing_of(raw: BinaryIO) -> str:
-    """The packing of the open file: a value of MAGIC, or "". A zip archive of several files is no packed one."""
+    """Packing of the open file: a value of MAGIC, or "". A zip archive of several files does not count as packed."""
     raw.seek(0)
     head = raw.read(8)
     raw.seek(0)
@@ -34,7 +34,7 @@ def packing_of(raw: BinaryIO) -> str:
 
 
 def members(raw: BinaryIO) -> list[str]:
-    """The files in a zip archive, less those that macOS adds; none where it is damaged."""
+    """Files in a zip archive, without those that macOS adds; none if it is damaged."""
     try:
         with zipfile.ZipFile(raw) as archive:
             names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
@@ -45,8 +45,8 @@ def members(raw: BinaryIO) -> list[str]:
 
 
 def decompressed(raw: BinaryIO):
-    """A stream of the content of the open file, at its beginning; `raw` itself where it is not packed. Excel's own
-    first line, sep=, is skipped: it is not of the table. Raises OSError."""
+    """Stream of the content of the open file, from its beginning; `raw` itself if it is not packed. Excel's own first
+    line, sep=, is skipped: it is not part of the table. Raises OSError."""
     packing = packing_of(raw)
     if packing == "xz":
         return lzma.open(raw)
@@ -69,7 +69,7 @@ def decompressed(raw: BinaryIO):
 
 
 def _of_zip(raw: BinaryIO):
-    """The one file in an archive."""
+    """Open the only file in an archive."""
     archive = zipfile.ZipFile(raw)
     try:
         return archive.open(members(raw)[0])
@@ -80,15 +80,15 @@ def _of_zip(raw: BinaryIO):
 
 
 class Seekable:
-    """The content of a file for readers that go back and forth in it. A packed file is unpacked once, into a temporary
-    file that has no name and goes with this object."""
+    """Content of a file for readers that need random access. A packed file is unpacked once, into an unnamed temporary
+    file that lives as long as this object."""
 
     def __init__(self, path: Path):
         self.path, self._unpacked = path, None
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Raises OSError, and what is in UNREADABLE."""
+        """Open the content. Raises OSError, and the exceptions in UNREADABLE."""
         with open_regular(self.path) as raw:
             if self._unpacked is None and not packing_of(raw):
                 yield raw

@@ -1,4 +1,4 @@
-"""Pairs of ids from CSV, with a value beside them or without, as text and numbers, some lines at a time."""
+"""Pairs of ids from CSV, with or without a value, as text and numbers, some lines at a time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BLOCK = 4 << 20  # bytes of text
 def read_pairs(
     path: Path, ids: Sequence[str], value: str | None
 ) -> Iterator[tuple[list[str], list[str], np.ndarray | None]]:
-    """(first ids, second ids, values) of CSV with a header. ids: names of one column or two; the second ids are empty
-    for one. value: the name of a column of numbers; None, also for the values, where there is none.
+    """Yield (first ids, second ids, values) of CSV with a header. ids: names of one or two columns; with one, the
+    second ids are empty. value: name of a numeric column; None if there is none, and the values are then None, too.
 
-    Raises ConfigError where the file has no such columns, DataError where it cannot be read.
+    Raises ConfigError if the file lacks these columns, DataError if it cannot be read.
     """
     import pyarrow as pa
     import pyarrow.csv

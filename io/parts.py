@@ -1,8 +1,8 @@
-"""Tables of several parts: rows that came later are in files beside the first, `people.part-2.h5` beside `people.h5`.
+"""Tables of several parts: later rows are in files beside the first, `people.part-2.h5` beside `people.h5`.
 
-Each part is a typed table by itself, sealed, and never changed. It names the fingerprint of the table that its rows
-come after, so that a part of another table, or one that lacks the part before it, is noticed. Row numbers go on from
-part to part. Levels that only later rows have come after those of the earlier ones: codes of levels stay what they are.
+Each part is a typed table by itself, sealed, and never changed. It names the fingerprint of the table that it
+continues, so that a part of another table, or a missing previous part, is noticed. Row numbers continue from part to
+part. Levels that occur only in later rows follow the earlier ones: codes of levels never change.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def part_path(table: Path, number: int) -> Path:
 
 
 def table_of_part(path: Path) -> Path | None:
-    """The table that a file is a part of by its name; None if it is none by its name."""
+    """Table that a file is a part of, by its name; None if it has no such name."""
     name = re.fullmatch(r"(.+)\.part-[1-9]\d*", path.stem)
     return path.with_name(name[1] + path.suffix) if name else None
 
 
 def later_parts(table: Path) -> list[tuple[int, Path]]:
-    """Files with the name of a later part of a table, by number."""
+    """Files with the name of a later part of a table, in order of number."""
     like = re.compile(re.escape(table.stem) + r"\.part-([1-9]\d*)" + re.escape(table.suffix))
     with reading(table):
         names = [path.name for path in table.parent.iterdir()]
@@ -46,13 +46,13 @@ def later_parts(table: Path) -> list[tuple[int, Path]]:
 
 
 def pieces_of(table: Path) -> list[Piece]:
-    """The files of a table in the order of their rows. Raises DataError where one lacks, or is of another table."""
+    """Open the files of a table in the order of their rows. Raises DataError if one is missing, or of another table."""
     pieces = [Piece.open(table)]
-    if pieces[0].follows:  # a part, read as a table of its rows alone
+    if pieces[0].follows:  # a part, read as a table of only its rows
         return pieces
     for number, path in later_parts(table):
         piece = Piece.open(path)
-        if not piece.follows:  # a table of its own that happens to have such a name
+        if not piece.follows:  # an independent table with such a name
             continue
         if number != len(pieces) + 1:
             lacks = part_path(table, len(pieces) + 1)
@@ -69,7 +69,7 @@ def pieces_of(table: Path) -> list[Piece]:
 
 
 def fingerprints(pieces: Sequence[Piece]) -> list[str]:
-    """Fingerprints of the tables of the first of these files, of the first two, and so on."""
+    """Fingerprints of the table after the first of these files, after the first two, and so on."""
     every = [pieces[0].fingerprint]
     for piece in pieces[1:]:
         every.append(hashlib.sha256(f"{every[-1]} {piece.fingerprint}".encode()).hexdigest())
@@ -77,7 +77,7 @@ def fingerprints(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _differences(old: Sequence[Column], new: Sequence[Column]) -> list[str]:
-    """Describe how the columns of a part differ from those of the part before, beyond levels at the end."""
+    """Describe how a part's columns differ from those of the previous part, other than by levels at the end."""
     problems = []
     if [c.name for c in old] != [c.name for c in new]:
         return ["other columns, or in another order"]
@@ -93,7 +93,7 @@ def _differences(old: Sequence[Column], new: Sequence[Column]) -> list[str]:
 
 
 def joined_columns(pieces: Sequence[Piece]) -> tuple[Column, ...]:
-    """Columns of all rows: the levels of the last part, and the statistics of all of them."""
+    """Columns of all rows: the levels of the last part, and the statistics of all parts."""
     columns, n = pieces[0].columns, pieces[0].n_rows
     for piece in pieces[1:]:
         columns = tuple(_joined(a, n, b, piece.n_rows) for a, b in zip(columns, piece.columns, strict=True))
@@ -102,13 +102,13 @@ def joined_columns(pieces: Sequence[Piece]) -> tuple[Column, ...]:
 
 
 def joined_source(pieces: Sequence[Piece]) -> dict[str, Any]:
-    """How the rows were read: that of the first part, with the files of all."""
+    """Record of the source: that of the first part, with the files of all."""
     files = [name for piece in pieces for name in piece.source.get("files", ())]
     return dict(pieces[0].source) | ({"files": files} if files else {})
 
 
 def _joined(a: Column, n: int, b: Column, m: int) -> Column:
-    """The column `b` of m rows with the statistics of the n rows of `a`, too (Chan, Golub & LeVeque 1979)."""
+    """Column `b` of m rows with the statistics of the n rows of `a` added (Chan, Golub & LeVeque 1979)."""
     column = replace(b, n_missing=a.n_missing + b.n_missing, n_rest=-1)
     if b.levels:
         return column
@@ -133,7 +133,7 @@ def _joined(a: Column, n: int, b: Column, m: int) -> Column:
 
 
 def _moments(*of: tuple[int, float, float]) -> tuple[float, float]:
-    """Mean and deviation of all numbers, from (how many, mean, deviation) of two groups; 1 for a deviation of 0."""
+    """Mean and standard deviation of two groups together, each (count, mean, deviation); 1 for a deviation of 0."""
     (n, mean, deviation), (m, other, its_deviation) = of
     if n + m == 0:
         return 0.0, 1.0
@@ -144,24 +144,24 @@ def _moments(*of: tuple[int, float, float]) -> tuple[float, float]:
 
 
 def _spread(scale: float) -> float:
-    """The deviation that a header's scale stands for: 1 is that of numbers which are all the same."""
+    """Standard deviation behind a header's scale, which is 1 if all numbers are equal."""
     return 0.0 if scale == 1.0 else scale
 
 
 def _steps(column: Column) -> float:
-    """Deviation of latent numbers within their cells, as `summarise` has it."""
+    """Standard deviation of latent numbers within their cells, as in `summarise`."""
     return 0.0 if column.log else column.resolution / math.sqrt(12.0)
 
 
 def _without_steps(column: Column) -> float:
-    """The deviation of the rests as recorded."""
+    """Standard deviation of the rests as recorded."""
     if column.rest_scale == math.hypot(1.0, _steps(column)):
         return 1.0
     return math.sqrt(max(column.rest_scale**2 - _steps(column) ** 2, 0.0))
 
 
 def _rests(column: Column, seen: int) -> int:
-    """Cells that are no atoms; of files without their number, all that are not missing."""
+    """Number of cells that are not atoms; if a file did not record it, of all cells that are present."""
     return seen if column.n_rest < 0 else column.n_rest
 
 
@@ -169,7 +169,7 @@ def _rests(column: Column, seen: int) -> int:
 
 
 def in_columns(rows: Rows, theirs: Sequence[Column], ours: Sequence[Column]) -> Rows:
-    """Rows of a part, coded as the table with all its levels: `theirs` are the part's columns, `ours` the table's."""
+    """Code the rows of a part with all of the table's levels: `theirs` are the part's columns, `ours` the table's."""
     if all((a.block, a.index, a.levels) == (b.block, b.index, b.levels) for a, b in zip(theirs, ours, strict=True)):
         return rows
     result = Rows.empty(ours, len(rows))
@@ -177,14 +177,14 @@ def in_columns(rows: Rows, theirs: Sequence[Column], ours: Sequence[Column]) -> 
         cells = getattr(rows, a.block)[:, a.index]
         if a.levels != b.levels:
             missing = cells == a.blank
-            cells = cells.astype(BLOCKS[b.block])  # first: a byte has no room for the new code
+            cells = cells.astype(BLOCKS[b.block])  # first widen: a byte has no room for the new code
             cells[missing] = b.blank
         getattr(result, b.block)[:, b.index] = cells
     return result
 
 
 def with_levels(columns: Sequence[Column], new: dict[str, Sequence[str]]) -> tuple[Column, ...]:
-    """Columns with more levels at the end, by name; placed anew, since a byte holds 255 levels at most."""
+    """Add levels at the end of columns, by name; columns are placed anew, since a byte holds at most 255 levels."""
     longer = [replace(c, levels=(*c.levels, *new.get(c.name, ()))) for c in columns]
     placed = place_columns((c.name, c.kind, c.levels) for c in longer)
     return tuple(replace(c, block=p.block, index=p.index) for c, p in zip(longer, placed, strict=True))

@@ -1,9 +1,9 @@
-"""Tables of patterns: each row is another combination of levels, and a column says how many cases have it, as R's
-as.data.frame(table), SQL's GROUP BY and pandas' value_counts write them. Read as data, each pattern would be one case.
+"""Tables of patterns: each row is a distinct combination of levels, with a column for its number of cases, as written
+by R's as.data.frame(table), SQL's GROUP BY and pandas' value_counts. Read as data, each pattern would be one case.
 
-A column of whole numbers is taken for such a count by its name, if the other columns' values recur and no two rows are
-equal in all of them: because each combination is there, or although some rows would be equal by chance, or with a name
-that hardly means anything else.
+A column of integers is taken for such a count by its name, if the other columns' values recur and no two rows are equal
+in all of them: because every combination is present, or although chance would make some rows equal, or because its name
+hardly means anything else.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ CLEAR = re.compile(r"_?freq(s|uency|uencies|uenz)?_?|h(ä|ae)ufigkeit|effectifs?
 LIKELY = re.compile(r"counts?|cnt|n|n_?obs|0|anzahl|cases", re.IGNORECASE)
 SHARES = re.compile(r"(row|col|cum)?_?\.?(percent|pct|prop|proportion|share)s?", re.IGNORECASE)  # of the count
 MOST_ROWS = 1 << 17
-EQUAL_BY_CHANCE = 3.0  # pairs of equal rows that there would be if the columns were independent
+EQUAL_BY_CHANCE = 3.0  # expected pairs of equal rows if the columns were independent
 
 
 def count_column(profiles: Sequence[Profile], decisions: Sequence[Decision], kept: set[str]) -> str | None:
-    """The column that may say how many cases a row stands for; whether it does the rows decide (`Patterns`)."""
+    """Column that may give the number of cases of each row; the rows decide whether it does (`Patterns`)."""
     named = [p for p in profiles if p.kind is None and p.name not in kept and _is_count(p)]
     if len(named) > 1:
         named = [p for p in named if CLEAR.fullmatch(p.name)]
@@ -54,7 +54,7 @@ def _is_count(p: Profile) -> bool:
 
 
 class Patterns:
-    """Looks at rows as they are written, in order. count: the name of the column that may count."""
+    """Checks rows as they are written, in order. count: name of the column that may count."""
 
     def __init__(self, columns: Sequence[Column], count: str | None):
         self._count = next((c for c in columns if c.name == count), None)
@@ -78,7 +78,7 @@ class Patterns:
         self._cells.append(rows)
 
     def require_none(self, path: Path) -> None:
-        """Raise DataError, with the ways out, where the rows are patterns."""
+        """Raise DataError, with possible remedies, if the rows are patterns."""
         if self._count is None:
             return
         hashes = np.concatenate(self._hashes)
@@ -96,7 +96,7 @@ class Patterns:
         )
 
     def _is_clear(self, n: int) -> bool:
-        combinations, alike = 1.0, 1.0  # alike: probability that two rows are equal, of independent columns
+        combinations, alike = 1.0, 1.0  # alike: probability that two rows are equal if columns are independent
         for column in self._others:
             parts = [getattr(rows, column.block)[:, column.index] for rows in self._cells]
             _, cells = np.unique(np.concatenate(parts), return_counts=True)

@@ -1,4 +1,4 @@
-"""One file of a typed table: its header, checked, and its rows. A table has one, or several (`io/parts.py`)."""
+"""One file of a typed table: its checked header, and its rows. A table has one or several (`io/parts.py`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERSION = 2
 
 @dataclass(frozen=True)
 class Piece:
-    """A sealed file of rows. follows: the fingerprint of the table that its rows come after; "" of a first file."""
+    """A sealed file of rows. follows: fingerprint of the table that its rows continue; "" for a first file."""
 
     path: Path
     n_rows: int
@@ -35,12 +35,12 @@ class Piece:
 
     @classmethod
     def open(cls, path: Path) -> Piece:
-        """Read and check the header. Raises DataError when `path` is not a whole file of this version."""
+        """Read and check the header. Raises DataError if `path` is not a complete file of this version."""
         with open_sealed(path) as file:
             return _read_header(path, file)
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows start..stop-1 of the file. Raises DataError when it cannot be read, or is not what it was."""
+        """Rows start..stop-1 of the file. Raises DataError if it cannot be read, or has changed."""
         rows = Rows.empty(self.columns, stop - start)
         with open_sealed(self.path) as file:
             if file.attrs.get("fingerprint") != self.fingerprint:
@@ -54,7 +54,7 @@ class Piece:
         return rows
 
     def weights(self) -> np.ndarray:
-        """Survey weights of its rows, (n_rows,) float64, of a file that has some. Raises DataError."""
+        """Survey weights of its rows, (n_rows,) float64, if the file has weights. Raises DataError."""
         with open_sealed(self.path) as file:
             Seal.of(self.path).verify(*extent(file["weights"], 0, self.n_rows))
             weights = file["weights"][:]
@@ -64,7 +64,7 @@ class Piece:
 
 
 def read_rows(file: h5py.File, rows: Rows, start: int) -> None:
-    """Fill `rows` with those of a file from row `start` on."""
+    """Fill `rows` with the file's rows from row `start` on."""
     for block in BLOCKS:
         target = getattr(rows, block)
         if target.size:

@@ -1,6 +1,6 @@
-"""Profile of one column in the first pass of the import: its different texts, its numbers, their histogram.
+"""Profile of one column in the first pass of the import: its distinct texts, its numbers, their histogram.
 
-Up to 131,072 different texts are kept and counted exactly; beyond, their number is estimated (k smallest hashes,
+Up to 131,072 distinct texts are kept and counted exactly; beyond, their number is estimated (k smallest hashes,
 Bar-Yossef et al. 2002; standard error 0.8 %).
 """
 
@@ -25,9 +25,9 @@ from mpibayes.io.rows import MAX_REAL, NUMERIC
 from mpibayes.io.yes_no import TRUTH, with_level
 
 MAX_TEXTS = 131_072
-MAX_NUMBER_TEXTS = 16_384  # of a column of fractions: nothing but its count of different values is wanted
-MOST_WORDS = 50  # different texts that are no numbers that are counted
-NO_VALUE = (  # among numbers these mean missing; among text "none" may be an answer
+MAX_NUMBER_TEXTS = 16_384  # of a column of fractions, where only the number of distinct values matters
+MOST_WORDS = 50  # distinct non-numeric texts that are counted
+NO_VALUE = (  # missing among numbers; among text "none" may be an answer
     "-", "--", "---", ".", "..", "...", "*", "na", "n/a", "n.a.", "n.d.", "n/d", "k.a.", "nan", "-nan", "none", "null",
     "nil", "missing", "<na>", "(blank)", "(null)", "(missing)", "#n/a", "#na", "#nv", "#div/0!", "#value!", "#ref!",
     "#num!", "#name?", "#null!",
@@ -38,8 +38,8 @@ _SKETCH = 16_384
 class Profile:
     """Summary of one column over the batches added so far; its size does not grow with the rows.
 
-    kind, levels: given by the user, or None = to be inferred; of a given kind the offending cells are noted. form: of
-    its numbers, None: plain. no: texts of cells that are the first level.
+    kind, levels: given by the user, or None = to be inferred; with a given kind, offending cells are noted. form: of
+    its numbers, None: plain. no: texts of cells that mean the first level.
     """
 
     def __init__(
@@ -61,27 +61,27 @@ class Profile:
         self.minimum, self.maximum = np.inf, -np.inf
         self.digits: set[int] = set()
         self.mean = self.scatter = 0.0
-        self.example_text: tuple[str, Place] | None = None  # the first cell that is no number
+        self.example_text: tuple[str, Place] | None = None  # first non-numeric cell
         self.example_infinite: tuple[str, Place] | None = None
-        self.words: dict[str, int] = {}  # cells of texts that are no numbers, of the first MOST_WORDS
+        self.words: dict[str, int] = {}  # cells of the first MOST_WORDS non-numeric texts
         self._texts: pa.StringArray | None = pa.array([], pa.string())
-        self._sketch: np.ndarray | None = None  # instead of the texts when they are too many: the smallest hashes
+        self._sketch: np.ndarray | None = None  # smallest hashes, replacing the texts if there are too many
         self._waiting: list = []
         self._n_waiting = 0
         self._markers = Markers.of(markers)
-        self.n_marked: dict[str, int] = {}  # cells of markers that the user gave
-        self.asked_missing: Sequence[str] = ()  # markers that the user's schema has for this column alone
-        self.gaps: dict[str, int] = {}  # missing cells by their text, but for markers that the user gave
+        self.n_marked: dict[str, int] = {}  # number of cells with each of the user's markers
+        self.asked_missing: Sequence[str] = ()  # markers that the user's schema gives for this column
+        self.gaps: dict[str, int] = {}  # missing cells by their text, except the user's markers
         self.histogram = Histogram()
-        self.order: Sequence[str] = ()  # of its levels, where the file has one; the others follow
-        self.ordered = False  # whether the file says that its categories are in order
-        self.recorded: dict[str, Any] = {}  # what the user says of resolution, atoms and log
-        self.cuts: Sequence[float] = ()  # ends of the parts of a survival column's time axis that the user gives
-        self.question = ""  # to the user: whether its dates have the day or the month first
-        self.unread = ""  # why its cells cannot be read, if so
+        self.order: Sequence[str] = ()  # of its levels, if the file gives one; other levels follow
+        self.ordered = False  # True if the file declares its categories ordered
+        self.recorded: dict[str, Any] = {}  # user's settings of resolution, atoms and log
+        self.cuts: Sequence[float] = ()  # user's ends of the parts of a survival column's time axis
+        self.question = ""  # to the user: does the day or the month come first?
+        self.unread = ""  # reason why its cells cannot be read
         self.counts_rows = True  # each cell is the integer after the one above it
         self.ascending = True  # each cell is a number above the one before it
-        self.unnamed = self.usual_index = False  # what its name says: see `index_column`
+        self.unnamed = self.usual_index = False  # properties of its name: see `index_column`
         self._last: float | None = None
         self._level_array = None if levels is None else pa.array(list(levels), pa.string())
 
@@ -114,7 +114,7 @@ class Profile:
             if self.kind in NUMERIC:
                 bad &= ~(np.abs(values) > MAX_REAL)  # infinite: see infinite_as_missing
             offences.add(batch, self.name, cells, counts, bad, expectation(self.kind, self.levels or ()))
-        present = np.flatnonzero(~missing & (counts > 0))  # a dictionary may have texts that no cell has
+        present = np.flatnonzero(~missing & (counts > 0))  # a dictionary may have unused texts
         texts, n = cells.texts, counts
         if len(present) < len(counts):
             texts, n = texts.take(pa.array(present)), counts[present]
@@ -140,7 +140,8 @@ class Profile:
         self._add_texts(texts)
 
     def _count_rows(self, values: np.ndarray, codes: np.ndarray | None) -> None:
-        """values of the different texts; codes: of the cells, None: some are equal or missing."""
+        """Update the row-counting checks. values: of the distinct texts; codes: of the cells, None if some are equal or
+        missing."""
         self.ascending = codes is not None and bool(np.isfinite(values).all())
         if self.ascending:
             x = values[codes]
@@ -152,7 +153,7 @@ class Profile:
         self.counts_rows = self.counts_rows and self.ascending
 
     def infinite_as_missing(self) -> int:
-        """Takes infinite numbers for missing where all other cells are numbers; how many cells that are."""
+        """Count infinite numbers as missing if all other cells are numbers; return the number of these cells."""
         among_numbers = self.kind in NUMERIC or (self.kind is None and self.n_numbers)
         if not among_numbers or self.n_numbers + self.n_infinite != self.n_observed or not self.n_infinite:
             return 0
@@ -163,7 +164,7 @@ class Profile:
         return n
 
     def words_as_missing(self) -> dict[str, int]:
-        """Takes texts such as "n/a" for missing where all other cells are numbers; how many cells each of them has."""
+        """Count texts such as "n/a" as missing if all other cells are numbers; return the number of cells of each."""
         words, n = self.words, sum(self.words.values())
         known = words and len(words) <= MOST_WORDS and all(word.lower() in NO_VALUE for word in words)
         if self.kind is not None or not known or n > self.n_numbers:
@@ -177,7 +178,7 @@ class Profile:
         return words
 
     def gaps_as_no(self, no: tuple[str, ...]) -> None:
-        """Takes missing cells of these texts for cells of the first level."""
+        """Count missing cells with these texts as cells of the first level."""
         n = sum(self.gaps[text] for text in no)
         self.n_missing -= n
         self.n_observed += n
@@ -186,7 +187,7 @@ class Profile:
         self._markers = Markers.of(self.markers)
 
     def merge_equal_numbers(self) -> None:
-        """Keeps one text of each number, where 1 is also written 1.0."""
+        """Keep one text of each number, where 1 is also written 1.0."""
         self._merge()
         if self._texts is None or not len(self._texts):
             return
@@ -226,7 +227,7 @@ class Profile:
                 self.digits |= set(pc.unique(pc.utf8_length(written)).to_pylist())
 
     def _add_texts(self, texts: pa.StringArray) -> None:
-        """New texts wait until they are as many as those known, so that merging costs the same a text however many."""
+        """Queue new texts until they are as many as the known ones, so that merging has constant cost per text."""
         if self._sketch is not None:
             hashes = text_hash(texts)
             texts = hashes[hashes < self._sketch[-1]] if len(self._sketch) == _SKETCH else hashes
@@ -254,7 +255,7 @@ class Profile:
 
     @property
     def n_distinct(self) -> int:
-        """Number of different texts, exact up to MAX_TEXTS."""
+        """Number of distinct texts, exact up to MAX_TEXTS."""
         self._merge()
         if self._texts is not None:
             return len(self._texts)
@@ -264,7 +265,7 @@ class Profile:
 
     @property
     def all_different(self) -> bool:
-        """True if no text comes twice; of very many texts, if nearly none does."""
+        """True if no text occurs twice; if there are very many, if nearly none does."""
         n = self.n_distinct
         return n == self.n_observed if self._texts is not None else n > 0.97 * self.n_observed
 
@@ -274,12 +275,12 @@ class Profile:
 
     @property
     def dates(self) -> Dates | None:
-        """Form of its cells, if all are dates or times of the day."""
+        """Form of its cells, if all are dates or times of day."""
         only = isinstance(self.form, Dates) and self.n_numbers == self.n_observed > 0
         return self.form if only else None
 
     def written(self, value: float) -> str:
-        """A number as a cell has it."""
+        """Format a number as in a cell."""
         if isinstance(self.form, Dates) and self._texts is not None:
             return self._texts[int(np.argmax(numbers(self._texts, self.form) == value))].as_py()
         return as_text(value, self.form.unit) if isinstance(self.form, Dates) else f"{value:.10g}"
@@ -297,13 +298,13 @@ class Profile:
 
 
 def _smallest(hashes: np.ndarray) -> np.ndarray:
-    """The _SKETCH smallest different ones, ascending."""
+    """The _SKETCH smallest distinct hashes, ascending."""
     hashes = np.sort(hashes)
     return hashes[np.r_[True, hashes[1:] != hashes[:-1]]][:_SKETCH]
 
 
 def text_hash(texts: pa.StringArray) -> np.ndarray:
-    """A 64-bit hash of each text, the same in every process: a polynomial in its bytes, mixed as in splitmix64."""
+    """64-bit hash of each text, the same in every process: a polynomial in its bytes, mixed as in splitmix64."""
     _, offsets, data = texts.buffers()
     start = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     raw = np.frombuffer(data, np.uint8)[start[0] : start[-1]].astype(np.uint64) + np.uint64(1)

@@ -1,7 +1,7 @@
 """Rows of another file in the coding of a table: held-out files, and rows to predict.
 
-Columns are found by name; a CSV without header is matched by position when it has as many fields as the source of the
-table had. The source's delimiter and missing markers apply. Columns that the table does not have are ignored.
+Columns are found by name; a CSV without header is matched by position if it has as many fields as the source of the
+table. The source's delimiter and missing markers apply. Columns unknown to the table are ignored.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from mpibayes.text import counted, near
 
 @dataclass
 class Originals:
-    """A file column by column as it is, to be written again.
+    """A file's columns as they are, to be written again.
 
-    batches(): by position its columns of some rows, by name which cells of the table's columns are missing, bool (n,),
-    and the number of rows. names: of the columns; places: where those of the table are; head: the header as it is, None
-    without one; metadata: of a Parquet file; forms: how numbers are written, by column. events: by survival column the
-    place of that which says whether its event came, and what it says then.
+    batches(): yields columns of some rows by position, masks of missing cells of the table's columns by name, bool
+    (n,), and the number of rows. names: of the columns; places: of the table's columns in the file; head: the header as
+    it is, None without one; metadata: of a Parquet file; forms: of numbers, by column. events: by survival column, the
+    place of its event column, and the value if the event came.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Originals:
 
 @dataclass
 class Unseen:
-    """Texts of one column that are none of its levels: the first one, where, and how many cells have such a text."""
+    """Texts of one column that are not levels: the first one, its row, and the number of cells with such a text."""
 
     level: str
     row: int
@@ -64,7 +64,7 @@ class Unseen:
 
 
 def read_like(like: Table | Sequence[Column], path: str | os.PathLike, **options) -> Rows:
-    """All rows of `path` at once; the arguments of `stream_like`."""
+    """Read all rows of `path` at once; arguments as in `stream_like`."""
     parts = list(stream_like(like, path, check_first=False, **options))
     return Rows.concatenate(_columns_of(like)[0], parts)
 
@@ -84,17 +84,17 @@ def stream_like(
     count: str | None = None,
     check_first: bool = True,
 ) -> Iterator[Rows]:
-    """The rows of a typed table, or of any file that can be imported, coded like `like` (a Table, or columns alone).
+    """Yield the rows of a typed table, or of any importable file, coded like `like` (a Table, or only columns).
 
-    Levels that the columns do not have: unseen = "error" raises a DataError that lists them; "missing" makes these
-    cells missing and puts what was met in `record` by column name (see unseen_message), before the first rows with
-    check_first, else when the last row is out. may_lack: names of columns that the file need not have, all cells of
-    which are then missing; one of the columns has to be there.
-    check_first: read the file once for mistakes before the first rows are given out, so that long work is not lost.
-    delimiter, header, encoding: instead of the source's; missing: markers besides the source's. count: the column of
-    a file of text that says how many equal rows each row stands for.
+    Unknown levels: unseen = "error" raises a DataError that lists them; "missing" makes these cells missing and reports
+    them in `record` by column name (see unseen_message), before the first rows with check_first, otherwise after the
+    last row. may_lack: names of columns that the file need not have, whose cells are then all missing; at least one
+    column must be present.
+    check_first: read the file once for mistakes before the first rows are yielded, so that no long work is lost.
+    delimiter, header, encoding: replace the source's; missing: markers in addition to the source's. count: column of a
+    text file with the number of equal rows that each row represents.
 
-    Raises DataError: the file cannot be read, columns lack, text in a numeric column (with its row), unseen levels.
+    Raises DataError: unreadable file, missing columns, text in a numeric column (with its row), unseen levels.
     """
     if unseen not in ("error", "missing"):
         raise ConfigError(f'unseen = {unseen!r}: expected "error" or "missing"')
@@ -107,15 +107,15 @@ def stream_like(
 
 
 def lacking_columns(like: Table, path: str | os.PathLike, may_lack: Collection[str]) -> list[str]:
-    """Columns of `may_lack` that a file does not have. Raises DataError as `stream_like` does, for the others."""
+    """Columns of `may_lack` that a file lacks. Raises DataError as in `stream_like` if it lacks other columns."""
     return opened_like(like, path, may_lack).lacking
 
 
 def incoming(
     like: Table, path: str | os.PathLike, unseen: str, may_lack: Collection[str], **more
 ) -> tuple[Iterator[Rows], list[str], list[str]]:
-    """The rows of a new file, after a look for mistakes; the columns that it lacks; and notes for people on what is
-    read as missing. Raises DataError."""
+    """Return the rows of a new file, after a check for mistakes; the columns that it lacks; and notes for people on
+    cells read as missing. Raises DataError."""
     lacking, record = lacking_columns(like, path, may_lack), {}
     rows = stream_like(like, path, unseen=unseen, may_lack=lacking, record=record, **more)
     first = list(itertools.islice(rows, 1))
@@ -124,20 +124,20 @@ def incoming(
 
 
 def opened_like(like, path, may_lack=(), header=None, missing=(), **given) -> _TextFile | _TypedFile:
-    """A file, looked at but not read; see `stream_like`."""
+    """Open a file without reading its rows; see `stream_like`."""
     path = Path(path)
     columns, about = _columns_of(like)
     if first_bytes(path) == HDF5:
         return _TypedFile(columns, path, may_lack)
     options = {key: given.get(key) or about.get(key) for key in ("delimiter", "encoding")}
     options |= {"likely_sheet": about.get("sheet"), "count": given.get("count")}
-    if options["encoding"] in MARKED:  # the file says which of them it is
+    if options["encoding"] in MARKED:  # the file itself shows which
         options["encoding"] = None
     return _TextFile(columns, about, path, may_lack, header, missing, options)
 
 
 def lacking_message(lacking: Sequence[str], like: Table, path: str | os.PathLike) -> str:
-    """One line for the user about the columns that a file does not have; empty when there are none."""
+    """One line for the user about the columns that a file lacks; "" if there are none."""
     if not lacking:
         return ""
     others = sorted(set(opened_like(like, path, lacking).names) - {c.name for c in like.columns})
@@ -146,7 +146,7 @@ def lacking_message(lacking: Sequence[str], like: Table, path: str | os.PathLike
 
 
 def unseen_message(record: dict[str, Unseen], path: str | os.PathLike) -> str:
-    """One line for the user about the cells that became missing; empty when there are none."""
+    """One line for the user about the cells that became missing; "" if there are none."""
     if not record:
         return ""
     each = "; ".join(
@@ -160,7 +160,7 @@ def _columns_of(like: Table | Sequence[Column]) -> tuple[tuple[Column, ...], dic
 
 
 def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -> Iterator[Rows]:
-    """One pass over the file; raises at its end, or at once where a numeric column holds text."""
+    """Make one pass over the file; raise at its end, or at once if a numeric column holds text."""
     wrong, new = Offences(), Offences()
     n_rows = 0
     for rows in passes.read(wrong, new):
@@ -186,8 +186,8 @@ def _checked(passes: _TextFile | _TypedFile, unseen: str, record: dict | None) -
 
 
 def _lacking(columns: Mapping[str, str], names: Collection[str], may_lack: Collection[str]) -> tuple[list[str], bool]:
-    """The columns that are not among `names`, and whether the file will do without them. columns: by name, theirs in
-    the file."""
+    """Columns that are not among `names`, and True if the file is usable without them. columns: names in the file by
+    name in the table."""
     lacking = [name for name, in_file in columns.items() if in_file not in names]
     return lacking, len(lacking) < max(len(columns), 1) and set(lacking) <= set(may_lack)
 
@@ -206,7 +206,7 @@ def _missing_columns(
 
 
 class _TextFile:
-    """A file other than a typed table, which can be read several times."""
+    """A file other than a typed table; it can be read several times."""
 
     def __init__(self, columns, about: dict, path: Path, may_lack, header: bool | None, missing, options: dict):
         made = about.get("calendar", {})
@@ -217,7 +217,7 @@ class _TextFile:
             options = {**options, "delimiter": None}
         source = TextSource(path, header=header, expected=names, **options)
         if source.dialect.header is not None and not set(names) <= set(source.names):
-            # No names in the file: by position. A first line taken for a header by its looks alone is data when the
+            # No names in the file: match by position. A first line taken for a header only by its looks is data if the
             # table's own source had no header.
             known = len(set(names) & set(source.names))
             headless = source.dialect.header is False or (header is None and not known and about.get("header") is False)
@@ -245,7 +245,7 @@ class _TextFile:
             typed[of] if of in typed else stored(written[n]) if n in written else None for n, of in columns_of.items()
         ]
         self._places = {n: place[of] for n, of in columns_of.items() if of in place}
-        if content is not None:  # as the table's levels are: labels, or codes
+        if content is not None:  # match the table's levels: labels, or codes
             levels = {self._places[c.name]: set(c.levels) for c in columns if c.name in self._places}
             content.as_labels = {i for i, of in content.labels.items() if levels.get(i, set()) & set(of.values())}
         places = [place.get(of) for of in columns_of.values()]
@@ -258,7 +258,7 @@ class _TextFile:
     def batches(
         self, wrong: Offences, new: Offences, also: Sequence[int] = (), progress: Progress | None = None
     ) -> Iterator[tuple[Rows, Batch]]:
-        """Coded rows with the batches of text that they are of, which have the columns at the places `also`, too."""
+        """Yield coded rows with their batches of text; these include the columns at the places `also`."""
         with one_thread():
             for batch in self.source.batches([*self._encoder.positions, *also], progress):
                 yield self._encoder.encode(batch, wrong, new), batch
@@ -279,7 +279,7 @@ class _TextFile:
         )
 
     def _dates(self) -> dict[str, DatesLike]:
-        """The forms of columns of dates, with an example from the first batch that has one."""
+        """Forms of columns of dates, each with an example from the first batch that has one."""
         dated = {n: form for n, form in self._forms.items() if isinstance(form, Dates) and n in self._places}
         examples: dict[str, DatesLike] = {}
         with one_thread():
@@ -300,8 +300,8 @@ class _TextFile:
 
 
 def _forms_of_types(names: Sequence[str], types: Sequence[pa.DataType]) -> dict[str, Dates | None]:
-    """Forms in which numbers, dates and times that are no text come out as text, by column, however the table's own
-    source writes them. Columns of text are left out."""
+    """Forms, by column, in which typed numbers, dates and times are converted to text, whatever the forms of the
+    table's source. Text columns are omitted."""
     numeric = {n: None for n, of in zip(names, types) if pa.types.is_integer(of) or pa.types.is_floating(of)}
     return numeric | {n: of_times(of) for n, of in zip(names, types) if pa.types.is_temporal(of)}
 
@@ -379,7 +379,7 @@ class _TypedFile:
             return values
         if theirs.levels:
             texts, codes = pa.array([*theirs.levels, ""]), cells
-        else:  # counts for a column of codes
+        else:  # counts in a column of codes
             distinct, codes = np.unique(cells, return_inverse=True)
             texts = pa.array(["" if np.isnan(v) else str(int(v)) for v in distinct])
         missing = np.array([t == "" for t in texts.to_pylist()])

@@ -1,9 +1,9 @@
 """Recording of a real column: in steps, with atoms, over orders of magnitude; and its two parts in a mixture.
 
-Nobody records a density. A value stands for a cell of width `resolution` about it; a value that comes again and again,
-as 0 does among dividends, is an atom of its own; and values that span orders of magnitude are close to normal only in
-their logarithm, or in coordinates that a run has fitted (`io.shape`). So a column is modelled in two parts: *which* of
-its atoms a cell is, or none, and the *rest*, a number on the model's scale where it is none.
+Data are never recorded as densities. A value represents a cell of width `resolution` around it; a value that recurs
+often, such as 0 among dividends, is an atom; and values that span orders of magnitude are close to normal only in their
+logarithm, or in coordinates that a run has fitted (`io.shape`). So a column is modelled in two parts: *which* atom a
+cell is, if any, and the *rest*, a number on the model's scale if it is none.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ANOTHER = "another value"  # level of a cell that is none of several atoms
 
 
 def levels(column: Column) -> tuple[str, ...]:
-    """Levels of `which`: the atoms, and last any other value."""
+    """Levels of `which`: the atoms, then any other value."""
     atoms = [as_text(atom, column.unit) if column.unit else f"{atom:.15g}" for atom in column.atoms]
     return (*atoms, f"not {atoms[0]}" if len(atoms) == 1 else ANOTHER)
 
 
 def which(column: Column, x: np.ndarray) -> np.ndarray:
-    """Atom of each cell, or len(atoms): none; len(atoms) + 1: missing. uint8 (n,)."""
+    """Atom of each cell; len(atoms) if it is none, len(atoms) + 1 if it is missing. uint8 (n,)."""
     n_atoms = len(column.atoms)
     atoms = np.array(column.atoms)
     code = np.minimum(np.searchsorted(atoms, x), n_atoms - 1)
@@ -38,8 +38,8 @@ def which(column: Column, x: np.ndarray) -> np.ndarray:
 
 
 def rest(column: Column, x: np.ndarray, shift: np.ndarray | float = 0.0) -> np.ndarray:
-    """The cells that are no atoms on the model's scale, shifted before its logarithm; NaN for the others, and for those
-    that have none. float64 (n,)."""
+    """Cells that are not atoms, on the model's scale, shifted before the logarithm; NaN for all other cells, and for
+    cells without a logarithm. float64 (n,)."""
     lacks = np.isin(x, column.atoms) if column.atoms else np.zeros(len(x), bool)
     if column.log:
         lacks |= ~(x > 0.5 * column.resolution)
@@ -47,30 +47,30 @@ def rest(column: Column, x: np.ndarray, shift: np.ndarray | float = 0.0) -> np.n
 
 
 def coordinate(column: Column, x: np.ndarray) -> np.ndarray:
-    """Numbers, positive ones if the scale is logarithmic, on the model's scale."""
+    """Convert numbers, positive ones if the scale is logarithmic, to the model's scale."""
     t = np.log(x) if column.log else x
     return t if column.shape is None else column.shape.coordinate(t)
 
 
 def unshaped(column: Column, y: np.ndarray) -> np.ndarray:
-    """Numbers on the model's scale on the column's: themselves, or their logarithms."""
+    """Undo the column's shape: convert the model's scale to numbers, or to their logarithms on a log scale."""
     return y if column.shape is None else column.shape.number(y)
 
 
 def number(column: Column, y: np.ndarray) -> np.ndarray:
-    """The inverse of `coordinate`."""
+    """Convert the model's scale to numbers: the inverse of `coordinate`."""
     t = unshaped(column, y)
     return np.exp(t) if column.log else t
 
 
 def log_slope(column: Column, y: np.ndarray) -> np.ndarray | float:
-    """Log of the derivative of `coordinate`, at y: it makes a density on the model's scale one of numbers."""
+    """Log derivative of `coordinate` at y: it converts a density on the model's scale to one of numbers."""
     slope = 0.0 if column.shape is None else column.shape.log_slope(y)
     return slope - unshaped(column, y) if column.log else slope
 
 
 def recorded(column: Column, code: np.ndarray | None, y: np.ndarray) -> np.ndarray:
-    """The values that `which` and `rest` are of, at the column's resolution; code: None for a column without atoms."""
+    """Values with these parts `which` and `rest`, at the column's resolution; code: None for a column without atoms."""
     x = number(column, y)
     if column.resolution:
         x = np.round(x / column.resolution) * column.resolution + 0.0  # no -0
@@ -83,9 +83,9 @@ def recorded(column: Column, code: np.ndarray | None, y: np.ndarray) -> np.ndarr
 
 
 def log_cells(columns: Iterable[Column], rows: Rows) -> np.ndarray:
-    """Log of the widths, on the model's scale, of the cells that the latent numbers of each row stand for, summed over
-    its real columns, float64 (n,): a density at them times it is the probability of the recorded values. Where a column
-    has no resolution it stays a density, as that of an event does, whose tick becomes the column's unit."""
+    """Log widths, on the model's scale, of the cells that each row's latent numbers represent, summed over its real
+    columns, float64 (n,): density times width is the probability of the recorded values. Without a resolution it stays
+    a density, as does that of an event, whose tick is converted to the column's unit."""
     total = np.zeros(len(rows))
     for c in columns:
         if c.resolution or c.log or c.shape is not None:

@@ -1,13 +1,13 @@
-"""Redundancy in a table: columns that are functions of one another, and rows that are equal.
+"""Redundancy in a table: columns that are functions of each other, and rows that are equal.
 
-A mixture takes the columns of a row for independent in a cluster, and rows for independent given theirs. So redundant
-information is counted twice, and clusters become narrower and more than their owner expects. The import leaves out what
-is a copy in every row (`copies`), and warns of the rest.
+A mixture treats the columns of a row as independent within a cluster, and rows as independent given their clusters. So
+redundant information is counted twice, and clusters become narrower and more numerous than expected. The import leaves
+out exact copies (`copies`), and warns of the rest.
 
-Columns are compared on a sample of rows: numbers by their rank correlation, and categories, and numbers of few values,
-by whether each value of one goes with one value of the other. Values that are all different, or nearly, do so in any
-two columns and prove nothing: a match counts if shuffled columns would hardly ever show it. Equal rows are found among
-all rows, by a hash: of very many rows those are kept whose hash is small, and so all or none of the equal ones.
+Columns are compared on a sample of rows: numbers by rank correlation; categories, and numbers of few values, by a
+one-to-one match of their values. Values that are all or nearly all distinct match in any two columns and prove nothing:
+a match counts if shuffled columns would hardly ever show it. Equal rows are counted among all rows by hash: of very
+many rows, those with a small hash are kept, and so all or none of the equal ones.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from mpibayes.io.summary import named
 from mpibayes.text import counted, percent
 
 SAMPLE_ROWS, SAMPLE_CELLS = 2_000, 2_000_000
-FEWEST_ROWS = 40  # fewer say little about the others
-FEWEST_VALUES = 15  # of a column of numbers that is compared by ranks
-RARE = 10  # cells outside of the commonest value that are wanted
+FEWEST_ROWS = 40  # fewer rows say little about the rest
+FEWEST_VALUES = 15  # of a numeric column to be compared by ranks
+RARE = 10  # cells needed apart from the commonest value
 FUNCTION = 0.9999  # rank correlation, up or down
-FEW_VALUES = 100  # up to which numbers are compared as categories are
-BY_CHANCE = 1e-6  # probability, at most, that any two of a table's columns map one to one though they are independent
+FEW_VALUES = 100  # below which numbers are compared like categories
+BY_CHANCE = 1e-6  # largest probability that any two independent columns of a table map one to one
 MOST_HASHES = 1 << 17
 EQUAL_ROWS = 0.05
 NAMED = 8
-MOST_COLUMNS = 5_000  # of numbers that are compared by ranks, each with each
+MOST_COLUMNS = 5_000  # numeric columns compared by ranks, each with each
 
 
 class Redundancy:
-    """Looks at rows as they are written, in order; its size does not grow with them. `warnings` says what was found.
+    """Checks rows as they are written, in order, in constant memory. `warnings` reports the result.
 
-    columns: of the table; n_rows: how many will come.
+    columns: of the table; n_rows: number of rows to come.
     """
 
     def __init__(self, columns: Sequence[Column], n_rows: int):
@@ -58,12 +58,12 @@ class Redundancy:
 
     @cached_property
     def groups(self) -> list[list[str]]:
-        """Columns that seem to be functions of one another, once all rows were added."""
+        """Columns that appear to be functions of each other, once all rows were added."""
         sample = Rows.concatenate(self._columns, self._sample)
         return [] if len(sample) < FEWEST_ROWS else list(_groups(self._columns, sample))
 
     def warnings(self) -> Iterator[str]:
-        """A line for each group of columns, and one for equal rows."""
+        """Yield a line for each group of columns, and one for equal rows."""
         sample = Rows.concatenate(self._columns, self._sample)
         if len(sample) < FEWEST_ROWS:
             return
@@ -87,7 +87,7 @@ class Redundancy:
             )
 
     def _by_chance(self, sample: Rows) -> bool:
-        """True if as many rows would be equal with independent columns."""
+        """True if independent columns would give as many equal rows."""
         alike = 0.0  # log probability that two rows are equal
         for column in self._columns:
             _, cells = np.unique(_cells(column, sample), return_counts=True)
@@ -103,7 +103,7 @@ def _cells(column: Column, rows: Rows) -> np.ndarray:
 
 
 def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
-    """Names of columns that are functions of one another, in their order."""
+    """Yield groups of names of columns that are functions of each other, in order."""
     parent = list(range(len(columns)))
 
     def root(i: int) -> int:
@@ -120,7 +120,7 @@ def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
             continue
         few = column.block in CODES or len(values) <= FEW_VALUES
         if few and _log_arrangements(cells) > least_evidence:
-            order = np.empty(len(values), np.int32)  # codes in the order in which values come, whatever they are
+            order = np.empty(len(values), np.int32)  # codes in order of first occurrence
             order[np.argsort(first)] = np.arange(len(values), dtype=np.int32)
             same = alike.setdefault(hashlib.sha256(order[code].tobytes()).digest(), i)
             parent[root(i)] = root(same)
@@ -143,8 +143,8 @@ def _groups(columns: Sequence[Column], sample: Rows) -> Iterator[list[str]]:
 
 
 def _indicators(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[str, list[str]]]:
-    """Yield a category's name, and the names of the columns of two values that each say whether it has one of its own
-    (dummy variables), for all its values or all but one, as far as they are common enough to tell."""
+    """Yield a category's name, and the names of two-valued columns that each indicate one of its values (dummy
+    variables), for all its values or all but one, if they are common enough to decide."""
     halves: dict[bytes, list[str]] = {}
     categories: list[tuple[Column, np.ndarray]] = []
     for column in columns:
@@ -169,13 +169,13 @@ def _indicators(columns: Sequence[Column], sample: Rows) -> Iterator[tuple[str, 
 
 
 def _half(there: np.ndarray) -> bytes:
-    """A division of the rows in two, whichever of the parts is named."""
+    """Division of the rows in two, regardless of which part is named."""
     return np.packbits(there ^ there[0]).tobytes()
 
 
 def _log_arrangements(cells: np.ndarray) -> float:
-    """Log of the number of ways to divide rows into groups of these sizes: a shuffled column is divided as another one
-    with a probability of one over it."""
+    """Log of the number of ways to divide rows into groups of these sizes: a shuffled column matches another division
+    with one over this probability."""
     from scipy.special import gammaln  # slow to import
 
     of_each_size = np.bincount(cells)
@@ -186,7 +186,7 @@ def _log_arrangements(cells: np.ndarray) -> float:
 
 
 class _EqualRows:
-    """Hashes of rows, with how many have each."""
+    """Hashes of rows, with the number of rows of each."""
 
     def __init__(self):
         self._hashes, self._cells = np.zeros(0, np.uint64), np.zeros(0, np.int64)
@@ -212,13 +212,13 @@ class _EqualRows:
             self._hashes, self._cells = self._hashes[keep], self._cells[keep]
 
     def share(self) -> float:
-        """Share of the rows that are equal to another."""
+        """Share of the rows that equal another row."""
         self._merge()
         return float(self._cells[self._cells > 1].sum() / max(self._cells.sum(), 1))
 
 
 def row_hash(rows: Rows) -> np.ndarray:
-    """A 64-bit hash of each row, uint64 (n,): multiples of the cells' bits, summed, and mixed as in splitmix64."""
+    """64-bit hash of each row, uint64 (n,): multiples of the cells' bits, summed, and mixed as in splitmix64."""
     h = np.zeros(len(rows), np.uint64)
     factors = np.random.Philox(1)  # the same in every process
     for block in ("codes8", "codes16", "reals", "tallies"):

@@ -1,5 +1,5 @@
-"""Rows that stand for several: a column of the source says how many equal rows each one is, as R's
-as.data.frame(table), SQL's GROUP BY and pandas' value_counts write them. Each row is read as often as it counts."""
+"""Rows that represent several: a column of the source gives the number of equal rows, as in R's as.data.frame(table),
+SQL's GROUP BY and pandas' value_counts. Each row is read as often as it counts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mpibayes.errors import DataError
 from mpibayes.io.cells import Batch, Cells
 
 MOST_ROWS = 2**31 - 1  # of a chain
-AT_ONCE = 1 << 18  # rows of a batch, at most
+AT_ONCE = 1 << 18  # rows in a batch, at most
 
 
 def repeated(batch: Batch, name: str, at: int, total: int) -> Iterator[Batch]:
-    """The rows of a batch, each as often as its cell of the column `name`, at position `at`, counts; a row that counts
-    0 is left out. total: rows of the batches before.
+    """Yield the rows of a batch, each as often as its cell in the column `name`, at position `at`, says; a row with
+    count 0 is left out. total: rows in earlier batches.
 
-    Raises DataError where a count is not a whole number from 0 on, or where there are more rows than a chain can have.
+    Raises DataError if a count is not a non-negative integer, or if there are more rows than a chain can have.
     """
     cells = batch.columns[at]
     counts = np.array([_number(text) for text in cells.texts.to_pylist()])

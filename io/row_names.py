@@ -1,8 +1,8 @@
 """Names of the rows of a table: cells of a column of the table, or of the file it was imported from, and lines of that
 file.
 
-The import leaves identifiers out of the table, so that they are often in the source alone. A source is used once its
-cells have been compared with the table's: a file that was sorted, or filtered, would name other rows.
+The import leaves identifiers out of the table, so that they are often only in the source. A source is used once its
+cells have been compared with the table's: a file that was sorted or filtered would name other rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mpibayes.io.table import Table
 from mpibayes.io.tables import sources_near
 from mpibayes.text import near
 
-Texts = Iterator[list[str]]  # of consecutive rows, some at a time
+Texts = Iterator[list[str]]  # of consecutive rows, in batches
 
 
 class Name(NamedTuple):
@@ -35,12 +35,12 @@ class Name(NamedTuple):
 
 
 class RowNames:
-    """ids: columns that name the rows, of the table or of its source; by default the table's identifier, if it has one.
-    sources: the files it was imported from, by default those of their names beside the table, in the folder above, or
-    here.
+    """ids: columns that name the rows, from the table or its source; by default the table's identifier, if it has one.
+    sources: the files it was imported from, by default files of their names beside the table, in the parent folder, or
+    in the working directory.
 
-    names: the columns asked for, `row`, from 1, and `line` of a source that is one CSV file without a column that
-    counts equal rows. notes: for the user.
+    names: the requested columns; `row`, from 1; and `line`, if the source is one CSV file without a column that counts
+    equal rows. notes: for the user.
     Raises ConfigError (no such column, no such file), DataError (the file is not what the table was imported from).
     """
 
@@ -61,7 +61,7 @@ class RowNames:
             self.names.append(Name("line", self._lines()))
 
     def blocks(self, rows: int) -> Iterator[list[list[str]]]:
-        """The texts of so many rows at a time, a list for each of `names`."""
+        """Yield the texts of `rows` rows at a time, a list for each of `names`."""
         parts = [_regrouped(name.texts(), rows) for name in self.names]
         return map(list, zip(*parts, strict=True))
 
@@ -82,13 +82,13 @@ class RowNames:
     # --- of its source ------------------------------------------------------------------------------------------------
 
     def _paths(self) -> list[Path] | None:
-        """The source's files; None where they are not there."""
+        """Paths of the source's files; None if they are not there."""
         if self._given:
             return self._given
         return sources_near(self._table.path, self._table.source)
 
     def _opened(self, column: str) -> TextSource:
-        """The source, compared with the table."""
+        """Open the source and compare it with the table."""
         paths, about = self._paths(), self._table.source
         if paths is None:
             names = ", ".join(about.get("files", ()))
@@ -120,7 +120,7 @@ class RowNames:
         return Name(column, texts)
 
     def _lines(self) -> Callable[[], Texts]:
-        """Lines of the source; where that is not there, or has changed, as if each row were one line."""
+        """Lines of the source; if it is missing or has changed, as if each row were one line."""
         header = bool(self._table.source.get("header"))
         paths = self._paths()
         if paths is None:
@@ -141,7 +141,7 @@ class RowNames:
 
 
 def require_same(table: Table, paths: Sequence[Path]) -> None:
-    """DataError where files do not have the table's rows in its order."""
+    """Raise DataError unless the files have the table's rows in its order."""
     row = 0
     other = f"{', '.join(map(str, paths))}: not what {table.path} was imported from"
     advice = "give the file as it was then, or import it again"
@@ -163,7 +163,7 @@ def require_same(table: Table, paths: Sequence[Path]) -> None:
 
 
 def identifier_of(table: Table) -> Column | None:
-    """The first column that names the rows: as many levels as rows, or numbers that all differ, under the name of an
+    """First column that names the rows: with as many levels as rows, or with distinct numbers under the name of an
     identifier. The import leaves such columns out unless they are kept (--keep)."""
     for column in table.columns:
         if column.n_missing == 0 and (
@@ -180,9 +180,9 @@ def _all_differ(table: Table, column: Column) -> bool:
 
 
 def _source(paths: Sequence[Path], about: dict) -> TextSource:
-    """The files as the table's import read them."""
+    """Open the files in the way that the table's import read them."""
     given = {key: about.get(key) for key in ("delimiter", "header", "encoding", "count")}
-    if given["encoding"] in MARKED:  # the file says which of them it is
+    if given["encoding"] in MARKED:  # the file itself shows which
         given["encoding"] = None
     return TextSource(paths, **given, names=None if about.get("header", True) else about.get("names"))
 

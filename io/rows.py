@@ -1,4 +1,4 @@
-"""Columns and rows of a typed table in memory: what each column is, where its cells lie, and its moments."""
+"""Columns and rows of a typed table in memory: each column's properties, the location of its cells, and its moments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpibayes.errors import DataError
 from mpibayes.io import recording, spells
 from mpibayes.io.shape import Shape
 
-CODES = {"codes8": np.uint8, "codes16": np.uint16}  # of levels, and last the code of a missing cell
+CODES = {"codes8": np.uint8, "codes16": np.uint16}  # of levels, followed by the code of a missing cell
 BLOCKS = {**CODES, "reals": np.float64, "tallies": np.float64}  # on disk
 ARRAYS = {**BLOCKS, "vectors": np.float64, "spells": np.float64}  # of Rows
 STORED = {"categorical": tuple(CODES), "boolean": tuple(CODES), "real": ("reals",), "count": ("tallies",)}  # by kind
@@ -30,19 +30,19 @@ SLICE_BYTES = 16 << 20
 class Column:
     """One column of a typed table: what it is, where it lies, how it was recorded, and its summary over all rows.
 
-    A real column was recorded in steps of `resolution` (0: as it is), and some of its values, the `atoms`, are not
-    measurements but values of their own; on a log scale (`log`) all others are positive. `rest_center` and `rest_scale`
-    are the mean and the deviation of the cells that are no atoms, on that scale (`recording.rest`); `n_rest` is their
-    number, where there are atoms or logarithms, -1 where it was not counted. `part_of`: the column of the table that
-    one is made from which says only which atom a cell is. `unit`: of dates (`clock`). `ordered`: the levels are a
-    scale, the least first (`order.order_of`); None where the table does not say. `shape`: the coordinates that a run
-    models the column in, where it has fitted some. `contexts`: of the column that this one leans on in a run
-    (docs/links.md), in which case its cells are codes of a context and a level, or those of a number lie in as many
-    columns, in one of which each row has its cell. `cuts`: where a run cuts a column of
-    numbers into the bins that others may lean on, ascending, as values are recorded. `line`: whether it may lean on
-    another such column in a line; `leans_on`: the one that it does. Of a survival column, whose cells are as `spells`
-    has them, center to maximum are of the times that rows were watched, `rest_scale` is this time per event, and `ends`
-    are those of the parts of the time axis.
+    A real column was recorded in steps of `resolution` (0: exactly), and some of its values, the `atoms`, are not
+    measurements but special values; on a log scale (`log`) all other values are positive. `rest_center` and
+    `rest_scale` are mean and standard deviation of the cells that are not atoms, on that scale (`recording.rest`);
+    `n_rest` is their number, if there are atoms or logarithms, -1 if it was not counted. `part_of`: for a column that
+    only gives the atom of each cell, the column of the table that it is made from. `unit`: of dates (`clock`).
+    `ordered`: the levels are a scale, least first (`order.order_of`); None if the table does not say. `shape`: the
+    coordinates that a run models the column in, if it has fitted any. `contexts`: of the column that this one depends
+    on in a run (docs/links.md); its cells are then codes of a context and a level, or its numbers are spread over as
+    many columns, in one of which each row has its cell. `cuts`: ascending recorded values at which a run cuts a numeric
+    column into the bins that other columns may depend on. `line`: True if it may depend linearly on another such
+    column; `leans_on`: the one it does depend on. For a survival column, whose cells are coded as in `spells`, center
+    to maximum describe the times that rows were observed, `rest_scale` is this time per event, and `ends` are the ends
+    of the parts of the time axis.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Column:
 
     @property
     def blank(self) -> float:
-        """A missing cell in memory: the last code, or NaN."""
+        """Code of a missing cell in memory: the last code, or NaN."""
         return self.contexts * (len(self.levels) + 1) - 1 if self.levels else np.nan
 
     @property
     def n_cells(self) -> int:
-        """Cells of a row in the column's array."""
+        """Number of cells per row in the column's array."""
         return 1 if self.levels else self.contexts
 
     def at(self, index: int) -> Column:
@@ -97,8 +97,7 @@ class Rows:
 
     codes8 (n, C8) uint8, codes16 (n, C16) uint16, reals (n, R) float64, tallies (n, Q) float64. A run that models
     blocks of real columns jointly has these in vectors (n, sum of widths) float64, the columns of a block side by side,
-    and widths (B,) int64, and survival columns in spells (n, S) float64, as `spells.coded` has them; there are none on
-    disk.
+    and widths (B,) int64; survival columns are in spells (n, S) float64, coded by `spells.coded`. Files have neither.
     """
 
     codes8: np.ndarray
@@ -118,11 +117,11 @@ class Rows:
         return len(self.codes8)
 
     def take(self, index: np.ndarray | slice) -> Rows:
-        """The chosen rows, copied."""
+        """Copy the chosen rows."""
         return self._alike(lambda array: np.array(array[index], order="C"))
 
     def only(self, arrays: Collection[str]) -> Rows:
-        """Copy of the rows without columns in the other arrays."""
+        """Copy the rows, keeping only columns in `arrays`."""
         held = (getattr(self, name) if name in arrays else np.empty((len(self), 0), of) for name, of in ARRAYS.items())
         return Rows(*held, self.widths if "vectors" in arrays else None)
 
@@ -137,7 +136,7 @@ class Rows:
 
     @classmethod
     def missing(cls, columns: Sequence[Column], n: int) -> Rows:
-        """`n` rows of `columns`, all cells of which are missing."""
+        """`n` rows of `columns` with all cells missing."""
         rows = cls.empty(columns, n)
         for column in columns:
             getattr(rows, column.block)[:, column.index] = column.blank
@@ -159,17 +158,17 @@ def block_widths(columns: Iterable[Column]) -> dict[str, int]:
 
 
 def slice_rows(columns: Iterable[Column]) -> int:
-    """Rows that are worked on at a time: at most SLICE_ROWS, and SLICE_BYTES in a wide table."""
+    """Number of rows processed at a time: at most SLICE_ROWS, and SLICE_BYTES in a wide table."""
     return max(1, min(SLICE_ROWS, SLICE_BYTES // bytes_of_row(columns)))
 
 
 def bytes_of_row(columns: Iterable[Column]) -> int:
-    """Bytes of a row on disk; 1 where there are no columns."""
+    """Bytes per row on disk; 1 if there are no columns."""
     return max(1, sum(np.dtype(BLOCKS[c.block]).itemsize for c in columns))
 
 
 def place_columns(kinds: Iterable[tuple[str, str, Sequence[str]]]) -> tuple[Column, ...]:
-    """Columns (name, kind, levels) in schema order, each given its block and its position there."""
+    """Columns from (name, kind, levels) in schema order, each with its block and position there."""
     columns: list[Column] = []
     widths = dict.fromkeys(BLOCKS, 0)
     for name, kind, levels in kinds:
@@ -180,11 +179,11 @@ def place_columns(kinds: Iterable[tuple[str, str, Sequence[str]]]) -> tuple[Colu
 
 
 def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column, ...]:
-    """The columns with n_missing, center, scale, minimum and maximum of the observed cells of `slices`, and center and
-    scale of their rests. Raises DataError where a column has no logarithms though they are its scale.
+    """Add to the columns n_missing, center, scale, minimum and maximum of the observed cells of `slices`, and center
+    and scale of their rests. Raises DataError if a column on a log scale has values without logarithm.
 
     Means and sums of squares of the slices are merged by Chan, Golub & LeVeque (1979). The result depends on how the
-    rows are cut, so callers cut as slice_rows says, whatever the batches that they come in.
+    rows are cut, so callers cut as in slice_rows, whatever the batches they receive.
     """
     widths = block_widths(columns)
     missing = {block: np.zeros(width, np.int64) for block, width in widths.items()}
@@ -210,10 +209,10 @@ def summarise(columns: Sequence[Column], slices: Iterable[Rows]) -> tuple[Column
 
 
 class _Watched:
-    """Time per event of survival columns, and the ends of the parts of their time axes: quantiles of the times of
-    events, or of every second, fourth, ... event in a large table."""
+    """Time per event of survival columns, and the ends of the parts of their time axes: quantiles of event times, or of
+    every second, fourth, ... event in a large table."""
 
-    MOST = 1 << 17  # events that are looked at
+    MOST = 1 << 17  # events used
 
     def __init__(self, columns: Sequence[Column]):
         self.columns = [c for c in columns if c.kind == "survival"]
@@ -221,7 +220,7 @@ class _Watched:
         self._events = {c.name: [np.zeros(0), 1, 0] for c in self.columns}  # times, step, events so far
 
     def times_of(self, rows: Rows) -> Rows:
-        """Rows that have the times that were watched in the place of cells."""
+        """Rows with observed times in place of the cells."""
         if not self.columns:
             return rows
         reals = rows.reals.copy()
@@ -248,7 +247,7 @@ class _Watched:
 
 
 class _Rests:
-    """Center and scale of what a mixture takes for normal: of the cells that are no atoms, on the model's scale."""
+    """Center and scale of the cells that a mixture models as normal: those that are not atoms, on the model's scale."""
 
     def __init__(self, columns: Sequence[Column]):
         self.columns = [c for c in columns if c.atoms or c.log]
@@ -265,7 +264,7 @@ class _Rests:
             self._n_without += self._moments.add(y)
 
     def of(self, column: Column) -> Column:
-        """A column that has its other statistics, with these."""
+        """Add these statistics to a column that has all others."""
         if column.kind != "real":
             return column
         statistics = {"center": column.center, "scale": column.scale}
@@ -294,7 +293,7 @@ class _Moments:
         self.maximum = np.full(width, -np.inf)
 
     def add(self, x: np.ndarray) -> np.ndarray:
-        """Adds the rows of `x` (n, width); returns the number of missing cells a column."""
+        """Add the rows of `x` (n, width); return the number of missing cells per column."""
         seen = ~np.isnan(x)
         n = seen.sum(axis=0).astype(float)
         if x.size:
@@ -322,7 +321,7 @@ class _Moments:
 
 
 def check_levels(name: str, kind: str, levels: Sequence[str]) -> None:
-    """Raises DataError unless `levels` can be those of a column of this kind."""
+    """Raise DataError unless `levels` are valid for a column of this kind."""
     if kind in NUMERIC:
         return
     if kind == "boolean" and len(levels) != 2:
@@ -341,6 +340,6 @@ def check_levels(name: str, kind: str, levels: Sequence[str]) -> None:
 
 
 def slices_of(rows: Rows, step: int) -> Iterator[Rows]:
-    """`rows` in slices of `step` rows (views, not copies)."""
+    """Yield `rows` in slices of `step` rows (views, not copies)."""
     for start in range(0, len(rows), step):
         yield rows._alike(lambda array, start=start: array[start : start + step])

@@ -1,9 +1,8 @@
 """Ordered categorical columns of an import, and their levels in order.
 
-The user names them or forbids it, the file says so (ordered categories of Arrow and pandas, ordinal variables of SPSS),
-or the levels show it (`order`, and fractions). The order is that of the schema's levels or of the file's; else that of
-the numbers or bands that the levels are. Ordered levels have their codes in that order, so that every list of levels
-keeps it.
+The user names them or rules them out, the file declares them (ordered categories of Arrow and pandas, ordinal variables
+of SPSS), or the levels imply it (`order`, and fractions). The order is that of the schema's levels or of the file's;
+otherwise that of the numbers or bands in the levels. Codes follow this order, so that every list of levels keeps it.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from mpibayes.io.profile import Profile
 from mpibayes.io.rows import LEVELLED
 from mpibayes.text import option, toml_string
 
-NONE = "none"  # in place of a column: no column but those that are named
+NONE = "none"  # stands for no column except those named
 NOTE = "levels taken as ordered, from low to high; if they are only names: --unordered COLUMN, or --ordered none"
 
 
 def columns_in(words: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The columns that an option names: one, or several separated by commas. names: those of the file.
+    """Columns named by an option: one, or several separated by commas. names: columns of the file.
 
     >>> columns_in(["q1", "q2, q3", "last, first"], ["q1", "last, first"])
     ['q1', 'q2', 'q3', 'last, first']
@@ -35,7 +34,7 @@ def columns_in(words: Sequence[str], names: Sequence[str]) -> list[str]:
 def asked(
     ordered: Sequence[str], unordered: Sequence[str], schema: Mapping[str, bool], names: Sequence[str]
 ) -> dict[str, bool]:
-    """True for columns that the user calls ordered, False for unordered ones, by name. Options count before the
+    """True for columns that the user declares ordered, False for unordered ones, by name. Options override the
     schema."""
     others = {} if NONE not in ordered or NONE in names else dict.fromkeys(names, False)
     return others | schema | dict.fromkeys(unordered, False) | dict.fromkeys(ordered, True)
@@ -44,8 +43,8 @@ def asked(
 def with_order(
     profiles: Sequence[Profile], decisions: Sequence[Decision], given: Mapping[str, bool]
 ) -> Iterator[Decision]:
-    """The decisions, with the levels of columns in order sorted; an `error` where a column that the user names has no
-    order. given: see `asked`."""
+    """Yield the decisions, with the levels of ordered columns sorted; with an `error` if a column named by the user has
+    no order. given: see `asked`."""
     for p, d in zip(profiles, decisions, strict=True):
         ordered = given.get(p.name)
         if d.kind == "ignored" or d.error or ordered is False:
@@ -60,7 +59,7 @@ def with_order(
 
 
 def _named(p: Profile, d: Decision) -> Decision:
-    """A column that the user says is in order."""
+    """Decide on a column that the user declares ordered."""
     order = tuple(range(len(d.levels))) if p.levels is not None else _of_file(p, d) or in_order("", d.levels)
     if order:
         return replace(d, ordered=True, levels=tuple(d.levels[i] for i in order), reason=f"{d.reason}, in order")
@@ -71,7 +70,7 @@ def _named(p: Profile, d: Decision) -> Decision:
 
 
 def _found(p: Profile, d: Decision) -> Decision:
-    """A column of which the user says nothing."""
+    """Decide on a column without a user's setting."""
     order = _of_file(p, d) if p.ordered and p.levels is None else ()
     if order:
         levels = tuple(d.levels[i] for i in order)
@@ -85,13 +84,13 @@ def _found(p: Profile, d: Decision) -> Decision:
 
 
 def _of_fractions(p: Profile, d: Decision) -> tuple[int, ...]:
-    """A few numbers that are not all whole, such as half stars, and so name no things."""
+    """Order of a few numbers that are not all integers, such as half stars, and so are not codes."""
     fractions = p.n_numbers == p.n_observed and not p.all_integer and not p.dates
     return tuple(range(len(d.levels))) if fractions and len(d.levels) <= MOST_INTEGERS else ()
 
 
 def _of_file(p: Profile, d: Decision) -> tuple[int, ...]:
-    """The levels in the order that the file lists them in, or in that of numbers, as places; () where neither is."""
+    """Order of the levels in the file, or as numbers, as places; () if neither applies."""
     place = {level: i for i, level in enumerate(p.order)}
     if all(level in place for level in d.levels):
         return tuple(sorted(range(len(d.levels)), key=lambda i: place[d.levels[i]]))

@@ -1,4 +1,4 @@
-"""The schema file: what the user says about the columns of a table, in TOML.
+"""The schema file: the user's settings for the columns of a table, in TOML.
 
     missing = ["", "?", "NA"]          # instead of the usual markers, for all columns
     delimiter = ","                    # how the source is read; all of these may be left out
@@ -57,7 +57,7 @@ SCHEMA_KINDS = (*KINDS, "ignored")
 COLUMN_KEYS = {"kind": str, "levels": list, "missing": list, "resolution": object, "atoms": list, "scale": str}
 COLUMN_KEYS |= {"calendar": bool, "no": list, "ordered": bool, "cuts": list}
 WRITTEN = {"decimal": (".", ","), "thousands": (",", ".", " ", "'"), "dates": tuple(ORDERS)}
-MAX_ATOMS = 254  # with what is none of them, and missing, as many as a byte tells apart
+MAX_ATOMS = 254  # with "none of these" and "missing", as many as a byte can distinguish
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ColumnSchema:
     atoms: tuple[float, ...] | None = None
     log: bool | None = None
     calendar: bool = False
-    no: tuple[str, ...] = ()  # texts that are the first of the levels
+    no: tuple[str, ...] = ()  # texts that mean the first level
     ordered: bool | None = None
     cuts: tuple[float, ...] | None = None  # of the time axis of a survival column
 
@@ -93,7 +93,7 @@ class Schema:
 
 
 def read_schema(path: str | os.PathLike) -> Schema:
-    """Reads a schema file. Raises ConfigError with everything that is wrong in it."""
+    """Read a schema file. Raises ConfigError with all mistakes in it."""
     path = Path(path)
     try:
         text = read_regular(path, pipe=True).decode()
@@ -181,7 +181,7 @@ def _column(where: str, entry: dict, problems: list[str]) -> ColumnSchema:
 def _recording(
     where: str, entry: dict, problems: list[str]
 ) -> tuple[float | None, tuple[float, ...] | None, bool | None]:
-    """resolution, atoms and log of a column."""
+    """Check and return resolution, atoms and log of a column."""
     given = [key for key in ("resolution", "atoms", "scale") if key in entry]
     if given and entry.get("kind") not in (None, "real"):
         problems.append(f"{where}.{given[0]}: only real columns have it (kind = {entry['kind']!r})")
@@ -190,7 +190,7 @@ def _recording(
         problems.append(f'{where}.resolution: expected a number above 0, or "none", found {resolution!r}')
         resolution = None
     atoms = entry.get("atoms") if isinstance(entry.get("atoms"), list) else None
-    wrong = [v for v in atoms or () if not _is_number(v) or not abs(v) < MAX_REAL]  # NaN is not
+    wrong = [v for v in atoms or () if not _is_number(v) or not abs(v) < MAX_REAL]  # NaN fails the comparison
     problems.extend(f"{where}.atoms: expected numbers, found {v!r}" for v in wrong[:5])
     if len(atoms or ()) > MAX_ATOMS:
         problems.append(f"{where}.atoms: {len(atoms)} values, more than {MAX_ATOMS}")
@@ -218,7 +218,7 @@ def _check_keys(prefix: str, table: dict, known: dict[str, type], problems: list
 
 
 def _texts(where: str, table: dict, problems: list[str]) -> tuple[str, ...] | None:
-    """A list of texts with the blanks around them stripped; numbers are taken as they are written."""
+    """Return a list of texts, stripped of surrounding blanks; numbers are taken as written."""
     values = table.get(where.rsplit(".", 1)[-1])
     if not isinstance(values, list):
         return None
@@ -228,7 +228,7 @@ def _texts(where: str, table: dict, problems: list[str]) -> tuple[str, ...] | No
 
 
 def schema_text(schema: Schema, comments: Mapping[str, str] | None = None) -> str:
-    """The schema as TOML; `comments` by column are put beside its kind."""
+    """Write the schema as TOML, with `comments` by column beside its kind."""
     comments = comments or {}
     lines = [
         "# What the columns of the table are. Edit it and give it back: mpibayes import ... --schema THIS_FILE",

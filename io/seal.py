@@ -1,12 +1,12 @@
-"""Checksums of a whole file at its end, behind what HDF5 reads.
+"""Checksums of a whole file at its end, behind the data that HDF5 reads.
 
-HDF5 verifies nothing of a contiguous dataset and, in the file version that older readers know, nothing of its own
-tables of contents. A flipped bit there is other data, or a crash. A sealed file is an HDF5 file followed by
+HDF5 verifies neither contiguous datasets nor, in the file version that older readers know, its own tables of contents.
+A flipped bit there means wrong data, or a crash. A sealed file is an HDF5 file followed by
 
     \\n{"piece": 1048576, "size": 4711, "apart": [[start, stop], ...], "crc32": [one a piece]}\\n
     mpibayes-seal <length of the line above with its first line feed, 16 digits> <its CRC-32, 8 hexadecimal digits>\\n
 
-`size` is that of the HDF5 file; the byte ranges in `apart` are large data that are verified when they are read.
+`size` is that of the HDF5 file; the byte ranges in `apart` are large data that are verified when read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Seal:
 
     @classmethod
     def of(cls, path: Path) -> Seal:
-        """The seal of a file, remembered as long as the file stays what it is. OSError; ValueError when damaged."""
+        """Seal of a file, cached while the file is unchanged. Raises OSError; ValueError if damaged."""
         with open_regular(path) as file:
             now = os.fstat(file.fileno())
             key = (str(path), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
@@ -63,12 +63,12 @@ class Seal:
             return _known[key]
 
     def require(self) -> None:
-        """ValueError when the file has no seal, as every file of ours has."""
+        """Raise ValueError if the file has no seal, which every file of ours has."""
         if self.about is None:
             raise ValueError("truncated: the checksums at its end are missing")
 
     def verify_contents(self) -> None:
-        """All but the data apart. OSError; ValueError when something is damaged."""
+        """Verify all but the data apart. Raises OSError; ValueError if damaged."""
         if self.about is not None:
             edge = 0
             for start, stop in [*sorted(self.about["apart"]), (self.about["size"],) * 2]:
@@ -76,7 +76,8 @@ class Seal:
                 edge = stop
 
     def verify(self, start: int, stop: int) -> None:
-        """Verify these bytes of the file, with all the pieces they lie in. OSError; ValueError when damaged."""
+        """Verify these bytes of the file, with all the pieces that contain them. Raises OSError; ValueError if
+        damaged."""
         if self.about is None or stop <= start:
             return
         piece, size, sums = self.about["piece"], self.about["size"], self.about["crc32"]

@@ -1,14 +1,14 @@
 """Append-only records in small files: a folder of segments, each an HDF5 file with the rows of consecutive cycles.
 
 `seg-<first cycle>-<last cycle>.h5` holds `cycle` int64 (n,), ascending, and other datasets of n rows each, which may be
-longer along their first axis than those of another segment: joined, the shorter ones end with zeros. A segment is
-written once, under a temporary name that is then renamed, and never changed: a kill leaves whole segments. Cutting
-and joining write the new segment first and remove the old ones after it, so a kill in between leaves a segment whose
-range lies within another's; such a one says nothing new and is passed over. Segments may also overlap in part, where a
-writer that was taken for dead went on for a moment: a chain has the same row again, and each cycle counts once.
+longer along their first axis than those of another segment: when joined, the shorter ones are padded with zeros. A
+segment is written once, under a temporary name that is then renamed, and never changed: a kill leaves complete
+segments. Cutting and joining write the new segment before removing the old ones, so a kill in between leaves a segment
+whose range lies within another's; it is redundant and skipped. Segments may also overlap in part, if a writer presumed
+dead continued for a moment: the chain produces the same rows again, and each cycle counts once.
 
-A segment is sealed (`io/seal.py`). Its attributes `run` (whose it is) and `after` (the last cycle stored before it, -1:
-none) tell a segment of another run, and that one is missing.
+A segment is sealed (`io/seal.py`). Its attributes `run` (its owner) and `after` (the last cycle stored before it, -1:
+none) reveal a segment of another run, and a missing segment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mpibayes.io.files import (
 from mpibayes.io.h5 import reading_h5, write_h5
 from mpibayes.io.seal import Seal, append_seal
 
-# More small segments than MANY are joined; a joined one stays below JOINED bytes, so joining is a bounded rewrite.
+# More than MANY small segments are joined; a joined one stays below JOINED bytes, so joining is a bounded rewrite.
 MANY = 64
 SMALL = 4 << 20
 JOINED = 16 << 20
@@ -54,7 +54,7 @@ class Segment:
 
 
 def list_segments(folder: str | Path) -> list[Segment]:
-    """The segments of a folder in order of cycle, without those that lie within another; [] when there is no folder."""
+    """Segments of a folder in order of cycle, without those that lie within another; [] if there is no folder."""
     return _list(Path(folder))[0]
 
 
@@ -67,7 +67,7 @@ class Kept:
 
 
 def require(folder: str | Path, kept: Kept) -> None:
-    """CheckpointError where the newest rows that a checkpoint counts on are not in the folder."""
+    """Raise CheckpointError if the folder lacks the newest rows that a checkpoint relies on."""
     segments = list_segments(folder)
     last = segments[-1].last if segments else -1
     if last < kept.last:
@@ -81,10 +81,10 @@ def require(folder: str | Path, kept: Kept) -> None:
 def read_blocks(
     folder: str | Path, names: Sequence[str] | None = None, after: int = -1, kept: Kept | None = None
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The rows with cycle > `after`, a block of some MiB at a time: {"cycle": (n,), name: (n, ...)}.
+    """Yield the rows with cycle > `after`, a block of some MiB at a time: {"cycle": (n,), name: (n, ...)}.
 
-    names: datasets wanted, None for all. A running writer may join segments meanwhile: nothing is missed or repeated.
-    Raises CheckpointError naming a segment that is damaged, missing or of another run. kept: what a checkpoint says of
+    names: requested datasets, None for all. A running writer may join segments meanwhile: no row is missed or repeated.
+    Raises CheckpointError naming a segment that is damaged, missing or of another run. kept: a checkpoint's record of
     the folder.
     """
     tries, run = 0, kept.run if kept else ""
@@ -116,7 +116,7 @@ def read_blocks(
 
 
 def read_attributes(folder: str | Path) -> dict[str, Any]:
-    """The attributes of the newest segment; {} when there is none. Raises CheckpointError."""
+    """Attributes of the newest segment; {} if there is none. Raises CheckpointError."""
     for last_try in (False, False, False, False, True):
         segments = list_segments(folder)
         if not segments:
@@ -131,17 +131,17 @@ def read_attributes(folder: str | Path) -> dict[str, Any]:
 
 
 class Segments:
-    """The one writer of a folder. Opening it removes what a killed writer left: temporary and superseded files.
+    """The only writer of a folder. Opening it removes the leftovers of a killed writer: temporary and superseded files.
 
-    guard: asked before each change of the folder, so that a writer that was frozen, and found dead, changes nothing
-    when it thaws.
+    guard: called before each change of the folder, so that a writer that was frozen and presumed dead changes nothing
+    when it resumes.
     """
 
     def __init__(self, folder: str | Path, format: str, version: int, run: str = "", guard: Guard = unguarded):
         self.folder, self._guard = Path(folder), guard
         self.attributes = {"format": format, "version": version, "run": run}
         self.last: int = -1  # the last cycle stored
-        self._n_small: int = 0  # segments that may be small, at most
+        self._n_small: int = 0  # upper bound on the number of small segments
         self._joining = True
         with storing(self.folder):
             self._guard()
@@ -151,7 +151,7 @@ class Segments:
         self._recount()
 
     def write(self, columns: Mapping[str, np.ndarray], attributes: Mapping[str, Any] | None = None) -> None:
-        """Store one more segment; columns must have "cycle", ascending and beyond all that is stored.
+        """Store one more segment; columns must have "cycle", ascending and beyond all stored cycles.
 
         Raises ValueError, CheckpointError.
         """
@@ -168,14 +168,14 @@ class Segments:
 
         self._put(int(cycle[0]), int(cycle[-1]), fill)
         self.last = int(cycle[-1])
-        self._n_small += 1  # counted as small until it is looked at: a look costs more than a needless recount
+        self._n_small += 1  # counted as small until checked: checking costs more than a needless recount
         if self._n_small > MANY:
             self._recount()
             if self._n_small > MANY and self._joining:
                 self._join()
 
     def truncate(self, cycle: int) -> None:
-        """Forget all rows beyond `cycle` (-1: everything), newest first, so that a kill leaves a beginning.
+        """Forget all rows beyond `cycle` (-1: all rows), newest first, so that a kill leaves a valid beginning.
 
         Raises CheckpointError.
         """
@@ -210,8 +210,8 @@ class Segments:
         self._n_small = sum(size_of(s) < SMALL for s in segments)
 
     def _join(self) -> None:
-        """Join neighbouring small segments, where they can be read: what is damaged or missing is for readers to
-        tell, and the chain goes on."""
+        """Join neighbouring small segments if they can be read: damaged or missing ones are left for readers to report,
+        and the chain continues."""
         try:
             self._join_neighbours()
         except (CheckpointError, OSError):
@@ -234,7 +234,8 @@ class Segments:
             run, size = ([segment], add) if segment and add < SMALL else ([], 0)
 
     def _rewrite(self, segments: list[Segment], last: int) -> None:
-        """Put the rows of `segments` with cycle <= last in one new segment, a block at a time; remove the old ones."""
+        """Write the rows of `segments` with cycle <= last to one new segment, a block at a time; remove the old
+        ones."""
         shapes: dict[str, tuple[int, ...]] = {}
         dtypes: dict[str, np.dtype] = {}
         n_rows, final, attributes = 0, -1, {}
@@ -274,7 +275,7 @@ class Segments:
 
 
 def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
-    """(segments that count, segments that lie within one of those)."""
+    """Return (segments that count, segments that lie within one of those)."""
     segments = []
     with reading(folder, CheckpointError):
         try:
@@ -294,13 +295,14 @@ def _list(folder: Path) -> tuple[list[Segment], list[Segment]]:
 
 
 def size_of(segment: Segment) -> int:
-    """Bytes. Raises CheckpointError."""
+    """Size of a segment in bytes. Raises CheckpointError."""
     with reading(segment.path, CheckpointError):
         return segment.path.stat().st_size
 
 
 def _check(file: h5py.File, segment: Segment, run: str) -> int:
-    """The last cycle stored before this segment. CheckpointError when it is of another run, or of other cycles."""
+    """Last cycle stored before this segment. Raises CheckpointError if it is of another run, ValueError for wrong
+    cycles."""
     owner, cycle = str(file.attrs["run"]), file["cycle"]
     if run and owner != run:
         raise CheckpointError(f"{segment.path}: is of another run. Restore this run's file from a copy.")
@@ -317,7 +319,7 @@ def _missing(segment: Segment, before: int) -> CheckpointError:
 
 
 def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype) -> h5py.Dataset:
-    """A dataset in chunks of about 1 MiB of whole rows, each with a checksum that HDF5 verifies on reading."""
+    """Create a dataset in chunks of about 1 MiB of whole rows, each with a checksum that HDF5 verifies on reading."""
     n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if n_bytes == 0:
         return file.create_dataset(name, shape, dtype)
@@ -329,9 +331,9 @@ def _create(file: h5py.File, name: str, shape: tuple[int, ...], dtype: np.dtype)
 
 @contextmanager
 def _open(path: Path) -> Iterator[h5py.File]:
-    """A segment opened for reading; whatever HDF5 finds wrong becomes a CheckpointError that names the file.
+    """Open a segment for reading; any HDF5 error becomes a CheckpointError that names the file.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError if there is none.
     """
     try:
         seal = Seal.of(path)
@@ -361,7 +363,7 @@ def _blocks(path: Path, names: Sequence[str] | None) -> Iterator[dict[str, np.nd
                 row = max(1, data.nbytes // n)
                 step = min(step, max(1, BLOCK // (row * data.chunks[0])) * data.chunks[0])
         starts = range(0, n, max(1, step))
-    # The file is closed between blocks: a reader that stops half-way, or is a long computation, holds nothing open.
+    # The file is closed between blocks: a reader that stops half-way, or computes for long, keeps no file open.
     for start in starts:
         with _open(path) as file:
             block = {name: file[name][start : start + step] for name in stored}

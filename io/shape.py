@@ -1,10 +1,10 @@
-"""The shape of a real column: sinh-arcsinh coordinates in which one population is normal (Jones & Pewsey 2009).
+"""Shape of a real column: sinh-arcsinh coordinates in which a single population is normal (Jones & Pewsey 2009).
 
 A number t on the column's scale (itself, or its logarithm) has the coordinate
 
     y = sinh(tail asinh((t - center) / scale) - skew)
 
-which rises with t. tail below 1 draws long tails in, skew above 0 a long right one (docs/math.md 1.8).
+which increases with t. tail below 1 shortens long tails, skew above 0 a long right tail (docs/math.md 1.8).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class Shape(NamedTuple):
     tail: float
 
     def coordinate(self, t: np.ndarray) -> np.ndarray:
-        """y of t, at most FARTHEST from 0; NaN stays NaN."""
+        """Coordinate y of t, at most FARTHEST in size; NaN stays NaN."""
         u = self.tail * np.arcsinh((t - self.center) / self.scale) - self.skew
         return np.sinh(np.clip(u, -_LARGEST, _LARGEST))
 
     def number(self, y: np.ndarray) -> np.ndarray:
-        """t of y."""
+        """Number t with coordinate y."""
         a = (np.arcsinh(y) + self.skew) / self.tail
         return self.center + self.scale * np.sinh(np.clip(a, -_LARGEST, _LARGEST))
 
     def log_slope(self, y: np.ndarray) -> np.ndarray:
-        """log dy/dt at y: the log Jacobian, by which a density of y becomes one of t."""
+        """log dy/dt at y: the log Jacobian that converts a density of y to one of t."""
         a = np.abs((np.arcsinh(y) + self.skew) / self.tail)
         log_cosh = a + np.log1p(np.exp(-2.0 * a)) - np.log(2.0)
         return np.log(self.tail / self.scale) + np.log(np.hypot(1.0, y)) - log_cosh

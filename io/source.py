@@ -1,7 +1,7 @@
-"""Reading other people's files as text: CSV in any dialect, and files whose columns have types (`formats`), as batches
-of dictionary-encoded columns.
+"""Reading files of other programs as text: CSV in any dialect, and files with typed columns (`formats`), as batches of
+dictionary-encoded columns.
 
-Every cell arrives as text (`cells`); what it means is decided elsewhere (`infer`, `encode`). Files are streamed: memory
+Every cell arrives as text (`cells`); its meaning is decided elsewhere (`infer`, `encode`). Files are streamed: memory
 depends on the block size, never on the number of rows.
 """
 
@@ -61,13 +61,13 @@ class TextSource:
         count: str | None = None,
         survival: Sequence[str] = (),
     ):
-        """Looks at the head of each file. `expected` are names that mark a first line as a header when most are there.
-        sheet: of an Excel workbook; likely_sheet: the one to read if there is one of this name, else the first. count:
-        the column that says how many equal rows each row stands for; each is read so often (`repeated`). survival:
-        pairs of columns that are read as one, at the place of the first (`watched`).
+        """Look at the head of each file. expected: names that mark a first line as a header if most are present. sheet:
+        of an Excel workbook; likely_sheet: read if it exists, otherwise the first sheet. count: column with the number
+        of equal rows that each row represents; each is read so often (`repeated`). survival: pairs of columns read as
+        one, at the place of the first (`watched`).
 
         Raises DataError for a file that is missing, empty, not text, or whose columns differ from the first file's;
-        ConfigError for an unknown encoding, an impossible delimiter, or a count that is no column.
+        ConfigError for an unknown encoding, an impossible delimiter, or a count that is not a column.
         """
         paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         if not paths:
@@ -92,7 +92,7 @@ class TextSource:
         self.notes = [note for dialect in self._dialects if dialect.typed for note in dialect.typed.notes]
 
     def position_of(self, option: str, name: str) -> int:
-        """Position of the column of numbers that an option names. Raises ConfigError where there is none."""
+        """Position of the numeric column that an option names. Raises ConfigError if there is none."""
         if name not in self.names or self.names.index(name) in self.dialect.unread:
             has = (
                 near(name, self.names)
@@ -109,11 +109,11 @@ class TextSource:
 
     @property
     def orders(self) -> Mapping[int, Sequence[str]]:
-        """Categories from the least to the greatest, of each column of which the file says that they are in order."""
+        """Categories from least to greatest, for each column that the file declares ordered, by position."""
         return self.dialect.typed.orders if self.dialect.typed else {}
 
     def _look_again(self, path: Path, first: Dialect, encoding: str, asked: Asked) -> Dialect:
-        """The dialect of a later file: its columns must be the first file's, in the same order."""
+        """Dialect of a later file: its columns must be the first file's, in the same order."""
         other = look(path, first.delimiter, encoding, None, asked)
         if other.typed and first.typed:
             other.typed.as_labels = first.typed.as_labels & other.typed.labels.keys()
@@ -138,9 +138,8 @@ class TextSource:
         phase: str = "reading",
         as_text: Collection[int] | None = None,
     ) -> Iterator[Batch]:
-        """All rows, with the columns at `positions` (default: all), less those without cells of text. as_text: which of
-        all columns are read as text, so that the others may hold anything. Raises DataError where the text cannot be
-        read."""
+        """Yield all rows, with the columns at `positions` (default: all) that have text cells. as_text: columns that
+        are read as text, so that the rest may hold anything. Raises DataError if the text cannot be read."""
         positions = range(len(self.names)) if positions is None else sorted(set(positions))
         positions = [i for i in positions if as_text is not None or i not in self.dialect.unread]
         count = None if self.count is None else self.names.index(self.count)
@@ -169,7 +168,7 @@ class TextSource:
             before += size
 
     def head(self) -> list[str] | None:
-        """The cells of the first file's header, as they are; None where it has none."""
+        """Cells of the first file's header, as they are; None if it has none."""
         dialect = self.dialect
         if dialect.typed:
             return list(self.names)
@@ -179,7 +178,7 @@ class TextSource:
             return next(python_rows(raw, dialect))[1]
 
     def describe(self, places: Sequence[Place]) -> list[str]:
-        """Each place as 'FILE row R (line L)'; the line is looked up by reading the file again."""
+        """Describe each place as 'FILE row R (line L)'; the line is looked up by reading the file again."""
         rows: dict[Path, set[int]] = {}
         for place in places:
             rows.setdefault(place.path, set()).add(place.row)
@@ -234,7 +233,7 @@ def _read_typed(
 
 
 def _next_batch(reader: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """pyarrow prints a traceback for a row with too many cells that is not UTF-8, beside the error that it raises."""
+    """Read the next batch, without the traceback that pyarrow prints for a too long row that is not UTF-8."""
     with _quiet():
         return next(reader, None)
 
@@ -252,7 +251,8 @@ def _quiet() -> Iterator[None]:
 def _read_csv(
     path: Path, raw, dialect: Dialect, positions: list[int], done: int = 0
 ) -> Iterator[tuple[dict[int, Cells], int]]:
-    """All rows but the first `done`. Where a row does not fit into blocks, the file is read again as `_WholeRows`."""
+    """Yield all rows except the first `done`. If a row does not fit into blocks, read the file again as
+    `_WholeRows`."""
     row, last = 0, ""
     try:
         for batch in _blocks(path, raw, dialect, [*positions, len(dialect.names) - 1]):
@@ -270,13 +270,13 @@ def _read_csv(
 
 
 class _LargerThanBlock(Exception):
-    """A row is larger than two blocks, or than one and what of it is in the next; or than MAX_ROW_BYTES."""
+    """A row is larger than two blocks, or than one and its part in the next; or than MAX_ROW_BYTES."""
 
 
 class _WholeRows:
-    """A stream of UTF-8 of which each read returns whole rows: about a block, or more where a row is longer.
+    """Stream of UTF-8 whose reads each return whole rows: about a block, or more if a row is longer.
 
-    pyarrow takes what a read returns for a block. So a long row makes one block large, and not all those read ahead.
+    pyarrow takes the result of a read for a block. So a long row enlarges one block, and not all those read ahead.
     """
 
     def __init__(self, raw, dialect: Dialect):
@@ -358,7 +358,7 @@ def _blocks(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator
 
 
 def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> Iterator[tuple[dict[int, Cells], int]]:
-    """Read with Python's csv module, which takes a quote after blanks for a quote; about five times slower."""
+    """Read with Python's csv module, which accepts a quote after blanks; about five times slower."""
     ragged: list = []
     row, last = 0, ""
     try:
@@ -384,8 +384,8 @@ def _read_csv_loose(path: Path, raw, dialect: Dialect, positions: list[int]) -> 
 
 
 def _require_closed_quote(path: Path, dialect: Dialect, row: int, last: str) -> None:
-    """A quote that is never closed makes one cell of all that follows: the last cell of the last row, with line breaks
-    in it. A line after it would be part of that cell, too."""
+    """Raise DataError for a quote that is never closed: it turns all following text into one cell, the last cell of the
+    last row, with line breaks in it. An appended line would become part of that cell."""
     if not ("\n" in last or "\r" in last):
         return
     with open_regular(path) as raw:
@@ -396,7 +396,7 @@ def _require_closed_quote(path: Path, dialect: Dialect, row: int, last: str) -> 
 
 
 def _lines(path: Path, dialect: Dialect, rows: set[int]) -> Iterator[tuple[int, int]]:
-    """(row, line) of the wanted data rows; stops quietly where the file cannot be followed."""
+    """Yield (row, line) of the requested data rows; stop quietly if the file cannot be parsed."""
     last = max(rows)
     try:
         with open_regular(path) as raw:
@@ -424,7 +424,7 @@ def _ragged(path: Path, dialect: Dialect, result: list[tuple[int, int, str]]) ->
 
 
 def _advice(dialect: Dialect, result: list[tuple[int, int, str]]) -> str:
-    """Advice where rows with a wrong number of fields are alike."""
+    """Advice if all rows with a wrong number of fields are alike."""
     widths = {n for _, n, _ in result}
     if dialect.delimiter == " ":
         return "; if its columns are lined up by several blanks, make them one: tr -s ' '"

@@ -42,11 +42,11 @@ FORMAT = "mpibayes-sparse"
 VERSION = 1
 APART = ("starts", "columns", "values", "times", "row_text", "row_ends", "column_text", "column_ends")
 TYPES = {"starts": np.int64, "columns": np.int32, "values": np.float32, "times": np.float64}
-SLICE = 1 << 22  # entries read at a time where all are
-MAX_COLUMNS = 2**31 - 1  # whose numbers are int32
+SLICE = 1 << 22  # entries read at a time when all are read
+MAX_COLUMNS = 2**31 - 1  # column numbers are int32
 KINDS = ("row", "column")
 NAMES = ("row", "column", "value")
-MAX_COUNT = 1 << 24  # whole numbers below it are exact in float32
+MAX_COUNT = 1 << 24  # integers below it are exact in float32
 
 
 @dataclass
@@ -67,7 +67,7 @@ class SparseRows:
 
     @classmethod
     def concatenate(cls, parts: Sequence[SparseRows]) -> SparseRows:
-        """The rows of several, one after the other."""
+        """Concatenate the rows of several parts."""
         if not parts:
             return cls.empty()
         lengths = np.concatenate([part.lengths() for part in parts])
@@ -84,11 +84,11 @@ class SparseRows:
         return np.diff(self.starts)
 
     def row_of(self) -> np.ndarray:
-        """The row of each entry, from 0, int64 (e,)."""
+        """Row of each entry, from 0, int64 (e,)."""
         return np.repeat(np.arange(len(self)), self.lengths())
 
     def take(self, places: np.ndarray | slice) -> SparseRows:
-        """Rows by their places."""
+        """Copy rows by their places."""
         places = np.arange(len(self))[places]
         lengths = self.lengths()[places]
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -101,8 +101,8 @@ class SparseRows:
 class SparseTable:
     """A sparse table on disk: its header in memory, its rows read on demand. Use `SparseTable.open`.
 
-    names: what rows, columns, values and, where it has them, times are called. whole: all values are whole numbers,
-    0 or more. total, mean, minimum, maximum: of the values.
+    names: of rows, columns, values and, if there are any, times. whole: True if all values are integers, 0 or more.
+    total, mean, minimum, maximum: of the values.
     """
 
     weight: ClassVar[None] = None  # its rows have no survey weights
@@ -122,14 +122,14 @@ class SparseTable:
     minimum: float
     maximum: float
 
-    columns = ()  # it has no typed ones
+    columns = ()  # no typed columns
 
     def __len__(self) -> int:
         return self.n_rows
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> SparseTable:
-        """Reads and checks the header. Raises DataError when `path` is not a whole sparse table of this version."""
+        """Read and check the header. Raises DataError if `path` is not a complete sparse table of this version."""
         path = Path(path)
         with open_sealed(path) as file:
             if file.attrs.get("format") != FORMAT:
@@ -138,7 +138,7 @@ class SparseTable:
             return _read_header(path, file)
 
     def read(self, start: int = 0, stop: int | None = None) -> SparseRows:
-        """Rows start..stop-1. Raises DataError when the file cannot be read, IndexError outside 0..n_rows."""
+        """Rows start..stop-1. Raises DataError if the file cannot be read, IndexError outside 0..n_rows."""
         stop = self.n_rows if stop is None else stop
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start}..{stop} of a table of {self.n_rows}")
@@ -158,7 +158,7 @@ class SparseTable:
         return SparseRows(starts - first, columns, values, times)
 
     def slices(self, entries: int = SLICE) -> Iterator[tuple[int, SparseRows]]:
-        """(first row, rows) of all rows, about so many entries at a time."""
+        """Yield (first row, rows) for all rows, about `entries` entries at a time."""
         starts = self.starts()
         for first, last in cuts(starts, entries):
             yield first, self.read(first, last)
@@ -202,7 +202,7 @@ class SparseTable:
 
 
 def cuts(starts: np.ndarray, entries: int) -> Iterator[tuple[int, int]]:
-    """(first row, last row + 1) of pieces of about so many entries: of one row at least."""
+    """Yield (first row, last row + 1) of pieces of about `entries` entries, and of at least one row."""
     first, n = 0, len(starts) - 1
     while first < n:
         last = int(np.searchsorted(starts, starts[first] + entries, side="right")) - 1
@@ -252,7 +252,7 @@ def _read_header(path: Path, file: h5py.File) -> SparseTable:
 
 
 def in_words(table: SparseTable) -> list[tuple[str, str]]:
-    """(title, text) pairs of what a sparse table is."""
+    """Describe a sparse table in (title, text) pairs."""
     row, column, value = table.names[:3]
     share = table.n_entries / (table.n_rows * table.n_columns)
     if table.whole:
@@ -273,7 +273,7 @@ def in_words(table: SparseTable) -> list[tuple[str, str]]:
 
 @dataclass
 class Entries:
-    """Contents of a sparse table to write. pieces: all rows, in order. row_ids, column_ids: None for "1", "2", ..."""
+    """Contents of a sparse table to write. pieces(): all rows, in order. row_ids, column_ids: None for "1", "2", ..."""
 
     n_rows: int
     n_columns: int
@@ -285,8 +285,8 @@ class Entries:
 
 
 def write_entries(path: str | os.PathLike, entries: Entries, source: Mapping[str, Any], overwrite: bool) -> SparseTable:
-    """Writes a sparse table, piece by piece. Raises ConfigError when `path` exists, DataError when it cannot be,
-    CheckpointError when the disk is full."""
+    """Write a sparse table, piece by piece. Raises ConfigError if `path` exists, DataError if it cannot be written,
+    CheckpointError if the disk is full."""
     path = Path(path)
     check_target(path, overwrite, SPARSE, otherwise=DataError)
     if min(entries.n_rows, entries.n_columns, entries.n_entries) < 1:
@@ -344,7 +344,7 @@ def write_sparse(
     overwrite: bool = False,
     source: Mapping[str, Any] | None = None,
 ) -> SparseTable:
-    """Writes a sparse table that is in memory: columns ascending and unique within a row."""
+    """Write a sparse table that is in memory: columns ascending and unique within a row."""
     inside = np.ones(len(rows.columns), bool)
     inside[rows.starts[:-1][rows.lengths() > 0]] = False
     if (np.diff(rows.columns, prepend=-1)[inside] <= 0).any() or (
@@ -362,7 +362,7 @@ def write_sparse(
 
 
 class _Statistics:
-    """Statistics of values that come in pieces."""
+    """Statistics of values that arrive in pieces."""
 
     def __init__(self) -> None:
         self.n, self.total, self.least, self.most, self.whole = 0, 0.0, np.inf, -np.inf, True
@@ -390,6 +390,6 @@ def _write_ids(file: h5py.File, of: str, ids: Sequence[str], digest) -> None:
 
 
 def _extent(data: h5py.Dataset) -> tuple[int, int]:
-    """Place of a contiguous dataset in the file."""
+    """Byte range of a contiguous dataset in the file."""
     offset = data.id.get_offset()
     return (0, 0) if offset is None else (offset, offset + data.size * data.dtype.itemsize)

@@ -1,6 +1,6 @@
 """`mpibayes import --sparse`: files of (row, column, value) triples into a sparse table.
 
-The files are read once, a chunk at a time. Entries lie in files of their own beside the target until they are in order:
+The files are read once, a chunk at a time. Entries wait in temporary files beside the target until they are in order:
 memory depends on the number of rows and columns and on the length of their ids, not on the number of entries.
 """
 
@@ -31,7 +31,7 @@ from mpibayes.io.target import SPARSE, check_target
 from mpibayes.io.triples import Triples, look_text, whole_lines
 from mpibayes.text import counted
 
-PIECE = 1 << 20  # entries that are sorted at a time, and more where a row has more
+PIECE = 1 << 20  # entries sorted at a time, or more if a row has more
 FIELDS = ("columns", "values", "times")
 
 
@@ -58,11 +58,11 @@ def import_sparse(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> SparseSummary:
-    """Imports one file of triples, or several parts of text, into the sparse table `out`.
+    """Import one file of triples, or several parts of text, into the sparse table `out`.
 
-    vocabulary, row_ids: files with the ids of columns and of rows, one a line, for sources that have numbers; of
-    docword.NAME the file vocab.NAME beside it is taken without being named. names: what rows, columns, values and times
-    are called. Raises ConfigError or DataError. Nothing appears under the final name unless all went well.
+    vocabulary, row_ids: files with the ids of columns and of rows, one per line, for sources with numbers; for
+    docword.NAME, the file vocab.NAME beside it is used by default. names: of rows, columns, values and times. Raises
+    ConfigError or DataError. Nothing appears under the final name unless all succeeds.
     """
     began = time.perf_counter()
     out = Path(out)
@@ -129,7 +129,7 @@ def _require_parts(parts: Sequence[Triples]) -> None:
 
 
 def _beside(source: Triples) -> Path | None:
-    """The vocabulary that belongs to a bag of words by its name."""
+    """Path of the vocabulary whose name matches that of a bag of words."""
     match = re.fullmatch(r"docword\.(.+)", source.path.name)
     if match is None or source.row_ids is not None:
         return None
@@ -140,7 +140,7 @@ def _beside(source: Triples) -> Path | None:
 
 
 def _lines(path: str | os.PathLike | None, many: int, what: str) -> list[str] | None:
-    """The lines of a file of ids, of which there have to be so many, or more. Raises DataError."""
+    """Lines of a file of ids; it must have at least `many`. Raises DataError."""
     if path is None:
         return None
     with reading(path):
@@ -155,7 +155,7 @@ def _lines(path: str | os.PathLike | None, many: int, what: str) -> list[str] | 
 
 
 class _Spool:
-    """Entries in files: first as they come, then by row."""
+    """Entries in temporary files: first in order of arrival, then by row."""
 
     def __init__(self, folder: Path, timed: bool, adds: bool):
         self.folder, self.adds = folder, adds
@@ -165,7 +165,7 @@ class _Spool:
         self.seen = np.zeros(0, bool)  # columns with an entry
 
     def fill(self, parts: Sequence[Triples], progress: Progress | None) -> None:
-        """All entries, as they come."""
+        """Store all entries in order of arrival."""
         last = -1
         with contextlib.ExitStack() as stack:
             files = {name: stack.enter_context((self.folder / name).open("wb")) for name in ("rows", *self.fields)}
@@ -184,7 +184,7 @@ class _Spool:
                         self.seen = np.concatenate([self.seen, np.zeros(max(most, len(self.seen)), bool)])
                     self.seen[chunk.columns] = True
                     files["rows"].write(np.ascontiguousarray(rows, np.int32))
-                    for name in self.fields:  # `tofile` would not say why it fails
+                    for name in self.fields:  # `tofile` would not give the reason of a failure
                         files[name].write(np.ascontiguousarray(getattr(chunk, name), TYPES[name]))
                     self.n_entries += len(rows)
                     if progress is not None:
@@ -193,7 +193,8 @@ class _Spool:
             raise DataError(f"{parts[0].path}: has no entries")
 
     def in_order(self, source: Triples, row_ids, column_ids) -> tuple[int, Entries]:
-        """Entries by row and column, equal ones added up; how many were."""
+        """Sort entries by row and column and add up equal pairs; return the number of repeated entries, and the
+        entries."""
         n = max(source.shape[0], len(self.per_row))
         self.per_row = np.concatenate([self.per_row, np.zeros(n - len(self.per_row), np.int64)])
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.per_row)])
@@ -230,7 +231,7 @@ class _Spool:
         return self.n_entries - at, Entries(n, v, at, "times" in self.fields, pieces, *ids)
 
     def _by_row(self, kept: dict[str, np.memmap], starts: np.ndarray) -> dict[str, np.memmap]:
-        """Sort the entries so that a row's lie side by side, in the order in which they came."""
+        """Sort the entries so that those of a row are adjacent, in order of arrival."""
         rows = np.memmap(self.folder / "rows", np.int32, "r", shape=self.n_entries)
         sorted_ = {name: self._room(f"sorted-{name}", TYPES[name]) for name in self.fields}
         free = starts[:-1].copy()
@@ -246,14 +247,14 @@ class _Spool:
         return sorted_
 
     def _room(self, name: str, dtype: type) -> np.memmap:
-        """A file for all entries in memory. Its room on disk is taken first: a disk that is full when a page of it is
-        written would kill the process."""
+        """Map a file for all entries into memory. Its disk space is reserved first: a disk full at a page's write-back
+        would kill the process."""
         with (self.folder / name).open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, self.n_entries * np.dtype(dtype).itemsize)
         return np.memmap(self.folder / name, dtype, "r+", shape=self.n_entries)
 
     def _merged(self, name: str, result, rows, columns, new, ids) -> np.ndarray:
-        """Values of equal pairs added up; of columns and times the first."""
+        """Sum the values of equal pairs; keep the first of columns and times."""
         if name != "values":
             return result[new]
         if not self.whole or not self.adds:

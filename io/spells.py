@@ -1,10 +1,10 @@
-"""Cells of a survival column: how long a row was watched, and whether the event came.
+"""Cells of a survival column: how long a row was observed, and whether the event came.
 
-As text `306` is an event at 306, and `1010+`, as R writes it, says that it had not come by 1010: the row is censored.
-In a table a cell is one number, negative where it is censored; nothing but 0 says that an event came at once, and the
-number next to 0 that the row was never watched. A run takes times in whole ticks, so that sums of them are exact in any
-order, and cuts the time axis into parts (docs/math.md 1.11): in its memory a cell is one number, too, which has the
-part where the row was last seen, and the ticks that it spent there (kernels/mixture/spell_cell.h).
+As text `306` is an event at 306, and `1010+`, R's notation, means that it had not come by 1010: the row is censored. In
+a table a cell is one number, negative if censored; 0 is an event at time 0, and the number next to 0 a row that was
+never observed. A run uses times in whole ticks, so that their sums are exact in any order, and cuts the time axis into
+parts (docs/math.md 1.11): in its memory a cell is also one number, which encodes the part in which the row was last
+observed and the ticks spent there (kernels/mixture/spell_cell.h).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 PARTS, SHIFT = 8, 27  # parts of the time axis; bits of the ticks within one
 FINE = 20  # a tick is about 2^-20 of the last end
-FAR = 64.0  # times the last end; where the greatest time is beyond, ticks are longer, so that there is room for it
+FAR = 64.0  # times the last end; if the greatest time is beyond, ticks are longer, to make room for it
 AT_ONCE = -5e-324  # censored at 0
 
 
 def stored(times: np.ndarray, censored: np.ndarray) -> np.ndarray:
-    """Cells of a table, (n,) float64, of times from 0 on; NaN is missing."""
+    """Cells of a table, (n,) float64, from non-negative times; NaN is missing."""
     return np.where(censored, np.minimum(-times, AT_ONCE), times + 0.0)
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of the time of the event of stored cells (n,): the same twice of an event, infinity last of others."""
+    """Bounds on the event time of stored cells (n,): equal for an event, infinite above for a censored row."""
     time = np.abs(x)
     return time, np.where(x < 0.0, np.inf, time)
 
 
 def text(x: float) -> str:
-    """A stored cell as people write it.
+    """Format a stored cell for people.
 
     >>> text(306.0), text(-1010.0), text(AT_ONCE)
     ('306', '1010+', '0+')
@@ -45,7 +45,7 @@ def text(x: float) -> str:
 
 
 def ends_of(events: np.ndarray) -> tuple[float, ...]:
-    """Ends of the parts but the last: quantiles of the times of events (n,), PARTS - 1 at most, ascending."""
+    """Ends of all parts but the last: quantiles of the event times (n,), at most PARTS - 1, ascending."""
     if not len(events):
         return ()
     levels = np.arange(1, PARTS) / PARTS
@@ -54,19 +54,19 @@ def ends_of(events: np.ndarray) -> tuple[float, ...]:
 
 
 def tick(column: Column) -> float:
-    """A power of two, in the column's unit of time."""
+    """Length of a tick, a power of two, in the column's unit of time."""
     last = max(column.ends[-1] if column.ends else 0.0, column.maximum / FAR)
     return 2.0 ** (math.ceil(math.log2(last or 1.0)) - FINE)
 
 
 def ends_in_ticks(column: Column) -> np.ndarray:
-    """(E + 1,) float64, from 0 on."""
+    """Ends of the parts in ticks, (E + 1,) float64, starting with 0."""
     return np.round(np.array([0.0, *column.ends]) / tick(column))
 
 
 def coded(column: Column, x: np.ndarray) -> np.ndarray:
-    """Cells in memory of stored ones. Part p is from its start, which is not in it but for 0, to its end. Ticks beyond
-    what there is room for, twice the table's greatest time at least, are as many as there is room for."""
+    """Cells in memory from stored ones. Part p runs from its start, exclusive except for 0, to its end. Ticks beyond
+    the capacity, which is at least twice the table's greatest time, are clipped to it."""
     ends = ends_in_ticks(column)
     ticks = np.round(np.abs(np.nan_to_num(x)) / tick(column))
     part = np.searchsorted(ends[1:], ticks, side="left")
@@ -76,22 +76,22 @@ def coded(column: Column, x: np.ndarray) -> np.ndarray:
 
 
 def decoded(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Part, 1 for an event and 0 for a censored row, and ticks in the part, of cells in memory that are there (n,)."""
+    """Part, event (1) or censored (0), and ticks in the part, from cells in memory that are not missing (n,)."""
     code = np.abs(cells).astype(np.int64)
     return (code >> SHIFT) - 1, (cells > 0.0).astype(np.int64), (code & ((1 << SHIFT) - 1)).astype(np.float64)
 
 
 def boundaries() -> np.ndarray:
-    """Cuts of the cells in memory into those of rows censored in part PARTS - 1, .., 0 and of events in part 0, ..,
-    PARTS - 1."""
+    """Cut points of the cells in memory between rows censored in part PARTS - 1, .., 0 and events in part 0, .., PARTS
+    - 1."""
     after = (np.arange(2, PARTS + 1) << SHIFT) - 0.5
     return np.concatenate([-after[::-1], [0.0], after])
 
 
 def life_table(counts: np.ndarray) -> np.ndarray:
-    """Shares of the time axis in which the event comes, (PARTS, K), the last of which is all that is beyond the part
-    before: by the actuarial estimate from numbers of cells between `boundaries`, (2 PARTS, K), in which a row that was
-    censored in a part was at risk in half of it."""
+    """Probability of the event in each part of the time axis, (PARTS, K), the last including all later times: the
+    actuarial estimate from numbers of cells between `boundaries`, (2 PARTS, K); a row censored in a part was at risk
+    for half of it."""
     censored, events = counts[PARTS - 1 :: -1], counts[PARTS:]
     risk = np.cumsum((censored + events)[::-1], axis=0)[::-1] - 0.5 * censored
     hazard = np.divide(events, risk, out=np.zeros(events.shape), where=risk > 0.0)
@@ -101,11 +101,11 @@ def life_table(counts: np.ndarray) -> np.ndarray:
 
 
 def log_ticks(column: Column, cells: np.ndarray) -> np.ndarray:
-    """Logs of the factors that turn the density of a tick into one of the column's unit, 1 / tick of events, (n,)"""
+    """Logs of the factors that convert a density per tick to the column's unit, 1 / tick for events, (n,)."""
     return np.where(cells > 0.0, -math.log(tick(column)), 0.0)
 
 
 def wrong_ends(ends: Sequence[float]) -> bool:
-    """True if the ends that somebody gives are none: up to PARTS - 1 numbers above 0, ascending."""
+    """True if given ends are invalid: expected up to PARTS - 1 numbers above 0, ascending."""
     far = all(a < b for a, b in zip((0.0, *ends), ends))
     return not (1 <= len(ends) < PARTS and far and ends[-1] < 1e15 and ends[0] > ends[-1] * 2.0**-FINE)

@@ -1,4 +1,4 @@
-"""Summary of an import: the kind of each column and why, and warnings for its owner."""
+"""Summary of an import: the kind of each column with the reason, and warnings for its owner."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mpibayes.io.rows import KINDS
 from mpibayes.io.table import Table
 from mpibayes.text import counted, enumerated, percent, visible
 
-WIDE = 60  # columns from which on only the unusual ones are named
-UNUSUAL = 30  # of them, at most
-NAMED = 5  # columns in a line about several
+WIDE = 60  # number of columns above which only the unusual ones are named
+UNUSUAL = 30  # unusual columns named, at most
+NAMED = 5  # columns named in a line about several
 
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """One column of the source: what became of it. `n_levels` is 0 for real, count and ignored columns; what no cell
-    shows is None."""
+    """Outcome for one column of the source. `n_levels` is 0 for real, count and ignored columns; statistics of columns
+    without values are None."""
 
     name: str
     kind: str
@@ -34,7 +34,7 @@ class ColumnSummary:
     warned: bool = False
     recording: Recording = AS_IT_IS
     unit: str = ""
-    ordered: bool = False  # the levels, from the least to the greatest
+    ordered: bool = False  # levels are listed from least to greatest
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class ImportSummary:
     columns: tuple[ColumnSummary, ...]
     warnings: tuple[str, ...]
     seconds: float
-    reading: str  # how the source was read, in words
-    written: bool = True  # False: of a look, see `ingest.look_at`
-    notes: tuple[str, ...] = ()  # decisions about several columns, each with the way to another one
-    sha256: tuple[str, ...] = ()  # of the content of each source, where it was asked for
+    reading: str  # dialect of the source, in words
+    written: bool = True  # False for a dry run, see `ingest.look_at`
+    notes: tuple[str, ...] = ()  # decisions about several columns, each with the option that changes it
+    sha256: tuple[str, ...] = ()  # of the content of each source, if requested
 
 
 def summary_lines(summary: ImportSummary, verbose: bool = False) -> list[str]:
@@ -79,7 +79,7 @@ def is_wide(summary: ImportSummary, verbose: bool) -> bool:
 
 
 def listed(summary: ImportSummary, verbose: bool) -> Sequence[ColumnSummary]:
-    """The columns that are named: of a wide table those that are used and have warnings, or atoms."""
+    """Columns that are named: in a wide table, the used ones with warnings or atoms."""
     if not is_wide(summary, verbose):
         return summary.columns
     used = [c for c in summary.columns if c.kind != "ignored"]
@@ -87,7 +87,7 @@ def listed(summary: ImportSummary, verbose: bool) -> Sequence[ColumnSummary]:
 
 
 def by_kind(summary: ImportSummary) -> Iterator[str]:
-    """A line a kind, and one for each reason why columns were left out."""
+    """Yield a line per kind, and one per reason for leaving columns out."""
     for kind in KINDS:
         of_kind = [c for c in summary.columns if c.kind == kind]
         if of_kind:
@@ -102,7 +102,7 @@ def by_kind(summary: ImportSummary) -> Iterator[str]:
 
 
 def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
-    """Common properties of the columns of one kind, and their number."""
+    """Yield common properties of the columns of one kind."""
     levels = sorted(c.n_levels for c in columns)
     if levels[-1]:
         yield counted(levels[0], "level") if levels[0] == levels[-1] else f"{levels[0]} to {levels[-1]:,} levels"
@@ -127,7 +127,7 @@ def _in_all(columns: Sequence[ColumnSummary]) -> Iterator[str]:
 
 
 def named(names: Sequence[str], most: int = NAMED) -> str:
-    """The first names in quotes, and how many more there are.
+    """Join the first names, in quotes, and the number of further ones.
 
     >>> named(["a", "b", "c"]), named(list("abcdefgh"))
     ("'a', 'b' and 'c'", "'a', 'b', 'c', 'd', 'e' and 3 more")
@@ -140,7 +140,7 @@ def first_of(names: Sequence[str]) -> str:
 
 
 def warnings(summary: ImportSummary, verbose: bool = False) -> list[str]:
-    """The warnings; of those that say the same of many columns the first one alone."""
+    """Warnings; of those that say the same about many columns, only the first."""
     if verbose:
         return list(summary.warnings)
     alike: dict[str, list[str]] = {}
@@ -178,7 +178,8 @@ def _missing(c: ColumnSummary, rows: int) -> str:
 
 
 def print_summary(summary: ImportSummary, console, verbose: bool = False) -> None:
-    """The summary on a rich console, the columns as a table; verbose: all columns of a wide table, and all warnings."""
+    """Print the summary on a rich console, the columns as a table; verbose: all columns of a wide table, all
+    warnings."""
     from rich.table import Table as Grid
 
     from mpibayes.terminal import Text

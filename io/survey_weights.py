@@ -1,5 +1,5 @@
-"""Survey weights: a column of the source says how much of a population each row of a sample stands for. They are kept
-beside the rows of the table, and are no column of it: a fit is of the rows as they are, and answers may be weighted."""
+"""Survey weights: a column of the source says how much of a population each row of a sample represents. They are kept
+beside the rows of the table, not as a column: a fit uses the rows as they are, and answers may be weighted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from mpibayes.io.source import TextSource
 from mpibayes.text import counted
 
 REASON = "weight of each row, kept for answers about the population"
-FEW = 3  # weights 1, 2 and 3 do not show that they count the rows
+FEW = 3  # with so few rows, weights 1, 2, 3 need not be row numbers
 
 
 class SurveyWeights:
-    """The weights in a column of a source, read batch by batch. Raises ConfigError where there is no such column, or
-    where the rows of the source stand for several (`repeated`)."""
+    """Weights in a column of a source, read batch by batch. Raises ConfigError if there is no such column, or if the
+    rows of the source represent several (`repeated`)."""
 
     def __init__(self, source: TextSource, name: str):
         self.name, self._source, self.at = name, source, source.position_of("weight", name)
@@ -37,7 +37,7 @@ class SurveyWeights:
             )
 
     def of(self, batch: Batch) -> np.ndarray:
-        """Weights of the rows of a batch, (n,) float64. Raises DataError for the first that is none, with its row."""
+        """Weights of the rows of a batch, (n,) float64. Raises DataError for the first invalid one, with its row."""
         cells = batch.columns[self.at]
         values, _ = parse("real", None, cells.texts, np.zeros(len(cells.texts), bool), self.form)
         weights = values[cells.codes]
@@ -53,7 +53,7 @@ class SurveyWeights:
         return weights
 
     def look(self, batch: Batch) -> None:
-        """Take note of the weights of a batch; see `of`."""
+        """Update the statistics with the weights of a batch; see `of`."""
         weights = self.of(batch)
         if not len(weights):
             return
@@ -66,7 +66,7 @@ class SurveyWeights:
         self.n_zero += int((weights == 0.0).sum())
 
     def require(self) -> None:
-        """Raise DataError where the column, which was looked at, has no weights."""
+        """Raise DataError if the column, once read, proves not to hold weights."""
         path, name = self._source.paths[0], self.name
         if self._high == 0.0:
             raise DataError(f"{path}: column '{name}': all weights are 0; expected some rows that stand for somebody")
@@ -76,7 +76,7 @@ class SurveyWeights:
             raise DataError(f"{path}: column '{name}': {why}; expected the weight of each row, as of a survey")
 
     def notes(self) -> list[str]:
-        """Notes on weights that were looked at, for the user."""
+        """Notes for the user on the weights read."""
         name, n = self.name, self.n_rows
         if self._low == self._high:
             return [f"column '{name}': all weights are {self._low:.6g}: weighted answers are those of the rows"]

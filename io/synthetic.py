@@ -1,5 +1,5 @@
-"""A file of synthetic rows in the format of another file: its columns in its order, its dialect or types, and its ways
-to write numbers and dates. Columns of that file that are not modelled are left out."""
+"""A file of synthetic rows in the format of another file: its columns in its order, its dialect or types, and its forms
+of numbers and dates. Columns of that file that are not modelled are left out."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Write = Callable[[Mapping[str, np.ndarray]], None]
 
 @contextmanager
 def synthesized(like: Table, source: Path, out: Path, merged: Mapping[str, str]) -> Iterator[Write]:
-    """A function write(cells) for the next rows of `out`, which appears, whole, at the end. cells: by column level
-    codes or numbers (n,), the blank of the column where one is missing. merged: by column the text of the code behind
-    the blank. Raises ConfigError, DataError (a Parquet column cannot hold its value)."""
+    """Yield a function write(cells) for the next rows of `out`; the complete file appears at the end. cells: by column,
+    level codes or numbers (n,), with the column's blank for missing cells. merged: by column, the text of the code
+    after the blank. Raises ConfigError, DataError (a Parquet column cannot hold its value)."""
     lacking = [c.name for c in like.columns]
     originals = opened_like(like, source, lacking).originals()
     columns = _in_order(like, originals)
@@ -48,7 +48,7 @@ def synthesized(like: Table, source: Path, out: Path, merged: Mapping[str, str])
                 x, name, held = cells[column.name], column.name, None
                 lacks = column.is_missing(x)
                 blank = lacks | (x == 0) if name in empty and name not in merged else lacks
-                if name in merged:  # its code is behind the blank's
+                if name in merged:  # its code is after the blank's
                     column = replace(column, levels=(*column.levels, "", merged[name]))
                 elif place in types:
                     held = pa.nulls(len(x), types[place])
@@ -63,8 +63,8 @@ def synthesized(like: Table, source: Path, out: Path, merged: Mapping[str, str])
 
 
 def _in_order(like: Table, originals: Originals) -> list[tuple[Column, int | None]]:
-    """The columns with their places in the file, in its order, then those that it does not have. Parts of a date are
-    left out where the date itself is there."""
+    """Columns with their places in the file, in its order, followed by columns that it lacks. Parts of a date are
+    omitted if the date itself is present."""
     result = []
     for column in like.columns:
         form, place = originals.forms.get(column.name), originals.places.get(column.name)
@@ -80,7 +80,7 @@ def _in_order(like: Table, originals: Originals) -> list[tuple[Column, int | Non
 
 
 def _markers(about: Mapping) -> dict[str, str]:
-    """The text of missing cells in columns of which an empty cell is none."""
+    """Text of missing cells, by column, for columns in which an empty cell is not missing."""
     return {name: texts[0] for name, texts in about.get("missing", {}).items() if texts and "" not in texts}
 
 

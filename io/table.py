@@ -7,18 +7,18 @@ File layout (format "mpibayes-table", version 2; all datasets contiguous, row-ma
     reals    (N, R)   float64   real columns, missing = NaN
     tallies  (N, Q)   float64   count columns: non-negative integers below 2^53, missing = NaN
     weights  (N,)     float64   survey weights, finite and from 0 on; `source` names their column as "weight"
-    columns  JSON text          one object a column, in schema order
+    columns  JSON text          one object per column, in schema order
     source   JSON text          how the source was read (column names, delimiter, missing markers), for later files
-    levels/<column number>      variable-length UTF-8 strings, in code order; its attribute `ordered`, where there is
-                                one, says whether that order is a scale, the least level first
+    levels/<column number>      variable-length UTF-8 strings, in code order; its attribute `ordered`, if present,
+                                says whether that order is a scale, least level first
 
-The file is sealed (`io/seal.py`): what was read is what was written, or a DataError.
+The file is sealed (`io/seal.py`): reading returns what was written, or raises a DataError.
 
-Rows that came later are in files of the same format beside it (`io/parts.py`), which name the table they come after
-in the attribute `follows`.
+Later rows are in files of the same format beside it (`io/parts.py`), which name the table that they continue in the
+attribute `follows`.
 
-Writing goes to a temporary name beside the target, to the disk, and then under the final name, so a file under its
-final name is whole. Reading needs no locks (`locking=False`), which some network file systems do not have.
+A file is written under a temporary name beside the target, flushed to disk, and then renamed, so a file under its final
+name is complete. Reading needs no locks (`locking=False`), which some network file systems lack.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ from mpibayes.io.target import check_target
 from mpibayes.io.turns import in_turn
 
 SUFFIXES = (".h5", ".hdf5")
-LEFT_OVER_S = 86_400.0  # a temporary file that nobody has written to for so long is a dead import's
+LEFT_OVER_S = 86_400.0  # a temporary file untouched for so long belongs to a dead import
 
 
 def table_from_arrays(
     columns: Sequence[tuple[str, str, np.ndarray, Sequence[str] | None]],
 ) -> tuple[tuple[Column, ...], Rows]:
-    """A table in memory from (name, kind, values, levels) a column.
+    """Make a table in memory from (name, kind, values, levels) per column.
 
     Categorical and boolean values are integer codes 0..V-1 with -1 = missing; without levels these are named "0", "1",
     ... up to the largest code. Real and count values are floats with NaN = missing. Raises DataError.
@@ -146,18 +146,18 @@ class Table:
 
     @classmethod
     def open(cls, path: str | os.PathLike) -> Table:
-        """Reads and checks the headers of its files. Raises DataError when `path` is not a whole table of this
+        """Read and check the headers of its files. Raises DataError if `path` is not a complete table of this
         version."""
         return cls.of(pieces_of(Path(path)))
 
     @classmethod
     def of(cls, pieces: Sequence[Piece]) -> Table:
-        """The table of these files, one after another."""
+        """Return the table consisting of these files in sequence."""
         n_rows, fingerprint = sum(piece.n_rows for piece in pieces), fingerprints(pieces)[-1]
         return cls(pieces[0].path, n_rows, joined_columns(pieces), fingerprint, joined_source(pieces), pieces)
 
     def having(self, columns: Sequence[Column]) -> Table:
-        """The same table with its columns described otherwise."""
+        """Return the same table with other column descriptions."""
         return Table(self.path, self.n_rows, tuple(columns), self.fingerprint, self.source, self.pieces)
 
     def before_growth(self, fingerprint: str) -> Table | None:
@@ -166,7 +166,7 @@ class Table:
         return Table.of(self.pieces[: 1 + earlier.index(fingerprint)]) if fingerprint in earlier else None
 
     def read(self, start: int = 0, stop: int | None = None) -> Rows:
-        """Rows start..stop-1. Raises DataError when a file cannot be read, IndexError outside 0..n_rows."""
+        """Rows start..stop-1. Raises DataError if a file cannot be read, IndexError outside 0..n_rows."""
         stop = self.n_rows if stop is None else stop
         if not 0 <= start <= stop <= self.n_rows:
             raise IndexError(f"rows {start}..{stop} of a table of {self.n_rows}")
@@ -182,26 +182,26 @@ class Table:
 
     @property
     def weight(self) -> str | None:
-        """Name of the column of the source that has the survey weights; None of a table without."""
+        """Name of the source's column of survey weights; None if it has none."""
         return self.source.get("weight")
 
     def weights(self) -> np.ndarray:
-        """Survey weights of all rows, (N,) float64, finite and from 0 on; of a table that has some. Raises DataError.
-        They are no part of the fingerprint, for no fit depends on them."""
+        """Survey weights of all rows, (N,) float64, finite and non-negative, if the table has weights. Raises
+        DataError. They are not part of the fingerprint, since no fit depends on them."""
         weights = np.concatenate([piece.weights() for piece in self.pieces])
         if not weights.max() > 0.0:
             raise DataError(f"{self.path}: damaged table: all weights are 0")
         return weights
 
     def slices(self, step: int | None = None) -> Iterator[Rows]:
-        """All rows, `step` at a time (default: slice_rows)."""
+        """Yield all rows, `step` at a time (default: slice_rows)."""
         step = step or slice_rows(self.columns)
         for start in range(0, self.n_rows, step):
             yield self.read(start, min(start + step, self.n_rows))
 
 
 def check_table_name(path: Path) -> None:
-    """Raises where a name would promise something else than a table, such as a CSV file."""
+    """Raise ConfigError if a name suggests something other than a table, such as a CSV file."""
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: a typed table is HDF5; expected a name that ends in {' or '.join(SUFFIXES)}")
 
@@ -211,12 +211,12 @@ class TableWriter:
     """Writes a table of a known number of rows batch by batch; the final name appears at the end or never.
 
     with TableWriter(path, columns, n_rows) as writer:
-        writer.write(rows)          # in row order, n_rows in all; and their weights, where `source` names some
+        writer.write(rows)          # in row order, n_rows in all; with weights if `source` names their column
     table = writer.table
 
-    Columns' statistics are computed here. before_named: called with the whole table, which is in a temporary file that
-    is removed if this raises. Raises ConfigError when `path` exists and `overwrite` is not set, DataError
-    when it cannot be written there, CheckpointError when the disk is full (the temporary file is then removed).
+    Columns' statistics are computed here. before_named: called with the complete table under its temporary name, which
+    is removed if this raises. Raises ConfigError if `path` exists and `overwrite` is not set, DataError if it cannot be
+    written, CheckpointError if the disk is full (the temporary file is then removed).
     """
 
     path: Path
@@ -224,7 +224,7 @@ class TableWriter:
     n_rows: int
     overwrite: bool = False
     source: Mapping = field(default_factory=dict)
-    follows: str = ""  # fingerprint of the table that these rows come after, as a later part of it
+    follows: str = ""  # fingerprint of the table that these rows continue, as a later part
     table: Table | None = None
     before_named: Callable[[Table], None] | None = None
 
@@ -250,7 +250,7 @@ class TableWriter:
             self._writing.close()
 
     def _written(self) -> Iterator[None]:
-        """Make the table, from an empty temporary file to its final name; rows are written where it yields."""
+        """Make the table, from an empty temporary file to its final name; rows are written at its `yield`."""
         with contextlib.ExitStack() as turn:
             with writing(self.path, DataError), self._kept(), replacing(self.path, new=bool(self.follows)) as out:
                 with writing_h5(out) as (self._file, self._check):
@@ -318,7 +318,8 @@ class TableWriter:
         self._done = stop
 
     def _finish(self) -> tuple[tuple[Column, ...], str, list[tuple[int, int]]]:
-        """All but the rows: the columns with their statistics, the fingerprint, and where the blocks lie."""
+        """Write all but the rows; return the columns with statistics, the fingerprint, and the byte ranges of the
+        blocks."""
         digests = {block: hashlib.sha256() for block in BLOCKS}
         columns = summarise(self.columns, self._read_back(digests))
         entries = [asdict(c) | {"n_levels": len(c.levels)} for c in columns]
@@ -346,7 +347,7 @@ class TableWriter:
         return columns, fingerprint, [extent(data, 0, len(data)) for data in blocks]
 
     def _read_back(self, digests: dict) -> Iterator[Rows]:
-        """Read back the written rows, in slices of our own: fingerprint and statistics do not depend on the batches."""
+        """Read back the written rows in our own slices: fingerprint and statistics do not depend on the batches."""
         step = slice_rows(self.columns)
         for start in range(0, self.n_rows, step):
             rows = Rows.empty(self.columns, min(step, self.n_rows - start))
@@ -357,9 +358,10 @@ class TableWriter:
 
 
 def _remove_left_overs(table: Path) -> None:
-    """Temporary files of imports that were killed: they may be as large as a table. What cannot be removed is left.
+    """Remove temporary files of killed imports, which may be as large as a table. Those that cannot be removed are
+    left.
 
-    Only their age counts: host name and process id are those of a live import, too, in another container.
+    Only their age counts: host name and process id may also belong to a live import in another container.
     """
     ours = re.compile(re.escape(table.name) + r"\.[0-9a-f]{16}" + re.escape(TEMPORARY))
     with contextlib.suppress(OSError):
@@ -370,8 +372,8 @@ def _remove_left_overs(table: Path) -> None:
 
 
 def _remove_later_parts(table: Path) -> None:
-    """Rows that were appended to a table which was replaced. What cannot be read, or removed, is left, and refused when
-    the table is opened."""
+    """Remove parts that were appended to a replaced table. Those that cannot be read or removed are left, and refused
+    when the table is opened."""
     for _, path in later_parts(table):
         with contextlib.suppress(OSError, DataError):
             if Piece.open(path).follows:
@@ -387,7 +389,7 @@ def write_table(
     source: Mapping | None = None,
     weights: np.ndarray | None = None,
 ) -> Table:
-    """Writes a table that is in memory; see TableWriter. weights (N,): where `source` names their column."""
+    """Write a table that is in memory; see TableWriter. weights (N,): if `source` names their column."""
     with TableWriter(Path(path), columns, len(rows), overwrite, source or {}) as writer:
         writer.write(rows, weights)
     return writer.table

@@ -1,4 +1,4 @@
-"""Check a typed table's header before it is believed: kinds of values, and data that are in the file."""
+"""Validation of a typed table's header: types of values, and data that are really in the file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mpibayes.io.rows import BLOCKS, CODES, KINDS, MAX_COUNT, MAX_LEVELS, MAX_RE
 from mpibayes.io.spells import wrong_ends
 
 ALLOWED = {"str": str, "int": int, "float": (int, float), "bool": bool}
-OF_A_RUN = {"shape", "cuts", "line", "leans_on"}  # fields of a column that a table does not hold
+OF_A_RUN = {"shape", "cuts", "line", "leans_on"}  # fields of a column that a table does not store
 OF_COLUMN = {field.name: field.type for field in fields(Column) if field.name not in OF_A_RUN}
 
 
 def column_of(file: h5py.File, number: int, entry: Any) -> Column:
-    """Column `number`, from its JSON object and its levels. ValueError where something is not of its kind."""
+    """Column `number`, from its JSON object and its levels. Raises ValueError if a value has the wrong type."""
     if not isinstance(entry, Mapping) or "n_levels" not in entry:
         raise ValueError(f"column {number + 1} is not described")
     entry = dict(entry)
@@ -61,7 +61,7 @@ def _is(kind: str, value: Any) -> bool:
 
 
 def problems_of(columns: Sequence[Column], n_rows: int) -> list[str]:
-    """List what is wrong with columns taken together, or with n_rows rows, though each is right by itself."""
+    """List problems of columns taken together, or with n_rows rows, even if each is valid by itself."""
     names = Counter(column.name for column in columns)
     twice = [f"{n} columns are called '{name}'" for name, n in names.items() if n > 1]
     return twice + [
@@ -109,7 +109,7 @@ OF_SOURCE: dict[str, Callable[[Any], bool]] = {
 
 
 def source_of(file: h5py.File) -> dict[str, Any]:
-    """Read what a table keeps about its source, {} if nothing. ValueError where something is not of its kind."""
+    """Read a table's record of its source, {} if there is none. Raises ValueError if a value has the wrong type."""
     source = json_value(text(file, "source")) if "source" in file else {}
     if not isinstance(source, dict):
         raise ValueError("what it was made from is not described")
@@ -120,7 +120,7 @@ def source_of(file: h5py.File) -> dict[str, Any]:
 
 
 def weights_of(file: h5py.File, n_rows: int, source: Mapping[str, Any]) -> str:
-    """Describe what is wrong with the survey weights of a table; "" where it has none, or good ones."""
+    """Describe a problem with the survey weights of a table; "" if there is none."""
     if (source.get("weight") is None) != ("weights" not in file):
         return "the weights of its rows are named or there, but not both"
     if "weights" not in file:
@@ -134,7 +134,7 @@ def weights_of(file: h5py.File, n_rows: int, source: Mapping[str, Any]) -> str:
 
 
 def _levels(file: h5py.File, number: int) -> tuple[tuple[str, ...], bool | None]:
-    """Levels of a column, and whether they are a scale; None in tables of versions that did not record it."""
+    """Levels of a column, and True if they are a scale; None in tables of versions that did not record it."""
     data = dataset(file, f"levels/{number}")
     if data.ndim != 1 or len(data) > MAX_LEVELS:
         raise ValueError(f"column {number + 1} has levels of shape {data.shape}")
@@ -145,9 +145,10 @@ def _levels(file: h5py.File, number: int) -> tuple[tuple[str, ...], bool | None]
 
 
 def dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """A contiguous dataset that lies in the file: one that only claims a length would be read as zeros, for hours.
+    """Return a contiguous dataset that lies in the file: one that only claims a length would be read as zeros, for
+    hours.
 
-    ValueError, KeyError.
+    Raises ValueError, KeyError.
     """
     data = file[name]
     if not isinstance(data, h5py.Dataset):
@@ -158,7 +159,7 @@ def dataset(file: h5py.File, name: str) -> h5py.Dataset:
 
 
 def text(file: h5py.File, name: str) -> bytes:
-    """A text that is kept as a dataset of its own. ValueError, KeyError."""
+    """Text that is stored as a dataset. Raises ValueError, KeyError."""
     value = file[name][()] if isinstance(file[name], h5py.Dataset) else None
     if not isinstance(value, bytes):
         raise ValueError(f"'{name}' is no text")
@@ -166,7 +167,7 @@ def text(file: h5py.File, name: str) -> bytes:
 
 
 def impossible(rows: Rows, columns: Sequence[Column], n_rows: int) -> str:
-    """The first thing in some rows of a table of `n_rows` that no import writes, in words; "" where there is none."""
+    """Describe the first cell that no import writes in some rows of a table of `n_rows`; "" if there is none."""
     for block in BLOCKS:
         cells = getattr(rows, block)
         if not cells.size:
@@ -199,7 +200,8 @@ def _impossible_numbers(cells: np.ndarray, block: str) -> str:
 
 
 def _miscounted(columns: Sequence[Column], missing: np.ndarray, n: int, n_rows: int) -> str:
-    """A column whose header has fewer missing cells than some n rows, or fewer others; of all rows: another number."""
+    """Describe a column whose missing or present cells in n rows exceed the header's, or differ for all rows; "" if
+    none."""
     for column, lacking in zip(columns, missing.tolist(), strict=True):
         if lacking > column.n_missing or n - lacking > n_rows - column.n_missing:
             return (

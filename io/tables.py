@@ -1,4 +1,4 @@
-"""Tables of either kind by their path."""
+"""Open a typed or sparse table by its path."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ def is_sparse(path: str | os.PathLike) -> bool:
 
 
 def open_table(path: str | os.PathLike, sparse: bool) -> AnyTable:
-    """The table at `path`, of the kind that is wanted; DataError where it is of the other, or none."""
+    """Open the table at `path`, of the requested kind. Raises DataError if it is of the other kind, or no table."""
     return SparseTable.open(path) if sparse else Table.open(path)
 
 
 def sources_near(table: Path, source: Mapping[str, Any]) -> list[Path] | None:
-    """Files of the names that a table was imported from, beside it, in the folder above, or here; None without."""
+    """Files with the names of a table's sources: beside it, in the parent folder, or in the working directory; else
+    None."""
     for folder in (table.absolute().parent, table.absolute().parent.parent, Path.cwd()):
         paths = [folder / name for name in source.get("files", ())]
         if paths and all(path.is_file() for path in paths):
@@ -38,7 +39,7 @@ def sources_near(table: Path, source: Mapping[str, Any]) -> list[Path] | None:
 
 
 def imported_from(path: Path) -> list[Path]:
-    """The files that the table at `path` was made from, where they are near; [] of what is no table."""
+    """Source files of the table at `path`, if they are near; [] if it is no table."""
     with suppress(OSError, MpibayesError), open_sealed(path) as file:
         return sources_near(path, source_of(file)) or []
     return []

@@ -1,8 +1,8 @@
-"""Refuse to write where something would be lost that the command was not asked to replace.
+"""Refuse to write where a file would be lost that the command was not asked to replace.
 
-Never replaced, whatever the user says: a file that the command reads, what a run was made from, a file of a run, what
-another command wrote for another purpose, and what is no file. The purpose of a file is known by its format, its first
-line or, of a configuration, its first section.
+Never replaced, even on request: a file that the command reads, the inputs and files of a run, output of another command
+for another purpose, and anything that is not a regular file. The purpose of a file is recognised by its format, its
+first line or, for a configuration, its first section.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ FIRST_LINES = {
     CRATE: r"PK\x03\x04[\s\S\n]{,40}ro-crate-metadata\.json[\s\S]*made by mpibayes export",
     CONFIGURATION: r"(?:[ \t]*(#.*)?\n)*\[(data|model|run|sampler|output)\][ \t]*(#.*)?\n",  # its first section
 }
-# What a run has in its directory, or in that of a chain.
+# Files and folders in the directory of a run or of a chain.
 SETTINGS_OF_RUN = "config.resolved.toml"
 OF_A_RUN = re.compile(
     r"config(\.resolved)?\.toml|config\.schema\.json|provenance\.json|status\.json|start\.json|training_rows\.npy|trace\.h5|LOCK.*"
     r"|checkpoints|trace|labels|logs|report"
 )
 OF_A_CHAIN = re.compile(r"chain-\d+")
-HEAD = 1 << 16  # bytes, of the first line at most
+HEAD = 1 << 16  # bytes read to find the first line
 
 
 def check_target(
@@ -56,10 +56,10 @@ def check_target(
     inputs: Iterable[str | os.PathLike | None] = (),
     otherwise: type[MpibayesError] = ConfigError,
 ) -> None:
-    """Raises, before any work is done, where a new file of this purpose cannot be put at `path`, or must not be.
+    """Raise, before any work is done, if a new file of this purpose cannot or must not be written at `path`.
 
-    inputs: the files that the command reads. Raises ConfigError where a file would be lost, `otherwise` where none can
-    be written.
+    inputs: files that the command reads. Raises ConfigError if a file would be lost, `otherwise` if none can be
+    written.
     """
     with reading(path, ConfigError):
         if path.is_dir():
@@ -77,7 +77,7 @@ def check_target(
 
 
 def protect(path: Path, purpose: str = "", inputs: Iterable[str | os.PathLike | None] = ()) -> None:
-    """ConfigError where writing to `path` would replace a file that may not be lost, whoever wants it. OSError."""
+    """Raise ConfigError if writing to `path` would replace a file that must not be lost. Raises OSError."""
     for read in inputs:
         if read is not None and same_file(path, read):
             raise ConfigError(f"{path}: is both read and written by this command; choose another name to write")
@@ -90,8 +90,8 @@ def protect(path: Path, purpose: str = "", inputs: Iterable[str | os.PathLike | 
 
 
 def same_file(path: str | os.PathLike, other: str | os.PathLike) -> bool:
-    """True if two names are of one file, whatever links lead there; also one that does not exist yet."""
-    with suppress(OSError, ValueError):  # a NUL is no part of a name
+    """True if two names denote the same file, through any links; also for a file that does not exist yet."""
+    with suppress(OSError, ValueError):  # a name cannot contain NUL
         return os.path.samefile(path, other)
     with suppress(ValueError):
         return os.path.realpath(path) == os.path.realpath(other)
@@ -99,7 +99,7 @@ def same_file(path: str | os.PathLike, other: str | os.PathLike) -> bool:
 
 
 def run_that_owns(path: Path, purpose: str = "") -> Path | None:
-    """The run directory of which `path` is a file of the run's own; None where it is not. OSError."""
+    """Run directory whose own files include `path`; None if there is none. Raises OSError."""
     real = Path(os.path.realpath(path.parent), path.name)
     for folder in real.parents:
         if not os.path.exists(folder / SETTINGS_OF_RUN):
@@ -112,7 +112,7 @@ def run_that_owns(path: Path, purpose: str = "") -> Path | None:
 
 
 def purpose_of(path: Path) -> str:
-    """Name what one of our commands wrote there; "" for a file of other origin, or one that cannot be read."""
+    """Name the output of our commands found at `path`; "" for a file of other origin, or an unreadable one."""
     try:
         with open_regular(path) as file:
             head = file.read(HEAD)
@@ -122,13 +122,13 @@ def purpose_of(path: Path) -> str:
             return FORMATS.get(form, "a file of a run" if form.startswith("mpibayes-") else "")
     except (OSError, RuntimeError, MpibayesError):
         return ""
-    text = head.decode("utf-8", "replace").replace('"', "")  # some writers put every name of a header in quotes
+    text = head.decode("utf-8", "replace").replace('"', "")  # some writers quote every name of a header
     first = text.partition("\n")[0]
     return next((what for what, like in FIRST_LINES.items() if re.match(like, text if "\\n" in like else first)), "")
 
 
 def check_export(path: Path, purpose: str, overwrite: bool, inputs: Iterable[str | os.PathLike | None] = ()) -> None:
-    """Do as `check_target`, but let an empty file, and an earlier one of the same purpose, be replaced."""
+    """`check_target`, except that an empty file, and an earlier one of the same purpose, may be replaced."""
     with reading(path, ConfigError):
         again = path.is_file() and (path.stat().st_size == 0 or purpose_of(path) == purpose)
     check_target(path, overwrite or again, purpose, inputs)

@@ -1,9 +1,9 @@
-"""Traces: one row a cycle, appended in segments as a run goes on; `inference.py` makes the file that ArviZ opens.
+"""Traces: one row per cycle, appended in segments during a run; `inference.py` makes the file that ArviZ opens.
 
 `trace/seg-<first>-<last>.h5`: `cycle` int64 (n,), one float64 (n,) for each scalar and one float64 (n, ...) for each
 array that the sampler draws (`io/segments.py`). Its attributes name the scalars, and those of each of KINDS, so that a
-trace needs no model to be read. `trace/axes.json`: names of the axes of these arrays and of the places
-along them, {"theta": {"coefficient": ["(intercept)", "age"]}}.
+trace can be read without a model. `trace/axes.json`: names of these arrays' axes and of the places along them,
+{"theta": {"coefficient": ["(intercept)", "age"]}}.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from mpibayes.io.documents import json_value
 from mpibayes.io.files import TEMPORARY, Guard, read_regular, storing, unguarded, write_text
 from mpibayes.io.segments import Segments, read_attributes, read_blocks
 
-# What a scalar may be besides a float64 number: shown as a whole number; how the sampler fared, rather than what it
-# drew; a time, which differs from run to run of one chain, so that comparisons leave it out.
+# Kinds of scalars that are not plain float64 numbers: shown as integers; sampler statistics rather than draws; times,
+# which differ between runs of one chain, so that comparisons omit them.
 KINDS = ("whole", "statistic", "timing")
 FOLDER = "trace"
 MERGED = "trace.h5"
@@ -32,15 +32,14 @@ AXES = "axes.json"
 BUFFERED = 1 << 20  # bytes kept in memory before a segment is written
 
 
-Axes = Mapping[str, Mapping[str, Sequence]]  # of each array: its axes, and the names of the places along each
-Kinds = Mapping[str, Collection[str]]  # of each of KINDS: the names of the scalars that are of it
+Axes = Mapping[str, Mapping[str, Sequence]]  # by array: its axes, and the names of the places along each
+Kinds = Mapping[str, Collection[str]]  # by element of KINDS: the names of its scalars
 
 
 class TraceWriter:
-    """Appends the scalars and arrays of each cycle; root alone. What was not flushed is lost with the process.
+    """Appends the scalars and arrays of each cycle; root alone. Rows not flushed are lost if the process dies.
 
-    scalars: names, in the order in which readers have them. kinds: see `Kinds`. axes: of each array, by its name.
-    guard: see `Segments`.
+    scalars: names, in the order for readers. kinds: see `Kinds`. axes: of each array, by name. guard: see `Segments`.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class TraceWriter:
 
     @property
     def last_cycle(self) -> int:
-        """The last cycle appended, or -1."""
+        """Last cycle appended, or -1."""
         return int(self._blocks[-1]["cycle"][-1]) if self._blocks else self._segments.last
 
     def append(self, cycle: int, values: Mapping[str, float]) -> None:
@@ -75,10 +74,10 @@ class TraceWriter:
         self.extend([cycle], {name: np.asarray(value)[None] for name, value in values.items()})
 
     def extend(self, cycles: Sequence[int], values: Mapping[str, np.ndarray]) -> None:
-        """Add rows: cycles (n,), ascending, and a scalar's (n,) or an array's (n, ...) values for each of them.
+        """Add rows: cycles (n,), ascending, with values (n,) for each scalar and (n, ...) for each array.
 
-        `values` must have every scalar and array of the trace (others are ignored). Raises KeyError, ValueError
-        (cycles that are not beyond the last), CheckpointError.
+        `values` must have every scalar and array of the trace (others are ignored). Raises KeyError, ValueError (cycles
+        that are not beyond the last), CheckpointError.
         """
         if not len(cycles):
             return
@@ -94,7 +93,7 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is buffered as one segment, on disk when this returns.
+        """Write the buffered rows as one segment, on disk when this returns.
 
         Raises CheckpointError; the buffer is then kept.
         """
@@ -106,16 +105,16 @@ class TraceWriter:
         self._blocks, self._bytes = [], 0
 
     def truncate(self, cycle: int) -> None:
-        """Forget everything beyond `cycle` (-1: everything), as a run must that goes on from its checkpoint."""
+        """Forget all rows beyond `cycle` (-1: all rows), as needed when a run resumes from its checkpoint."""
         kept = [{name: array[block["cycle"] <= cycle] for name, array in block.items()} for block in self._blocks]
         self._blocks = [block for block in kept if len(block["cycle"])]
         self._segments.truncate(cycle)
 
 
 def read_axes(run_dir: str | Path) -> dict[str, dict[str, list[str]]]:
-    """The axes of the arrays in a chain's trace, by the array's name; {} where it has none, or nothing is kept.
+    """Axes of the arrays in a chain's trace, by array name; {} if it has none, or nothing is kept.
 
-    Raises CheckpointError where the file is not the one that the segments were written with.
+    Raises CheckpointError if the file is not the one that the segments were written with.
     """
     folder = Path(run_dir) / FOLDER
     written = read_attributes(folder).get(AXES)
@@ -147,11 +146,11 @@ def _digest(text: str) -> str:
 def read_trace(
     run_dir: str | Path, burn_in: int | None = None, only: Collection[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """{"cycle": int64 (n,), scalar: float64 (n,), array: float64 (n, ...)} of one chain; {} when nothing is kept.
+    """{"cycle": int64 (n,), scalar: float64 (n,), array: float64 (n, ...)} of one chain; {} if nothing is kept.
 
-    Scalars come in declared order, arrays after them.
-    burn_in: number of cycles to leave out at the beginning. only: names to read besides the cycle, where they are
-    there. Raises CheckpointError naming a damaged segment.
+    Scalars come in declared order, followed by arrays.
+    burn_in: number of initial cycles to leave out. only: names to read in addition to the cycle, if present. Raises
+    CheckpointError naming a damaged segment.
     """
     folder, kept = Path(run_dir) / FOLDER, checkpoint.kept(run_dir, FOLDER)
     names = [*(str(name) for name in read_attributes(folder).get("scalars", ())), *read_axes(run_dir)]
@@ -163,7 +162,7 @@ def read_trace(
 
 
 def last_values(run_dir: str | Path, cycle: int) -> dict[str, float]:
-    """The last value of each scalar in the thousand cycles up to `cycle`, where a trace ends; {} where nothing is kept.
+    """Last finite value of each scalar in the thousand cycles up to `cycle`, where a trace ends; {} if nothing is kept.
     Raises CheckpointError naming a damaged segment."""
     folder, values = Path(run_dir) / FOLDER, {}
     names = ["cycle", *map(str, read_attributes(folder).get("scalars", ()))]
@@ -174,8 +173,8 @@ def last_values(run_dir: str | Path, cycle: int) -> dict[str, float]:
 
 
 def _remove_dead_merges(run_dir: Path) -> None:
-    """Temporary files that killed merges left; younger ones may belong to a program that is merging now."""
-    with suppress(OSError):  # gone meanwhile, or not ours to remove
+    """Remove temporary files of killed merges; younger ones may belong to a program that is merging now."""
+    with suppress(OSError):  # already gone, or not ours to remove
         for path in run_dir.glob(f"{MERGED}.*{TEMPORARY}"):
             if path.stat().st_mtime < time.time() - 600:
                 path.unlink()

@@ -1,5 +1,5 @@
 """Files of (row, column, value) triples, a chunk at a time: UCI bags of words, Matrix Market, SciPy's npz, and text
-with three or four fields a line. What is wrong is reported with its line.
+with three or four fields per line. Problems are reported with their line.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from mpibayes.io.packing import decompressed
 from mpibayes.io.sparse import MAX_COUNT
 from mpibayes.text import counted
 
-BLOCK_BYTES = 1 << 22  # of text that is parsed at a time
+BLOCK_BYTES = 1 << 22  # of text parsed at a time
 SEPARATORS = ("::", "\t", ";", ",", "|", " ")
-UNIT = b"\x1f"  # stands for a separator of two characters
+UNIT = b"\x1f"  # replaces a separator of two characters
 MOST_IDS = (1 << 31) - 1
-COUNTS = re.compile(r"(counts?|n|num(ber)?|freq(uency)?|tf|occurrences)$", re.IGNORECASE)  # names of what adds up
+COUNTS = re.compile(r"(counts?|n|num(ber)?|freq(uency)?|tf|occurrences)$", re.IGNORECASE)  # names of additive values
 
 
 @dataclass
@@ -43,9 +43,9 @@ class Chunk:
 
 @dataclass
 class Triples:
-    """A source. format: in words. names: of rows, columns, values, and times where it has them. shape: rows and columns
-    as the source announces them, (0, 0) where it does not. row_ids, column_ids: filled while chunks are read, None for
-    a source that has numbers alone. adds: whether the values of equal pairs are added up, being counts."""
+    """A source. format: in words. names: of rows, columns, values, and times if it has them. shape: announced numbers
+    of rows and columns, (0, 0) if none. row_ids, column_ids: filled while chunks are read, None for a source with only
+    numbers. adds: True if the values of equal pairs are counts to be added up."""
 
     path: Path
     format: str
@@ -65,8 +65,8 @@ class Triples:
 
 
 def whole_lines(path: Path, encoding: str, size: int | None = None) -> Iterator[tuple[int, bytes]]:
-    """(number of its first line, from 1; about `size` bytes of UTF-8 that end with a line) of a file, unpacked. Lines
-    may also end as on old Macs, with a carriage return alone."""
+    """Yield (number of the first line, from 1; about `size` bytes of UTF-8 that end with a line) of a file, unpacked.
+    Lines may also end with only a carriage return, as on old Macs."""
     line, rest, size = 1, b"", size or BLOCK_BYTES
     with reading(path), open_regular(path) as raw:
         try:
@@ -98,7 +98,7 @@ def whole_lines(path: Path, encoding: str, size: int | None = None) -> Iterator[
 
 
 def lines_below(path: Path, encoding: str, skipped: int) -> Iterator[tuple[int, bytes]]:
-    """The blocks of `whole_lines`, without the first `skipped` lines and blocks that are blank."""
+    """Yield the blocks of `whole_lines`, without the first `skipped` lines and without blank blocks."""
     left = skipped
     for first, block in whole_lines(path, encoding):
         before = left
@@ -108,7 +108,7 @@ def lines_below(path: Path, encoding: str, skipped: int) -> Iterator[tuple[int, 
 
 
 def _below(block: bytes, lines: int) -> tuple[bytes, int]:
-    """Drop the first lines of a block; return the rest, and how many of these lines are not in it."""
+    """Drop the first lines of a block; return the rest, and the number of these lines still to be dropped."""
     there = block.count(b"\n")
     if there < lines:
         return b"", lines - there
@@ -119,7 +119,7 @@ def _below(block: bytes, lines: int) -> tuple[bytes, int]:
 
 
 def refuse(path: Path, first: int, block: bytes, separator: str | None, problem: Callable[[list[str]], str]) -> None:
-    """DataError with the lines of a block that have a problem; none where all is well."""
+    """Raise DataError with the problematic lines of a block; do nothing if there are none."""
     problems = []
     for number, line in enumerate(block.decode("utf-8", "replace").split("\n"), first):
         line = line.rstrip("\r")
@@ -143,7 +143,7 @@ def require_shape(path: Path, n: int, v: int) -> None:
 
 
 def value_problem(text: str, what: str = "number") -> str:
-    """Describe what is wrong with a value; "" if nothing is."""
+    """Describe the problem with a value; "" if there is none."""
     text = text.strip()
     if text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return f"expected a finite {what}, got {text}"
@@ -153,7 +153,7 @@ def value_problem(text: str, what: str = "number") -> str:
 
 
 def wrong_value(value: float) -> str:
-    """Describe what is wrong with a number; "" if nothing is."""
+    """Describe the problem with a number; "" if there is none."""
     if not np.isfinite(value):
         return f"expected a finite number, got {value}"
     return f"{value:g} is {MAX_COUNT:,} or more, too large to be exact" if abs(value) >= MAX_COUNT else ""
@@ -224,7 +224,7 @@ class _Text:
 
 
 def _numbered(column, ids: dict[str, int]) -> np.ndarray:
-    """Numbers of a dictionary column's texts, those that are new after the others."""
+    """Numbers of a dictionary column's texts; new texts are numbered after the known ones."""
     parts = []
     for chunk in column.chunks:
         known = [ids.setdefault(text.strip(), len(ids)) for text in chunk.dictionary.to_pylist()]

@@ -1,7 +1,7 @@
-"""One change of a table at a time: who appends rows or replaces a table waits for those who do so in the same folder.
+"""One change of a table at a time: processes that append rows to or replace a table wait for others in the same folder.
 
-The folder itself is locked, so that no file is left and a process that dies holds nothing. Where a file system has no
-such locks there are none: names that exist are never written over by an append, so the first to end counts.
+The folder itself is locked, so that no lock file remains and a process that dies holds nothing. Where a file system
+lacks such locks there are none: an append never overwrites an existing name, so the first to finish counts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def in_turn(table: Path) -> Iterator[float]:
-    """Hold the right to change tables in the folder of one; the seconds that it was waited for."""
+    """Hold the right to change tables in the folder of `table`; yield the seconds waited for it."""
     began = time.monotonic()
     try:
         folder = os.open(table.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:  # whoever writes there says why
+    except OSError:  # the writer will report the reason
         yield 0.0
         return
     try:

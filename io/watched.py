@@ -1,7 +1,7 @@
-"""Two columns of a source as one: how long a row was watched, and whether the event came (`--survival TIME,EVENT`).
+"""Two columns of a source as one: how long a row was observed, and whether the event came (`--survival TIME,EVENT`).
 
-The pair is read as the text that `spells` takes: the time, with + behind it where the event had not come. So all that
-reads a column of text reads a survival column, too.
+The pair is read as text in the notation of `spells`: the time, followed by + if the event had not come. So all code
+that reads a text column reads a survival column, too.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ YES, NO = {"1", "1.0", "true", "t", "yes", "y"}, {"0", "0.0", "false", "f", "no"
 
 @dataclass(frozen=True)
 class Pair:
-    """time, event: names of columns. value: the text of `event` that says that the event came, "" for yes or 1.
-    missing: texts of its missing cells. seen: the first different texts that were read, and all of the event and of
-    missing cells. censored: texts that say that it did not come, where a table has some beside `value`; others are
-    refused."""
+    """time, event: names of columns. value: the text of `event` if the event came, "" for yes or 1. missing: texts of
+    missing cells. seen: the first distinct texts read, and all those of the event and of missing cells. censored: texts
+    that mean it did not come, if a table has such texts beside `value`; others are then refused."""
 
     time: str
     event: str
@@ -40,7 +39,7 @@ class Pair:
 
     @classmethod
     def of(cls, text: str, names: Collection[str]) -> Pair:
-        """The pair that TIME,EVENT or TIME,EVENT=VALUE names. Raises ConfigError where there are no such columns."""
+        """Pair named by TIME,EVENT or TIME,EVENT=VALUE. Raises ConfigError if there are no such columns."""
         for comma in (i for i, c in enumerate(text) if c == ","):
             time, rest = text[:comma].strip(), text[comma + 1 :].strip()
             for cut in (len(rest), *(i for i, c in enumerate(rest) if c == "=")):
@@ -61,8 +60,7 @@ class Pair:
         return f"{self.time},{self.event}" + (f"={self.value}" if self.value else "")
 
     def cells(self, batch: Batch, time: int, event: int) -> Cells:
-        """The pair's cells in a batch with its columns at these positions. Raises DataError for an event that neither
-        came nor did not."""
+        """Cells of the pair in a batch with its columns at these positions. Raises DataError for an unclear event."""
         times, events = batch.columns[time], batch.columns[event]
         state = np.array([self._state(text) for text in events.texts.to_pylist()], np.int64)
         for i in np.unique(events.codes):
@@ -107,7 +105,7 @@ class Pair:
         return self._state(text) == NOT
 
     def require_events(self, path: Path) -> str:
-        """A warning if no cell that was read has the event, else "". Raises DataError if none has the value given."""
+        """Warning if no cell read has the event, otherwise "". Raises DataError if none has the given value."""
         if any(self._state(text) == CAME for text in self.seen):
             return ""
         has = ", ".join(map(repr, sorted(t for t in self.seen if t)[:MOST_SEEN])) or "none"
@@ -127,7 +125,7 @@ def _same_number(a: str, b: str) -> bool:
 
 
 def pairs_of(texts: Sequence[str], names: Sequence[str]) -> list[Pair]:
-    """The pairs that texts name. Raises ConfigError, also for a column that is in two."""
+    """Parse pairs from texts. Raises ConfigError, also for a column that is in two pairs."""
     pairs = [Pair.of(text, names) for text in texts]
     each = [name for pair in pairs for name in (pair.time, pair.event)]
     for name in each:
@@ -137,8 +135,8 @@ def pairs_of(texts: Sequence[str], names: Sequence[str]) -> list[Pair]:
 
 
 def stored(pairs: Sequence[Pair]) -> dict[str, dict[str, list[str]]]:
-    """The pairs as a table keeps them: by time, the event, its value and the texts of its missing cells; and all texts
-    of the event that were censored, where there is one value that is not and they are few."""
+    """Pairs as a table stores them: by time, the event, its value and the texts of missing cells; and all censored
+    texts of the event, if it has a single value and they are few."""
     result = {"survival": {p.time: [p.event, p.value, *p.missing] for p in pairs}}
     few = [p for p in pairs if p.value and len(p.seen) < MOST_SEEN]
     result["censored"] = {p.time: sorted(text for text in p.seen if p.is_censored(text)) for p in few}
@@ -148,9 +146,8 @@ def stored(pairs: Sequence[Pair]) -> dict[str, dict[str, list[str]]]:
 def pairs_there(
     about: Mapping[str, Mapping], names: Collection[str], path: Path, missing: Sequence[str] = ()
 ) -> list[Pair]:
-    """The pairs of a table's source whose time a later file has. about: see `stored`; missing: other texts of missing
-    cells. Raises DataError where that file has the time alone, which may be of
-    either kind."""
+    """Pairs of a table's source whose time is in a later file. about: see `stored`; missing: further texts of missing
+    cells. Raises DataError if the file has the time without its event, which makes it ambiguous."""
     pairs = []
     for time, (event, value, *usual) in (about.get("survival") or {}).items():
         if time in names and event not in names:
@@ -162,8 +159,8 @@ def pairs_there(
 
 
 def with_pairs(batch: Batch, pairs: Mapping[tuple[int, int], Pair], kept: Collection[int]) -> Batch:
-    """A batch in which the time of each pair, by the positions of its columns, has the pair's cells; columns that are
-    not `kept` are left out."""
+    """Batch in which the time column of each pair, given by positions, holds the pair's cells; columns that are not
+    `kept` are dropped."""
     if not pairs:
         return batch
     columns = dict(batch.columns)
@@ -176,11 +173,11 @@ def with_pairs(batch: Batch, pairs: Mapping[tuple[int, int], Pair], kept: Collec
 
 
 def parse(texts: pa.StringArray) -> tuple[pa.StringArray, np.ndarray]:
-    """The numbers in texts such as `1010+`, as text, and a mask of those that are censored."""
+    """Numbers in texts such as `1010+`, as text, and a mask of the censored ones."""
     censored = pc.ends_with(texts, "+").to_numpy(zero_copy_only=False)
     return pc.utf8_trim_whitespace(pc.utf8_rtrim(texts, "+")), censored
 
 
 def times(texts: pa.StringArray, kind: str) -> pa.StringArray:
-    """The texts of the times alone in a column of this kind; of another kind than survival the texts as they are."""
+    """Times without censoring marks in the texts of a survival column; texts of other kinds unchanged."""
     return parse(texts)[0] if kind == "survival" else texts

@@ -1,13 +1,13 @@
-"""Weights of rows, by the name and the shape of a column: a weight is the number of people that a row stands for, not
-one of their traits. So weights are left out, and the import says so, and how to use them (`survey_weights`).
+"""Weights of rows, recognised by a column's name and distribution: a weight is the number of people that a row
+represents, not one of their traits. So weights are left out, with a note on how to use them (`survey_weights`).
 
-The trap is a body's weight. Three kinds of names are distinguished, by their words:
+The trap is body weight. Three kinds of names are distinguished, by their words:
 
 * `PURE`, which mean nothing else (pweight, fnlwgt, perwt): weights, if none is negative.
-* A word for weight beside one of sampling (`final weight`, `samp_wt`): weights, if they look it; else a question.
-* A word for weight alone: weights if their mean is 1, as survey weights are scaled to have it, and no column beside
-  them is of bodies or things (height, length). A large mean with many digits, or in hundreds, is worth a question,
-  and a weight beside a survey's strata; all else is data.
+* A word for weight beside one for sampling (`final weight`, `samp_wt`): weights, if they look like it; else a question.
+* A word for weight alone: weights if their mean is 1, as survey weights are scaled to be, and no other column describes
+  bodies or things (height, length). A large mean with many digits, or in the hundreds, raises a question, as does a
+  weight beside a survey's strata; all else is data.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ BODIES = {
     "chest", "diameter", "diam", "volume", "size", "age_weeks", "mpg", "brain", "body", "heart", "cm", "mm", "kg", "lb",
     "lbs", "diet", "dose", "feed", "sire", "litter", "chick", "calories",
 }  # fmt: skip
-NEAR_ONE, ONE = 0.1, 0.002  # how far from 1 the mean of weights may be; and where it is 1 to rounding
-LARGE, SPREAD = 20.0, (0.3, 1.5)  # mean, and deviation over it, of weights that add up to a population
-DIGITS, HUNDREDS = 1e5, 500.0  # mean over step of numbers that nobody weighed; mean that may stand for people
-PEOPLE = 1e5  # mean of weights that stand for people; in grams it would be that of cattle
-DESIGN = {"strata", "stratum", "psu", "fpc", "secu"}  # of surveys
+NEAR_ONE, ONE = 0.1, 0.002  # distance from 1 allowed for the mean of weights; and for a mean that is 1 up to rounding
+LARGE, SPREAD = 20.0, (0.3, 1.5)  # mean, and relative deviation, of weights that add up to a population
+DIGITS, HUNDREDS = 1e5, 500.0  # mean over step of numbers that were not weighed; mean that may represent people
+PEOPLE = 1e5  # mean of weights that represent people; in grams it would be that of cattle
+DESIGN = {"strata", "stratum", "psu", "fpc", "secu"}  # columns of survey designs
 
 
 def without_weights(
     profiles: Sequence[Profile], decisions: Sequence[Decision], kept: set[str], named: str | None = None
 ) -> list[Decision]:
-    """The decisions, with weights of rows left out; where that is in doubt, with a question. kept: is not asked. named:
-    the column that the user says has the weights, beside which others are left out without advice."""
+    """Return the decisions with weights of rows left out, or with a question if in doubt. kept: columns exempt from it.
+    named: the user's column of weights, beside which others are left out without advice."""
     words = [words_of(p.name) for p in profiles]
     result = list(decisions)
     for i, (p, d) in enumerate(zip(profiles, decisions, strict=True)):
@@ -88,8 +88,8 @@ def words_of(name: str) -> list[str]:
 
 
 def _verdict(p: Profile, d: Decision, words: set[str], of_bodies: bool, of_survey: bool) -> str:
-    """ "weight", "question" or "" for a column of numbers. of_bodies: the table has columns of bodies or things;
-    of_survey: of a survey's design."""
+    """Classify a numeric column: "weight", "question" or "". of_bodies: the table has columns about bodies or things;
+    of_survey: about a survey's design."""
     if p.minimum < 0 or p.n_distinct < 3:
         return ""
     if any(PURE.fullmatch(word) for word in words):

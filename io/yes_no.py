@@ -1,7 +1,7 @@
-"""Columns of a check-all-that-apply question: a cell has the one text that the column knows, or is blank.
+"""Columns of a check-all-that-apply question: a cell has the column's only text, or is blank.
 
 Blank means that the option was not checked, so the column is boolean and no cell of it is missing. Few blank cells
-among many are rather missing ones, and a year or a date is no option: such a column is left out, with a question.
+among many are more likely missing, and a year or a date is not an option: such a column is left out, with a question.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import pyarrow.compute as pc
 TRUTH = (("0", "1"), ("false", "true"), ("no", "yes"), ("f", "t"), ("n", "y"))
 FEWEST_CELLS = 2  # with the text, and blank
 LEAST_SHARE = 0.05  # of the cells that are blank
-OPTION = re.compile(r"0*[1-9]\d?(\.0+)?")  # the number of an option; a year is none
-NOTHING_THERE = ("NA", "NaN", "nan", "null")  # as which programs write an empty cell; "?" says that nobody knows
+OPTION = re.compile(r"0*[1-9]\d?(\.0+)?")  # number of an option; not a year
+NOTHING_THERE = ("NA", "NaN", "nan", "null")  # written by programs for an empty cell; "?" means unknown
 
 
 def texts_of_no(gaps: Mapping[str, int]) -> tuple[str, ...]:
-    """The text of missing cells that may mean no: the empty one; where no cell is empty, the one that a program writes
-    in its place. gaps: cells by text, without the texts that the user says are missing."""
+    """Text of missing cells that may mean no: the empty one; if no cell is empty, the one that a program writes
+    instead. gaps: cells by text, without the user's missing markers."""
     if gaps.get(""):
         return ("",)
     return tuple(gaps) if len(gaps) == 1 and set(gaps) <= set(NOTHING_THERE) else ()
 
 
 def is_checked(text: str, is_number: bool, n_checked: int, n_blank: int) -> bool:
-    """True if a column of one text and blank cells is one of yes and no."""
+    """True if a column of one text and blank cells is a yes/no column."""
     enough = min(n_checked, n_blank) >= FEWEST_CELLS and n_blank >= LEAST_SHARE * (n_checked + n_blank)
     return enough and not says_no(text) and (not is_number or OPTION.fullmatch(text) is not None)
 
 
 def says_no(text: str) -> bool:
-    """True if a text is a word for no itself."""
+    """True if a text itself means no."""
     return text.lower() in [no for no, _ in TRUTH]
 
 
@@ -53,5 +53,5 @@ def levels_of(text: str) -> tuple[str, str]:
 
 
 def with_level(texts: pa.StringArray, no: tuple[str, ...], level: str) -> pa.StringArray:
-    """The texts, with the level in place of those that mean no."""
+    """Replace texts that mean no by the level."""
     return pc.if_else(pc.is_in(texts, value_set=pa.array(no, pa.string())), pa.scalar(level, pa.string()), texts)

@@ -1,13 +1,12 @@
-"""Common parts of all tests: options, places of the large tables, a start of mpirun, and the guard of runs under
-mpirun.
+"""Shared parts of all tests: options, paths of the large tables, starting mpirun, and a guard for runs under mpirun.
 
-The markers are pytest-mpi's: `mpirun -n N python -m pytest --with-mpi -m mpi`. The plugin alone has three faults. A
-test that fails on one rank while the others wait for it hangs the run. Each rank prints a summary of its own, and rank
-0 may print "passed" over a failure elsewhere. Tests without a marker run N times over. The guard below mends them:
+The markers are pytest-mpi's: `mpirun -n N python -m pytest --with-mpi -m mpi`. The plugin by itself has three faults. A
+test that fails on one rank while the other ranks wait for it hangs the run. Each rank prints its own summary, and rank
+0 may print "passed" over a failure elsewhere. Tests without a marker run N times. The guard below fixes them:
 
 * Every rank runs the same tests in the same order (checked after collection). At each test's teardown the ranks meet at
-  a non-blocking barrier on a communicator of their own and share their outcomes: a failure on one is an error on all.
-* A rank that waits for the others longer than MPI_TEST_GRACE seconds (60) prints what it knows and calls MPI_Abort. If
+  a non-blocking barrier on a separate communicator and share their outcomes: a failure on one is an error on all.
+* A rank that waits longer than MPI_TEST_GRACE seconds (60) for the other ranks prints its state and calls MPI_Abort. If
   all ranks hang, `faulthandler_timeout` with `faulthandler_exit_on_timeout` (pyproject.toml) ends the run with stacks.
 * Rank 0 alone prints (all of them with MPI_TEST_ALL_RANKS=1), and tests without the `mpi` marker are not collected.
 """
@@ -30,8 +29,8 @@ import pytest
 LAUNCHER_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "MV2_COMM_WORLD_SIZE")
 GRACE = float(os.environ.get("MPI_TEST_GRACE", "60"))
 
-# For ranks in tests, which are often more than cores: ranks that wait leave their core to others. MPICH's would spin;
-# with its heavy yield they sleep for a moment, and four ranks on two cores take a third of the processor time.
+# For ranks in tests, which often outnumber cores: waiting ranks yield their core. MPICH's would spin; with its heavy
+# yield they sleep briefly, and four ranks on two cores take a third of the processor time.
 FOR_RANKS = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -44,16 +43,16 @@ FOR_RANKS = {
     "OMP_NUM_THREADS": "1",
 }
 
-# `mpirun` is found beside the Python that runs the tests, with or without an activated environment, and works for root
-# and with more ranks than cores, whichever MPI it is.
+# `mpirun` is found beside the Python that runs the tests, with or without an activated environment, and works as root
+# and with more ranks than cores, for any MPI.
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
 for _name, _value in FOR_RANKS.items():
     os.environ.setdefault(_name, _value)
-# Tests say how many ranks they want: without a launcher one, this process, where `main` is called within pytest.
+# Tests set their number of ranks: without a launcher one, this process, in which `main` is called within pytest.
 os.environ.setdefault("MPIBAYES_RANKS", "1")
 
 comm = None  # a duplicate of COMM_WORLD on two and more ranks, or None
-failures: list[str] = []  # this rank's failures, for the last words of a run that has to be aborted
+failures: list[str] = []  # this rank's failures, for the last message of an aborted run
 
 
 def pytest_addoption(parser):
@@ -79,7 +78,8 @@ def pytest_configure(config):
 
 
 def _fix_hypothesis():
-    """The same examples in every run and on every rank, and no clock on a machine that others use too."""
+    """Use the same examples in every run and on every rank, and no deadlines, since other programs use the machine,
+    too."""
     try:
         from hypothesis import settings
     except ImportError:
@@ -111,8 +111,8 @@ def pytest_report_header():
 
 
 def pytest_make_parametrize_id(config, val, argname):
-    """Bytes do not name a test: those of a compressed file hold the second they were made in, and each of the processes
-    that share the tests out collects them for itself, with other names if a second has passed."""
+    """Never name a test by bytes: those of a compressed file contain the time of its creation, and each of the
+    processes that share the tests collects them separately, with other names if a second has passed."""
     return argname if isinstance(val, bytes) else None
 
 
@@ -122,7 +122,7 @@ NO_DATA = "needs MPIBAYES_DATA=FOLDER, the folder of the large tables that CONTR
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     choose(config, items)
-    yield  # to pytest itself, which looks at -m
+    yield  # let pytest apply -m first
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     if workers > 1:
         items[:] = spread(items, workers)
@@ -155,9 +155,9 @@ SLOW = {"run", "query", "python", "faults", "crosscat", "regression", "exact", "
 
 
 def spread(items, workers):
-    """The order in which processes that share the tests are through at about the same time.
+    """Order the tests so that processes that share them finish at about the same time.
 
-    pytest-xdist (`--dist worksteal`) gives each an equal run of the list, and who is through takes the end of
+    pytest-xdist (`--dist worksteal`) gives each process an equal run of the list; one that finishes takes the end of
     another's. So slow tests come first in each run, whole files for the sake of their fixtures, and quick ones last.
     """
     files, quick = {}, []
@@ -181,11 +181,11 @@ def load(items):
 
 
 def mark_thorough(config, items, size=1):
-    """The variants of a test that its mark `quick` leaves out belong to `make test-all` alone: they are `thorough`.
+    """Mark the variants that a test's mark `quick` leaves out as `thorough`: they belong only to `make test-all`.
 
     quick("a", "b") keeps the variants of these names, quick(every=3) every third one, quick(ranks=3) those on so many
-    ranks of the runs on more than one. A name that no variant has is an
-    error, so that a change of parameters cannot empty `make test` unseen.
+    ranks of the runs on more than one. A name without a variant is an error, so that a change of parameters cannot
+    silently empty `make test`.
     """
     marks, result = {}, {}
     for item in items:
@@ -205,7 +205,7 @@ def mark_thorough(config, items, size=1):
 
 
 def pytest_collection_finish(session):
-    """All ranks have collected the same tests, or none runs any."""
+    """Check that all ranks have collected the same tests; otherwise none runs any."""
     if comm is None:
         return
     names = hashlib.sha256("\n".join(item.nodeid for item in session.items).encode()).hexdigest()
@@ -221,7 +221,7 @@ def pytest_collection_finish(session):
 
 
 def _meet(where, mine):
-    """Every rank's `mine`, in rank order. A rank left alone for GRACE seconds ends the run."""
+    """Gather every rank's `mine`, in rank order. A rank left alone for GRACE seconds ends the run."""
     request, start, nap = comm.Ibarrier(), time.monotonic(), 0.0
     while not request.Test():
         if time.monotonic() - start > GRACE:
@@ -255,7 +255,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session, exitstatus):
-    """The ranks leave together, with one exit status."""
+    """Let the ranks leave together, with one exit status."""
     if comm is None:
         return
     everyone = _meet("end of the session", int(exitstatus))
@@ -268,7 +268,7 @@ def pytest_sessionfinish(session, exitstatus):
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The folder of the large tables; tests that use it are marked `data`, which skips them where there is none."""
+    """Folder of the large tables; tests that use it are marked `data`, which skips them without it."""
     folder = Path(os.environ.get("MPIBAYES_DATA", ""))
     if not os.environ.get("MPIBAYES_DATA") or not folder.is_dir():
         pytest.skip(NO_DATA)
@@ -276,7 +276,7 @@ def data_folder() -> Path:
 
 
 def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProcess:
-    """Run a command in a process group of its own, killed whole at the limit; TimeoutExpired is raised then."""
+    """Run a command in its own process group, killed as a whole at the limit with TimeoutExpired."""
     process = subprocess.Popen(
         [str(word) for word in command],
         stdin=subprocess.DEVNULL,
@@ -298,7 +298,7 @@ def launch(command, timeout=120, cwd=None, env=None) -> subprocess.CompletedProc
 
 
 def exit_code(done: subprocess.CompletedProcess) -> int:
-    """Return the code that mpirun gave, or that a rank aborted with: of ranks that end together MPICH's mpirun may
+    """Return mpirun's exit code, or the code with which a rank aborted: for ranks that end together MPICH's mpirun may
     report one that it killed itself (docs/mpi.md)."""
     aborted = re.search(r"Abort\((\d+)\)", done.stderr) if done.returncode == signal.SIGKILL else None
     return int(aborted[1]) if aborted else done.returncode
@@ -312,7 +312,8 @@ def is_open_mpi() -> bool:
 
 @pytest.fixture(scope="session")
 def mpirun():
-    """`mpirun(n, "-m", "mpibayes", "run", ...)` starts n ranks of this Python; keywords as in `launch`."""
+    """Return a function that starts n ranks of this Python: `mpirun(n, "-m", "mpibayes", "run", ...)`; keywords as in
+    `launch`."""
     program = shutil.which("mpirun")
     if program is None:
         pytest.skip("there is no mpirun on this machine")
@@ -325,7 +326,7 @@ def mpirun():
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Pictures of reports are made and not drawn, which takes most of a small report: for tests of the rest."""
+    """Make pictures of reports without drawing them, which takes most of a small report: for tests of the rest."""
     from mpibayes.hpc.report.drawing import Picture
 
     monkeypatch.setattr("mpibayes.hpc.report.drawing.png", lambda figure: Picture(b"\x89PNG\r\n\x1a\n"))

@@ -1,8 +1,8 @@
-"""`mpibayes doctor`: are machine, launcher and directory fit for a run? One line a check, and no check hangs.
+"""`mpibayes doctor`: checks that machine, launcher and directory are fit for a run. One line per check; no check hangs.
 
-Checks run in a child process, which reports its findings through a pipe. A check that does not end within its limit, or
-kills its process (an MPI library may), is itself the finding, and another child does the rest. Every rank has such a
-pair of processes; root's checks the machine first, while the others wait for it in the start of MPI.
+Checks run in a child process, which reports its findings through a pipe. A check that exceeds its limit, or kills its
+process (an MPI library may), is itself the finding, and another child does the rest. Every rank has such a pair of
+processes; root's first checks the machine, while the other ranks wait for it in MPI's start-up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETUP, DIRECTORY = 2, 4  # exit codes
 
 @dataclass
 class Finding:
-    """Finding of a check: its level, the fact, and advice; `code` is the exit code of a problem."""
+    """Result of a check: its level, the fact, and advice; `code` is the exit code of a problem."""
 
     check: str
     level: str
@@ -41,18 +41,18 @@ class Finding:
 
 @dataclass
 class Check:
-    """A check with its limit in seconds; `advice` is for one that hangs or dies, as without a matching MPI."""
+    """A check with its limit in seconds; `advice` is for a check that hangs or dies, e.g. without a matching MPI."""
 
     name: str
     limit: float
     find: Callable[[], Finding]
     advice: str = ""
     code: int = SETUP
-    vital: bool = False  # if it finds a problem, later checks mean nothing
+    vital: bool = False  # if it finds a problem, later checks are meaningless
 
 
 def doctor(directory: Path, as_json: bool = False, seconds: float = 5.0) -> int:
-    """Examine, and print on the launcher's rank 0. Returns the exit code: of the worst finding there, 0 elsewhere."""
+    """Run all checks, printing on rank 0. Returns the exit code of the worst finding there, 0 on other ranks."""
     from mpibayes.hpc.doctor import local as doctor_checks
     from mpibayes.hpc.doctor import ranks as doctor_mpi
 
@@ -61,7 +61,7 @@ def doctor(directory: Path, as_json: bool = False, seconds: float = 5.0) -> int:
     together = doctor_mpi.checks(directory, seconds, patience)
     if launcher_rank() > 0:
         for finding in examine(together, go_on=False):
-            if finding.level == PROBLEM and finding.code == 0:  # of this rank alone: root does not know
+            if finding.level == PROBLEM and finding.code == 0:  # on this rank alone: root does not know
                 print(f"mpibayes doctor: rank {launcher_rank()}: {visible(finding.text)}", file=sys.stderr, flush=True)
         return 0
     findings = []
@@ -85,7 +85,7 @@ def _both(alone: Sequence[Check], together: Sequence[Check]) -> Iterator[Finding
 
 
 def examine(checks: Sequence[Check], go_on: bool = True) -> Iterator[Finding]:
-    """Yield the findings of the checks, in order. After a check that hangs or dies the others continue, if they can."""
+    """Yield the findings of the checks, in order. After a check that hangs or dies, the rest continue if they can."""
     start = 0
     while start < len(checks):
         child = _Child(checks[start:])
@@ -104,7 +104,7 @@ def examine(checks: Sequence[Check], go_on: bool = True) -> Iterator[Finding]:
 
 
 class _Child:
-    """A process that works through checks and reports each through a pipe."""
+    """A process that runs checks and reports each result through a pipe."""
 
     def __init__(self, checks: Sequence[Check]):
         sys.stdout.flush()
@@ -119,7 +119,7 @@ class _Child:
         os.close(report)
 
     def next(self, check: Check) -> Finding:
-        """Finding of this check; after a timeout or the child's death a finding that says so, and `gone` is set."""
+        """Finding of this check; a timeout or the child's death is reported as a finding, and sets `gone`."""
         limit = time.monotonic() + check.limit
         while b"\n" not in self._text:
             left = limit - time.monotonic()
@@ -144,7 +144,7 @@ class _Child:
     def end(self) -> None:
         os.close(self._pipe)
         if self._pid and self.gone:
-            os.kill(self._pid, signal.SIGKILL)  # it may be stuck in the kernel: not waited for
+            os.kill(self._pid, signal.SIGKILL)  # it may be stuck in the kernel: do not wait for it
         elif self._pid:
             limit = time.monotonic() + 10.0
             while time.monotonic() < limit and not os.waitpid(self._pid, os.WNOHANG)[0]:
@@ -152,7 +152,7 @@ class _Child:
 
 
 def _work(checks: Sequence[Check], report: int) -> None:
-    """The child: all its findings go through the pipe, errors of the checks themselves included."""
+    """Run in the child: send all findings through the pipe, including errors of the checks themselves."""
     _die_with_parent()
     code = 0
     try:
@@ -165,11 +165,11 @@ def _work(checks: Sequence[Check], report: int) -> None:
             os.write(report, (json.dumps(asdict(finding)) + "\n").encode())
     except OSError:  # the parent has gone
         code = 1
-    sys.exit(code)  # not os._exit: MPI has to end with Python, or the launcher counts this process as dead
+    sys.exit(code)  # not os._exit: MPI must finalize with Python, or the launcher counts this process as dead
 
 
 def _die_with_parent() -> None:
-    """A launcher that kills the process it started must not leave this one (Linux; elsewhere it ends in time)."""
+    """End this process with its parent, which a launcher may kill (Linux; elsewhere it ends in time)."""
     with contextlib.suppress(Exception):
         import ctypes
 

@@ -121,14 +121,14 @@ def job() -> Finding:
 
 
 def existing(directory: Path) -> Path:
-    """The directory, or the nearest existing one above, where a run would make it."""
+    """The directory, or its nearest existing ancestor, where a run would make it."""
     directory = directory.absolute()
     return next(p for p in (directory, *directory.parents) if p.exists())
 
 
 @contextlib.contextmanager
 def scratch(directory: Path):
-    """A folder of our own in it, removed afterwards. Raises OSError."""
+    """Yield a temporary folder in the directory. Raises OSError."""
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=existing(directory)))
     try:
         yield folder
@@ -195,7 +195,8 @@ def file_system(place: Path) -> str:
 
 
 def locks(directory: Path) -> Finding:
-    """Input is read without locks, and a run's LOCK needs exclusive creation; but other programs may use them."""
+    """Check locks: input is read without locks, and a run's LOCK needs exclusive creation, but other programs may use
+    them."""
     import h5py
 
     works = {}

@@ -23,13 +23,13 @@ from mpibayes.hpc.parallel.launcher import launched, launcher_size
 from mpibayes.text import counted
 
 START_S = 60.0
-SEEN_S = 20.0  # network file systems show a new file to other nodes only after some seconds
+SEEN_S = 20.0  # network file systems may show a new file to other nodes only after some seconds
 SLOW_ALLREDUCE_S = 1e-3  # for small messages; on one host they take microseconds
 SIZES = {"8 B": 8, "1 KB": 1024, "1 MB": 1 << 20}
 
 
 def checks(directory: Path, seconds: float, patience: float) -> list[Check]:
-    """Checks on all ranks, in one process, since they share the started MPI. patience: seconds by which root may be
+    """Checks on all ranks, in one process, since they share the started MPI. patience: seconds that root may be
     late."""
     ranks = Ranks(directory, seconds)
     hint = "launcher and MPI library do not match, or a rank did not start: " + "; ".join(mpi.MATCHING)
@@ -47,7 +47,7 @@ def checks(directory: Path, seconds: float, patience: float) -> list[Check]:
 
 
 class Ranks:
-    """The checks that need a communicator; every rank takes part, root's findings count."""
+    """Checks that need a communicator; every rank takes part, and root's findings count."""
 
     def __init__(self, directory: Path, seconds: float):
         self.directory, self.seconds = directory, seconds
@@ -86,7 +86,7 @@ class Ranks:
         return Finding("same", OK, "all ranks have the same versions")
 
     def cores(self) -> Finding:
-        """Ranks and their threads against the cores that they may use, on each host."""
+        """Compare ranks and their threads with the available cores, on each host."""
         given = {name: os.environ.get(name, "unset") for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
         everyone = self.comm.collect((socket.gethostname(), usable_cores(), quota(), blas_threads()))
         by_host: dict[str, list] = {}
@@ -114,7 +114,7 @@ class Ranks:
         return Finding("cores", OK, text)
 
     def shared(self) -> Finding:
-        """Every rank reads what root wrote."""
+        """Check that every rank can read a file written by root."""
         comm, word = self.comm, os.urandom(16)
         place = existing(self.directory)
         with contextlib.ExitStack() as stack:
@@ -137,7 +137,7 @@ class Ranks:
         return Finding("shared", OK, f"all ranks see what root wrote, after at most {max(everyone):.2g} s")
 
     def allreduce(self) -> Finding:
-        """Time allreduce, for which every cycle waits."""
+        """Time allreduce, which every cycle waits for."""
         medians, texts = [], []
         for name, size in SIZES.items():
             times = self._time(np.zeros(size // 8, np.int64), self.seconds / len(SIZES))
@@ -166,12 +166,12 @@ class Ranks:
 
 
 def span(seconds: float) -> str:
-    """A short time: 4.5 µs, 1.2 ms."""
+    """Format a short time: 4.5 µs, 1.2 ms."""
     return f"{seconds * 1e6:.3g} µs" if seconds < 1e-3 else f"{seconds * 1e3:.3g} ms"
 
 
 def seen_after(path: Path, word: bytes) -> float | None:
-    """Seconds until the file has the word here; None if it does not in time."""
+    """Seconds until the file contains the word here; None if it does not in time."""
     started = time.monotonic()
     while time.monotonic() - started < SEEN_S:
         with contextlib.suppress(OSError):
@@ -182,7 +182,7 @@ def seen_after(path: Path, word: bytes) -> float | None:
 
 
 def blas_threads() -> int:
-    """Threads of NumPy's OpenBLAS; 1 where that is not known."""
+    """Number of threads of NumPy's OpenBLAS; 1 if unknown."""
     with contextlib.suppress(OSError):
         paths = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "openblas" in line}
         for path in sorted(paths):

@@ -14,10 +14,10 @@ from mpibayes.hpc.parallel.streams import Purpose, generator
 
 
 def owners(opening: str, seed: int, cycle: int, chain: int, n_clusters: int, n_shards: int) -> np.ndarray:
-    """The shard that owns each cluster during `cycle`, (K,) int64.
+    """Return the shard that owns each cluster during `cycle`, (K,) int64.
 
-    With `opening` "one" a single shard, drawn uniformly, owns all clusters: it is the collapsed shard. With "all" every
-    cluster draws its owner and every shard is collapsed for what it owns.
+    With `opening` "one" a single shard, drawn uniformly, owns all clusters: it is the collapsed shard. With "all" the
+    owner of each cluster is drawn independently, and every shard is collapsed for the clusters it owns.
     """
     if n_shards == 1:
         return np.zeros(n_clusters, np.int64)
@@ -28,12 +28,13 @@ def owners(opening: str, seed: int, cycle: int, chain: int, n_clusters: int, n_s
 
 
 def collapsed_shards(opening: str, owner: np.ndarray, n_shards: int) -> Sequence[int]:
-    """The shards that have a tail: clusters of their own, which they may open."""
+    """Shards with a tail: clusters of their own, which they may open."""
     return range(n_shards) if opening == "all" else [int(owner[0])]
 
 
 def private_clusters(size: np.ndarray, owned: np.ndarray) -> np.ndarray:
-    """Clusters with every row on their owner, (K,) bool; size, owned (K,): all rows, and those there.
+    """Mask of the clusters whose rows all lie on their owner, (K,) bool. size, owned (K,): rows in all, and on the
+    owner.
 
     An empty cluster is private and so disappears.
     """

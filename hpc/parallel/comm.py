@@ -24,7 +24,7 @@ from mpibayes.memory import lack_of_memory
 
 T = TypeVar("T")
 
-# What to do when launcher and MPI library do not match.
+# Advice where launcher and MPI library do not match.
 MATCHING = (
     "start with that library's own mpirun, or with srun --mpi=pmix (Open MPI) or srun --mpi=pmi2 (MPICH)",
     "with the cluster's own MPI, do without the mpich wheel: pip uninstall mpich",
@@ -34,15 +34,15 @@ TOP_BIT = np.uint64(1 << 63)
 
 
 def _never() -> bool:
-    """Stand for nobody who may want this process to stop."""
+    """Default for `asked_to_stop`: no stop is ever requested."""
     return False
 
 
 class Serial:
-    """One process. Every operation is the identity. alone: whether the program has the process, and its other cores, to
-    itself: no launcher started it, and no other program called it. asked_to_stop(): whether somebody wants this process
-    to stop; whoever may hear of that sets it. number: of this rank in its job, where that has several. numbers: those
-    of all ranks here; one_of_many: whether the job has more than one."""
+    """A single process. Every operation is the identity. alone: True if the program has the process, and its other
+    cores, to itself: no launcher started it and no other program called it. asked_to_stop(): True once this process
+    should stop; set by whoever receives such requests. number: of this rank in its job, if the job has several ranks.
+    numbers: of all ranks here. one_of_many: True if the job has more than one rank."""
 
     rank = 0
     size = 1
@@ -54,74 +54,75 @@ class Serial:
         self.alone, self.asked_to_stop = alone, asked_to_stop
 
     def share(self, value: T, root: int = 0) -> T:
-        """One rank's picklable `value` on every rank."""
+        """Return root's picklable `value` on every rank."""
         return value
 
     def collect(self, value: T) -> list[T]:
-        """Every rank's picklable `value`, in rank order, on every rank."""
+        """Return the picklable `value` of every rank, in rank order, on every rank."""
         return [value]
 
     def broadcast(self, array: np.ndarray, root: int = 0) -> None:
-        """Overwrite `array` on every rank with one rank's."""
+        """Overwrite `array` on every rank with root's."""
 
     def sum_everywhere(self, array: np.ndarray) -> None:
         """Overwrite the integer `array` on every rank with the sum over ranks."""
 
     def least_everywhere(self, array: np.ndarray) -> None:
-        """Overwrite the uint64 `array` on every rank with the least over ranks."""
+        """Overwrite the uint64 `array` on every rank with the minimum over ranks."""
 
     def send(self, array: np.ndarray, to: int) -> Callable[[], Any]:
-        """Send an array to another rank, which receives it; it may change once the result has been called."""
+        """Send an array to rank `to`, which calls `receive`. The array may change only after the returned function is
+        called."""
         raise NotImplementedError("there is one process")
 
     def receive(self, array: np.ndarray, source: int) -> np.ndarray:
-        """`array`, overwritten with what another rank sends."""
+        """Overwrite `array` with the array sent by rank `source`, and return it."""
         raise NotImplementedError("there is one process")
 
     def share_rows(self, array: np.ndarray, starts: np.ndarray) -> None:
-        """Complete `array` on every rank: rank r has its rows from starts[r] to starts[r + 1] - 1."""
+        """Complete `array` on every rank: rank r contributes rows starts[r] to starts[r + 1] - 1."""
 
     def gather_to_root(self, array: np.ndarray, lengths: Sequence[int], root: int = 0) -> np.ndarray | None:
-        """One rank receives the ranks' arrays, `lengths` long, concatenated along the first axis in rank order."""
+        """Concatenate the ranks' arrays on root along the first axis, in rank order; lengths: of each rank's array."""
         return array
 
     def barrier(self) -> None:
-        """Wait for everyone, politely: waiting ranks sleep between looks, since MPI's own barriers spin."""
+        """Wait for all ranks, sleeping between checks, since MPI's own barriers spin."""
 
     def wait_for_all(self, seconds: float) -> bool:
-        """Return True if every rank arrives here within `seconds`."""
+        """Wait for all ranks; return True if every rank arrives within `seconds`."""
         return True
 
     def meet(self, what: str, meanwhile: Callable[[], Any] = _never) -> None:
-        """A polite barrier after a step that may take long; root says for whom it waits "to `what`", if it has to.
-        meanwhile: called again and again until everyone is here."""
+        """Polite barrier after a step that may take long; root names the ranks it waits for "to `what`" if the wait is
+        long. meanwhile: called repeatedly until all ranks are here."""
 
     def split(self, groups: Sequence[int]) -> Communicator:
-        """The ranks of this one's group, by the number of every rank's group. Collective."""
+        """Communicator of the ranks in this rank's group; groups: group number of every rank. Collective."""
         return self
 
     def tell(self, words: str, to: int) -> Callable[[], Any]:
-        """Send words to another rank, which `hear`s them when it likes. The result is called before the program
+        """Send words to another rank, which may `hear` them at any time. Call the returned function before the program
         ends."""
         raise NotImplementedError("there is one process")
 
     def hear(self, patiently: bool = False) -> str | None:
-        """Words that another rank has sent; None where there are none, unless one waits for them."""
+        """Return words sent by another rank, or None if there are none; `patiently` waits for them."""
         return None
 
     def abort(self, code: int) -> None:
-        """End the whole job now. For internal errors alone; expected ones are agreed on (see `agree`)."""
+        """End the whole job now. For internal errors only; expected errors are agreed on (see `agree`)."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
 class Mpi:
-    """All the ranks of an mpi4py communicator, which is duplicated so that nobody else's messages meet ours."""
+    """All ranks of an mpi4py communicator, duplicated so that its messages never mix with those of other code."""
 
-    HERE = 1  # tag of the empty message by which a rank reports to root at a meeting
-    PART = 2  # tag of what is sent from rank to rank
-    WORDS = 3  # tag of what is heard at any time
+    HERE = 1  # tag of the empty message by which a rank reports to root in `meet`
+    PART = 2  # tag of arrays sent from rank to rank
+    WORDS = 3  # tag of words that may be heard at any time
     alone, one_of_many = False, True
 
     def __init__(self, mpi, communicator, numbers: Sequence[int] | None = None):
@@ -147,7 +148,8 @@ class Mpi:
         self._comm.Allreduce(self._mpi.IN_PLACE, array, op=self._mpi.SUM)
 
     def least_everywhere(self, array):
-        # Open MPI 4.1 and MPICH 4.0 compare unsigned numbers as signed ones, so signed ones in the same order travel.
+        # Open MPI 4.1 and MPICH 4.0 compare unsigned integers as signed, so map them to signed integers in the same
+        # order.
         signed = (array ^ TOP_BIT).view(np.int64)
         self._comm.Allreduce(self._mpi.IN_PLACE, signed, op=self._mpi.MIN)
         np.bitwise_xor(signed.view(np.uint64), TOP_BIT, out=array)
@@ -161,7 +163,7 @@ class Mpi:
 
     @staticmethod
     def _check_exact(array):
-        if array.dtype.kind not in "iu":  # the order of an MPI sum is not ours, so only exact sums may use it
+        if array.dtype.kind not in "iu":  # MPI chooses the order of summation, so only exact sums are allowed
             raise TypeError(f"sums over ranks are for integers, got {array.dtype}")
 
     def share_rows(self, array, starts):
@@ -236,7 +238,7 @@ Communicator = Serial | Mpi
 
 
 def _politely(done: Callable[[], bool], seconds: float = float("inf")) -> bool:
-    """Wait for `done()` with short sleeps; False if it takes longer than `seconds`."""
+    """Wait for `done()` with short sleeps; return False if it takes longer than `seconds`."""
     pause, start = 1e-5, time.monotonic()
     while not done():
         if time.monotonic() - start > seconds:
@@ -247,39 +249,39 @@ def _politely(done: Callable[[], bool], seconds: float = float("inf")) -> bool:
 
 
 def names(comm: Communicator, ranks: Collection[int]) -> str:
-    """Ranks and their hosts, for people: "rank 3 (node7)", "ranks 3 (node7), 4 (node7) and 12 more"."""
+    """Name ranks and their hosts in a message: "rank 3 (node7)", "ranks 3 (node7), 4 (node7) and 12 more"."""
     shown = ", ".join(f"{comm.numbers[rank]} ({comm.hosts[rank]})" for rank in list(ranks)[:4])
     more = f" and {len(ranks) - 4} more" if len(ranks) > 4 else ""
     return f"rank{'s' * (len(ranks) != 1)} {shown}{more}"
 
 
 def serial(asked_to_stop: Callable[[], bool] = _never) -> Serial:
-    """A communicator of this process alone."""
+    """Return a communicator of this process alone."""
     return Serial(asked_to_stop=asked_to_stop)
 
 
-START_LIMIT_S = 600.0  # for MPI to start: no hang is for ever; thousands of ranks may take minutes
+START_LIMIT_S = 600.0  # for MPI to start: a hang must end; thousands of ranks may take minutes
 
 
 def load():
-    """mpi4py's MPI, started; raises ImportError or RuntimeError where there is none.
+    """Start mpi4py's MPI and return it; raise ImportError or RuntimeError if it is not available.
 
-    MPI waits here until every process of the job is there, so a line says so after a while.
+    MPI waits here until every process of the job has started, so a line reports a long wait.
     """
     if "mpi4py.MPI" in sys.modules:
         return sys.modules["mpi4py.MPI"]
     advice = "some rank did not start: look for messages of it or its node; `mpibayes doctor` shows more"
     with watched("all ranks to start MPI", START_LIMIT_S, advice, launcher_rank() == 0), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that launcher and library do not match we say ourselves
+        warnings.simplefilter("ignore")  # `world` reports a mismatch of launcher and library itself
         from mpi4py import MPI
     return MPI
 
 
 def world() -> Communicator:
-    """All processes that a launcher started together, or this one alone.
+    """Return all processes started by a launcher, or this one alone.
 
-    Raises ConfigError when the launcher says that there are N processes and MPI sees another number: N lonely
-    copies of one chain would be the worst failure, since each of them looks fine.
+    Raises ConfigError if the launcher's number of processes differs from MPI's: N unconnected copies of one chain would
+    be the worst failure, since each of them looks fine.
     """
     if not launched():
         return Serial(alone=True)
@@ -309,9 +311,9 @@ def library(mpi) -> str:
 
 
 def end_job(code: int) -> int:
-    """End the others too, where a process fails before it has met them: they may wait for it while MPI starts.
+    """End the whole job where a process fails before meeting the other ranks, which may wait for it while MPI starts.
 
-    Returns `code` where there are no others; else the whole job ends with it.
+    Returns `code` if there are no other ranks.
     """
     if launched() and launcher_size() > 1:
         with contextlib.suppress(ImportError, RuntimeError):
@@ -322,11 +324,11 @@ def end_job(code: int) -> int:
 
 
 def agree(comm: Communicator, step: Callable[[], T], what: str = "go on", loud: bool = True) -> T:
-    """This rank's `step()`, unless it failed somewhere: then every rank raises the same MpibayesError.
+    """Return this rank's `step()`; if it failed on any rank, every rank raises the same MpibayesError.
 
-    Collective. For steps that may fail on one rank alone (reading a slice, writing a file) and hold no collective.
-    what: the step in words ("read its rows of the table"), for a line that is printed when it takes long, unless it
-    is known to (loud = False).
+    Collective. For steps that may fail on one rank alone (reading a slice, writing a file); a step holds no collective.
+    what: the step in words ("read its rows of the table"), for the line printed when it takes long; loud=False for
+    steps that are expected to.
     """
     value, error = None, None
     who = names(comm, [0]) if comm.one_of_many else "this process"
@@ -355,7 +357,7 @@ def _expected(error: OSError | MemoryError, what: str) -> MpibayesError:
 
 
 def _one_for_all(comm: Communicator, failures: list[tuple[int, MpibayesError]]) -> MpibayesError:
-    """The first rank's failure, with the rank's name."""
+    """The failure of the first rank, with the rank's name."""
     (rank, error), others = failures[0], [rank for rank, _ in failures[1:]]
     if comm.one_of_many and (comm.numbers[rank] > 0 or others):
         also = [f"likewise {names(comm, others)}"] if others else []
@@ -365,13 +367,14 @@ def _one_for_all(comm: Communicator, failures: list[tuple[int, MpibayesError]]) 
 
 
 def on_root(comm: Communicator, step: Callable[[], T], share: bool = True, what: str = "go on") -> T | None:
-    """Root's `step()`, on every rank (`share`) or on root alone; if it fails, every rank raises the same error."""
+    """Return root's `step()` on every rank (`share`) or on root alone; if it fails, every rank raises the same
+    error."""
     value = agree(comm, step if comm.rank == 0 else lambda: None, what)
     return comm.share(value) if share else value
 
 
 def broadcast_arrays(comm: Communicator, arrays: dict[str, np.ndarray] | None) -> dict[str, np.ndarray]:
-    """Root's dictionary of arrays on every rank, in two messages: a small header and one block of bytes."""
+    """Return root's dictionary of arrays on every rank, in two messages: a small header and one block of bytes."""
     if comm.size == 1:
         return arrays
     header: Any = None

@@ -1,4 +1,4 @@
-"""Limits that a container, a batch system or the login session sets for this process, by Linux's control groups."""
+"""Limits that a container, a batch system or the login session sets for this process through Linux control groups."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MEMORY_NOW = Path("/proc/meminfo")
 
 
 def _folders(controller: str) -> Iterator[Path]:
-    """This process's group and those above it, of version 2, and of version 1's `controller`. A container may not see
-    the upper ones by these names; its own is then the root."""
+    """Yield the folders of this process's control group and its ancestors, in version 2 and in version 1's
+    `controller`. A container may not see its ancestors under these names; its own group is then the root."""
     with contextlib.suppress(OSError, ValueError):
         for line in OWN.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -25,14 +25,14 @@ def _folders(controller: str) -> Iterator[Path]:
 
 
 def _number(place: Path) -> int | None:
-    """The number in a file; None where it has the word "max", or cannot be read."""
+    """The number in a file; None if it holds the word "max" or cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return int(place.read_text())
     return None
 
 
 def quota() -> float | None:
-    """Return how many processors this process may keep busy, fractions included; None where nothing limits that."""
+    """Return how many processors this process may keep busy, fractions included; None if there is no limit."""
     limits = []
     for folder in _folders("cpu"):
         with contextlib.suppress(OSError, ValueError):
@@ -44,7 +44,7 @@ def quota() -> float | None:
 
 
 def free_memory() -> int | None:
-    """Return how many more bytes this process and its children may take, as far as that is known."""
+    """Return how many more bytes this process and its children may use, or None if that is unknown."""
     free = []
     with contextlib.suppress(OSError, ValueError, StopIteration):
         line = next(line for line in MEMORY_NOW.read_text().splitlines() if line.startswith("MemAvailable:"))
@@ -61,7 +61,7 @@ def free_memory() -> int | None:
 
 
 def _of_cache(place: Path, name: str) -> int:
-    """Bytes of files that the group would give up for memory."""
+    """Bytes of cached files that the kernel can reclaim from the group."""
     with contextlib.suppress(OSError, ValueError):
         for line in place.read_text().splitlines():
             if line.split()[0] == name:

@@ -1,4 +1,4 @@
-"""The processors that a rank may use, and hosts that have more ranks than these."""
+"""Processors that a rank may use, and hosts with more ranks than processors."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ def usable_cores() -> set[int]:
 
 
 def program_cores() -> int:
-    """Return how many cores a program that runs alone may compute on."""
+    """Return how many cores a program running alone may use."""
     n, limit = len(usable_cores()), quota()
     return n if limit is None else max(1, min(n, int(limit)))
 
 
 def rank_cores(alone: bool) -> int:
-    """Return how many cores this process may compute on by itself: all of them where the program is `alone`; its share
-    where that has started its ranks; else one."""
+    """Return how many cores this process may use by itself: all of them if the program is `alone`; its share if the
+    program started its ranks itself; otherwise one."""
     return program_cores() if alone else whole_number(os.environ.get(SHARE, "")) or 1
 
 
 def share_out(ranks: int) -> None:
-    """Have ranks that this process starts share its cores."""
+    """Let the ranks that this process starts share its cores."""
     os.environ[SHARE] = str(max(1, program_cores() // ranks))
 
 
 def crowded(comm: Communicator) -> str | None:
-    """A warning where a host has more ranks than they may use cores, the worst host's; None where there is none.
+    """Return a warning if some host has more ranks than cores, for the worst host; None if there is none.
 
-    Collective. Ranks that wait for each other take turns on a core: that costs far more than it gains.
+    Collective. Ranks that wait for each other take turns on a core, which costs far more than it gains.
     """
     if comm.size == 1:
         return None

@@ -1,9 +1,9 @@
-"""Groups of ranks side by side, each with a communicator of its own, and what they have to know of each other.
+"""Groups of ranks side by side, each with its own communicator, and the messages between them.
 
-A group works by itself until `agree` or `all_done`, where all groups meet. One that ends before its time, because it
-was asked to stop or because it failed, tells every rank of the others at once: these look at `heard` between two
-cycles, end at a checkpoint and come to the meeting. So an error of one group is an error of the whole job, and nobody
-waits for those who will never come.
+A group works by itself until `agree` or `all_done`, where all groups meet. A group that ends early, because it was
+asked to stop or failed, notifies every rank of the other groups at once: they check `heard` between cycles, end at a
+checkpoint and come to the meeting. So an error of one group is an error of the whole job, and no rank waits for one
+that will never come.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mpibayes.hpc.parallel.comm import Communicator
 from mpibayes.hpc.parallel.schedule import Schedule
 
 T = TypeVar("T")
-PATIENCE_S = 5.0  # for the others of a group, which may not know of an error
+PATIENCE_S = 5.0  # for the other ranks of a group, which may not know of an error
 FAILED = "another chain failed"
 
 
@@ -25,10 +25,10 @@ def _nobody() -> None:
 
 
 class Groups:
-    """The ranks of a job (`world`) in the groups of a schedule.
+    """Ranks of a job (`world`), divided into the groups of a schedule.
 
-    comm: of this rank's group, the world itself where there is one group. number: of the group. signalled(): why a
-    signal asks this process to stop, if one does.
+    comm: communicator of this rank's group, the world itself if there is one group. number: of the group. signalled():
+    why a signal asks this process to stop, or None.
     """
 
     def __init__(self, world: Communicator, schedule: Schedule, signalled: Callable[[], str | None] = _nobody):
@@ -44,14 +44,14 @@ class Groups:
         self._heard: list[str] = []
 
     def heard(self) -> str | None:
-        """Reason why another group has ended early, if one has."""
+        """Reason why another group ended early, or None."""
         while self.several and (words := self.world.hear()) is not None:
             self._heard.append(words)
         return self._heard[0] if self._heard else None
 
     def agree(self, step: Callable[[], T], what: str) -> T:
-        """This group's `step()`, which all its ranks take, unless it failed in some group: then every rank of the job
-        raises the same MpibayesError. Collective over all groups. what: the step in words."""
+        """Return this group's `step()`, taken by all its ranks; if it failed in any group, every rank of the job raises
+        the same MpibayesError. Collective over all groups. what: the step in words."""
         if not self.several:
             return step()
         value, failure = None, None
@@ -70,8 +70,8 @@ class Groups:
         return value
 
     def all_done(self, step: Callable[[], bool], what: str, why: Callable[[], str | None] = _nobody) -> bool:
-        """True if `step()` is true in all groups; one where it is not has the others stop. why: the reason, in words.
-        Errors as of `agree`."""
+        """True if `step()` is true in all groups; a group where it is false stops the other groups. why: the reason, in
+        words. Errors as in `agree`."""
 
         def done() -> bool:
             if not (end := step()):
@@ -81,7 +81,7 @@ class Groups:
         return all(self.world.collect(self.agree(done, what))) if self.several else done()
 
     def _tell(self, words: str) -> None:
-        """Have the other groups know, once; the first rank of the group speaks."""
+        """Notify the other groups, once; the first rank of the group sends the message."""
         if self.several and self.comm.rank == 0:
             self._tell_outside(words)
 
@@ -91,12 +91,12 @@ class Groups:
             self._sent = [self.world.tell(words, rank) for rank in self._outside]
 
     def _pass_on(self) -> None:
-        """While this group waits for the others, a signal that reaches one of its processes is for them."""
+        """Pass a signal that reaches one of this group's processes on to the other groups while waiting for them."""
         if words := self._signalled():
             self._tell_outside(words)
 
     def _hear_out(self, heard: list[bool]) -> None:
-        """Receive all that was sent, so that nothing is under way when the program ends."""
+        """Receive all messages sent, so that none is in transit when the program ends."""
         while len(self._heard) < sum(heard[rank] for rank in self._outside):
             self._heard.append(self.world.hear(patiently=True))
         for done in self._sent:
@@ -105,7 +105,7 @@ class Groups:
 
 
 def _one_for_all(failures: list[MpibayesError]) -> MpibayesError:
-    """The first group's failure, with what else failed."""
+    """The first group's failure, with the failures of other groups."""
     first = failures[0]
     also = [f"likewise: {other.message}" for other in failures[1:] if other.message != first.message]
     error = type(first)(first.message, [*first.problems, *also])

@@ -1,4 +1,4 @@
-"""A trial of ranks: whether an mpirun of this machine starts some that find each other, and whose MPI they have."""
+"""A trial of ranks: does an mpirun of this machine start ranks that find each other, and with which MPI library?"""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import subprocess
 import sys
 
 LIMIT_S = 20.0
-# Root's number of ranks and MPI library; alone, so that no launcher mixes its words with another's.
+# Root prints the number of ranks and the MPI library; root alone, so that no launcher mixes the output of several
+# ranks.
 PROBE = """from mpi4py.MPI import COMM_WORLD, Get_library_version
 if COMM_WORLD.rank == 0:
     print(f"{COMM_WORLD.size} {Get_library_version().split()[0]}")"""
 
 
 def meeting(program: str, n_ranks: int) -> str | None:
-    """Return the name of the MPI library of ranks that `program`, an mpirun, starts here; None where they do not start,
-    or do not find each other."""
+    """Return the MPI library of ranks started by `program`, an mpirun; None if they do not start or do not find each
+    other."""
     command = [program, "-n", str(n_ranks), sys.executable, "-P", "-c", PROBE]
     quiet = subprocess.DEVNULL
     try:

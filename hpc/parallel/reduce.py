@@ -1,4 +1,4 @@
-"""Sums over all shards that have the same bits on any number of ranks: in shard order, up a fixed tree, or exact."""
+"""Sums over all shards with the same bits on any number of ranks: in shard order, up a fixed tree, or exact."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from mpibayes.hpc.parallel import shards
 from mpibayes.hpc.parallel.comm import Communicator
 
-STRIP = 1 << 23  # numbers that root receives at a time: 64 MiB, however wide the matrices and many the shards
+STRIP = 1 << 23  # numbers that root receives at a time: 64 MiB, however many shards and however wide the matrices
 
 
 def shard_sum(comm: Communicator, parts: Sequence[np.ndarray], shape: tuple[int, ...], n_shards: int) -> np.ndarray:
-    """The sum over all shards on root, zeros elsewhere. Collective.
+    """Return the sum over all shards on root, zeros elsewhere. Collective.
 
     parts: the float64 arrays of this rank's shards, in order.
     """
@@ -36,7 +36,7 @@ def shard_sum(comm: Communicator, parts: Sequence[np.ndarray], shape: tuple[int,
 def shard_sum_everywhere(
     comm: Communicator, parts: Sequence[np.ndarray], shape: tuple[int, ...], n_shards: int
 ) -> np.ndarray:
-    """Sum over shards, on every rank. Collective."""
+    """Return the sum over all shards on every rank. Collective."""
     total = shard_sum(comm, parts, shape, n_shards)
     comm.broadcast(total)
     return total
@@ -48,11 +48,11 @@ def merge_up(
     n_shards: int,
     merge: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> np.ndarray | None:
-    """The shards' arrays merged on root; None elsewhere. Collective.
+    """Merge the shards' arrays on root; return None elsewhere. Collective.
 
-    mine: by shard, all of one form. Neighbours are merged in pairs, then pairs of pairs, always the same ones and the
-    lower shards first; what is merged lies with the rank of its first shard. So each rank sends about log2(S) arrays at
-    most, and the bits do not depend on the ranks.
+    mine: this rank's arrays by shard, all of one shape. Neighbours are merged in pairs, then pairs of pairs, always in
+    the same order with lower shards first; a merged array stays on the rank of its first shard. So each rank sends at
+    most about log2(S) arrays, and the bits do not depend on the ranks.
     """
     nodes, sent = dict(mine), []
     for left, right, to, source in _merges(n_shards, comm.size, comm.rank):
@@ -68,7 +68,8 @@ def merge_up(
 
 @lru_cache(maxsize=4)
 def _merges(n_shards: int, n_ranks: int, rank: int) -> list[tuple[int, int, int, int]]:
-    """The merges of the tree that one rank has part in, in order: (left node, right node, who holds each)."""
+    """Merges of the tree that involve one rank, in order: (left node, right node, rank of the left, rank of the
+    right)."""
     holder = np.empty(n_shards, np.int64)
     for r in range(n_ranks):
         held = shards.of_rank(n_shards, n_ranks, r)
@@ -83,9 +84,11 @@ def _merges(n_shards: int, n_ranks: int, rank: int) -> list[tuple[int, int, int,
 
 
 def exact_sum(comm: Communicator, parts: np.ndarray) -> np.ndarray | None:
-    """Sum over all shards of this rank's `parts` (shards here, ...) float64, on root; NaN where one is not finite.
+    """Sum over all shards of this rank's `parts` (local shards, ...) float64, on root; NaN where any part is not
+    finite.
 
-    As whole numbers of 2^-60, so that no order matters: parts are below 2^42, shards fewer than 2^23. Collective.
+    Sums are of integer multiples of 2^-60, so that order does not matter: parts are below 2^42, shards fewer than 2^23.
+    Collective.
     """
     finite = np.isfinite(parts)
     scaled = np.where(finite, parts, 0.0) * 2.0**20

@@ -1,7 +1,7 @@
-"""Schedule of chains on ranks: groups of ranks side by side, each of which runs its own chains in turns.
+"""Schedule of chains on ranks: groups of ranks side by side, each running its own chains in turn.
 
-A chain on more ranks waits for messages, and shards that do not divide by the ranks let some of them wait; chains side
-by side wait for nobody, but each group holds all rows of the table. No bit of a chain depends on any of this.
+A chain on more ranks waits for messages, and if the number of shards is not a multiple of the ranks some ranks idle;
+chains side by side never wait, but each group holds all rows of the table. No bit of a chain depends on the schedule.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from dataclasses import dataclass
 
 from mpibayes.text import counted
 
-MOST_BYTES = 512 << 20  # of rows that a rank holds for chains side by side, where the schedule is "auto"
+MOST_BYTES = 512 << 20  # of rows that a rank may hold for chains side by side if the schedule is "auto"
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Groups of consecutive ranks, by their sizes, the larger ones first, and the chains that they share."""
+    """Sizes of groups of consecutive ranks, larger groups first, and the number of chains they share."""
 
     sizes: tuple[int, ...]
     n_chains: int
 
     def group_of(self, rank: int) -> int:
-        """The number of a rank's group, from 0."""
+        """Number of a rank's group, from 0."""
         return next(g for g in range(len(self.sizes)) if rank < sum(self.sizes[: g + 1]))
 
     def chains_of(self, group: int) -> range:
-        """The numbers of a group's chains, from 0, in their order."""
+        """Numbers of a group's chains, from 0, in order."""
         return range(group, self.n_chains, len(self.sizes))
 
     @property
     def turns(self) -> int:
-        """Most chains of a group."""
+        """Largest number of chains in a group."""
         return len(self.chains_of(0))
 
     def cost(self, n_shards: int) -> float:
-        """Work of the rank that has most of it; 1: a chain on one rank."""
+        """Work of the busiest rank, relative to a chain on one rank."""
         chains = [len(self.chains_of(g)) for g in range(len(self.sizes))]
         return max(n * -(-n_shards // size) / n_shards for n, size in zip(chains, self.sizes))
 
@@ -44,7 +44,7 @@ class Schedule:
         return sum(max(0, size - n_shards) for size in self.sizes)
 
     def in_words(self) -> str:
-        """Say how the ranks share the chains; "" where there is nothing to share."""
+        """Describe how ranks share the chains; "" if there is nothing to share."""
         n, ranks, groups = self.n_chains, sum(self.sizes), len(self.sizes)
         if n == 1 or ranks == 1:
             return ""
@@ -63,9 +63,10 @@ def grouped(n_ranks: int, n_chains: int, n_groups: int) -> Schedule:
 
 
 def decided(n_ranks: int, n_chains: int, n_shards: int, row_bytes: int, groups: int | str = "auto") -> Schedule:
-    """The schedule in which the busiest rank has least to do; of equal ones that with most groups.
+    """Return the schedule that minimises the work of the busiest rank; among equal ones, that with most groups.
 
-    row_bytes: of all rows of the table in memory. groups: the number of groups, at most; "auto" also heeds MOST_BYTES.
+    row_bytes: of all rows of the table in memory. groups: the maximal number of groups; "auto" also respects
+    MOST_BYTES.
     """
     most = min(n_ranks, n_chains)
     if groups != "auto":
@@ -76,7 +77,7 @@ def decided(n_ranks: int, n_chains: int, n_shards: int, row_bytes: int, groups: 
 
 
 def fewest(most: int, n_chains: int, n_shards: int, row_bytes: int, groups: int | str = "auto") -> int:
-    """The fewest ranks with which the busiest has no more to do than it would have of `most` ranks."""
+    """Return the fewest ranks for which the busiest has no more work than with `most` ranks."""
 
     def cost(n_ranks: int) -> float:
         return decided(n_ranks, n_chains, n_shards, row_bytes, groups).cost(n_shards)

@@ -1,7 +1,7 @@
 """Rows are cut into fixed shards, and shards are dealt to ranks.
 
-The cut depends on the number of rows and the run's settings alone, so that the chain does not depend on how many
-ranks happen to run it.
+The cut depends only on the number of rows and the run's settings, so that the chain does not depend on the number of
+ranks that run it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def default_count(n_rows: int) -> int:
-    """Few shards mix better (the autocorrelation time of K grows about in proportion to their number)."""
+    """Default number of shards: few, which mix better (the autocorrelation time of K grows about linearly in it)."""
     if n_rows < 5_000:
         return 1
     if n_rows <= 200_000:
@@ -22,18 +22,18 @@ def default_count(n_rows: int) -> int:
 
 
 def count(given: int | str | None, n_rows: int, default: Callable[[int], int] = default_count) -> int:
-    """The number of shards of so many rows: as given, or by `default` where that is "auto" or None; one a row at
-    most."""
+    """Return the number of shards of n_rows rows: `given`, or `default` if that is "auto" or None; at most one per
+    row."""
     return min(default(n_rows) if given in ("auto", None) else int(given), n_rows)
 
 
 def bounds(n_rows: int, n_shards: int) -> np.ndarray:
-    """Row at which each shard starts, and the end, (n_shards + 1,) int64. Sizes differ by at most one row."""
+    """First row of each shard, and the end, (n_shards + 1,) int64. Sizes differ by at most one row."""
     return np.arange(n_shards + 1, dtype=np.int64) * n_rows // n_shards
 
 
 def of_rank(n_shards: int, n_ranks: int, rank: int) -> range:
-    """The shards of one rank: consecutive ones, as evenly as they can be dealt. Root always has shard 0."""
+    """Shards of one rank: consecutive, and dealt as evenly as possible. Root always has shard 0."""
     return range(-(-rank * n_shards // n_ranks), -(-(rank + 1) * n_shards // n_ranks))
 
 

@@ -1,4 +1,4 @@
-"""Independent tasks: each on one rank, or on a core of its own where the program has all cores to itself."""
+"""Independent tasks: each on one rank, or on a core of its own if the program has all cores to itself."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from mpibayes.hpc.parallel.comm import Communicator, agree
 from mpibayes.hpc.parallel.cores import rank_cores
 
 T = TypeVar("T")
-FORKED = "fork"  # children share the table and the samples with their parent, and copy nothing
-LOOK_S = 0.5  # between two looks of a child at its parent, and of a parent that waits at whether it is to stop
+FORKED = "fork"  # children share the table and the samples with their parent without copying
+LOOK_S = 0.5  # seconds between a child's checks of its parent, and between a waiting parent's checks for a stop
 
 
 class Stopped(Exception):
-    """The program was asked to stop before all tasks had results. Every rank raises it."""
+    """The program was asked to stop before all tasks were done. Every rank raises it."""
 
 
 def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str) -> list[T]:
     """Return the result of every task, in their order, on every rank. Collective.
 
-    Task i runs on rank i mod `comm.size`. A program that runs alone (`Serial.alone`), or has started its ranks itself,
-    forks a child for each further core. Tasks hold no collective, and their results, which travel pickled, do not
-    depend on who runs them. An MpibayesError raised by one is raised on all ranks. A rank that is asked to stop
-    (`comm.asked_to_stop`) leaves its further tasks out, as does a task that raises Stopped; then all ranks raise that.
+    Task i runs on rank i mod `comm.size`. A program running alone (`Serial.alone`), or one that started its ranks
+    itself, forks a child for each further core. Tasks hold no collective; their results travel pickled and do not
+    depend on who runs them. An MpibayesError raised by a task is raised on all ranks. A rank that is asked to stop
+    (`comm.asked_to_stop`) skips its remaining tasks, as it does if a task raises Stopped; then all ranks raise Stopped.
     what: the step in words ("find views").
     """
     local, n_cores = list(tasks[comm.rank :: comm.size]), rank_cores(comm.alone)
-    # whoever has tasks that take long says so before; who is waited for at the end, `meet` says
+    # callers announce long tasks beforehand; `meet` reports the ranks that are waited for at the end
     results = agree(comm, lambda: _on_cores(local, n_cores, comm.asked_to_stop), what, loud=False)
     by_rank = comm.collect(results)
     if None in by_rank:
@@ -42,7 +42,7 @@ def run_all(comm: Communicator, tasks: Sequence[Callable[[], T]], what: str) -> 
 
 
 def _on_cores(tasks: Sequence[Callable[[], T]], n_cores: int, stops: Callable[[], bool]) -> list[T] | None:
-    """Return the results of tasks run by this process and up to n_cores - 1 children; None where it stops before."""
+    """Return the results of tasks run by this process and up to n_cores - 1 children; None if stopped early."""
     n = max(1, min(n_cores, len(tasks)))
     children: list[_Child] = []
     try:
@@ -58,7 +58,7 @@ def _on_cores(tasks: Sequence[Callable[[], T]], n_cores: int, stops: Callable[[]
 
 
 def _in_turn(tasks: Sequence[Callable[[], T]], stops: Callable[[], bool]) -> list[T] | None:
-    """Return the results of tasks that this process runs; None where it stops before the last one's."""
+    """Return the results of tasks run by this process; None if it stops before the last one."""
     results = []
     for task in tasks:
         if stops():
@@ -79,7 +79,7 @@ class _Child:
         self._tasks = tasks
         self._received, sent = context.Pipe(duplex=False)
         self._process = context.Process(target=self._run, args=(sent, os.getpid()), daemon=True)
-        with contextlib.suppress(OSError):  # no more processes may be made: `results` finds the pipe closed
+        with contextlib.suppress(OSError):  # process limit reached: `results` finds the pipe closed
             self._process.start()
         sent.close()
 
@@ -89,11 +89,11 @@ class _Child:
             threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
             sent.send([task() for task in self._tasks])
         finally:
-            os._exit(0)  # nothing of the parent's is to be flushed or closed twice
+            os._exit(0)  # do not flush or close the parent's files a second time
 
     def results(self, stops: Callable[[], bool]) -> list[T] | None:
-        """Return the child's results; where it died or failed, this process runs its tasks and meets the error. None
-        where it stops before."""
+        """Return the child's results, or None if stopped early. If the child died or failed, run its tasks here to
+        raise the error."""
         try:
             while not self._received.poll(LOOK_S):
                 if stops():
@@ -111,7 +111,7 @@ class _Child:
 
 
 def _end_with(parent: int) -> None:
-    """End this process once its parent is gone, which may have been killed and could not end it."""
+    """End this process once its parent is gone: a killed parent cannot end its children."""
     while os.getppid() == parent:
         time.sleep(LOOK_S)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""A command that all ranks of a launcher work on together, and parts of its work that are dealt to them."""
+"""A command that all ranks of a launcher work on together, and parts of its work dealt to ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def together(work: Callable[[Communicator], T]) -> T | None:
-    """work(comm), alone or on every rank. Raises its MpibayesError on root alone; other ranks then return None."""
+    """Return work(comm), alone or on every rank. Raises its MpibayesError on root alone; other ranks return None."""
     comm = None
     try:
         comm = world()
@@ -22,7 +22,7 @@ def together(work: Callable[[Communicator], T]) -> T | None:
     except MpibayesError as error:
         if comm is None or comm.size == 1:
             raise
-        # others may not know: do not leave them waiting, nor speak where root does
+        # other ranks may not know of the error: do not leave them waiting, and print nothing if root does
         if not comm.wait_for_all(60.0 if error.shared else 5.0):
             print(f"mpibayes: error: {names(comm, [comm.rank])}: {error}", file=sys.stderr, flush=True)
             comm.abort(error.exit_code)
@@ -37,9 +37,9 @@ def together(work: Callable[[Communicator], T]) -> T | None:
 
 
 def dealt(comm: Communicator, n_parts: int, work: Callable[[int], T]) -> list[T]:
-    """work(i), picklable, of the parts 0..n_parts-1, on every rank, in their order; each is worked out whole by one of
-    them, so that results do not depend on the ranks. Collective; `work` holds no collective. Where it fails on some
-    rank all raise the same error."""
+    """Return work(i), picklable, for parts 0..n_parts-1 in order, on every rank. Each part is computed by one rank, so
+    that results do not depend on the ranks. Collective; `work` holds no collective. If it fails on any rank, all raise
+    the same error."""
     if comm.size == 1:
         return [work(i) for i in range(n_parts)]
     mine = agree(comm, lambda: [work(i) for i in range(comm.rank, n_parts, comm.size)], "answer its share")

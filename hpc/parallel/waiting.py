@@ -1,11 +1,11 @@
-"""A line for whoever watches when something takes long, so that a slow file system does not look like a hang.
+"""A line on stderr when a step takes long, so that a slow file system does not look like a hang.
 
     with announce("rank 3 (node7) to write its part of checkpoint 000000120"):
-        ...                     # nothing is said, unless this takes longer than AFTER_S
+        ...                     # prints nothing unless this takes longer than AFTER_S
 
 prints `2026-01-05T12:00:07 waiting 30 s for rank 3 (node7) to write its part of checkpoint 000000120` to stderr,
-again after 60, 120, 240, ... seconds, and once more when it went on. One thread watches; entering costs microseconds.
-Where Python's threads cannot run, as while MPI starts, `watched` has a process do it.
+again after 60, 120, 240, ... seconds, and once more when the wait is over. One thread watches; entering costs
+microseconds. Where Python's threads cannot run, as while MPI starts, `watched` watches from a child process.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class _Wait:
 
 _waits: list[_Wait] = []
 _watcher: threading.Thread | None = None
-os.register_at_fork(after_in_child=_waits.clear)  # its parent speaks of them
+os.register_at_fork(after_in_child=_waits.clear)  # the parent reports them
 
 
 @contextlib.contextmanager
 def announce(what: str | Callable[[], str], after_s: float | None = None, loud: bool = True) -> Iterator[None]:
-    """Tell of a block that takes longer than `after_s` (AFTER_S) that one waits for `what`; root alone is `loud`.
+    """Report a wait for `what` if the block takes longer than `after_s` (AFTER_S); only root is `loud`.
 
-    what: a text, or a function that makes it when it is needed, in another thread.
+    what: a text, or a function that makes it on demand, in another thread.
     """
     if not loud:
         yield
@@ -69,13 +69,14 @@ def announce(what: str | Callable[[], str], after_s: float | None = None, loud: 
 
 @contextlib.contextmanager
 def watched(what: str, limit_s: float, advice: str, loud: bool = True) -> Iterator[None]:
-    """`announce` for a block that holds on to Python's lock, with a limit: then this process is ended, with advice.
+    """`announce` with a time limit, for a block that holds Python's lock; past the limit this process ends, with
+    advice.
 
-    It is ended too when another rank on this host has left: a rank that ended before MPI started never comes, and not
-    every launcher ends the others. Does its work in a child process that ends with the block, or with this process.
+    It also ends if another rank on this host has left: a rank that ended before MPI started never comes, and not every
+    launcher ends the other ranks. A child process watches; it ends with the block, or with this process.
     """
     parent = os.getpid()
-    ended, going_on = os.pipe()  # closes on our side when we die, too
+    ended, going_on = os.pipe()  # closes on our side even if we die
     sys.stdout.flush()
     sys.stderr.flush()
     child = os.fork()
@@ -90,7 +91,7 @@ def watched(what: str, limit_s: float, advice: str, loud: bool = True) -> Iterat
         yield
     finally:
         os.close(going_on)
-        with contextlib.suppress(ChildProcessError):  # whoever started us may have SIGCHLD ignored
+        with contextlib.suppress(ChildProcessError):  # the caller may have SIGCHLD ignored
             os.waitpid(child, 0)
 
 
@@ -112,7 +113,7 @@ def _watch_from_outside(ended: int, parent: int, wait: _Wait, limit_s: float, ad
             problem = f"a rank on {socket.gethostname()} has left, so nobody need wait for {wait.what}"
         if problem:
             _say(f"mpibayes: error: {problem}; {advice}")
-            os.kill(parent, signal.SIGKILL)  # by a signal, for then every launcher ends the others
+            os.kill(parent, signal.SIGKILL)  # a signal makes every launcher end the other ranks
             return
 
 
@@ -126,7 +127,7 @@ def _watch() -> None:
 def _look() -> None:
     while True:
         time.sleep(min(1.0, AFTER_S / 4))
-        for wait in _waits[-1:]:  # the innermost says it most precisely
+        for wait in _waits[-1:]:  # the innermost wait is the most specific
             wait.look(time.monotonic())
 
 

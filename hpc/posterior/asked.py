@@ -1,4 +1,4 @@
-"""Base of the kept draws of a family, opened for questions (`hpc.law.Asked`)."""
+"""Base of a family's kept draws, opened for questions (`hpc.law.Asked`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mpibayes.io.rows import Column, Rows
 
 
 class AskedRun:
-    """Answers of a family without blocks, links, clusters and weights; others override what they have.
+    """Answers of a family without blocks, links, clusters and weights; subclasses override what they support.
 
-    run: opened for reading. stored: the used columns of the table; columns: the same as they are modelled. chain_of
-    (D,): the chain of each draw. n_kept: draws there are.
+    run: opened for reading. stored: the used columns of the table; columns: the same columns as modelled. chain_of
+    (D,): the chain of each draw. n_kept: number of kept draws.
     """
 
     joint: Mapping[str, str] = {}
@@ -44,34 +44,34 @@ class AskedRun:
         return np.arange(self.n_rows) if rows is None else rows
 
     def recorded(self, numbers: np.ndarray) -> Rows:
-        """Rows of the table by their numbers, ascending, as they are recorded."""
+        """Rows of the table with these numbers, ascending, as recorded."""
         rows: Rows = self.run.data.recorded_at(numbers)
         return rows
 
     def may_lean(self, child: str, parent: str) -> bool:
-        """No column does."""
+        """False: no column depends on another directly."""
         return False
 
     def partition(self) -> list[np.ndarray] | None:
-        """There are no clusters."""
+        """None: there are no clusters."""
         return None
 
     def cluster_group(self, number: int, n: int | None, view: int) -> tuple[np.ndarray, int] | None:
-        """There are none."""
+        """None: there are no clusters."""
         return None
 
 
 def chosen(run: Any, most: int) -> tuple[list[tuple[int, int]], int]:
-    """(chain, cycle) of kept draws to ask, at most so many, and how many there are. Raises ConfigError where there is
-    none, or where cells were ignored."""
+    """Select at most `most` kept draws to ask, as (chain, cycle); also return the number of kept draws. Raises
+    ConfigError if there are none, or if the run ignored its cells."""
     require_likelihood(run, "rows")
-    run.read_traces()  # which also tell what belongs to the burn-in
+    run.read_traces()  # which also fix the burn-in
     kept = run.require_kept()
     return evenly(kept, most), len(kept)
 
 
 def require_likelihood(run: Any, what: str) -> None:
-    """Raises ConfigError where a run ignored the cells; what: of what it says nothing."""
+    """Raise ConfigError if the run ignored its cells. what: the quantity that such a run cannot inform."""
     if not run.likelihood:
         raise ConfigError(
             f"{run.chains[0].home}: sampled the prior (model.likelihood = false), which says nothing about {what}"
@@ -79,7 +79,7 @@ def require_likelihood(run: Any, what: str) -> None:
 
 
 def plain(column: Column) -> Column:
-    """A column as a normal law has it: without atoms and logarithms, a count a number in steps of 1."""
+    """Column as seen by a normal law: without atoms or logarithm; a count becomes a number in steps of 1."""
     if column.kind == "count":
         return replace(column, kind="real", resolution=1.0)
     return replace(column, atoms=(), log=False)

@@ -1,5 +1,4 @@
-"""The chains of a run, opened for reading, whatever their model: their settings, their table and training rows, their
-traces."""
+"""Chains of a run of any model, opened for reading: their settings, their table and training rows, their traces."""
 
 from __future__ import annotations
 
@@ -34,10 +33,10 @@ from mpibayes.text import counted, option
 
 @dataclass(frozen=True)
 class Chain:
-    """One chain's directory; `home` is the run directory that holds it.
+    """Directory of one chain; `home` is the run directory that holds it.
 
-    What `KeptChains.read_traces` adds: `trace`, every recorded cycle, {} where there is none yet; `growth`, cycles
-    until every row is active, 0 where all are from the start. They are always part of the burn-in.
+    `KeptChains.read_traces` adds `trace`, every recorded cycle, {} if there is none yet, and `growth`, the number of
+    cycles until every row is active, 0 if all are active from the start. Growth cycles are always part of the burn-in.
     """
 
     name: str
@@ -50,22 +49,22 @@ class Chain:
 
     @property
     def last(self) -> int:
-        """The last cycle that is in the trace, which was read; 0 where there is none."""
+        """Last cycle in the trace that was read; 0 if there is none."""
         return int(self.trace["cycle"][-1]) if self.trace else 0
 
     def later(self) -> dict[str, np.ndarray]:
-        """The trace after burn-in."""
+        """Trace after burn-in."""
         keep = self.trace["cycle"] > self.burn_in
         return {name: values[keep] for name, values in self.trace.items()}
 
     @property
     def early(self) -> bool:
-        """True if the chain is short of its end: run.cycles, or where a run until settled has settled."""
+        """True if the chain has not reached its end: run.cycles, or settling for a run until settled."""
         return _is_short(self.config, self.folder, self.last)
 
     @property
     def seconds(self) -> np.ndarray:
-        """Seconds that the chain had taken at each line of the trace, its start and its checkpoints aside."""
+        """Cumulative seconds of the chain at each line of the trace, without its start and its checkpoints."""
         cycle = self.trace["cycle"]
         return np.cumsum(self.trace["seconds"] * np.diff(cycle, prepend=0))
 
@@ -74,8 +73,8 @@ class KeptChains:
     """Chains of one model on one table.
 
     `run_dirs`: run directories; one with chain-1, chain-2, ... stands for all of them. `burn_in`: cycles to leave out
-    of each chain, None for what the configuration says. `table`: where the table is now, None for where the run found
-    it. Raises ConfigError (no run there, chains of different models), DataError (the table is missing or another one).
+    of each chain, None for the configured number. `table`: current path of the table, None for the run's. Raises
+    ConfigError (no run there, chains of different models), DataError (the table is missing or differs).
     """
 
     def __init__(self, run_dirs: Sequence[str | Path], burn_in: int | None = None, table: str | Path | None = None):
@@ -89,15 +88,15 @@ class KeptChains:
         self.data = data_of(config, self.table)
         self._check_training_rows()
 
-    weighable = False  # True where clusters have shares, which survey weights change
-    weighted: bool | None = None  # whether a report has shares of a population, see `training_weights`
-    grouped = False  # True where there are groups of clusters
-    no_questions: str = ""  # why kept draws cannot be asked, where they cannot
-    response: str = ""  # the column that a model predicts from others, given; "" where it has a law of all its columns
+    weighable = False  # True if clusters have shares, which survey weights change
+    weighted: bool | None = None  # True if a report gives shares of a population, see `training_weights`
+    grouped = False  # True if there are groups of clusters
+    no_questions: str = ""  # why kept draws cannot be asked, if they cannot
+    response: str = ""  # column that the model predicts from others; "" if the model is a law of all its columns
 
     @property
     def modelled(self) -> tuple[str, ...]:
-        """Names of the table's columns that the model has a law of, or is given; of a sparse table none."""
+        """Names of the table's columns that the model predicts or conditions on; empty for a sparse table."""
         return () if self.sparse else tuple(c.name for c in self.data.stored)
 
     @property
@@ -106,12 +105,12 @@ class KeptChains:
         return self.chains[0].config.model.sparse
 
     def refuse_groups(self, groups: int | None) -> None:
-        """Raises ConfigError where groups of clusters are asked of a model that has none."""
+        """Raise ConfigError if groups of clusters are requested from a model that has none."""
         if groups is not None and not self.grouped:
             raise ConfigError(f"{self.chains[0].home}: --groups is for runs of mixtures and cross-categorizations")
 
     def kept(self) -> list[tuple[int, int]]:
-        """(number of the chain, cycle) of every kept draw after burn-in, chain by chain."""
+        """(chain number, cycle) of every kept draw after burn-in, chain by chain."""
         return [
             (i, int(cycle))
             for i, chain in enumerate(self.chains)
@@ -121,13 +120,13 @@ class KeptChains:
 
     @property
     def n_rows(self) -> int:
-        """Training rows."""
+        """Number of training rows."""
         return self.data.n_rows
 
     def training_weights(self, weighted: bool | None) -> np.ndarray | None:
-        """Survey weights of the training rows relative to the largest, (N,), so that equal ones are exactly 1. None of
-        a table without, if `weighted` is False, and of a model without clusters. Raises ConfigError if it is True and
-        there are none, and where all of them are 0."""
+        """Survey weights of the training rows relative to the largest, (N,), so that equal weights are exactly 1. None
+        if the table has no weights, if `weighted` is False, or if the model has no clusters. Raises ConfigError if
+        `weighted` is True without weights, or if all weights are 0."""
         table = self.table
         if weighted and not self.weighable:
             raise ConfigError(
@@ -148,14 +147,14 @@ class KeptChains:
 
     @property
     def held_out(self) -> np.ndarray:
-        """True for the rows of the table that were held out, bool (rows,)."""
+        """Mask of the table's rows that were held out, bool (rows,)."""
         where = np.zeros(self.table.n_rows, bool)
         if self.data.heldout is not None:
             where[self.data.heldout] = True
         return where
 
     def of_all_rows(self, training: np.ndarray, held_out: np.ndarray) -> np.ndarray:
-        """Values of the rows of the table, (rows,), from those of the training and the held-out rows, in order."""
+        """Merge values of training and held-out rows, each in order, into values of all rows of the table, (rows,)."""
         values, where = np.empty(self.table.n_rows, training.dtype), self.held_out
         values[~where], values[where] = training, held_out
         return values
@@ -181,19 +180,19 @@ class KeptChains:
                 )
 
     def read_traces(self) -> None:
-        """Read the whole trace of every chain, and leave its growth phase out of what counts."""
+        """Read the whole trace of every chain, and count its growth phase as burn-in."""
         for i, chain in enumerate(self.chains):
             trace = read_trace(chain.folder)
             growth = cycle_of_all_rows(trace, self.n_rows)
             self.chains[i] = replace(chain, trace=trace, growth=growth, burn_in=max(chain.burn_in, growth))
 
     def contradicted(self) -> bool:
-        """True if the report advises against using the result yet, since its chains contradict each other; families
+        """True if the report advises against using the result yet because its chains contradict each other; families
         override it. Reads the traces."""
         return False
 
     def require_draws(self) -> None:
-        """ConfigError where a trace, which was read, has nothing after burn-in."""
+        """Raise ConfigError if a trace that was read has nothing after burn-in."""
         for chain in self.chains:
             t = chain.trace
             if not t:
@@ -216,31 +215,31 @@ class KeptChains:
 
 
 def begun(home: Path) -> list[Path]:
-    """Directories of a run's chains that have cycles: one may still search while another is looked at."""
+    """Directories of a run's chains that have cycles: one chain may still be searching while another is read."""
     return [folder for folder in chain_directories(home) if list_segments(folder / TRACE)]
 
 
 def family_in(run_dir: str | Path) -> str:
-    """The kind of a run's model. Raises ConfigError where there is no run."""
+    """Kind of a run's model. Raises ConfigError if there is no run."""
     return config_in(run_dir).kind
 
 
 def of_pairs(run_dir: str | Path) -> bool:
-    """True if a run's table is a sparse one. Raises ConfigError where there is no run."""
+    """True if a run's table is sparse. Raises ConfigError if there is no run."""
     return config_in(run_dir).model.sparse
 
 
 def config_in(run_dir: str | Path) -> Config:
-    """The settings of a run. Raises ConfigError where there is no run."""
+    """Settings of a run. Raises ConfigError if there is no run."""
     home = Path(run_dir)
     chain_directories(home)
     return load(_settings_in(home) / RESOLVED)
 
 
 def by_model(run_dirs: Sequence[str | Path]) -> list[list[Path]]:
-    """Run directories by their model, in the order given: those of one model are chains of one posterior.
+    """Group run directories by model, in the order given; runs of one model are chains of one posterior.
 
-    Raises ConfigError where there is no run.
+    Raises ConfigError if there is no run.
     """
     groups: list[tuple[dict, list[Path]]] = []
     for home in map(Path, run_dirs):
@@ -256,8 +255,8 @@ def by_model(run_dirs: Sequence[str | Path]) -> list[list[Path]]:
 
 
 def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
-    """The files that runs read: their tables, held-out rows and labels to start from, and the files that these tables
-    were imported from, where they are near. Raises ConfigError."""
+    """Files that runs read: their tables, held-out rows and initial labels, and the source files of these tables, if
+    they are nearby. Raises ConfigError."""
     files: list[Path] = []
     for config in map(config_in, run_dirs):
         for name, section in config.sections.items():
@@ -267,19 +266,19 @@ def files_of(run_dirs: Sequence[str | Path]) -> list[Path]:
 
 
 def home_of(run_dir: str | Path, whole: bool = True) -> Path:
-    """The directory with the settings of a run, which may be given as one of its chains. Raises ConfigError; where rows
-    are being taken in only if the run is to be `whole`."""
+    """Directory with the settings of a run; run_dir may be one of its chains. Raises ConfigError; if rows are being
+    added to the run, only with `whole`."""
     chain_directories(run_dir)
     return _settings_in(Path(run_dir), whole)
 
 
 def burn_in_of(run_dir: str | Path) -> int:
-    """run.burn_in of a run, in cycles. Raises ConfigError where there is no run."""
+    """run.burn_in of a run, in cycles. Raises ConfigError if there is no run."""
     return config_in(run_dir).burn_in
 
 
 def evenly(items: Sequence, most: int) -> list:
-    """Select at most `most` of the items, evenly spaced, with the last one."""
+    """Select at most `most` items, evenly spaced, including the last one."""
     if len(items) <= most:
         return list(items)
     return [items[i] for i in np.ceil(np.arange(1, most + 1) * len(items) / most).astype(int) - 1]
@@ -310,7 +309,7 @@ def _find_chains(run_dirs: list[Path], burn_in: int | None) -> list[Chain]:
 
 
 def _is_short(config: Config, folder: Path, last: int) -> bool:
-    """True if a chain is short of its end; last: the last cycle in its trace."""
+    """True if a chain has not reached its end; last: the last cycle in its trace."""
     try:
         return read_status(folder).get("state") != "finished"
     except MpibayesError:  # a run directory can be copied without its status
@@ -318,8 +317,8 @@ def _is_short(config: Config, folder: Path, last: int) -> bool:
 
 
 def _burn_in(config: Config, folder: Path) -> int:
-    """Cycles that a chain leaves out: run.burn_in, and of a run until settled half of those that are there too, since
-    its end was judged by what is left; of a chain short of its end half at most, so that an early look has draws."""
+    """Burn-in of a chain in cycles: run.burn_in, and for a run until settled at least half of its cycles, since its end
+    was judged by the rest; for an unfinished chain at most half, so that an early look has draws."""
     segments = list_segments(folder / TRACE)
     last = segments[-1].last if segments else 0
     half = last // 2
@@ -328,7 +327,7 @@ def _burn_in(config: Config, folder: Path) -> int:
 
 
 def _settings_in(home: Path, whole: bool = True) -> Path:
-    """The directory with the settings that a run directory was given for, which may be one chain's, DIR/chain-2."""
+    """Directory with the settings of a run directory, which may be that of one chain, DIR/chain-2."""
     with reading(home, ConfigError):
         parent = home if (home / RESOLVED).exists() else home.parent
         there = (parent / RESOLVED).exists()
@@ -344,7 +343,7 @@ def _settings_in(home: Path, whole: bool = True) -> Path:
 
 
 def _open_table(chains: list[Chain], given: str | Path | None) -> AnyTable:
-    """The chains' table, recognised by its content, without rows that were appended since."""
+    """Open the chains' table, recognised by its content, without rows appended since."""
     path = chains[0].config.table if given is None else Path(given)
     with reading(path):
         there = path.exists()

@@ -20,7 +20,7 @@ BATCH = 4096
 
 
 class RowForecast:
-    """Predictions from all columns that a run uses, any of which a new row may lack. run: opened for reading."""
+    """Predictions from all columns that a run uses; a new row may lack any of them. run: opened for reading."""
 
     cannot: Mapping[str, str] = OF_TYPED
     batch = BATCH
@@ -33,7 +33,7 @@ class RowForecast:
 
 
 def imputed(cells: Cells, missing: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> dict[str, Any]:
-    """Output columns imputed_<name> and imputed_<name>_sd, empty where a cell is there. missing, mean, sd (n, D), in
+    """Output columns imputed_<name> and imputed_<name>_sd, empty where a cell is present. missing, mean, sd (n, D), in
     the model's units."""
     import pyarrow as pa
 
@@ -45,7 +45,7 @@ def imputed(cells: Cells, missing: np.ndarray, mean: np.ndarray, sd: np.ndarray)
 
 
 def filled(cells: Cells, rows: Rows, missing: np.ndarray, mean: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Missing cells with their means, by column; those of counts are whole numbers."""
+    """Missing cells and their means, by column; counts are whole numbers."""
     whole, by_column = rows.take(slice(None)), {}
     for d, c in enumerate(cells.columns):
         at = np.flatnonzero(missing[:, d])

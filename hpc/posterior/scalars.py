@@ -1,4 +1,4 @@
-"""Scalars over all chains after burn-in: moments, effective sample size, R-hat, and what to warn of."""
+"""Summaries of scalars over all chains after burn-in: moments, effective sample size, R-hat, and warnings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mpibayes.hpc.convergence import bulk_ess
 
 ENOUGH_ESS = 100.0
 ENOUGH_R_HAT = 1.01
-MOST_R_HAT = 100.0  # chains that stand still in different places have none
+MOST_R_HAT = 100.0  # chains stuck in different places have no finite R-hat
 ENOUGH_DRAWS = 10  # fewer kept draws make a poor summary
 
 
 @dataclass(frozen=True)
 class ScalarSummary:
-    """Summary of one quantity over all chains after burn-in. ess and r_hat are NaN where they have no meaning (`fixed`,
-    few draws); r_hat is MOST_R_HAT at most."""
+    """Summary of one quantity over all chains after burn-in. ess and r_hat are NaN if undefined (`fixed`, few draws);
+    r_hat is at most MOST_R_HAT."""
 
     mean: float
     sd: float
@@ -33,9 +33,10 @@ class ScalarSummary:
 
 
 def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
-    """Summary of one quantity; `chains` are the draws of each chain after burn-in, NaN where it was not computed.
+    """Summarize one quantity; `chains` are the draws of each chain after burn-in, NaN where not computed.
 
-    R-hat compares the chains, the two halves of a single one. Chains of different lengths are cut to their last draws.
+    R-hat compares the chains, or the two halves of a single one. Chains of different lengths are cut to their last
+    draws.
     """
     chains = [c[np.isfinite(c)] for c in chains]
     draws = np.concatenate(chains)
@@ -50,12 +51,12 @@ def summary_of(chains: Sequence[np.ndarray]) -> ScalarSummary:
         ess, r_hat = bulk_ess(together), min(convergence.r_hat(halves), MOST_R_HAT)
     low, high = np.quantile(draws, (0.05, 0.95))
     sd = 0.0 if fixed else float(draws.std(ddof=1)) if len(draws) > 1 else np.nan
-    ess = min(ess, len(draws))  # estimated from few draws it may be more than there are
+    ess = min(ess, len(draws))  # the estimate from few draws may exceed their number
     return ScalarSummary(float(draws.mean()), sd, float(low), float(high), ess, r_hat, fixed, len(draws))
 
 
 def quiet_arviz():
-    """ArviZ, without what it says of its own future whenever it is imported."""
+    """Import ArviZ without the FutureWarning it prints on import."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         import arviz
@@ -65,7 +66,7 @@ def quiet_arviz():
 def mixing_warnings(
     scalars: Mapping[str, ScalarSummary], n_chains: int = 1, most_r_hat: float = ENOUGH_R_HAT
 ) -> list[str]:
-    """Warnings about the mixing of named quantities: a line for each kind of trouble."""
+    """Warnings about the mixing of named quantities: one line per kind of trouble."""
     moving = {name: s for name, s in scalars.items() if not s.fixed}
     unknown = [name for name, s in moving.items() if not np.isfinite(s.ess)]
     short = [f"{name} {s.ess:.0f}" for name, s in moving.items() if s.ess < ENOUGH_ESS]
@@ -87,5 +88,5 @@ def mixing_warnings(
 
 
 def r_hat_in_words(x: float, digits: int = 3) -> str:
-    """1.003, or > 100; - where there is none."""
+    """Format R-hat: 1.003, or > 100; "-" if it is undefined."""
     return f"> {MOST_R_HAT:.0f}" if x >= MOST_R_HAT else f"{x:.{digits}f}" if np.isfinite(x) else "-"

@@ -1,4 +1,4 @@
-"""Similarity of two partitions of some rows."""
+"""Similarity of two partitions of the same rows."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def similarity(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """Adjusted Rand index (Hubert & Arabie 1985) and variation of information, nats, of two partitions of some rows.
+    """Adjusted Rand index (Hubert & Arabie 1985) and variation of information, in nats, of two partitions of rows.
 
-    The index is 1 for the same partition and 0 on average for independent ones of the same cluster sizes.
+    The index is 1 for equal partitions and 0 on average for independent ones with the same cluster sizes.
     """
     a, b = a.astype(np.int64), b.astype(np.int64)
     _, together = np.unique(a * (b.max() + 1) + b, return_counts=True)
@@ -22,7 +22,7 @@ def similarity_of(together: np.ndarray) -> tuple[float, float]:
 
 
 def _similarity(of_a: np.ndarray, of_b: np.ndarray, of_both: np.ndarray) -> tuple[float, float]:
-    """Similarity from the sizes of each partition's clusters, and of their intersections; all positive."""
+    """Similarity from the sizes of each partition's clusters and of their intersections, all positive."""
     n, counts = of_both.sum(), [c.astype(np.float64) for c in (of_a, of_b, of_both)]
     pairs_a, pairs_b, pairs = (float((c * (c - 1)).sum()) / 2.0 for c in counts)
     expected, most = pairs_a * pairs_b / max(n * (n - 1) / 2.0, 1.0), (pairs_a + pairs_b) / 2.0

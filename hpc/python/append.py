@@ -1,4 +1,4 @@
-"""`mpibayes.append_rows`: rows of a DataFrame, or of a file, that came later than those of a table."""
+"""`mpibayes.append_rows`: add later rows, of a DataFrame or a file, to a table."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def append_rows(
     again: bool = False,
     dry_run: bool = False,
 ) -> Path:
-    """Add the rows of a DataFrame, or of a file that can be imported, to a typed table (.h5) as a new part of it; print
-    how many, and the levels that are new.
+    """Add the rows of a DataFrame, or of a file that can be imported, to a typed table (.h5) as a new part; print their
+    number and the new levels.
 
-    The data have the columns of the table, which says what they are. missing: texts of missing cells besides the
-    table's; drop: columns that the table does not have. encoding, delimiter, header: how a text file is written. again:
-    append rows even if the table has the same ones as a part. dry_run: only look.
-    Returns the path of the table. Raises ConfigError, DataError; the table is then what it was.
+    The data have the columns of the table, with its kinds. missing: texts of missing cells in addition to the table's;
+    drop: columns that the table does not have. encoding, delimiter, header: of a text file. again: append rows even if
+    a part of the table has them already. dry_run: only check.
+    Returns the path of the table. Raises ConfigError, DataError; the table is then unchanged.
     """
     from mpibayes.io import append
 

@@ -1,6 +1,6 @@
 """A question asked by several ranks: the program as a child, `mpirun -n 4 python -m mpibayes.hpc.python.ask FOLDER`.
 
-The child has where the run is, and the question; its root writes the answer, without its picture, to a file.
+The child receives the place of the run, and the question; its root writes the answer, without its picture, to a file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUESTION, ANSWER = "question", "answer"
 
 
 def ask_ranks(question: Question, run: RunAt, ranks: int) -> tuple[Answer, bool]:
-    """The answer of so many ranks, and whether it has a picture. Raises their errors as they are here."""
+    """Answer of `ranks` ranks, and True if it has a picture. Raises their errors as they would occur here."""
     if launcher_size() > 1:
         raise ConfigError("ranks: a question starts its ranks itself; ask it from one process, not under mpirun")
     with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder:

@@ -1,7 +1,7 @@
-"""The program as a child process: started, watched, stopped at a checkpoint, and its errors as exceptions.
+"""The program as a child process: started, watched, stopped at a checkpoint, with its errors raised as exceptions.
 
-The child has a process group of its own. An interrupt of this process (Ctrl-C, a notebook's stop button) would else
-reach it, too, by ways that differ, and twice means "end at once" to a run.
+The child has its own process group. Otherwise an interrupt of this process (Ctrl-C, a notebook's stop button) might
+reach it, too, in ways that differ, and a second one means "end at once" to a run.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ EXCEPTIONS: Mapping[int, type[MpibayesError]] = {
 }
 ERROR = "mpibayes: error: "
 ADVICE = ("warning: ", "note: ")  # beginnings of lines that may name options
-OF_THE_IMPORT = "give such options to "  # beginning of the way to give options that `run` does not have
-BEYOND_FIT = re.compile(r"--(?!kind\b|missing\b|schema\b|fresh\b)[a-z]")  # those that `fit` does not have either
+OF_THE_IMPORT = "give such options to "  # beginning of advice on options that `run` lacks
+BEYOND_FIT = re.compile(r"--(?!kind\b|missing\b|schema\b|fresh\b)[a-z]")  # options that `fit` lacks, too
 LOOK_S = 0.25  # between two looks at the run's status
-STATUS_S = "1"  # between two that the run writes
-PATIENCE_S = 10.0  # for a child that was told to end at once
+STATUS_S = "1"  # between two writes of its status by the run
+PATIENCE_S = 10.0  # for a child asked to end at once
 LAST_LINES = 30  # of an internal error
 
 
 def start(words: Sequence[str], ranks: int = 1, module: str = "mpibayes") -> subprocess.Popen[str]:
-    """`mpibayes WORDS`, or another module, on so many ranks. Raises ConfigError where these cannot be started."""
-    # -P: the folder where the user is has no say in which modules are loaded
+    """Start `mpibayes WORDS`, or another module, on `ranks` ranks. Raises ConfigError if they cannot be started."""
+    # -P: do not load modules from the user's current folder
     command = [sys.executable, "-P", "-m", module, *words]
     if ranks > 1:
         command = [_mpirun(), "-n", str(ranks), *command]
@@ -71,13 +71,14 @@ def _mpirun() -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Environment for the child: this process's, so that it finds the same package, without a launcher's marks."""
+    """Environment for the child: this process's, so that it finds the same package, without the launcher's
+    variables."""
     marks = (*MARKS, "PMI_FD", "PMI_PORT", "PMI_ID")
     inherited = {name: value for name, value in os.environ.items() if name not in marks}
     place = str(Path(mpibayes.__file__).absolute().parent.parent)
     paths = [place, *filter(None, [inherited.get("PYTHONPATH")])]
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    alone = {"MPIBAYES_RANKS": "1"} if launched() else {}  # the cores are the launcher's to deal out
+    alone = {"MPIBAYES_RANKS": "1"} if launched() else {}  # the launcher allocates the cores
     about = {"PYTHONPATH": os.pathsep.join(paths), "MPIBAYES_STATUS_SECONDS": STATUS_S, "PYTHONUNBUFFERED": "1"}
     return {**threads, **alone, **inherited, **about}
 
@@ -101,8 +102,8 @@ class Watched:
             self._lines.put(line)
 
     def wait(self) -> int:
-        """Wait for the child and return its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and its
-        errors as they are here."""
+        """Wait for the child and return its exit code, 0 or 75 (stopped at a checkpoint). Raises Interrupted, and the
+        child's errors as they would occur here."""
         try:
             code = self._wait()
         except KeyboardInterrupt:
@@ -136,10 +137,10 @@ class Watched:
         self._display.say(in_python(line) if line.startswith(ADVICE) else line)
 
     def _stop(self) -> None:
-        """Let it end at a checkpoint; at a second interrupt, at once."""
+        """Let the run end at a checkpoint; at a second interrupt, at once."""
         self._display.say("interrupted: the run ends at its next checkpoint (interrupt again to end it at once)")
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGUSR1)  # which every mpirun passes on to its ranks
+            self._process.send_signal(signal.SIGUSR1)  # every mpirun passes it on to its ranks
         try:
             self._wait()
         except KeyboardInterrupt:
@@ -163,7 +164,7 @@ class Watched:
 
 
 def _reader(stream: IO[str] | None, heard: Callable[[str], None]) -> threading.Thread:
-    """Reads lines until the stream ends, so that the child never waits for us."""
+    """Read lines until the stream ends, so that the child never waits for us."""
     assert stream is not None
 
     def read() -> None:
@@ -177,7 +178,7 @@ def _reader(stream: IO[str] | None, heard: Callable[[str], None]) -> threading.T
 
 
 def error_of(code: int, lines: Sequence[str]) -> MpibayesError:
-    """Exception for a child that ended with this code, with its message on standard error."""
+    """Return an exception for a child that ended with this code, with its message on standard error."""
     kind = EXCEPTIONS.get(code)
     first = next((i for i, line in enumerate(lines) if line.startswith(ERROR)), None)
     if kind is None or first is None:
@@ -207,7 +208,7 @@ def _as_import(command: re.Match[str]) -> str:
 
 
 def in_python(text: str) -> str:
-    """A message of the command line in the words of this interface.
+    """Translate a message of the command line to the terms of the Python interface.
 
     >>> in_python("choose another directory with -o, or --fresh, which renames this one; --burn-in 5")
     'choose another directory with directory=, or fresh=True, which renames this one; burn_in=5'

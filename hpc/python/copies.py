@@ -16,7 +16,7 @@ def copies_of(
     directories: list[Path], handed: Handed | None, copies: int, long: bool, seed: int, unseen: str,
     burn_in: int | None, table: Path | None,
 ) -> tuple[list[pa.Table], list[str]]:  # fmt: skip
-    """The copies, or all of them in one, and what to know of them. handed: rows that the run's table lacks."""
+    """Return the copies, or one table of all, and notes. handed: rows that the run's table lacks."""
     from mpibayes.hpc.results.complete import complete
 
     given = nullcontext(None) if handed is None else handed.file()
@@ -31,7 +31,7 @@ def copies_of(
 
 
 def read_table(path: Path, dialect: Any) -> pa.Table:
-    """A file that was written, in that dialect of CSV, or Parquet."""
+    """Read a written file: Parquet, or CSV in this dialect."""
     import pyarrow.csv
     import pyarrow.parquet
 

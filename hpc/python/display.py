@@ -1,4 +1,4 @@
-"""Progress of a run while `fit` waits for it: lines, a display on a terminal, or one in a notebook."""
+"""Progress of a run while `fit` waits for it: log lines, a display on a terminal, or one in a notebook."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mpibayes.hpc.run.status import NAME, read_status
 from mpibayes.io.files import chain_directories
 from mpibayes.text import visible
 
-PROGRESS = re.compile(r"^(\S+ )?cycle=\d+/")  # a line of the run's log that a display shows better
+PROGRESS = re.compile(r"^(\S+ )?cycle=\d+/")  # a progress line of the log, which displays replace
 Status = Mapping[str, Any]
 
 
 class Display(Protocol):
     def say(self, text: str) -> None:
-        """A line that the run, or `fit`, has for the user."""
+        """Show a line of text from the run, or from `fit`."""
 
     def show(self, chains: Sequence[Status]) -> None:
         """Show the chains' progress."""
@@ -34,7 +34,7 @@ class Display(Protocol):
 
 
 def display_for(progress: bool) -> Display:
-    """Display that suits the place where the program runs. progress: False for none."""
+    """Choose the display that suits the environment. progress: False for none."""
     if not progress:
         return Silent()
     if _in_notebook():
@@ -43,7 +43,7 @@ def display_for(progress: bool) -> Display:
 
 
 def _in_notebook() -> bool:
-    """True in the kernel of a notebook, which shows more than text."""
+    """True in a notebook's kernel, which can display HTML."""
     if "IPython" not in sys.modules:
         return False
     shell = sys.modules["IPython"].get_ipython()
@@ -51,7 +51,7 @@ def _in_notebook() -> bool:
 
 
 def statuses(folder: Path, since: float) -> list[Status]:
-    """status.json of each chain that has written one after `since`, seconds since 1970."""
+    """Read status.json of each chain that was written after `since`, seconds since 1970."""
     statuses: list[Status] = []
     try:
         for place in chain_directories(folder):
@@ -74,7 +74,7 @@ def in_words(chain: Status) -> str:
 
 
 class Silent:
-    """A display that shows nothing, not even errors, which are raised."""
+    """A display that shows nothing, not even errors, since these are raised."""
 
     def say(self, text: str) -> None:
         pass
@@ -87,7 +87,7 @@ class Silent:
 
 
 class Lines:
-    """The lines of the run's log, as they come."""
+    """Prints the lines of the run's log as they arrive."""
 
     def say(self, text: str) -> None:
         print(visible(text), flush=True)
@@ -100,7 +100,7 @@ class Lines:
 
 
 class Terminal:
-    """A bar for each chain that is redrawn in place, below what is said."""
+    """A bar per chain, redrawn in place below the log lines."""
 
     def __init__(self) -> None:
         from rich.live import Live
@@ -126,7 +126,7 @@ class Terminal:
 
 
 class Notebook:
-    """A display as HTML, updated in place; also as plain text, for other readers of the notebook."""
+    """A display in HTML, updated in place; with plain text for other readers of the notebook."""
 
     def __init__(self) -> None:
         self._said: list[str] = []

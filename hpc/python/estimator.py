@@ -1,4 +1,4 @@
-"""The base of the estimators for scikit-learn (`mpibayes.sklearn`): their parameters as a configuration."""
+"""Base of the estimators for scikit-learn (`mpibayes.sklearn`): their parameters as a configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class InProcessEstimator(BaseEstimator):  # type: ignore[misc, unused-ignore]
     random_state: Any
 
     def _settings(self, **sections: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """The configuration by section."""
+        """Configuration by section."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         run = {"seed": seed, "cycles": self.cycles, "chains": self.chains, "until": "cycles"}
         settings: dict[str, dict[str, Any]] = {"run": run}

@@ -1,4 +1,4 @@
-"""`mpibayes.fit`: start or continue a run from Python. It is the same program, as a child process, and the same run
+"""`mpibayes.fit`: start or continue a run from Python. It runs the same program as a child process, with the same run
 directory."""
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ def fit(
 
     data: a file that can be imported, a typed table (.h5) or a configuration (.toml), by its path; or a DataFrame of
         pandas or polars, a pyarrow Table, a dict of columns, anything else with __arrow_c_stream__.
-    directory: of the run; by default runs/NAME beside the file. Of a DataFrame without one it is a temporary
-        directory, which is reported.
-    run: a run, or its directory, that the rows of `data` come to: they are appended to its table, which is in order
-        where the columns are the table's (docs/append.md), and the run goes on with all rows, as with --grow. Its
-        settings are those it has; cycles, burn_in, until_settled, max_time and ranks may be others. What it was so far
-        is kept in its folder grown. The same call again, after an interrupt, goes on and appends nothing.
-    ranks: processes, under mpirun where there are several; by default run.ranks, which means as many as have work, on
-        the cores of this machine. Results have the same bits on any number.
-    family ... heldout: keys of the configuration (docs/configuration.md). heldout: 0 for none. Without them a data file
+    directory: of the run; by default runs/NAME beside the file. For a DataFrame, the default is a temporary directory,
+        which is reported.
+    run: a run, or its directory, to which the rows of `data` are added: they are appended to its table, which is
+        allowed if the columns are the table's (docs/append.md), and the run continues with all rows, as with --grow. It
+        keeps its settings; only cycles, burn_in, until_settled, max_time and ranks may change. Its earlier results are
+        kept in its folder grown. After an interrupt, the same call continues and appends nothing.
+    ranks: number of processes, under mpirun if several; by default run.ranks, which means as many as have work, on the
+        cores of this machine. Results have the same bits on any number.
+    family ... heldout: keys of the configuration (docs/configuration.md). heldout: 0 for none. By default a data file
         gets two chains and a tenth of its rows held out.
     until_settled: end once the chains agree, after `cycles` at the latest.
-    max_time: stop at a checkpoint before it has passed; seconds, "3h50m" or a timedelta.
+    max_time: stop at a checkpoint within this time; seconds, "3h50m" or a timedelta.
     config: other keys, {"sampler.strategy": "anneal"} or nested.
-    kinds, schema, missing: how columns are imported, as of `mpibayes import`: {"zip": "categorical"}; ...
-    weight: the column of survey weights. The fit is of the rows as they are; answers speak of the population.
-    fresh: start over; a run that is there is renamed.
-    progress: whether to show how far it is.
+    kinds, schema, missing: how columns are imported, as in `mpibayes import`: {"zip": "categorical"}; ...
+    weight: the column of survey weights. The fit uses the rows as they are; answers are about the population.
+    fresh: start over; an existing run is renamed.
+    progress: show the progress of the run.
 
-    Returns the run, in which answers are of the kind of `data` (pandas, polars or pyarrow).
+    Returns the run, whose answers have the type of `data` (pandas, polars or pyarrow).
 
-    Raises ConfigError, DataError, CheckpointError or NumericalError with what the program says; Interrupted, a
+    Raises ConfigError, DataError, CheckpointError or NumericalError with the program's message; Interrupted, a
     KeyboardInterrupt, once an interrupted run has ended at a checkpoint: the same call continues it.
     """
     from mpibayes.hpc.python.run import open_run
@@ -132,18 +132,18 @@ def import_table(
     overwrite: bool = False,
     verbose: bool = False,
 ) -> Path:
-    """Make a typed table (.h5) of a DataFrame, or of a file that can be imported; print what each column became.
+    """Make a typed table (.h5) from a DataFrame, or a file that can be imported; print what became of each column.
 
-    kinds: {"zip": "categorical"}; one of categorical, boolean, real, count, ignored. schema: a TOML file that says it
-    of all columns. missing: texts of missing cells besides the usual ones. keep, drop: columns that are, and are not,
-    part of it whatever they look like. ordered, unordered: columns whose categories are in order, and are not, whatever
-    they look like; ["none"]: none but those that are named. An ordered Categorical keeps its order. sheet: of an Excel
-    workbook, by default the first. encoding, delimiter, header, names (of the columns), decimal, thousands, dates
-    ("day-first" or "month-first"): how a text file is written, where that is not to be found out. calendar: columns of
-    dates whose weekday, month and hour become columns, too. count: the column that says how many equal rows each row
-    stands for; the table has them all. weight: the column of survey weights, which are kept beside the rows.
-    survival: pairs of columns, "TIME,EVENT" or "TIME,EVENT=VALUE", that become one: how long each row was watched, and
-    whether the event came. Returns the path. Raises ConfigError, DataError.
+    kinds: {"zip": "categorical"}; one of categorical, boolean, real, count, ignored. schema: a TOML file that specifies
+    all columns. missing: texts of missing cells in addition to the usual ones. keep, drop: columns to use, or to leave
+    out, whatever they look like. ordered, unordered: columns whose categories are ordered, or are not, whatever they
+    look like; ["none"]: only those named. An ordered Categorical keeps its order. sheet: of an Excel workbook, by
+    default the first. encoding, delimiter, header, names (of the columns), decimal, thousands, dates ("day-first" or
+    "month-first"): form of a text file, if it cannot be inferred. calendar: columns of dates whose weekday, month and
+    hour become columns, too. count: the column with the number of equal rows that each row represents; the table has
+    them all. weight: the column of survey weights, which are kept beside the rows. survival: pairs of columns,
+    "TIME,EVENT" or "TIME,EVENT=VALUE", merged into one: how long each row was observed, and whether the event came.
+    Returns the path. Raises ConfigError, DataError.
     """
     from mpibayes.io import ingest
     from mpibayes.io.summary import print_summary

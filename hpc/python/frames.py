@@ -1,7 +1,7 @@
-"""Tables of other libraries, in and out: pandas, polars, pyarrow, and whatever has Arrow's PyCapsule interface.
+"""Tables of other libraries, in and out: pandas, polars, pyarrow, and anything with Arrow's PyCapsule interface.
 
-What comes in is an Arrow table of plain types, as Parquet has them; what goes out is of the kind that came in. Neither
-pandas nor polars is imported unless the caller has it already, or asks for it.
+Input becomes an Arrow table of plain types, as in Parquet; output has the type of the input. Neither pandas nor polars
+is imported unless the caller has imported it already, or asks for it.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ EXPECTED = (
     "expected a DataFrame of pandas or polars, a pyarrow Table, anything else with __arrow_c_stream__, a dict of "
     "columns, or the path of a file"
 )
-NAME = "DataFrame"  # what rows that are no file are called in messages
+NAME = "DataFrame"  # name in messages of rows that are not in a file
 
 
 def is_path(data: object) -> bool:
-    """True if the data are given as the name of a file."""
+    """True if the data are given as a file name."""
     return isinstance(data, str | os.PathLike)
 
 
 def kind_of(data: object) -> Kind:
-    """Kind of table in which to answer a question about `data`."""
+    """Library whose tables answer a question about `data`."""
     library = type(data).__module__.partition(".")[0]
     return "pandas" if library == "pandas" else "polars" if library == "polars" else "pyarrow"
 
 
 def to_arrow(data: Any) -> pa.Table:
-    """An Arrow table (n, C) of plain types with the columns of a DataFrame; a pandas index is left out.
+    """Convert a DataFrame to an Arrow table (n, C) of plain types; a pandas index is dropped.
 
-    Raises ConfigError for what is no table, DataError for columns that Arrow cannot hold.
+    Raises ConfigError if `data` is no table, DataError for columns that Arrow cannot hold.
     """
     import pyarrow as pa
 
@@ -74,8 +74,8 @@ def _name(data: object) -> str:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Cells in types that every reader of Parquet has; without metadata, so that equal tables make equal files. Ordered
-    categories stay ordered."""
+    """Convert cells to types that every reader of Parquet knows; without metadata, so that equal tables make equal
+    files. Ordered categories stay ordered."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -86,7 +86,7 @@ def _plain(table: pa.Table) -> pa.Table:
             continue
         column = decoded(column)
         column = column.cast(_simple(column.type))
-        if pa.types.is_floating(column.type):  # a missing cell, which Arrow tells from a null
+        if pa.types.is_floating(column.type):  # a missing cell; Arrow distinguishes NaN from null
             column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         columns.append(column)
     return pa.table(columns, names=table.column_names)
@@ -101,7 +101,7 @@ def _simple(of: pa.DataType) -> pa.DataType:
 
 
 def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The cells of a column, which may be categories, by themselves."""
+    """Decode a column of categories to its cells; others are unchanged."""
     import pyarrow as pa
 
     if not pa.types.is_dictionary(column.type):
@@ -112,7 +112,7 @@ def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _in_order(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Ordered categories, the same of all chunks; as texts, for Parquet keeps no others in order."""
+    """Unify the ordered categories of all chunks, as text: Parquet keeps no other categories in order."""
     import pyarrow as pa
 
     chunks = column.unify_dictionaries().chunks
@@ -121,7 +121,7 @@ def _in_order(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """A Parquet file, whole or not at all. Raises DataError."""
+    """Write a complete Parquet file, or none. Raises DataError."""
     import pyarrow.parquet
 
     from mpibayes.io.files import replacing, writing
@@ -132,7 +132,7 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 
 @contextmanager
 def as_file(data: Any) -> Iterator[Path]:
-    """The path that was given, or a Parquet file of a DataFrame, for as long as it is needed."""
+    """Yield the given path, or that of a temporary Parquet file of a DataFrame."""
     if is_path(data):
         yield Path(data).expanduser()
         return
@@ -146,7 +146,7 @@ def as_file(data: Any) -> Iterator[Path]:
 
 
 def write_csv(table: pa.Table, path: Path) -> None:
-    """A CSV file, whole or not at all. Raises DataError."""
+    """Write a complete CSV file, or none. Raises DataError."""
     import pyarrow.csv
 
     from mpibayes.io.files import replacing, writing
@@ -157,7 +157,7 @@ def write_csv(table: pa.Table, path: Path) -> None:
 
 
 def from_arrow(table: pa.Table, kind: Kind, index: Any = None) -> Any:
-    """The table as one of `kind`. index: of a pandas DataFrame of as many rows."""
+    """Convert the table to `kind`. index: for a pandas DataFrame of as many rows."""
     if kind == "polars":
         return _library("polars").from_arrow(table)
     if kind == "pandas":
@@ -179,13 +179,13 @@ def _library(name: str) -> Any:
 
 
 def as_kind(name: str) -> Kind:
-    """A kind by its name. Raises ConfigError."""
+    """Check the name of a kind of table. Raises ConfigError."""
     if name not in KINDS:
         raise ConfigError(f"frames = {name!r}: expected one of {', '.join(KINDS)}")
     return next(kind for kind in KINDS if kind == name)
 
 
 def retold(error: MpibayesError, path: Path, of: str = NAME) -> MpibayesError:
-    """An error about a file that the user never saw, as one about what it was made from."""
+    """Rephrase an error about a file that the user never saw to name its origin."""
     texts = [text.replace(str(path), of).replace(path.name, of) for text in (error.message, *error.problems)]
     return type(error)(texts[0], texts[1:])

@@ -1,4 +1,4 @@
-"""`mpibayes.fit(df, run=...)`: rows that came later, appended to the table of a run, which takes them in."""
+"""`mpibayes.fit(df, run=...)`: append later rows to the table of a run, and continue the run with them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def with_more_rows(
     data: Any, run: Run | str | os.PathLike[str], settings: Sequence[str], refused: Mapping[str, Any], display: Display
 ) -> tuple[Path, Path, list[str]]:
-    """Append the rows to the table of a run; the configuration that it goes on with, its directory, and settings: what
-    is decided anew for the longer table, then those that were given.
+    """Append the rows to the table of a run; return the configuration to continue with, its directory, and settings:
+    those decided anew for the longer table, followed by the given ones.
 
-    Nothing is appended where the run could not go on with these settings. Rows that the table has already, since a call
-    before this one was interrupted, are not appended twice. refused: arguments of `fit` that are for a new run, by
-    name. Raises ConfigError and DataError.
+    Nothing is appended if the run could not continue with these settings. Rows already appended by an interrupted
+    earlier call are not appended twice. refused: arguments of `fit` that only a new run accepts, by name. Raises
+    ConfigError and DataError.
     """
     from mpibayes.hpc.config.against_table import check_columns
     from mpibayes.hpc.config.load import load
@@ -37,7 +37,7 @@ def with_more_rows(
     if given := [name for name, value in refused.items() if value]:
         raise ConfigError(f"{given[0]}: is for a new run; the table of a run that goes on says what its columns are")
     place = run if isinstance(run, str | os.PathLike) else run.directory
-    folder = home_of(Path(place).expanduser(), whole=False)  # a growth that was cut off is completed by this start
+    folder = home_of(Path(place).expanduser(), whole=False)  # this start completes an interrupted growth
     settings = [*(f"run.{key}=auto" for key in read_provenance(folder).get(AUTO, ())), *settings]
     config = load(folder / RESOLVED, settings)
     require_same_run(folder, config)

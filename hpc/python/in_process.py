@@ -1,6 +1,6 @@
-"""A run of seconds on arrays, in this process, for estimators: the same run loop, in a temporary run directory.
+"""A run of a few seconds on arrays, in this process, for estimators: the same run loop, in a temporary run directory.
 
-The directory goes with the object: it is removed with it, and travels within its pickles.
+The directory belongs to the object: it is removed with it, and included in its pickles.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mpibayes.io.table import table_from_arrays, write_table
 
 TABLE, CONFIG, RUN = "table.h5", "run.toml", "run"
 
-# name, kind, cells (n,): level codes with -1 for missing, or numbers with NaN; levels of a categorical one
+# name, kind, cells (n,): level codes with -1 for missing, or numbers with NaN; levels of a categorical column
 Columns = Sequence[tuple[str, str, np.ndarray, Sequence[str] | None]]
 
 
@@ -35,8 +35,8 @@ class InProcess:
     """A finished run. write: makes the table at a path; config: the sections of the run's configuration, without
     `data.table`.
 
-    draws: at most so many are averaged over. directory: where the run is kept, None for a temporary one; a run that is
-    there already is continued. Raises ConfigError, DataError, NumericalError.
+    draws: maximal number to average over. directory: of the run, None for a temporary one; an existing run is
+    continued. Raises ConfigError, DataError, NumericalError.
     """
 
     _pickled: tuple[str, ...] = ("_draws", "_kept")
@@ -56,7 +56,7 @@ class InProcess:
         )
         try:
             in_process(self._folder / CONFIG, self._folder / RUN)
-        except MpibayesError as error:  # the user has never seen a temporary folder
+        except MpibayesError as error:  # the user never saw the temporary folder
             words = [text.replace(f"{self._folder}{os.sep}", "") for text in (error.message, *error.problems)]
             raise type(error)(words[0], words[1:]) from None
 
@@ -89,8 +89,8 @@ class InProcess:
 
 
 class Fitted(InProcess):
-    """A finished run and what it predicts. columns: those of the table. probabilities: whether predictions have those
-    of clusters. The other arguments and errors are those of `InProcess`."""
+    """A finished run and its predictions. columns: of the table. probabilities: True if predictions include those of
+    clusters. The other arguments and errors are those of `InProcess`."""
 
     _pickled = (*InProcess._pickled, "family", "_probabilities", "_columns")
 
@@ -112,7 +112,7 @@ class Fitted(InProcess):
 
     @cached_property
     def posterior(self) -> Any:
-        """The run, opened for reading."""
+        """Run opened for reading."""
         from mpibayes.hpc.registry import posterior_of
 
         posterior = posterior_of(self.family)([self._folder / RUN], None, self._folder / TABLE)
@@ -130,8 +130,8 @@ class Fitted(InProcess):
         return forecast
 
     def predict(self, cells: Mapping[str, np.ndarray], n: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Columns of `mpibayes predict` for n rows, (n,) each, and the log densities of the rows that have one. cells:
-        by column, as in Columns; columns that are not there are missing."""
+        """Columns of `mpibayes predict` for n rows, (n,) each, and the log densities of rows that have one. cells: by
+        column, as in Columns; absent columns are missing."""
         rows = self._rows(cells, n)
         parts, density = [], []
         for start in range(0, n, self._forecast.batch):
@@ -141,7 +141,7 @@ class Fitted(InProcess):
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, np.concatenate(density)
 
     def _rows(self, cells: Mapping[str, np.ndarray], n: int) -> Rows:
-        """Rows of the table's columns."""
+        """Rows of the table's columns from cells."""
         blank = {True: np.full(n, -1), False: np.full(n, np.nan)}
         columns = [
             (name, kind, cells.get(name, blank[levels is not None]), levels) for name, kind, levels in self._columns
@@ -150,7 +150,7 @@ class Fitted(InProcess):
         return rows
 
     def simulate(self, n: int, seed: int) -> dict[str, np.ndarray]:
-        """n rows from the posterior predictive distribution, by column (n,): level codes or numbers."""
+        """Draw n rows from the posterior predictive distribution, by column (n,): level codes or numbers."""
         laws = list(self.posterior.draws(self._draws))
         names = [name for name, _, _ in self._columns]
         u = Stream(seed, Purpose.SIMULATED, cycle=0).uniforms(np.arange(n))

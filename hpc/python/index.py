@@ -1,6 +1,6 @@
 """The index of the pandas DataFrame that a run was made from, kept beside the run directory: DIR.index.parquet.
 
-The table has no index, and cells alone would not bring it back when the run is opened again.
+The table has no index, and its cells could not restore it when the run is opened again.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from mpibayes.io.files import reading
 
 
 def keep_index(data: Any, folder: Path) -> str:
-    """Write the index of a DataFrame beside the run directory `folder`, or remove the one that is there where `data`
-    has none. Returns a note for the user where it cannot be kept, else "". Raises DataError."""
+    """Write the index of a DataFrame beside the run directory `folder`, or remove an existing one if `data` has none.
+    Returns a note for the user if it cannot be kept, otherwise "". Raises DataError."""
     import pyarrow as pa
 
     place = _place(folder)
@@ -31,7 +31,7 @@ def keep_index(data: Any, folder: Path) -> str:
 
 
 def kept_index(directory: Path, table: Any) -> Any:
-    """The index of the DataFrame that a run's table was imported from; None where there is none."""
+    """Index of the DataFrame that a run's table was imported from; None if there is none."""
     import pyarrow as pa
     import pyarrow.parquet
 

@@ -1,5 +1,5 @@
-"""Handle of a run in SLURM's queue. All that it knows lies in the run directory and beside it: a notebook that was
-restarted makes another one."""
+"""Handle of a run in SLURM's queue. All its information lies in the run directory and beside it: a restarted notebook
+can make another handle."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mpibayes.text import counted, visible
 if TYPE_CHECKING:
     from mpibayes.hpc.python.run import Run
 
-FIRST_LOOK_S, LAST_LOOK_S = 1.0, 15.0  # between two questions to SLURM, which many users ask
+FIRST_LOOK_S, LAST_LOOK_S = 1.0, 15.0  # between two queries of SLURM, which many users share
 LAST_LINES, LAST_BYTES = 15, 1 << 16  # of a log
 GOING = ("pending", "running")
 NEXT = re.compile(r"^job (\d+) continues when this one has ended", re.MULTILINE)  # in the log of a chain of jobs
@@ -40,9 +40,9 @@ AFTER = {
 
 
 def submitted(directory: str | os.PathLike[str]) -> Job:
-    """Handle of the job that was last submitted for a run, by `submit` or by `mpibayes submit`, in whatever session.
+    """Handle of the last job submitted for a run, by `submit` or by `mpibayes submit`, in any session.
 
-    directory: of the run. Raises ConfigError where none was, and for an array, whose tasks are runs of their own.
+    directory: of the run. Raises ConfigError if there was none, and for an array, whose tasks are separate runs.
     """
     folder = Path(directory).expanduser().absolute()
     record = read_record(folder)
@@ -62,10 +62,10 @@ def submitted(directory: str | os.PathLike[str]) -> Job:
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How a job is at a moment. Prints as a line, and one for each chain that has begun.
+    """Status of a job at one moment. Prints as a line, followed by one per chain that has begun.
 
     state: "pending", "running", "finished"; "stopped" (at a checkpoint, not requeued), "failed", "cancelled";
-    "unknown", if neither SLURM nor the run says it. queued: what SLURM says, None once it has forgotten the job.
+    "unknown", if neither SLURM nor the run reports it. queued: SLURM's report, None once it has forgotten the job.
     chains: status.json of each chain that has begun.
     """
 
@@ -96,9 +96,9 @@ class JobStatus:
 
 
 class Job:
-    """A run in SLURM's queue: made by `submit`, or by `submitted` in another session. It shows itself with its state.
+    """A run in SLURM's queue: made by `submit`, or by `submitted` in another session. Its repr shows its state.
 
-    directory: of the run. Nothing of it ends with this object; the job goes on.
+    directory: of the run. The job continues when this object is gone.
     """
 
     def __init__(self, directory: Path, number: str, *, chain: bool = False, frames: str = "pyarrow") -> None:
@@ -106,16 +106,16 @@ class Job:
 
     @property
     def number(self) -> str:
-        """SLURM's number of the job; of a chain of jobs, of the last one that has begun or waits."""
+        """SLURM's number of the job; for a chain of jobs, of the last one that has begun or waits."""
         return self._numbers()[-1]
 
     @property
     def log(self) -> Path:
-        """The file with what the job prints; there once it has started."""
+        """Path of the file with the job's output; it exists once the job has started."""
         return log_path(self.directory, self.number)
 
     def status(self) -> JobStatus:
-        """Ask SLURM and the run directory. Raises ConfigError where SLURM does not answer."""
+        """Query SLURM and the run directory. Raises ConfigError if SLURM does not answer."""
         number = self.number
         queued, chains = queue.look(number), statuses(self.directory, 0.0)
         return JobStatus(number, _state(queued, chains, number), queued, chains)
@@ -123,11 +123,11 @@ class Job:
     def wait(self, timeout: float | None = None, *, progress: bool = True) -> Job:
         """Wait until the run is finished, over all restarts of the job; return this handle.
 
-        timeout: seconds, None for no limit. progress: whether to show how far it is. An interrupt ends the waiting,
-        not the job.
+        timeout: seconds, None for no limit. progress: show the progress of the run. An interrupt ends the waiting, not
+        the job.
 
-        Raises TimeoutError at the limit, and a MpibayesError with the last lines of the log if the job ended before
-        the run did: ConfigError, DataError, CheckpointError or NumericalError where the program said so.
+        Raises TimeoutError at the limit, and a MpibayesError with the last lines of the log if the job ended before the
+        run did: ConfigError, DataError, CheckpointError or NumericalError if the program reported one.
         """
         display = display_for(progress)
         try:
@@ -142,15 +142,15 @@ class Job:
         return self
 
     def open(self, **options: Any) -> Run:
-        """Open the run, finished or not, with the options of `mpibayes.open`. Raises ConfigError where it has not
+        """Open the run, finished or not, with the options of `mpibayes.open`. Raises ConfigError if it has not
         begun."""
         from mpibayes.hpc.python.run import open_run
 
         return open_run(self.directory, **{"frames": self._frames, **options})
 
     def cancel(self) -> None:
-        """Take the job, and the next one of a chain, from the queue. A run writes a checkpoint if the site gives it the
-        time. A job that is over stays as it is. Raises ConfigError where SLURM does not answer."""
+        """Remove the job, and the next one of a chain, from the queue. A run writes a checkpoint if the site allows
+        time for it. A finished job stays as it is. Raises ConfigError if SLURM does not answer."""
         number = self.number
         queue.cancel([number, *self._next(number)])
 
@@ -168,7 +168,7 @@ class Job:
             status = None
             try:
                 status = self.status()
-            except NoAnswer as error:  # a controller that restarts
+            except NoAnswer as error:  # a controller that is restarting
                 line = error.message + "".join(f"; {words}" for words in error.problems[:1])
             else:
                 line = status.headline
@@ -195,7 +195,7 @@ class Job:
     # --- a chain of jobs ----------------------------------------------------------------------------------------------
 
     def _numbers(self) -> list[str]:
-        """The jobs of a chain that have begun or wait, the first one that was submitted first; of others this one."""
+        """Jobs of a chain that have begun or wait, in order of submission; without a chain, only this job."""
         numbers = [self._first]
         while self._chain and (after := self._next(numbers[-1])):
             is_over = queue.waiting_or_running(numbers[-1]) == ""
@@ -205,7 +205,7 @@ class Job:
         return numbers
 
     def _next(self, number: str) -> list[str]:
-        """The job that the log of this one names as the next."""
+        """Next job according to the log of this one."""
         if not self._chain:
             return []
         try:
@@ -215,7 +215,7 @@ class Job:
 
 
 def _state(queued: Queued | None, chains: Sequence[Status], number: str) -> str:
-    """SLURM's word, or once it has forgotten the job what the run itself recorded of it."""
+    """State according to SLURM, or, once it has forgotten the job, to the run's own record."""
     if queued is not None:
         if queued.state == "FAILED" and queued.code == EXIT_STOPPED:
             return "stopped"
@@ -227,7 +227,7 @@ def _state(queued: Queued | None, chains: Sequence[Status], number: str) -> str:
 
 
 def _end_of(log: Path) -> list[str]:
-    """The last lines of a log, none if it cannot be read."""
+    """Last lines of a log; none if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - LAST_BYTES))

@@ -1,4 +1,4 @@
-"""A run of seconds on a DataFrame, in this process, and how odd rows are under it."""
+"""A run of a few seconds on a DataFrame, in this process, and the oddness of rows under it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class OddRows(InProcess):
-    """A finished run on a table, imported as `mpibayes import` does it.
+    """A finished run on a table imported as by `mpibayes import`.
 
-    kinds: of columns that are not left to the import. left_out: the columns that say nothing, each with the reason. The
-    other arguments and errors are those of `InProcess`.
+    kinds: of columns whose kind is not inferred. left_out: uninformative columns, each with the reason. The other
+    arguments and errors are those of `InProcess`.
     """
 
     _pickled = (*InProcess._pickled, "left_out")
@@ -51,7 +51,7 @@ class OddRows(InProcess):
 
     @cached_property
     def oddness(self) -> Oddness:
-        """The oddness of rows, those of the table scored."""
+        """Oddness of rows, with the table's rows scored."""
         from mpibayes.hpc.query.asking import Asking
         from mpibayes.hpc.query.oddness import Oddness
 
@@ -61,7 +61,7 @@ class OddRows(InProcess):
 
     def of(self, table: pa.Table) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Surprisal of each row, (n,), and by column the excess surprisal of its cells, (n,); see `Oddness`. A warning
-        names levels that the run's table does not have. Raises DataError."""
+        names levels that the run's table lacks. Raises DataError."""
         from mpibayes.hpc.query.new_rows import Named, rows_of
 
         oddness = self.oddness
@@ -80,7 +80,7 @@ class OddRows(InProcess):
 
 
 def _written(column: pa.ChunkedArray) -> np.ndarray:
-    """Mask of the cells that are neither null nor a word for a missing cell, (n,)."""
+    """Mask of the cells that are neither null nor a text for missing, (n,)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

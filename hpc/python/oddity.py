@@ -17,33 +17,34 @@ from mpibayes.hpc.python.odd_rows import OddRows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FENCE = 1.5  # interquartile ranges above the upper quartile, beyond which a surprisal is far out (Tukey 1977)
+FENCE = 1.5  # interquartile ranges above the upper quartile that define an outlier (Tukey 1977)
 
 
 class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ignore]
-    """Odd rows of tables of numbers and categories with missing cells, by a mixture, or views, of unknown size.
+    """Odd rows of tables of numbers and categories with missing cells, found by a mixture, or views, of unknown size.
 
-    A row's score is its log probability given all other rows of the table that was fitted: a row of that table, which
-    is known by its cells, is left out of what it is compared with.
+    A row's score is its log probability given all other rows of the fitted table: a row of that table, recognised by
+    its cells, is left out when it is scored.
 
     Parameters
     ----------
     contamination : the share of rows of X that are odd, above 0 and at most 0.5; "auto": those whose surprisal is more
         than 1.5 interquartile ranges above the upper quartile.
-    categorical : which columns are categories, as indices or names, besides those of text and truth values. Other
-        columns of a DataFrame are what `mpibayes import` finds, of an array numbers. NaN is a missing cell.
+    categorical : columns of categories, as indices or names, in addition to columns of text and truth values. The
+        kinds of other columns of a DataFrame are inferred as by `mpibayes import`; those of an array are numbers. NaN
+        is a missing cell.
     family : "mixture", one partition of the rows; "crosscat", views of the columns with a partition each; "auto":
         "crosscat" from 40 rows and 3 columns on.
-    cycles, chains : length of a chain, of which the first half is left out; independent chains.
-    draws : at most so many kept draws are averaged over.
+    cycles, chains : length of a chain, whose first half is left out; number of independent chains.
+    draws : maximal number of kept draws to average over.
     config : further keys of the configuration, {"model.concentration": 1.0}.
     directory : where the run is kept, to continue it and for `mpibayes.open`; by default in a temporary place.
     random_state : int, RandomState or None.
 
     Attributes
     ----------
-    offset_ : rows whose `score_samples` is below it are odd.
-    left_out_ : {column: reason} of columns that say nothing: constants, identifiers.
+    offset_ : rows with a lower `score_samples` are odd.
+    left_out_ : {column: reason} of uninformative columns: constants, identifiers.
     n_features_in_, feature_names_in_ : as in every estimator.
 
     Source: docs/oddities.md, docs/math.md 2.12.
@@ -73,8 +74,8 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Oddity:
-        """X (n, features): a DataFrame of pandas or polars, or an array of numbers. y is ignored. Raises ValueError for
-        parameters out of range, ConfigError, DataError for tables that no run can have."""
+        """Fit to X (n, features): a DataFrame of pandas or polars, or an array of numbers. y is ignored. Raises
+        ValueError for parameters out of range, ConfigError, DataError for tables that a run rejects."""
         share = self._share()
         if self.family not in ("auto", "mixture", "crosscat"):
             raise ValueError(f"family={self.family!r}: expected 'auto', 'mixture' or 'crosscat'")
@@ -97,7 +98,7 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
         return self
 
     def _share(self) -> float | None:
-        """The contamination; None for "auto"."""
+        """Contamination; None for "auto"."""
         share = self.contamination
         if isinstance(share, str) and share == "auto":
             return None
@@ -106,8 +107,7 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
         return float(share)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Log probability of each row in nats, (n,), numbers per standard deviation of their column; the lower the
-        odder."""
+        """Log probability of each row in nats, (n,), numbers per standard deviation of their column; lower is odder."""
         return -self._of(X)[0]
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -115,13 +115,13 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
         return np.asarray(self.score_samples(X) - self.offset_)
 
     def predict(self, X: Any) -> np.ndarray:
-        """-1 for odd rows, +1 for others, (n,) int64."""
+        """Return -1 for odd rows, +1 for others, (n,) int64."""
         return np.where(self.decision_function(X) < 0.0, -1, 1)
 
     def explain(self, X: Any) -> Any:
-        """How odd each cell is, in nats, (n, features), a DataFrame of the kind and with the index of X: its surprisal
-        given the rest of its row, -log p, less the average one in its column. Above 0: odder than most; 0 where the
-        cell is missing or its column is left out."""
+        """Oddness of each cell in nats, (n, features), as a DataFrame of the type and with the index of X: its
+        surprisal given the rest of its row, -log p, minus the average in its column. Above 0: odder than average; 0 if
+        the cell is missing or its column is left out."""
         _, cells = self._of(X)
         names = self._names(X)
         explained = np.column_stack([cells.get(name, np.zeros(len(X))) for name in names])
@@ -139,7 +139,7 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
     # --- tables ------------------------------------------------------------------------------------------------------
 
     def _table(self, X: Any, reset: bool) -> pa.Table:
-        """The rows as an Arrow table, by the names of `_names`."""
+        """Convert the rows to an Arrow table with the names of `_names`."""
         if _is_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
             table = frames.to_arrow(X)
@@ -155,8 +155,8 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
         return [str(name) for name in X.columns] if _is_frame(X) else [f"x{i}" for i in range(self.n_features_in_)]
 
     def _kinds(self, table: pa.Table, numbers: bool) -> dict[str, str]:
-        """Kinds of the columns that are not left to the import. numbers: all columns are numbers, from an array. Raises
-        ValueError for a column that is not there."""
+        """Kinds of columns that are not inferred by the import. numbers: all columns are numbers, from an array. Raises
+        ValueError for a column that does not exist."""
         kinds = {}
         if numbers:
             for name in table.column_names:
@@ -178,5 +178,5 @@ class Oddity(OutlierMixin, InProcessEstimator):  # type: ignore[misc, unused-ign
 
 
 def _is_frame(X: Any) -> bool:
-    """True for a table with names of columns."""
+    """True for a table with column names."""
     return hasattr(X, "columns") and hasattr(X, "shape")

@@ -1,4 +1,4 @@
-"""A run that is opened: what it is, and how it is asked. `Run` (run.py) has the questions."""
+"""An opened run: its properties, and how questions reach it. `Run` (run.py) has the questions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Place = str | os.PathLike[str]
 
 
 class Opened:
-    """One run directory, or several of one posterior. Posterior and table are read when they are first asked for."""
+    """One run directory, or several of one posterior. Posterior and table are read on first use."""
 
     def __init__(
         self, directory: Place | Sequence[Place], *, draws: int | None = None, burn_in: int | None = None,
@@ -63,7 +63,7 @@ class Opened:
 
     @property
     def directory(self) -> Path:
-        """Directory of the run, the first of several."""
+        """Directory of the run, or of the first of several."""
         return self.directories[0]
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class Opened:
 
     @property
     def status(self) -> list[dict[str, Any]]:
-        """status.json of each chain that was started (docs/files.md)."""
+        """status.json of each chain that has started (docs/files.md)."""
         statuses = []
         for directory in self.directories:
             for place in chain_directories(directory):
@@ -86,15 +86,15 @@ class Opened:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The modelled columns of the table, each with its kind: categorical, boolean, real or count."""
+        """Modelled columns of the table, each with its kind: categorical, boolean, real or count."""
         return {c.name: c.kind for c in self._posterior.data.stored}
 
     def _grown(self) -> list[int]:
-        """How often rows came to each run."""
+        """Number of times that rows were added to each run."""
         return [len(read_provenance(home_of(directory)).get(GROWN, ())) for directory in self.directories]
 
     def _require_as_opened(self) -> None:
-        """ConfigError where rows came to a run since it was opened: what was read is of another posterior."""
+        """Raise ConfigError if rows were added to a run since it was opened: the posterior has changed."""
         for directory, before, now in zip(self.directories, self._growths, self._grown()):
             if now != before:
                 raise ConfigError(
@@ -126,11 +126,11 @@ class Opened:
 
     @cached_property
     def _index(self) -> Any:
-        """The pandas index of the DataFrame that the run was made from; None where there was none."""
+        """Index of the pandas DataFrame that the run was made from; None if there was none."""
         return kept_index(self.directory, self._posterior.table)
 
     def _result(self, answer: Answer) -> Result:
-        """An answer about the run; if it names rows of the table, its frame of pandas has their index."""
+        """Wrap an answer about the run; if it names rows of the table, its pandas frame has their index."""
         return Result(answer, self._kind, lambda: self._index)
 
     # --- how it is asked ----------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Opened:
         return None if rows is None else handed(rows, self._kind)
 
     def _answer(self, question: Question, ranks: int = 1) -> Answer:
-        """The answer, of this process or of ranks, and warnings for what should be known of it."""
+        """Answer a question in this process, or on ranks, and issue its warnings."""
         if not isinstance(ranks, int) or ranks < 1:
             raise ConfigError(f"ranks = {ranks!r}: expected a whole number, 1 or more")
         asking, pictured = self._asking, False
@@ -160,20 +160,20 @@ class Opened:
         return answer
 
     def _drawn_here(self, question: Question) -> Any:
-        """Picture of a question that ranks have answered: it is asked here once more."""
+        """Draw the picture of a question answered by ranks: it is asked again in this process."""
         with in_words_of_python(), placed(question) as asked:
             answer = ask(asked, self._asking)
         return answer.picture and answer.picture()
 
     def _say_once(self) -> None:
-        """A warning where the chains contradict each other, with the first answer."""
+        """Warn, with the first answer, if the chains contradict each other."""
         if not self._said:
             self._said = True
             if self._posterior.contradicted():
                 warn(disagreement(self._posterior.chains), ChainsDisagree)
 
     def _ask(self, question: Question, ranks: int = 1) -> Any:
-        """A Result, or for rows that were handed in a DataFrame of their kind."""
+        """Return a Result, or, for rows that were passed in, a DataFrame of their type."""
         from mpibayes.hpc.query.answer import as_table
 
         answer, given = self._answer(question, ranks), self._handed(question.rows)
@@ -183,7 +183,7 @@ class Opened:
         return from_arrow(as_table(answer), given.kind, None if numbers is None else given.places(numbers))
 
     def _copied(self, rows: Any, copies: int, long: bool, seed: int, unseen: str) -> Any:
-        """Completed copies as DataFrames of the kind of the rows; of the table's own rows, with its index."""
+        """Completed copies as DataFrames of the type of the rows; for the table's own rows, with its index."""
         from mpibayes.hpc.python.copies import copies_of
 
         handed = self._handed(rows)

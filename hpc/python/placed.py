@@ -1,4 +1,4 @@
-"""Files that `fit` and `submit` make beside the run directory: the rows of a DataFrame, a table with chosen kinds."""
+"""Files that `fit` and `submit` make beside the run directory: the rows of a DataFrame, or a table with given kinds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def placed(
     missing: Sequence[str] = (),
     weight: str | None = None,
 ) -> tuple[Path, Path]:
-    """The file that the program is given, and the run directory.
+    """Return the file that the program is given, and the run directory.
 
     A DataFrame is written beside the run directory; with kinds, schema, missing or weight a table is made there. Raises
     ConfigError and DataError.
@@ -68,9 +68,9 @@ def _as_file(data: Any, directory: str | os.PathLike[str] | None, fresh: bool, d
 
 
 def _put(new: Path, place: Path, same: Callable[[Path, Path], bool], folder: Path, fresh: bool, what: str) -> None:
-    """A table that was made anew in its place beside the run directory, unless it is there; nothing is left over.
+    """Move a new table to its place beside the run directory, unless it is there already; remove the new one otherwise.
 
-    Raises ConfigError where a run was started with another one.
+    Raises ConfigError if a run was started with a different one.
     """
     try:
         if place.exists() and same(new, place):
@@ -103,8 +103,8 @@ def _same_rows(a: Path, b: Path) -> bool:
 
 
 def _same_table(new: Path, place: Path) -> bool:
-    """True if two tables hold the same cells. Where they differ in which columns are in order, or in the weights of
-    rows, which no run depends on, the new one replaces the one that is there."""
+    """True if two tables hold the same cells. If they differ in which columns are ordered, or in the weights of rows,
+    on which no run depends, the new one replaces the existing one."""
     from mpibayes.io.table import Table
 
     try:
@@ -124,7 +124,7 @@ def _same_weights(one: Table, other: Table) -> bool:
 
 
 def _imported(source: Path, folder: Path, fresh: bool, display: Display, **options: Any) -> Path:
-    """The typed table beside the run directory, made with these options; the one that is there if it is the same."""
+    """Typed table beside the run directory, imported with these options; an equal existing table is kept."""
     from mpibayes.io import ingest
     from mpibayes.io.summary import summary_lines
 

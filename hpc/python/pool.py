@@ -1,24 +1,24 @@
-"""`mpibayes.pool`: one answer from the analyses of several completed copies of a table, by Rubin's rules, or of
-several synthetic tables.
+"""`mpibayes.pool`: one answer from the analyses of several completed copies of a table, by Rubin's rules, or of several
+synthetic tables.
 
-Of a number with estimates q_1 ... q_M and variances u_1 ... u_M (Rubin 1987, section 3.1)
+For a quantity with estimates q_1 ... q_M and variances u_1 ... u_M (Rubin 1987, section 3.1)
 
     q = mean q_m    U = mean u_m    B = sum (q_m - q)^2 / (M - 1)    T = U + (1 + 1/M) B
 
-Degrees of freedom are those of Barnard & Rubin (1999), with nu_com those of the complete data:
+Degrees of freedom follow Barnard & Rubin (1999), with nu_com those of the complete data:
 
     lambda = (1 + 1/M) B / T    nu_old = (M - 1) / lambda^2
     nu_obs = (nu_com + 1) / (nu_com + 3) nu_com (1 - lambda)    nu = 1 / (1/nu_old + 1/nu_obs)
 
 and the fraction of missing information is (r + 2 / (nu + 3)) / (1 + r), where r = (1 + 1/M) B / U.
 
-Of synthetic tables of k rows, each from its own draw of the parameters given n training rows (Raab, Nowok & Dibben
-2016), where U is the mean variance, each as if the k rows were data:
+For synthetic tables of k rows, each from its own draw of the parameters given n training rows (Raab, Nowok & Dibben
+2016), with U the mean variance that treats the k rows as data:
 
     T = U (k/n + (1 + k/n) / M)
 
-The sampling of the n rows, which all tables share, adds U k/n; the draw of the parameters as much, and the sampling of
-k rows U, to each table by itself.
+The sampling of the n rows, shared by all tables, contributes U k/n; in each table separately, the draw of the
+parameters contributes as much, and the sampling of k rows U.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ EXPECTED = "expected an estimate of each copy and its variance, or a list of fit
 
 
 class Pooled(Result):
-    """Pooled estimates, a line each; shows itself, and has a `.frame`.
+    """Pooled estimates, one line each; prints as a table, and has a `.frame`.
 
-    estimate, se, df, low, high, fmi: as its columns, (p,), or a number where the estimates are numbers; se: standard
-    error, df: degrees of freedom, low and high: the interval, fmi: fraction of missing information, NaN of synthetic
-    tables. within, between: the mean variance U, and B.
+    estimate, se, df, low, high, fmi: its columns, (p,), or numbers if the estimates are numbers; se: standard error,
+    df: degrees of freedom, low and high: the interval, fmi: fraction of missing information, NaN for synthetic tables.
+    within, between: the mean variance U, and B.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ def pool(
 ) -> Pooled:  # fmt: skip
     """Pool the results of one analysis on each of M completed copies (see the module for the rules).
 
-    estimates: M numbers, or M vectors (M, p). variances: theirs, squares of standard errors, (M,) or (M, p), or
-    covariance matrices (M, p, p). Or estimates alone: M fitted models of statsmodels, or others with `params` and
-    `cov_params()`. n: rows of a copy; dfcom: degrees of freedom of the complete data, by default n - 1, or a model's
-    `df_resid`, else infinite. level: of the interval.
+    estimates: M numbers, or M vectors (M, p). variances: their squared standard errors, (M,) or (M, p), or covariance
+    matrices (M, p, p). Or only estimates: M fitted models of statsmodels, or others with `params` and `cov_params()`.
+    n: rows of a copy; dfcom: degrees of freedom of the complete data, by default n - 1, or a model's `df_resid`, else
+    infinite. level: of the interval.
 
-    synthetic: the copies are synthetic tables of k rows, by default n, and n is the number of rows that the run was
-    trained on. The rule holds for a complete table and an analysis that the model is good for; not with merged levels
-    (`rare`). One table will do, then.
+    synthetic: the copies are synthetic tables of k rows, by default n, and n is the number of training rows of the run.
+    The rule holds for complete tables and analyses for which the model is adequate; not with merged levels (`rare`).
+    One table suffices then.
 
     >>> pooled = pool([1.0, 3.0], [0.5, 0.5])
     >>> pooled.estimate, round(pooled.se, 3)
@@ -110,7 +110,7 @@ def pool(
 
 
 def _rules(q: np.ndarray, u: np.ndarray, nu_com: float, level: float) -> dict[str, np.ndarray]:
-    """q, u (M, p)."""
+    """Pool q, u (M, p) by Rubin's rules."""
     m, mean, within, between = len(q), q.mean(axis=0), u.mean(axis=0), q.var(axis=0, ddof=1)
     extra = (1.0 + 1.0 / m) * between
     total = within + extra
@@ -129,7 +129,7 @@ def _rules(q: np.ndarray, u: np.ndarray, nu_com: float, level: float) -> dict[st
 
 
 def _of_synthetic(q: np.ndarray, u: np.ndarray, ratio: float, df: float, level: float) -> dict[str, np.ndarray]:
-    """q, u (M, p); ratio: k / n."""
+    """Pool q, u (M, p) of synthetic tables; ratio: k / n."""
     m, mean, within = len(q), q.mean(axis=0), u.mean(axis=0)
     se = np.sqrt(within * (ratio + (1.0 + ratio) / m))
     half = stdtrit(df, 0.5 + 0.5 * level) * se
@@ -141,7 +141,7 @@ def _of_synthetic(q: np.ndarray, u: np.ndarray, ratio: float, df: float, level: 
 
 
 def _ratio(n: int | None, k: int | None) -> float:
-    """Rows of a synthetic table for each training row."""
+    """Rows of a synthetic table per training row."""
     if n is None:
         raise ConfigError("synthetic tables: say n, the number of rows that the run was trained on")
     for name, value in (("n", n), ("k", k)):
@@ -174,14 +174,14 @@ def _numbers(values: Any, what: str) -> np.ndarray:
 
 
 def _names(estimates: Any) -> list[str] | None:
-    """Names of what was estimated, where the estimates of a copy are a pandas Series."""
+    """Names of the estimates, if those of a copy are a pandas Series."""
     first = next(iter(estimates), None) if hasattr(estimates, "__iter__") else None
     index = getattr(first, "index", None)
     return None if index is None or callable(index) else [str(name) for name in index]
 
 
 def _of_models(models: Any) -> tuple[list[Any], list[Any], list[str] | None, float | None]:
-    """Estimates, covariance matrices, names, and the degrees of freedom of fitted models."""
+    """Estimates, covariance matrices, names, and degrees of freedom of fitted models."""
     models = list(models) if hasattr(models, "__iter__") else [models]
     for model in models:
         if not hasattr(model, "params") or not callable(getattr(model, "cov_params", None)):

@@ -18,8 +18,8 @@ from mpibayes.hpc.results.asked_report import asked_report
 
 
 class Report:
-    """text: the report. pictures: PNG by name. document: the numbers, as in summary.json. files: further ones by
-    name. It shows itself with its pictures in a notebook."""
+    """text: the report. pictures: PNG by name. document: the numbers, as in summary.json. files: further files by name.
+    A notebook shows it with its pictures."""
 
     def __init__(self, made: Document, folder: Path):
         self._made, self._folder = made, folder
@@ -30,7 +30,7 @@ class Report:
 
     def save(self, folder: str | os.PathLike[str] | None = None) -> Path:
         """Write report.txt, summary.json and the pictures; by default to DIR/report. Returns the folder. Raises
-        ConfigError where it cannot be written."""
+        ConfigError if it cannot be written."""
         place = self._folder if folder is None else Path(folder).expanduser()
         written.check_folder(place)
         written.write(place, self._made)
@@ -59,7 +59,7 @@ def report(posterior: Any, directory: Path, weighted: bool | None = None) -> Rep
 def comparison(
     directories: Sequence[Sequence[Path]], posteriors: Sequence[Any], weighted: bool | None = None
 ) -> Report:
-    """The report of opened runs against each other, each by its directories. Raises ConfigError, DataError."""
+    """Compare opened runs, each given by its directories, in a report. Raises ConfigError, DataError."""
     require_extra("matplotlib", "arviz")
     with compared.weighed(posteriors, weighted):
         return Report(compared.of_opened(directories, posteriors), compared.default_folder(directories))

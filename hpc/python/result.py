@@ -1,4 +1,4 @@
-"""The answer to a question: a table that shows itself, with remarks and a picture."""
+"""The answer to a question: a table that can print itself, with remarks and a picture."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
-WIDTH = 118  # of its text
+WIDTH = 118  # of the printed text
 
 
 class Result:
-    """The answer to a question about a run: it shows itself as `mpibayes query` prints it.
+    """The answer to a question about a run; it prints like `mpibayes query`.
 
     title: the question. names: of its columns; result[name] is one as a NumPy array (n,), numbers or texts (object).
-    notes: what is to know about the numbers. facts: a few of them in words, such as a median.
-    frame: all lines, as a DataFrame of the run's kind (pandas, polars or pyarrow); other libraries take the result
-    itself, through Arrow's PyCapsule interface. Of rows of a table that was made from a pandas DataFrame, the frame of
-    pandas has that one's index.
+    notes: remarks on the numbers. facts: a few of them in words, such as a median.
+    frame: all lines, as a DataFrame of the run's type (pandas, polars or pyarrow); other libraries accept the result
+    itself, through Arrow's PyCapsule interface. For rows of a table made from a pandas DataFrame, the pandas frame has
+    that DataFrame's index.
     """
 
     def __init__(self, answer: Answer, kind: frames.Kind = "pyarrow", index: Callable[[], Any] = lambda: None):
-        """index: of all rows of the table, or None; asked for when a frame of pandas is."""
+        """index(): of all rows of the table, or None; called for a pandas frame."""
         remarks, of_whom = [in_python(text) for text in answer.remarks], in_python(answer.of_whom)
         self._answer, self._kind, self._index = replace(answer, remarks=remarks, of_whom=of_whom), kind, index
 
@@ -67,25 +67,25 @@ class Result:
         return self.to_pandas() if self._kind == "pandas" else frames.from_arrow(self.to_arrow(), self._kind)
 
     def to_arrow(self) -> pa.Table:
-        """All lines as a pyarrow Table; NaN and None are nulls."""
+        """Return all lines as a pyarrow Table; NaN and None are nulls."""
         table: pa.Table = answers.as_table(self._answer)
         return table
 
     def to_pandas(self) -> Any:
-        """All lines as a DataFrame of pandas. Raises ConfigError where that is not installed."""
+        """Return all lines as a pandas DataFrame. Raises ConfigError if pandas is not installed."""
         rows = self._answer.columns.get("row")
         index = None if rows is None else self._index()
         return frames.from_arrow(self.to_arrow(), "pandas", None if index is None else index[np.asarray(rows) - 1])
 
     def to_polars(self) -> Any:
-        """All lines as a DataFrame of polars. Raises ConfigError where that is not installed."""
+        """Return all lines as a polars DataFrame. Raises ConfigError if polars is not installed."""
         return frames.from_arrow(self.to_arrow(), "polars")
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def plot(self) -> Figure:
-        """The answer as a figure of matplotlib. Raises ConfigError where it has none, or that is not installed."""
+        """Draw the answer as a matplotlib figure. Raises ConfigError if it has none, or matplotlib is not installed."""
         from mpibayes.hpc.report.drawing import require_extra
 
         if self._answer.picture is None:

@@ -1,4 +1,4 @@
-"""Arguments of a question from Python: rows in memory, read as from a file; and conditions as values."""
+"""Arguments of a question from Python: rows in memory, read like a file; and conditions as values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Given = Mapping[str, Any] | Sequence[str] | str | None
 
 @dataclass(frozen=True)
 class Handed:
-    """Rows that a question was handed: their kind, and the index of a pandas DataFrame (None of others)."""
+    """Rows passed to a question: their type, and the index of a pandas DataFrame (None for others)."""
 
     data: Any
     kind: frames.Kind
@@ -35,13 +35,13 @@ class Handed:
         return Path(self.data).name if frames.is_path(self.data) else frames.NAME
 
     def places(self, rows: np.ndarray) -> Any:
-        """The index of some of them by their numbers from 1; None where they have none."""
+        """Index entries of rows given by numbers from 1; None without an index."""
         return None if self.index is None else self.index[np.asarray(rows) - 1]
 
     @contextmanager
     def file(self, text: bool = False) -> Iterator[Path]:
-        """A file of them; errors about one that was made here are about the DataFrame. text: make it CSV, which files
-        of pairs are read from."""
+        """Yield a file of the rows; errors about a temporary file name the DataFrame instead. text: make it CSV, the
+        format for files of pairs."""
         if frames.is_path(self.data):
             yield Path(self.data).expanduser()
             return
@@ -56,7 +56,7 @@ class Handed:
 
 
 def handed(data: Any, kind: frames.Kind) -> Handed:
-    """Rows of a DataFrame or of a file; `kind` is that of the answers about a file."""
+    """Wrap a DataFrame or a file of rows; `kind` is the type of answers about a file."""
     if frames.is_path(data):
         return Handed(data, kind, None)
     kind_of_rows = frames.kind_of(data)
@@ -65,8 +65,8 @@ def handed(data: Any, kind: frames.Kind) -> Handed:
 
 @contextmanager
 def placed(question: Question) -> Iterator[Question]:
-    """The question with its rows in files, or as numbers of rows of the table. A file made of a DataFrame is there
-    meanwhile, and errors about it are about the DataFrame."""
+    """Yield the question with its rows in files, or as row numbers of the table. A DataFrame is written to a temporary
+    file, and errors about it name the DataFrame."""
     with ExitStack() as files:
 
         def source(rows: Any) -> Any:
@@ -80,7 +80,8 @@ def placed(question: Question) -> Iterator[Question]:
 
 
 def conditions(given: Given) -> list[Item]:
-    """Conditions of `given` for `hpc/query`: {"age": (40, 50)}, or as on the command line, "age=40..50" or ["age"]."""
+    """Convert `given` to conditions for `hpc/query`: {"age": (40, 50)}, or as on the command line, "age=40..50" or
+    ["age"]."""
     if given is None:
         return []
     if isinstance(given, str):
@@ -91,7 +92,7 @@ def conditions(given: Given) -> list[Item]:
 
 
 def names(columns: Sequence[str] | str | None) -> list[str]:
-    """Names of columns. Raises ConfigError."""
+    """Check and list names of columns. Raises ConfigError."""
     if columns is None:
         return []
     listed = [columns] if isinstance(columns, str) else list(columns)
@@ -102,7 +103,7 @@ def names(columns: Sequence[str] | str | None) -> list[str]:
 
 
 def numbers_of(rows: Any) -> np.ndarray | None:
-    """Row numbers that were given as such, ascending; None of other rows."""
+    """Row numbers, ascending, if rows are given as numbers; None for other rows."""
     if isinstance(rows, int | np.integer) and not isinstance(rows, bool):
         rows = [rows]
     if not isinstance(rows, list | tuple | set | range | np.ndarray):
@@ -115,13 +116,13 @@ def numbers_of(rows: Any) -> np.ndarray | None:
 
 @contextmanager
 def folder_for_files() -> Iterator[Path]:
-    """A folder for what the command line writes to files; its errors are in the words of this interface."""
+    """Yield a folder for files written by the command line; its errors are translated to the terms of Python."""
     with tempfile.TemporaryDirectory(prefix="mpibayes-") as folder, in_words_of_python():
         yield Path(folder)
 
 
 def nowhere() -> Any:
-    """A console that shows nothing."""
+    """Return a console that shows nothing."""
     from mpibayes.terminal import Console
 
     return Console(quiet=True)
@@ -129,7 +130,7 @@ def nowhere() -> Any:
 
 @contextmanager
 def in_words_of_python() -> Iterator[None]:
-    """Errors of what the command line uses, too, in the words of this interface."""
+    """Translate errors of code shared with the command line to the terms of Python."""
     try:
         yield
     except MpibayesError as error:

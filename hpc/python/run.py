@@ -1,5 +1,4 @@
-"""`mpibayes.open`: a run's directory, opened for questions. They are those of `mpibayes query`, answered by the same
-functions."""
+"""`mpibayes.open`: open a run's directory for questions: those of `mpibayes query`, answered by the same functions."""
 
 from __future__ import annotations
 
@@ -37,38 +36,39 @@ def open_run(
 ) -> Run:  # fmt: skip
     """Open a run, or several of one posterior, for questions.
 
-    directory: of a run (the -o of `mpibayes run`), or several. draws: at most so many kept draws are averaged over (by
-    default 100, of a regression 200). burn_in: cycles left out, by default run.burn_in. table: where the run's table is
-    now, if it has been moved. frames: of which kind tables are that do not answer a question about one: "pandas",
-    "polars" or "pyarrow". Raises ConfigError where there is no run.
+    directory: of a run (the -o of `mpibayes run`), or several. draws: maximal number of kept draws to average over (by
+    default 100, for a regression 200). burn_in: cycles left out, by default run.burn_in. table: current path of the
+    run's table, if it has been moved. frames: type of tables in answers that are not about a given table: "pandas",
+    "polars" or "pyarrow". Raises ConfigError if there is no run.
     """
     return Run(directory, draws=draws, burn_in=burn_in, table=table, frames=frames)
 
 
 class Run(Synthesizer):
-    """A run of `mpibayes`, opened for questions; it is read when it is asked, and never changed.
+    """A run of `mpibayes`, opened for questions; it is read on demand, and never changed.
 
-    Answers are averages over kept draws, each with its Monte Carlo error (docs/query.md says what the numbers are). A
-    question about rows that are handed in is answered by a DataFrame of their kind, a pandas index kept; a question
-    about the run itself by a `Result`, which shows itself, has a `.frame` and, where there is a picture, a `.plot()`.
+    Answers are averages over kept draws, each with its Monte Carlo error (docs/query.md explains the numbers). A
+    question about rows that are passed in is answered by a DataFrame of their type, keeping a pandas index; a question
+    about the run itself by a `Result`, which prints itself, and has a `.frame` and, if there is a picture, a `.plot()`.
 
-    `rows`, where a question takes them: a DataFrame of pandas or polars, a pyarrow Table, anything else with
-    __arrow_c_stream__, a dict of columns, or the path of a file; of any number of rows, the columns found by name, and
-    those that lack missing. Rows are numbered from 1, as in the table. `unseen`: what a level is that the table does
-    not have, "missing" (with a warning) or an "error".
+    `rows`, for questions that take them: a DataFrame of pandas or polars, a pyarrow Table, anything else with
+    __arrow_c_stream__, a dict of columns, or the path of a file; with any number of rows; columns are matched by name,
+    and absent columns are missing. Rows are numbered from 1, as in the table. `unseen`: treatment of a level unknown to
+    the table, "missing" (with a warning) or "error".
 
     `given`, `of`: {"age": 40, "job": ["clerk", "nurse"], "income": (1000, None)}: a value, one of several levels, a
-    range with both ends included; or texts as on the command line, "age=40..50"; with `rows` also names of columns,
-    whose cells then count.
+    range including both ends; or texts as on the command line, "age=40..50"; with `rows` also names of columns, whose
+    cells are then used.
 
-    `weighted`, where a question takes it: whether the answer is of the population that the survey weights of the table
-    stand for, or of the rows as they are. By default it is, if the table has weights and no `rows` are named.
+    `weighted`, for questions that take it: True if the answer is about the population that the survey weights of the
+    table represent, False about the rows as they are. By default True, if the table has weights and no `rows` are
+    given.
 
-    `ranks`, where a question takes them: processes that share a long one, started under mpirun on this machine; the
+    `ranks`, for questions that take them: processes that share a long one, started under mpirun on this machine; the
     answer has the same bits.
 
-    Every question raises ConfigError where it cannot be asked of this run, with the reason, and DataError for rows that
-    cannot be read.
+    Every question raises ConfigError, with the reason, if this run cannot answer it, and DataError for rows that cannot
+    be read.
     """
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -91,21 +91,20 @@ class Run(Synthesizer):
 
     @property
     def labels(self) -> np.ndarray:
-        """The cluster of each row of the table, int64 (rows,), numbered from 1 as in the report, rows that were held
-        out too; of several views (rows, views). `clusters` says how probable each is. Raises ConfigError where there
-        are none."""
+        """Cluster of each row of the table, int64 (rows,), numbered from 1 as in the report, including held-out rows;
+        with several views (rows, views). `clusters` gives their probabilities. Raises ConfigError if there are none."""
         labels = np.column_stack([view.cluster for view in self._clusters.views])
         return labels[:, 0] if labels.shape[1] == 1 else labels
 
     def clusters(self, rows: Any = None, *, groups: int | None = None, unseen: str = "missing") -> Any:
-        """The cluster of every row of the table, in its order, in the representative partition: a Result.
+        """Cluster of every row of the table, in order, in the representative partition: a Result.
 
-        Columns: `row`, from 1; `cluster` and its `probability`, of several views cluster_1, probability_1 and so on;
-        `held_out`, rows that the run was not trained on, whose cluster is the most probable one given the draws. The
-        frame has the index of the DataFrame that the run was made from, so that
-        `frame["cluster"] = run.clusters().frame["cluster"]` is right. groups: with `group` beside `cluster`, of so many
-        groups of clusters, as the report has them; a view that has no such level has none. Of other `rows` the same of
-        these, as a DataFrame of their kind, with their index.
+        Columns: `row`, from 1; `cluster` and its `probability`, with several views cluster_1, probability_1 and so on;
+        `held_out`: rows that the run was not trained on, whose cluster is the most probable one given the draws. The
+        frame has the index of the DataFrame that the run was made from, so that `frame["cluster"] =
+        run.clusters().frame["cluster"]` is right. groups: add `group` beside `cluster`, one of so many groups of
+        clusters, as in the report; a view without such a level has none. For other `rows`, the same as a DataFrame of
+        their type, with their index.
         """
         from mpibayes.hpc.query.answer import Answer
 
@@ -136,8 +135,8 @@ class Run(Synthesizer):
 
     @property
     def trace(self) -> Any:
-        """A DataFrame of the run's kind: a line for each cycle, burn-in too, a column for each scalar, `chain` first
-        where there are several, the seconds last."""
+        """DataFrame of the run's type: a line per cycle, including burn-in, and a column per scalar; `chain` first if
+        there are several, seconds last."""
         import pyarrow.csv
 
         from mpibayes.hpc.results.export import export
@@ -148,12 +147,12 @@ class Run(Synthesizer):
             return from_arrow(pyarrow.csv.read_csv(place), self._kind)
 
     def report(self, *, against: Run | Sequence[Run] = (), weighted: bool | None = None) -> Report:
-        """Tables and pictures of the posterior, as `mpibayes report` makes them; .save() writes them.
+        """Tables and pictures of the posterior, as made by `mpibayes report`; .save() writes them.
 
-        against: other runs on the same table. The report is then of the comparison: the paired difference of held-out
-        scores with its standard error, and what each run says that the others do not; `document` has the numbers.
-        weighted: whether clusters also have shares of the population, by default where the table has weights.
-        Raises ConfigError where the `report` extra is not installed, DataError for runs on other tables.
+        against: other runs on the same table. The report then compares them: the paired difference of held-out scores
+        with its standard error, and the findings unique to each run; `document` has the numbers. weighted: True if
+        clusters also get shares of the population, by default if the table has weights. Raises ConfigError if the
+        `report` extra is not installed, DataError for runs on other tables.
         """
         from mpibayes.hpc.python.report import comparison, report
 
@@ -165,12 +164,12 @@ class Run(Synthesizer):
             return report(posteriors[0], self.directory, weighted)
 
     def summary(self) -> str:
-        """The report's text."""
+        """Text of the report."""
         return self.report().text
 
     def to_arviz(self) -> Any:
-        """The draws of all chains as ArviZ takes them, burn-in in groups of its own; in memory. Raises ConfigError
-        where the `report` extra is not installed."""
+        """Draws of all chains for ArviZ, in memory, with burn-in in separate groups. Raises ConfigError if the `report`
+        extra is not installed."""
         from mpibayes.hpc.report.drawing import require_extra
         from mpibayes.hpc.results.export import export
 
@@ -193,11 +192,11 @@ class Run(Synthesizer):
         self, rows: Any = None, *, of: Given = None, given: Given = None, unseen: str = "missing",
         weighted: bool | None = None, ranks: int = 1,
     ) -> Any:  # fmt: skip
-        """log p(of | given) in nats, with its error: of each of `rows`, or without them of one described row.
+        """log p(of | given) in nats, with its error: of each of `rows`, or of one described row.
 
-        Of `rows` all columns are asked for where `of` names none; if it does, the others are given, unless `given` says
-        which. Columns: log_p, log_p_error, p, p_error (not of densities), draws: the effective number. A density is per
-        unit of its column. A DataFrame (n, ...) for rows, else a Result of one line.
+        For `rows`, all columns are targets if `of` names none; if it does, the remaining columns are given, unless
+        `given` names some. Columns: log_p, log_p_error, p, p_error (not for densities), draws: the effective number. A
+        density is per unit of its column. Returns a DataFrame (n, ...) for rows, else a Result of one line.
         """
         question = Logp(conditions(of), conditions(given), rows=rows, unseen=unseen, weighted=weighted)
         return self._ask(question, ranks)
@@ -206,16 +205,16 @@ class Run(Synthesizer):
         self, column: str, rows: Any = None, *, given: Given = None, unseen: str = "missing",
         weighted: bool | None = None, ranks: int = 1,
     ) -> Any:  # fmt: skip
-        """The distribution of a column given others: a Result with .plot(), or of `rows` a DataFrame: the most probable
-        level, its probability and those of all, or quantiles of a number."""
+        """Distribution of a column given others: a Result with .plot(), or for `rows` a DataFrame: the most probable
+        level, its probability and those of all levels, or quantiles of a number."""
         return self._ask(Conditional(column, conditions(given), rows=rows, unseen=unseen, weighted=weighted), ranks)
 
     def simulate(
         self, n: int = 10, *, given: Given = None, columns: Names = None, seed: int = 1, rows: Any = None,
         unseen: str = "missing", weighted: bool | None = None, ranks: int = 1,
     ) -> Any:  # fmt: skip
-        """A DataFrame of n rows drawn from the posterior predictive distribution that have what is given; or `rows`
-        with their missing cells drawn, given the others. The same seed gives the same rows; fewer are the first of
+        """DataFrame of n rows drawn from the posterior predictive distribution with the given values; or `rows` with
+        their missing cells drawn, given the rest. The same seed gives the same rows; fewer rows are the first of
         more."""
         from mpibayes.hpc.python.typed import typed
 
@@ -225,23 +224,25 @@ class Run(Synthesizer):
         return from_arrow(table, self._kind) if new is None else from_arrow(table, new.kind, new.index)
 
     def impute(self, rows: Any, *, of: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
-        """The missing cells of `rows`, each given the other cells of its row: a DataFrame with a line for each cell.
+        """Missing cells of `rows`, each given the other cells of its row: a DataFrame with a line per cell.
 
         Columns: row, column, value (text), p and p_error (of a level, or an atom), low and high (10 and 90 % of a
-        number, whose value is the median), draws. `of`: the columns whose cells are wanted. To analyse: `complete`.
+        number, whose value is the median), draws. `of`: the columns to impute. For analyses use `complete`.
         """
         return self._ask(Impute(names(of), rows=rows, unseen=unseen), ranks)
 
     def complete(
         self, rows: Any = None, *, copies: int | None = None, long: bool = False, seed: int = 1, unseen: str = "missing"
     ) -> Any:
-        """The run's table, or other `rows`, with their gaps filled in.
+        """The run's table, or other `rows`, with their gaps filled.
 
-        copies: for multiple imputation, a list of so many DataFrames, as `mpibayes complete` writes them: cells are
-        drawn, each copy from its own kept draw. Analyse each, and pool the results with `mpibayes.pool`. long: one of
-        them, the rows as they are (.imp = 0) and then all copies, with the columns .imp and .id (the row, from 1).
+        copies: for multiple imputation, a list of so many DataFrames, as written by `mpibayes complete`: cells are
+        drawn, each copy from its own kept draw. Analyse each, and pool the results with `mpibayes.pool`. long: one
+        DataFrame with the rows as they are (.imp = 0) followed by all copies, with the columns .imp and .id (the row,
+        from 1).
 
-        Without copies a prediction of each cell of `rows`, and how sure each row is: `predict --complete`."""
+        Without copies, a prediction of each missing cell of `rows`, and the certainty of each row: `predict
+        --complete`."""
         if copies is not None:
             return self._copied(rows, copies, long, seed, unseen)
         if rows is None or long:
@@ -265,11 +266,11 @@ class Run(Synthesizer):
         most: int = 20_000, unseen: str = "missing", ranks: int = 1,
     ) -> Any:  # fmt: skip
         """The `top` most surprising cells, given the rest of their row, or rows, in nats: of the training table, each
-        row left out of what is known (a Result; at most about `most` rows are looked at), or of `rows`."""
+        row left out of its own prediction (a Result; about `most` rows are examined), or of `rows`."""
         return self._ask(Surprisal(names(columns), by, top, most, rows=rows, unseen=unseen), ranks)
 
     def novelty(self, rows: Any, *, columns: Names = None, unseen: str = "missing", ranks: int = 1) -> Any:
-        """Novelty of each of `rows` compared to the training rows, the most novel first: `novelty`, the share of
+        """Novelty of each of `rows` relative to the training rows, the most novel first: `novelty`, the share of
         training rows that are less surprising; surprisal in nats; p_new, the probability of a new cluster in some
         view."""
         return self._ask(Novelty(names(columns), rows=rows, unseen=unseen), ranks)
@@ -278,8 +279,8 @@ class Run(Synthesizer):
         self, row: int | None = None, *, like: Given = None, columns: Names = None, top: int = 10,
         to: Sequence[int] = (),
     ) -> Result:  # fmt: skip
-        """The training rows that most probably share a cluster with a row of the table, by its number from 1, or with
-        one that is described by `like`; or those of the rows `to`. columns: those whose views count."""
+        """Training rows most likely to share a cluster with a row of the table, given by number from 1, or with one
+        described by `like`; or only the rows `to`. columns: those whose views count."""
         return self._result(self._answer(Similarity(row, conditions(like), names(columns), top, list(to))))
 
     def dependence(self, columns: Names = None, *, weighted: bool | None = None, ranks: int = 1) -> Result:
@@ -288,7 +289,7 @@ class Run(Synthesizer):
         return Result(self._answer(Dependence(names(columns), weighted=weighted), ranks), self._kind)
 
     def pairs(self, columns: Names = None, *, ranks: int = 1) -> Result:
-        """Pairs of columns by how much less they depend on each other in rows that the run draws than in the table:
+        """Pairs of columns, ranked by how much weaker their dependence is in rows drawn by the run than in the table:
         mutual information in both, in nats, and the share of draws that have as much (`synthetic/pairs.py`)."""
         return Result(self._answer(Pairs(names(columns)), ranks), self._kind)
 
@@ -296,8 +297,8 @@ class Run(Synthesizer):
         self, column: str, columns: Names = None, *, size: int | None = None, weighted: bool | None = None,
         ranks: int = 1,
     ) -> Result:  # fmt: skip
-        """The columns that tell one best, each by itself: mutual information in nats, its error, and its share of what
-        there is to know. size: a set of up to so many columns that tell it best together."""
+        """Best predictors of a column, each by itself: mutual information in nats, its error, and its share of the
+        column's entropy. size: the best set of up to so many columns together."""
         return Result(self._answer(Predictors(column, names(columns), size=size, weighted=weighted), ranks), self._kind)
 
     def compare(
@@ -306,10 +307,10 @@ class Run(Synthesizer):
         columns: Names = None, top: int = 20, unseen: str = "missing", weighted: bool | None = None, ranks: int = 1,
     ) -> Result:  # fmt: skip
         """Compare two groups of rows: columns by the divergence of their distributions in nats, its error, and where
-        most of it is; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}, or are two
-        DataFrames or files, or rows of the table by their numbers from 1, [1, 5, *range(7, 21)], against all others if
-        `against_rows` is not given; or a group of clusters, numbered as in the report, of `groups` (those shown first,
-        by default) in a view, against all others; or the tables of this run and of another one."""
+        most of it lies; with a .plot(). The groups are described, {"sex": "Female"} and {"sex": "Male"}; or are two
+        DataFrames or files, or rows of the table by numbers from 1, [1, 5, *range(7, 21)], against all others if
+        `against_rows` is not given; or a group of clusters, numbered as in the report, of `groups` (by default those
+        shown first) in a view, against all others; or the tables of this run and another one."""
         listed = numbers_of(rows)
         ways = [group is not None or against is not None, rows is not None or against_rows is not None]
         if sum([*ways, cluster_group is not None, other is not None]) != 1 or (

@@ -26,9 +26,9 @@ KEYS = {
 
 
 def overrides(keywords: Mapping[str, Any], until_settled: bool | None, config: Mapping[str, Any] | None) -> list[str]:
-    """Settings as `--set` takes them, "run.cycles=100". keywords: those of KEYS, None where one was not given.
+    """Settings in the form of `--set`, "run.cycles=100". keywords: those of KEYS, None if not given.
 
-    Raises ConfigError where a key is given twice, or a value is beyond the limits of a document.
+    Raises ConfigError if a key is given twice, or a value exceeds the limits of a document.
     """
     given = {KEYS[name]: value for name, value in keywords.items() if value is not None}
     if keywords.get("heldout") is not None:
@@ -40,7 +40,7 @@ def overrides(keywords: Mapping[str, Any], until_settled: bool | None, config: M
 
 
 def _settings(given: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted key."""
+    """Collect values by dotted key."""
     settings: dict[str, Any] = {}
     for key, value in [*given.items(), *_flat(config)]:
         if key in settings:
@@ -58,7 +58,7 @@ def _settings(given: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, 
 
 
 def _flat(config: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of a configuration whose keys are dotted, or nested as in a TOML file."""
+    """Yield (dotted key, value) for a configuration whose keys are dotted, or nested as in a TOML file."""
     for key, value in config.items():
         if isinstance(value, Mapping) and "." not in key and len(above) < (2 if above[:1] == ("columns",) else 1):
             yield from _flat(value, (*above, key))

@@ -1,5 +1,5 @@
-"""`mpibayes.submit`: put a run into SLURM's queue from Python, as `mpibayes submit` does, with the data and settings of
-`mpibayes.fit`."""
+"""`mpibayes.submit`: submit a run to SLURM's queue from Python, as `mpibayes submit` does, with the data and settings
+of `mpibayes.fit`."""
 
 from __future__ import annotations
 
@@ -55,26 +55,26 @@ def submit(
     missing: Sequence[str] = (),
     weight: str | None = None,
 ) -> Job:
-    """Submit a run, or the continuation of the one that is in `directory`, as a SLURM job that requeues itself.
+    """Submit a run, or the continuation of the run in `directory`, as a SLURM job that requeues itself.
 
-    Configuration, table and directory are checked before; the batch script and the log lie beside the directory
+    Configuration, table and directory are checked first; the batch script and the log lie beside the directory
     (docs/python.md). Call it on a host that has sbatch.
 
-    data: as of `fit`. Data that are no typed table are imported first, here.
-    directory: of the run, on a file system that all nodes see; by default runs/NAME beside the file. A DataFrame needs
-        one.
-    nodes, ntasks_per_node: of the job; by default one node, and a rank for each shard.
-    time: limit of one job, "12:00:00", "1-12:00:00" or "90m"; the run goes on in the next.
-    partition, account: as of sbatch.
+    data: as in `fit`. Data other than a typed table are imported first, here.
+    directory: of the run, on a file system that all nodes share; by default runs/NAME beside the file. A DataFrame
+        needs one.
+    nodes, ntasks_per_node: of the job; by default one node, and a rank per shard.
+    time: limit of one job, "12:00:00", "1-12:00:00" or "90m"; the run continues in the next.
+    partition, account: as in sbatch.
     mpi: "pmix", "pmi2" or "mpirun"; by default the site's, and "pmi2" with the wheel of MPICH.
     setup: lines of the script, "module load openmpi". sbatch: other options, "--mem-per-cpu=2G".
-    chain: one job after another, where jobs may not requeue themselves.
-    family ... weight: as of `fit`.
+    chain: one job after another, if jobs may not requeue themselves.
+    family ... weight: as in `fit`.
 
-    Returns a handle of the job; `submitted(directory)` is one, too, in another session.
+    Returns a handle of the job; `submitted(directory)` makes another one, in any session.
 
-    Raises ConfigError and DataError for what `mpibayes submit` refuses: a job of this run in the queue, a directory
-    that cannot be written, a host without sbatch, or what sbatch itself refuses, with its words.
+    Raises ConfigError and DataError in the cases that `mpibayes submit` refuses: a job of this run in the queue, a
+    directory that cannot be written, a host without sbatch, or a refusal of sbatch itself, with its words.
     """
     from mpibayes.hpc.python.job import Job
     from mpibayes.hpc.slurm.batch_script import LAUNCHERS, Request
@@ -129,7 +129,7 @@ def submit(
 
 @contextlib.contextmanager
 def _without_fresh() -> Iterator[None]:
-    """Advice without `fresh`, which a job that starts again and again cannot have."""
+    """Remove advice about `fresh`, which a job that restarts repeatedly cannot use."""
     try:
         yield
     except MpibayesError as error:
@@ -141,7 +141,7 @@ def _without_fresh() -> Iterator[None]:
 
 
 def _configuration(source: Path, folder: Path, display: Display) -> Path:
-    """The configuration for a data file, beside the run directory; what the import has to say is displayed."""
+    """Make the configuration for a data file, beside the run directory; display the import's remarks."""
     remarks = io.StringIO()
     try:
         with contextlib.redirect_stdout(remarks):

@@ -1,4 +1,4 @@
-"""Synthetic tables as DataFrames, and how useful and how risky they are."""
+"""Synthetic tables as DataFrames, and their utility and risk."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Synthesizer(Opened):
-    """A run, opened, that makes synthetic tables."""
+    """An opened run that makes synthetic tables."""
 
     def synthesize(
         self, n: int | None = None, copies: int = 5, *, missing: str = "as-in-data", rare: int = 0, seed: int = 1,
         weighted: bool | None = None,
     ) -> Any:  # fmt: skip
-        """Synthetic tables: a list of `copies` DataFrames of n rows (by default as many as the run was trained on), as
-        `mpibayes synthesize` writes them, each from its own kept draw; fewer rows are the first of more.
+        """Synthetic tables: a list of `copies` DataFrames of n rows (by default the number of training rows), as
+        written by `mpibayes synthesize`, each from its own kept draw; fewer rows are the first of more.
 
-        missing: "as-in-data", sets of missing cells as training rows of the same cluster have, or "none". rare: levels
-        of fewer training rows are merged into one, "other", and atoms of fewer are left out. weighted: rows of the
-        population that survey weights stand for, by default where the table has some. Analyse each table, and pool the
-        results: `mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)`."""
+        missing: "as-in-data", sets of missing cells taken from training rows of the same cluster, or "none". rare:
+        levels of fewer training rows are merged into one, "other", and atoms of fewer are dropped. weighted: rows of
+        the population that survey weights represent, by default if the table has weights. Analyse each table, and pool
+        the results: `mpibayes.pool(..., n=training rows, k=rows of a table, synthetic=True)`."""
         tables, _ = self._synthetic(rows=n, copies=copies, missing=missing, rare=rare, seed=seed, weighted=weighted)
         return [from_arrow(table, self._kind, None) for table in tables]
 
@@ -38,9 +38,9 @@ class Synthesizer(Opened):
         self, n: int | None = None, copies: int = 5, *, target: str | None = None,
         key: Sequence[str] | str | None = None, missing: str = "as-in-data", rare: int = 0, seed: int = 1,
     ) -> Result:  # fmt: skip
-        """Utility and risk of the tables that `synthesize` makes, beside real rows: a Result with a line a measure and
-        its meaning. target: the column that is classified, and disclosed (the last one with levels); key: columns that
-        somebody may know of a person who wants to know the target."""
+        """Utility and risk of the tables made by `synthesize`, beside real rows: a Result with a line per measure and
+        its meaning. target: the column that is classified, and disclosed (default: the last with levels); key: columns
+        that an intruder may know about a person whose target is sought."""
         _, judged = self._synthetic(
             rows=n, copies=copies, missing=missing, rare=rare, seed=seed, weighted=False, judge=True, target=target,
             key=names(key),

@@ -1,4 +1,4 @@
-"""Columns of an answer in the types of the table they are of: whole numbers, dates and truth values as such."""
+"""Columns of an answer in the types of their table: integers, dates and truth values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRUTH = {"false": False, "true": True}
 
 
 def typed(columns: Mapping[str, np.ndarray], of: Sequence[Column]) -> pa.Table:
-    """An Arrow table of columns of drawn rows, texts where they are levels or dates."""
+    """Convert columns of drawn rows, text if they are levels or dates, to an Arrow table."""
     import pyarrow as pa
 
     by_name = {c.name: c for c in of}
@@ -31,7 +31,7 @@ def _array(column: Column, values: np.ndarray) -> Any:
     if column.unit:
         try:
             return arrow(values).cast(type_of(column.unit, column.resolution))
-        except pa.ArrowInvalid:  # a day that no calendar has
+        except pa.ArrowInvalid:  # a day outside the calendar
             return arrow(values)
     if column.kind == "boolean" and {level.lower() for level in column.levels} <= TRUTH.keys():
         return pa.array([None if x is None else TRUTH[x.lower()] for x in values.tolist()], pa.bool_())

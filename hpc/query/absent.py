@@ -1,4 +1,4 @@
-"""Remarks on answers about cells that the table never has (`io.absent`)."""
+"""Remarks on answers about cells that are always missing in the table (`io.absent`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpibayes.text import counted
 
 
 class NeverThere:
-    """Counts rows asked about of which the table never has a cell that is asked for; `remarks` says it."""
+    """Counts the rows asked about whose requested cell is always missing in the table; `remarks` reports them."""
 
     def __init__(self, asking: Asking):
         self._absences = Absence.stored(asking.asked.like.source)
@@ -22,7 +22,7 @@ class NeverThere:
         self._by: dict[str, Absence] = {}
 
     def look(self, names: Sequence[str], known: Known, which: np.ndarray | None = None) -> None:
-        """Some rows (n,) of which the columns `names` are asked for; which: places of those of interest."""
+        """Add rows whose columns `names` are requested; which: places of the rows of interest."""
         for name in names:
             never = np.zeros(known.n_rows, bool)
             for a in self._absences:
@@ -34,7 +34,7 @@ class NeverThere:
             self._rows[name] += int(never.sum() if which is None else never[which].sum())
 
     def remarks(self, n_rows: int | None = None) -> list[str]:
-        """A line a column. n_rows: how many rows were asked about; None: one that was described."""
+        """One line per column. n_rows: number of rows asked about; None for a single described row."""
         lines = []
         for name, n in self._rows.items():
             if n:
@@ -48,7 +48,7 @@ class NeverThere:
 
 
 def drawn_known(asking: Asking, drawn: Mapping[str, np.ndarray]) -> Known:
-    """Drawn rows as knowledge of the columns whose levels imply missing cells."""
+    """Known cells of drawn rows, in the columns whose levels imply missing cells."""
     wheres = {a.where for a in Absence.stored(asking.asked.like.source)}
     columns = [c for c in asking.columns if c.name in drawn and c.name in wheres]
     n = len(next(iter(drawn.values())))
@@ -57,7 +57,7 @@ def drawn_known(asking: Asking, drawn: Mapping[str, np.ndarray]) -> Known:
 
 
 def _implied(a: Absence, events: Events, which: np.ndarray) -> np.ndarray:
-    """True for rows (n,) known to have a level at which the column is missing."""
+    """Mask of rows (n,) known to have a level at which the column is missing."""
     lacks = np.isin(events.column.levels, a.levels)
     of_codes = lacks[np.maximum(events.codes, 0)] & (events.codes >= 0)
     of_sets = of_codes if events.sets is None else ~(events.sets & ~lacks).any(axis=1) & events.sets.any(axis=1)

@@ -1,4 +1,4 @@
-"""An answer: named columns, on the terminal as a table, in a file as CSV, Parquet, JSON or a picture."""
+"""An answer: named columns, shown on the terminal as a table, written as CSV, Parquet, JSON or a picture."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from mpibayes.text import counted, number, visible
 
 FORMS = (".csv", ".parquet", ".json", ".png")
 SHOWN = 20  # lines on the terminal
-LETTERS = 36  # of a cell there
+LETTERS = 36  # longest text of a cell on the terminal
 
 
 @dataclass
 class Answer:
-    """title, remarks: for people. columns: arrays of one length, numbers or texts (object); NaN and None are nothing.
-    short: names of the columns that the terminal has, all by default; brief: other columns that it has instead. bars:
-    of which column a bar is drawn there. picture: draws a matplotlib Figure, where there is one. facts: a few numbers
-    in words. of_whom: of the population or of the rows, where the table has weights. about_rows: remarks on the rows
-    that the question named, which are in `remarks`, too.
+    """title, remarks: for people. columns: arrays of one length, numbers or texts (object); NaN and None are empty.
+    short: names of the columns shown on the terminal, all by default; brief: other columns shown instead. bars: the
+    column drawn as bars there. picture: draws a matplotlib Figure, if there is one. facts: a few numbers in words.
+    of_whom: whether the answer is about the population or the rows, if the table has weights. about_rows: remarks on
+    the rows named in the question; these are also in `remarks`.
     """
 
     title: str
@@ -46,17 +46,17 @@ class Answer:
 
     @property
     def shortly(self) -> dict[str, np.ndarray]:
-        """The columns that the terminal has."""
+        """Columns shown on the terminal."""
         return dict(self.brief) if self.brief else {name: self.columns[name] for name in self.short or self.columns}
 
     @property
     def notes(self) -> list[str]:
-        """The remarks, and of whom the answer speaks."""
+        """Remarks, followed by `of_whom`."""
         return [*self.remarks, *filter(None, [self.of_whom])]
 
 
 def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") -> None:
-    """Print the first lines on the terminal. rest: where the others are."""
+    """Print the first lines on the terminal. rest: where to find the remaining lines."""
     from rich.table import Table
 
     from mpibayes.terminal import Text
@@ -94,7 +94,7 @@ def show(answer: Answer, console: Any, rest: str = "; -o FILE has all of them") 
 
 
 def cell(x: Any) -> str:
-    """A cell as people read it."""
+    """Format a cell for people."""
     if x is None or (isinstance(x, float | np.floating) and np.isnan(x)):
         return ""
     if isinstance(x, str):
@@ -111,14 +111,14 @@ def cell(x: Any) -> str:
 
 
 def check_name(out: Path, picture: bool) -> None:
-    """ConfigError where the name of a file promises no format that an answer has."""
+    """Raise ConfigError unless the file name's ending is a format of the answer."""
     forms = FORMS if picture else FORMS[:-1]
     if out.suffix not in forms:
         raise ConfigError(f"{out}: the ending of the name decides the format; expected {', '.join(forms)}")
 
 
 def write(answer: Answer, out: Path) -> None:
-    """All lines, or the picture."""
+    """Write all lines, or the picture."""
     if out.suffix == ".png":
         from mpibayes.hpc.report.drawing import png
 
@@ -134,7 +134,7 @@ def write(answer: Answer, out: Path) -> None:
 
 
 def as_json(array: np.ndarray) -> list:
-    """Values for JSON, which has no NaN."""
+    """Values for JSON; NaN becomes None."""
     return [None if isinstance(x, float) and not np.isfinite(x) else x for x in array.tolist()]
 
 
@@ -150,14 +150,14 @@ def _table(answer: Answer, suffix: str) -> bytes:
 
 
 def as_table(answer: Answer) -> Any:
-    """All lines as an Arrow table."""
+    """Return all lines as an Arrow table."""
     import pyarrow as pa
 
     return pa.table({name: arrow(a) for name, a in answer.columns.items()})
 
 
 def arrow(array: np.ndarray) -> Any:
-    """An Arrow array, NaN and None being nothing."""
+    """Return an Arrow array in which NaN and None are null."""
     import pyarrow as pa
 
     if array.dtype == object:

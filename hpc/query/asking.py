@@ -1,7 +1,7 @@
 """A run opened for questions: its kept draws, its columns, and averages over the draws.
 
-Every question is about what is wanted given something known. A draw d says p_d(wanted | known) and p_d(known); the
-answer is the average of the first, weighted by the second.
+Every question is about a target given known values. A draw d gives p_d(target | known) and p_d(known); the answer is
+the average of the first, weighted by the second.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from mpibayes.hpc.registry import asked_of, posterior_of
 from mpibayes.io.rows import Column, Rows
 from mpibayes.text import counted
 
-SAMPLE = 50_000  # training rows that a column's cells are found from
-BYTES = 128 << 20  # of sums over draws that are held at a time
-HELD = 256 << 20  # of a column's probabilities in the clusters of all draws that are kept between blocks
-BLOCK = 2_048  # rows, at most, that one rank works on
+SAMPLE = 50_000  # training rows from which a column's cells are chosen
+BYTES = 128 << 20  # of sums over draws held at a time
+HELD = 256 << 20  # of a column's probabilities in the clusters of all draws, kept between blocks
+BLOCK = 2_048  # rows, at most, that a rank works on at a time
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Distributions:
-    """Distributions of a column in n rows: p (n, U) probability of each cell, error (n, U), effective (n,) draws; sums:
-    the sums that they are computed from."""
+    """Distributions of a column in n rows: p (n, U), the probability of each cell; error (n, U); effective (n,), the
+    number of draws; sums: the sums they are computed from."""
 
     support: Support
     p: np.ndarray
@@ -48,16 +48,16 @@ class Distributions:
 
 
 def opened_for_questions(run: Posterior, draws: int | None) -> Asked:
-    """The kept draws of a run, at most so many. Raises ConfigError where there are none, or no answers."""
+    """Open at most `draws` kept draws of a run. Raises ConfigError if there are none, or if they cannot be asked."""
     if run.no_questions:
         raise ConfigError(f"{run.chains[0].home}: {run.no_questions}")
     return asked_of(run.chains[0].config.kind)(run, draws)
 
 
 class Asking:
-    """run_dir: a run's directory, or several of one posterior. draws: at most so many kept ones. burn_in, table: see
-    `posterior.chains.KeptChains`. comm: ranks that share the work; all of them ask the same, and what says so is then
-    collective. Raises ConfigError, DataError, CheckpointError."""
+    """run_dir: a run's directory, or several of one posterior. draws: maximal number of kept draws. burn_in, table: see
+    `posterior.chains.KeptChains`. comm: ranks that share the work; all ask the same questions, and methods marked
+    "Collective" need all of them. Raises ConfigError, DataError, CheckpointError."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Asking:
 
     @classmethod
     def of_run(cls, run: Posterior, draws: int | None = None, comm: Communicator | None = None) -> Asking:
-        """Ask a run that is open already. Raises ConfigError."""
+        """Open a run that is already read. Raises ConfigError."""
         self = cls.__new__(cls)
         self.comm, self._options = comm or serial(), (draws, None)
         self._begin(run, agree(self.comm, lambda: opened_for_questions(run, draws), "look for its draws"))
@@ -96,31 +96,31 @@ class Asking:
         self._draws: tuple[frozenset[str], Sequence[Law]] = frozenset(), ()
         self._masses: dict[tuple[str, int], list[np.ndarray]] = {}  # of these draws
         self._beside: dict[RunAt, Asking] = {}
-        # of whom answers speak; "" where the table has no weights
+        # population or rows that answers describe; "" if the table has no weights
         self.of_whom = self._whom()
 
     def take_outcome(self, taken: bool) -> None:
-        """Ask about an outcome of the rows, too, where the run has one, or about columns alone."""
+        """Include the rows' outcome in the columns, if the run has one, or exclude it."""
         outcome = self.asked.outcome
         self.columns = [c for c in self.asked.columns if taken or outcome is None or c.name != outcome.name]
         self.conditions = Conditions(self.asked.like, self.columns, self.asked.apart)
 
     @property
     def in_blocks(self) -> set[str]:
-        """Columns in blocks, from which no row is left out, and which have no sets of predictors."""
+        """Columns in blocks: rows cannot be left out of these, and they have no sets of predictors."""
         return {name for name, block in self.asked.joint.items() if block != LINES}
 
     def beside(self, run: RunAt | Path) -> Asking:
-        """Another run, which is opened once; the directory of one with this run's options. Collective. Raises what
-        opening it does."""
+        """Open another run once, or return it; a directory is opened with this run's options. Collective. Raises the
+        same errors as opening it."""
         run = run if isinstance(run, RunAt) else RunAt((run,), *self._options)
         if run not in self._beside:
             self._beside[run] = run.open(self.comm)
         return self._beside[run]
 
     def weigh(self, weighted: bool | None) -> None:
-        """Ask about the population that the table's survey weights stand for, or with False about the rows as they are;
-        None: about the population where the table has weights and the model has clusters. From here on the draws are
+        """Ask about the population that the table's survey weights represent, or, with False, about the rows as they
+        are; None: about the population if the table has weights and the model has clusters. From then on the draws are
         laws of that population, and rows drawn from them are rows of it. Collective. Raises ConfigError."""
         weights = agree(self.comm, lambda: self.run.training_weights(weighted), "read the weights of the rows")
         if (weights is None) != (self.asked.weights is None):
@@ -138,7 +138,7 @@ class Asking:
 
     @property
     def weighted(self) -> bool:
-        """True if answers are of the population."""
+        """True if answers are about the population."""
         return self.asked.weights is not None
 
     @property
@@ -148,12 +148,12 @@ class Asking:
         return [c.name for c in self.columns if law is None or c.name in law]
 
     def require(self, verb: str) -> None:
-        """Raises ConfigError with the reason where this kind of model has no answer to a verb."""
+        """Raise ConfigError, with the reason, if this kind of model cannot answer `verb`."""
         if verb in self.asked.cannot:
             raise ConfigError(f"{verb}: {self.asked.cannot[verb]}")
 
     def require_draws(self, n: int, what: str) -> None:
-        """Raises ConfigError where not each of n tables can be of a kept draw of its own."""
+        """Raise ConfigError unless each of n tables can come from a different kept draw."""
         if self.asked.n_kept < n:
             raise ConfigError(
                 f"{n} {what}: each is of a kept draw of its own, and the run has "
@@ -161,12 +161,12 @@ class Asking:
             )
 
     def joint(self, verb: str) -> AskedJoint:
-        """The draws as joint laws of their columns. Raises ConfigError as `require` does."""
+        """Return the draws as joint laws of their columns. Raises ConfigError like `require`."""
         self.require(verb)
         return cast(AskedJoint, self.asked)
 
     def clusters(self, verb: str) -> AskedClusters:
-        """The draws with their clusters of training rows. Raises ConfigError as `require` does."""
+        """Return the draws with their clusters of training rows. Raises ConfigError like `require`."""
         self.require(verb)
         return cast(AskedClusters, self.asked)
 
@@ -175,12 +175,12 @@ class Asking:
         return [self.conditions.column(name) for name in names]
 
     def known(self, rows: Rows, names: Collection[str] | None = None) -> Known:
-        """Known cells of recorded rows of all used columns of the table, restricted to `names` if given."""
+        """Known cells of recorded rows (all used columns of the table), restricted to `names` if given."""
         return known_of(rows, [c for c in self.columns if names is None or c.name in names])
 
     def draws(self, names: Collection[str]) -> Sequence[Law]:
-        """The kept draws as laws of some columns at least; those of the last question where they have all of them. Each
-        rank makes some of them. Collective."""
+        """Return the kept draws as laws of at least the columns `names`; reuse the last question's draws if they cover
+        these. Each rank makes a share of them. Collective."""
         if not self._draws[1] or not self._draws[0].issuperset(names):
             size, rank = self.comm.size, self.comm.rank
             mine = agree(self.comm, lambda: self.asked.draws(names, slice(rank, None, size)), "look at its draws")
@@ -190,7 +190,7 @@ class Asking:
         return self._draws[1]
 
     def joint_draws(self, names: Collection[str]) -> Sequence[JointLaw]:
-        """`draws` of a model that was asked for by `joint`. Collective."""
+        """`draws` of a model that `joint` accepted. Collective."""
         return cast(Sequence[JointLaw], self.draws(names))
 
     def supports(self, names: Sequence[str], most: int) -> dict[str, Support]:
@@ -202,18 +202,18 @@ class Asking:
         return {name: self._supports[name, most] for name in names}
 
     def sample(self, most: int) -> Rows:
-        """About so many training rows, evenly spaced, as they are recorded."""
+        """About `most` training rows, evenly spaced, as recorded."""
         return self.asked.recorded(self.asked.training_numbers()[self.sample_places(most)])
 
     def sample_places(self, most: int) -> np.ndarray:
-        """Their places among the training rows."""
+        """Places of the `sample` among the training rows."""
         return np.arange(0, self.asked.n_rows, max(1, self.asked.n_rows // most))
 
     # --- averages ----------------------------------------------------------------------------------------------------
 
     def log_p(self, target: Known, given: Known) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Log probability of what is wanted of each row given what is known, its error, and the draws' effective
-        number, (n,) each."""
+        """Log probability of each row's target given its known cells, its error, and the effective number of draws,
+        (n,) each."""
         n = max(target.n_rows, given.n_rows)
         target, given = target.repeat(n), given.repeat(n)
         draws = self.draws({*target.of, *given.of})
@@ -232,7 +232,8 @@ class Asking:
         return tuple(np.concatenate(a) for a in zip(*parts)) if parts else (np.zeros(0),) * 3
 
     def distributions(self, name: str, given: Known, most: int) -> Iterator[tuple[slice, Distributions]]:
-        """The distribution of a column given what is known of each row, some rows at a time; not shared by ranks."""
+        """Yield the distribution of a column given each row's known cells, a block of rows at a time; not shared by
+        ranks."""
         self.draws({name, *given.of})
         blocks, work = self._distributions(name, given, most)
         yield from ((rows, work(rows)) for rows in blocks)
@@ -247,13 +248,14 @@ class Asking:
         return dealt(self.comm, len(blocks), lambda i: made(blocks[i], work(blocks[i])))
 
     def _distributions(self, name: str, given: Known, most: int) -> tuple[list[slice], Callable]:
-        """Blocks of rows, and the distributions of one; the draws are there."""
+        """Blocks of rows, and a function that computes the distributions of one block; the draws must have been
+        made."""
         cells = self.supports([name], most)[name]
         draws = self.draws({name, *given.of})
         masses = self._masses.get((name, most))
         if masses is None and 8 * len(cells) * sum(draw.width for draw in draws) <= HELD:
             masses = [draw.masses(cells.events) for draw in draws]
-            self._masses = {(name, most): masses}  # of the last column alone
+            self._masses = {(name, most): masses}  # of the last column only
         n_sums = len(self.averages.batches) + len(self.averages.chains)
 
         def work(rows: slice) -> Distributions:
@@ -270,7 +272,7 @@ class Asking:
         return average.in_blocks(given.n_rows, self._block(draws, 8 * len(cells) * n_sums / len(draws))), work
 
     def _block(self, draws: Sequence[Law], width: float) -> int:
-        """Rows of a block, with so many bytes a row and draw, and the states of one draw."""
+        """Number of rows in a block; width: bytes per row and draw."""
         state = 16 * max(draw.width for draw in draws)
         return max(16, min(BLOCK, int(BYTES / (width * len(draws))), BYTES // state))
 
@@ -285,7 +287,7 @@ class RunAt:
     table: Path | None = None
 
     def open(self, comm: Communicator | None = None) -> Asking:
-        """Open it for questions. Collective. Raises ConfigError, DataError, CheckpointError."""
+        """Open the run for questions. Collective. Raises ConfigError, DataError, CheckpointError."""
         return Asking(self.directories, self.draws, self.burn_in, self.table, comm)
 
 
@@ -299,7 +301,7 @@ class Sums:
         self._top = np.full(n, -np.inf)
 
     def add(self, d: int, log_weight: np.ndarray, r: np.ndarray) -> None:
-        """Draw d, with log weights (n,) and r (n, U)."""
+        """Add draw d, with log weights (n,) and r (n, U)."""
         up = np.flatnonzero(log_weight > self._top)
         with np.errstate(invalid="ignore"):
             fade = np.exp(self._top[up] - log_weight[up])
@@ -316,7 +318,7 @@ class Sums:
             weights[at] += gain
 
     def result(self, by: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The averages (n, U) and their errors; or those of sums over U, by (U, V)."""
+        """Return the averages (n, U) and their errors; with `by` (U, V), those of the sums over U that it defines."""
         total = self._weights[0].sum(axis=0)
         p = self._sums[0].sum(axis=0) / total[:, None]
         residuals = [(s - w[:, :, None] * p) / total[:, None] for s, w in zip(self._sums, self._weights)]
@@ -325,7 +327,7 @@ class Sums:
         return p, Averages.error_of_sums(*residuals)
 
     def without_each(self) -> Iterator[np.ndarray]:
-        """The averages (n, U) without one batch of draws, for each of them: for the jackknife."""
+        """Yield the averages (n, U) without each batch of draws in turn: for the jackknife."""
         sums, weights = self._sums[0].sum(axis=0), self._weights[0].sum(axis=0)
         for s, w in zip(self._sums[0], self._weights[0]):
             rest = np.maximum(weights - w, 0.0)

@@ -1,9 +1,9 @@
-"""Averages over kept draws that follow each other in chains, with the error of having so few of them.
+"""Averages over kept draws, which follow each other in chains, with the error due to their small number.
 
-Given B a draw d counts in proportion to p_d(B), and what is wanted is sum_d w_d r_d, the weights summing to 1. Its
-error is that of a ratio of means: residuals w_d (r_d - average) are added up in consecutive batches of about the square
-root of a chain's draws, whose sums are about independent (batch means, which see autocorrelation). With several chains
-their sums are batches too, and the larger error counts: chains that have not met do not agree.
+Given B, draw d counts in proportion to p_d(B), and the answer is sum_d w_d r_d, the weights summing to 1. Its error is
+that of a ratio of means: residuals w_d (r_d - average) are summed over consecutive batches of about the square root of
+a chain's draws, whose sums are nearly independent (batch means, which account for autocorrelation). With several
+chains, chains serve as batches too, and the larger error counts: chains that have not converged disagree.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEW = 5.0  # effective draws below which an answer hangs on single ones
+FEW = 5.0  # effective draws below which an answer depends on single draws
 
 
 @dataclass(frozen=True)
 class Averages:
-    """chain_of (D,): the chain of each draw; draws of a chain follow each other."""
+    """chain_of (D,): the chain of each draw; draws of a chain are consecutive."""
 
     chain_of: np.ndarray
 
@@ -43,14 +43,14 @@ class Averages:
         return np.unique(edges)
 
     def error(self, residual: np.ndarray) -> np.ndarray:
-        """Standard errors, (...), of averages with residuals w_d (r_d - average), (D, ...); NaN of a single draw."""
+        """Standard errors, (...), of averages with residuals w_d (r_d - average), (D, ...); NaN for a single draw."""
         sums = [np.add.reduceat(residual, starts, axis=0) for starts in (self.batches, self.chains)]
         return self.error_of_sums(*sums)
 
     @staticmethod
     def error_of_sums(*sums: np.ndarray) -> np.ndarray:
-        """Jackknife standard error from residuals summed over batches (b, ...), one array per chain: the largest over
-        chains."""
+        """Jackknife standard error from residuals summed over batches and over chains, (b, ...) each: the larger of the
+        two."""
         if len(sums[0]) < 2:
             return np.full(sums[0].shape[1:], np.nan)
         each = [len(s) / (len(s) - 1) * (s**2).sum(axis=0) for s in sums if len(s) > 1]
@@ -58,7 +58,7 @@ class Averages:
 
 
 def weights(log_p: np.ndarray) -> np.ndarray:
-    """Shares of the draws (D, n) by their log probabilities of what is given."""
+    """Weights of the draws, (D, n), from the log probabilities of the known values under each."""
     top = log_p.max(axis=0)
     w = np.exp(log_p - np.where(np.isfinite(top), top, 0.0))
     total = w.sum(axis=0)
@@ -71,7 +71,7 @@ def effective(w: np.ndarray) -> np.ndarray:
 
 
 def log_average(log_r: np.ndarray, w: np.ndarray, averages: Averages) -> tuple[np.ndarray, np.ndarray]:
-    """Log of sum_d w_d r_d and its error, (n,) each, of log r (D, n) and weights (D, n) with sum 1."""
+    """Log of sum_d w_d r_d and its error, (n,) each, from log r (D, n) and weights (D, n) that sum to 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log = np.log(w) + log_r
         top = log.max(axis=0)
@@ -82,5 +82,5 @@ def log_average(log_r: np.ndarray, w: np.ndarray, averages: Averages) -> tuple[n
 
 
 def in_blocks(n: int, step: int) -> Sequence[slice]:
-    """Rows 0..n-1 so many at a time."""
+    """Split rows 0..n-1 into blocks of `step` rows."""
     return [slice(i, min(i + step, n)) for i in range(0, n, max(1, step))]

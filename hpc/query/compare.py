@@ -1,8 +1,8 @@
-"""Comparison of two groups of rows, or of two runs: columns by the distance of their distributions.
+"""Comparison of two groups of rows, or of two runs: the distance between distributions, column by column.
 
 The distance of two distributions p and q of a column, cut into cells, is the Jensen-Shannon divergence: the information
-in nats that a value has about which of the two it comes from, at even odds; 0 where they are alike and log 2 where no
-value is common. Its error is a jackknife's over batches of draws.
+in nats that a value carries about which of the two it comes from, at even odds; 0 if they are equal and log 2 if they
+have no value in common. Its error is a jackknife over batches of draws.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from mpibayes.hpc.query.support import Support
 from mpibayes.hpc.query.training import having
 from mpibayes.text import counted
 
-CELLS = 16  # of a column of numbers
+CELLS = 16  # of a numeric column
 TINY = 1e-300
-PICTURED = 6  # columns that a picture has
+PICTURED = 6  # columns in a picture
 NO_WEIGHTS = "its table has no weights"
 
 
 @dataclass(frozen=True)
 class Group:
-    """One side of a comparison. name: in words. p: by column the probabilities of its cells (U,); without: the same,
-    each time leaving out one batch of draws, (b, U). effective: number of draws."""
+    """One side of a comparison. name: in words. p: cell probabilities (U,) by column; without: the same with each batch
+    of draws left out in turn, (b, U). effective: number of draws."""
 
     name: str
     p: dict[str, np.ndarray]
@@ -51,9 +51,9 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Compare(Question):
-    """Two groups of rows compared, in one way: described by `group` and `against`; `rows` and `against_rows`, by
-    default all other rows of the table; a group of clusters of the report, one of `groups` in a view, and all other
-    rows; or this run and an `other`."""
+    """Comparison of two groups of rows, given in one of four ways: described by `group` and `against`; `rows` and
+    `against_rows`, by default all other rows of the table; a group of clusters of the report, one of `groups` in a
+    view, and all other rows; or this run and an `other`."""
 
     group: Sequence[Item] = ()
     against: Sequence[Item] = ()
@@ -91,7 +91,7 @@ class Compare(Question):
 def compare(
     asking: Asking, group: Sequence[Item], against: Sequence[Item], columns: Sequence[str] = (), top: int = 20
 ) -> Answer:
-    """Rows that have what `group` says with rows that have what `against` does; conditions as elsewhere."""
+    """Compare rows that satisfy `group` with rows that satisfy `against`; conditions as elsewhere."""
     asking.require("compare")
     sides = [
         everyone(asking.conditions.read(of, option)) for of, option in ((group, "--group"), (against, "--against"))
@@ -117,7 +117,7 @@ def compare(
 
 def compare_rows(asking: Asking, rows: NewRows, against: NewRows, columns: Sequence[str] = (), top: int = 20) -> Answer:
     """Compare two groups of rows, placed in the clusters by all their cells: each group's distribution is the mean of
-    the model's distributions for its rows. A row says itself what it is, so that weights count in the mean alone."""
+    the model's distributions for its rows. The rows are given, so weights count only in the mean."""
     asking.require("compare")
     asking.weigh(False)
     if any(new.weights is not None for new in (rows, against)):
@@ -135,7 +135,7 @@ def compare_rows(asking: Asking, rows: NewRows, against: NewRows, columns: Seque
 
 
 def compare_runs(asking: Asking, other: Asking, columns: Sequence[str] = (), top: int = 20) -> Answer:
-    """Compare two runs by the columns that both have: the distributions of a new row."""
+    """Compare the distributions of a new row under two runs, in the columns that both have."""
     asking.require("compare")
     other.require("compare")
     theirs = {c.name: c for c in other.columns}
@@ -162,7 +162,7 @@ def _names(asking: Asking, columns: Sequence[str]) -> list[str]:
 
 
 def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support]) -> Group:
-    """Group of rows with these known cells."""
+    """Return the group of rows with these known cells."""
     draws = asking.draws({*cells, *known.of})
 
     def work(d: int) -> tuple[float, dict[str, np.ndarray]]:
@@ -174,7 +174,8 @@ def _described(asking: Asking, name: str, known: Known, cells: dict[str, Support
 
 
 def _placed(asking: Asking, new: NewRows, cells: dict[str, Support]) -> Group:
-    """Group of the rows of a file: every draw counts alike, since thousands of rows would select a single draw."""
+    """Return the group of a file's rows: all draws count equally, since thousands of rows would select a single
+    draw."""
     draws = asking.draws(new.there(asking))
     sums = [{n: np.zeros(len(c)) for n, c in cells.items()} for _ in draws]
     n_rows, total_weight = 0, 0.0
@@ -217,7 +218,7 @@ def _group(asking: Asking, name: str, log_p: np.ndarray, each: Sequence[dict[str
 
 
 def _common(asking: Asking, other: Asking, name: str) -> tuple[Support, Support] | None:
-    """The cells of a column as each of two runs has it; None where they cannot be compared."""
+    """Cells of a column as seen by each of two runs; None if they cannot be compared."""
     (mine,), (their,) = asking.named([name]), other.named([name])
     if bool(mine.levels) != bool(their.levels) or (mine.kind == "count") != (their.kind == "count"):
         return None
@@ -246,7 +247,7 @@ def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def _spread(without: np.ndarray) -> float:
-    """The jackknife's standard error of what came out leaving out each batch (b,)."""
+    """Jackknife standard error from estimates that leave out one batch each, (b,)."""
     n = len(without)
     return float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())) if n > 1 else np.nan
 
@@ -311,7 +312,7 @@ def _clusters(asking: Asking, sides: Sequence[Known]) -> list[str]:
     """Lines about the clusters of the report's partition whose shares of the two groups' training rows differ most."""
     partition = asking.asked.partition()
     watched = any(events.column.kind == "survival" for known in sides for events, _ in known.of.values())
-    if partition is None or watched:  # which rows a time is known of depends on when they were censored
+    if partition is None or watched:  # censoring decides which rows have a known time
         return []
     weights = asking.asked.weights
     weights = np.ones(asking.asked.n_rows) if weights is None else weights

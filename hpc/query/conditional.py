@@ -1,4 +1,4 @@
-"""The distribution of a column given others, as a table and a picture; and missing cells, by their distributions."""
+"""The distribution of a column given others, as a table and a picture; missing cells, by their distributions."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from mpibayes.io.order import order_of
 from mpibayes.io.rows import Column
 from mpibayes.text import counted, number
 
-LINES = 24  # intervals of a column of numbers in a table
+LINES = 24  # intervals of a numeric column in a table
 BRIEF = 12  # lines on the terminal, at most
-LEVELS = 20  # of a column that has each its own column in a file of rows
+LEVELS = 20  # most levels of a column that get a column each in a file of rows
 SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 LOW, HIGH = 0.1, 0.9  # of an imputed number
 
 
 @dataclass(frozen=True, eq=False)
 class Conditional(Question):
-    """The distribution of a column: one table for a described row, a line a row for those of a file."""
+    """Distribution of a column: a table for one described row, or a line per row of a file."""
 
     column: str
     given: Sequence[Item] = ()
@@ -82,8 +82,8 @@ class Conditional(Question):
 
 
 def _lines_of(column: Column, words: Any, p: np.ndarray, error: np.ndarray) -> dict[str, np.ndarray]:
-    """Lines of a table; those that read alike, as an atom and the rest that would be recorded as it, are one. Of times
-    to an event with the probability that it comes later."""
+    """Lines of a table; lines that read alike (an atom, and the interval recorded as it) are merged. Times to an event
+    have the probability of a later event, too."""
     name, words = column.name, np.array(words, object)
     if column.kind == "survival":
         return {name: words, "p": p, "p_error": error, "beyond": np.append(np.cumsum(p[::-1])[::-1][1:], 0.0)}
@@ -97,11 +97,11 @@ def _lines_of(column: Column, words: Any, p: np.ndarray, error: np.ndarray) -> d
 
 
 def _facts(d: Distributions) -> list[tuple[str, str]]:
-    """The mean with its error and the standard deviation, by the cells' middles, where these have them; the median, and
+    """Mean with its error, and standard deviation, from the cells' middles if they are defined; median and
     intervals."""
     column, x = d.support.column, d.support.values()
     facts = [("median", _value(d, 0.5)), ("50 %", _span(d, 0.25)), ("90 %", _span(d, 0.05)), ("95 %", _span(d, 0.025))]
-    if column.log or column.kind == "survival":  # whose mean hangs on what is far beyond all values
+    if column.log or column.kind == "survival":  # the mean depends on values far beyond the data
         return facts
     mean, error = (float(a[0, 0]) for a in d.sums.result(x[:, None]))
     sd = float(np.sqrt((d.p[0] * (x - mean) ** 2).sum()))
@@ -120,7 +120,7 @@ def _span(d: Distributions, outside: float) -> str:
 
 
 def _of_rows(asking: Asking, column: Column, given: Sequence[Item], rows: NewRows) -> Answer:
-    """A line a row: the most probable level and probabilities, or quantiles and the probabilities of atoms."""
+    """One line per row: the most probable level and probabilities, or quantiles and the probabilities of atoms."""
     name, parts, never = column.name, [], NeverThere(asking)
     for batch in rows.batches():
         if given:
@@ -157,7 +157,7 @@ def _lines(column: Column, d: Distributions) -> dict[str, np.ndarray]:
 
 
 def values(column: Column, x: np.ndarray) -> np.ndarray:
-    """Recorded values as a column of an answer: levels and dates as text."""
+    """Format recorded values for a column of an answer: levels and dates as text."""
     if column.levels or column.unit:
         return np.array([None if np.isnan(v) else written(column, v) for v in np.asarray(x, float)], object)
     return x.astype(float)
@@ -168,7 +168,7 @@ def values(column: Column, x: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Impute(Question):
-    """Each missing cell of the columns `of`, of all by default, given the other cells of its row."""
+    """Each missing cell of the columns `of`, all by default, given the other cells of its row."""
 
     of: Sequence[str] = ()
     OF_ROWS = KNOWS_OUTCOME = True
@@ -217,7 +217,7 @@ def _low(asking: Asking, columns: Mapping[str, np.ndarray]) -> dict[str, float]:
 
 
 def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[str, np.ndarray]:
-    """Output columns for a column's missing cells in some rows; d: their distributions, None where there are none."""
+    """Output columns for a column's missing cells in `rows`; d: their distributions, None if there are none."""
     if d is not None and np.isnan(d.p[:, 0]).any():
         there = ~np.isnan(d.p[:, 0])
         rows, d = rows[there], replace(d, p=d.p[there], error=d.error[there], effective=d.effective[there])
@@ -244,7 +244,7 @@ def _cells(column: Column, rows: np.ndarray, d: Distributions | None) -> dict[st
 
 
 def _of_atom(support: Support, d: Distributions, value: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Probability of each value and its error, where it is an atom; else NaN."""
+    """Probability of each value and its error, if the value is an atom; otherwise NaN."""
     p, error = np.full(len(value), np.nan), np.full(len(value), np.nan)
     for u, code in enumerate(support.events.codes):
         if code >= 0:

@@ -1,7 +1,7 @@
-"""Conditions as people write them, read as the table was: `age=40`, `age=40..50`, `education=Masters|Doctorate`.
+"""Conditions as people write them, read like the table: `age=40`, `age=40..50`, `education=Masters|Doctorate`.
 
-A value is read in the form that the table's source has (decimal commas, currencies, dates). A range has both its ends,
-either of which may be left out. A level that has `|` or `..` in it is found before they mean anything.
+A value is read in the form of the table's source (decimal commas, currencies, dates). A range includes both ends,
+either of which may be omitted. A level that contains `|` or `..` takes precedence over their meaning.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mpibayes.io.rows import Column
 from mpibayes.io.table import Table
 
 NAMED = 8  # columns or levels in a message
-NOT_REACHED = "not reached"  # the time by which an event comes, where it is beyond all that was seen
+NOT_REACHED = "not reached"  # time to an event beyond all observed times
 
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """A condition from Python: a column, and a value of it (see `Conditions.of_value`)."""
+    """Condition given from Python: a column and a value (see `Conditions.of_value`)."""
 
     name: str
     value: Any
@@ -37,8 +37,8 @@ Item = str | Said  # a condition, or names of columns
 
 
 class Conditions:
-    """Reads conditions on the columns of a table. columns: the same as a model has them. apart: why others cannot be
-    asked about, by name."""
+    """Reads conditions on the columns of a table. columns: as the model has them. apart: columns that cannot be asked
+    about, with the reason."""
 
     def __init__(
         self, like: Table, columns: Sequence[Column] | None = None, apart: Mapping[str, str] | None = None
@@ -47,7 +47,7 @@ class Conditions:
         self._columns = {c.name: c for c in (like.columns if columns is None else columns)}
 
     def column(self, name: str) -> Column:
-        """A column by its name. Raises ConfigError where there is none, or where it cannot be asked about."""
+        """Return a column by its name. Raises ConfigError if there is none, or if it cannot be asked about."""
         if name not in self._columns:
             if name in self._apart:
                 raise ConfigError(self._apart[name])
@@ -55,7 +55,7 @@ class Conditions:
         return self._columns[name]
 
     def names(self, items: Sequence[str]) -> list[str]:
-        """Names of columns, several in one item separated by commas."""
+        """Names of columns; an item may hold several, separated by commas."""
         names: list[str] = []
         for item in items:
             parts = [item] if item in self._columns else [part.strip() for part in item.split(",")]
@@ -63,7 +63,7 @@ class Conditions:
         return list(dict.fromkeys(names))
 
     def read(self, items: Sequence[Item], option: str = "--given") -> dict[str, Events]:
-        """Conditions, each COLUMN=VALUE, by column."""
+        """Read conditions, each COLUMN=VALUE; return them by column."""
         conditions: dict[str, Events] = {}
         for item in items:
             of_python = isinstance(item, Said)
@@ -74,11 +74,11 @@ class Conditions:
         return conditions
 
     def is_condition(self, item: Item) -> bool:
-        """True if an item is a condition, not names of columns."""
+        """True if an item is a condition, False if it names columns."""
         return isinstance(item, Said) or ("=" in item and item not in self._columns)
 
     def split(self, item: str, option: str) -> tuple[str, str]:
-        """The column, whose name may have "=" in it, and what is said of it."""
+        """Split a condition into column, whose name may contain "=", and value."""
         cuts = [i for i, c in enumerate(item) if c == "="]
         if not cuts:
             raise ConfigError(f"{option} '{item}': expected COLUMN=VALUE, as in --given 'age=40'")
@@ -87,7 +87,7 @@ class Conditions:
         return item[:cut].strip(), item[cut + 1 :].strip()
 
     def event(self, column: Column, text: str) -> Events:
-        """Event of a column that a text describes. Raises ConfigError if no cell can have it."""
+        """Event of a column described by a text. Raises ConfigError if no cell can have it."""
         if column.levels:
             return self._of_levels(column, text)
         first, dots, last = text.partition("..")
@@ -103,7 +103,7 @@ class Conditions:
             raise ConfigError(f"'{column.name}={text}': {error}") from None
 
     def of_value(self, column: Column, value: Any) -> Events:
-        """Event of a column that a Python value describes: a text as on the command line; a number, a bool, a date; a
+        """Event of a column described by a Python value: a text as on the command line; a number, a bool, a date; a
         pair (low, high) of these, None for an open end; a list or set of levels. Raises ConfigError."""
         if isinstance(value, str):
             return self.event(column, value)
@@ -124,7 +124,7 @@ class Conditions:
         return events.of_values(column, np.array([self._plain_number(column, value)]))
 
     def _level(self, column: Column, value: Any) -> str:
-        """The level that a value of Python is."""
+        """Level that a Python value denotes."""
         spellings = [str(value)]
         if isinstance(value, bool | np.bool_):
             synonyms = ("true", "yes", "t", "y", "1") if value else ("false", "no", "f", "n", "0")
@@ -139,7 +139,7 @@ class Conditions:
         raise ConfigError(f"'{column.name}={value}': column '{column.name}' has no level '{value}'{near}")
 
     def _plain_number(self, column: Column, value: Any) -> float:
-        """A number of Python, or a date, as the table has it."""
+        """Convert a Python number, or a date, to the table's units."""
         if isinstance(value, str):
             return self._number(column, value, value)
         if isinstance(value, int | float | np.number) and not isinstance(value, bool):
@@ -187,7 +187,7 @@ class Conditions:
 
 
 def _near(name: str, there: Collection[str]) -> str:
-    """Hint at the column that a wrong name may stand for."""
+    """Suggest the name that a misspelt one may stand for."""
     near = difflib.get_close_matches(name, list(there), 1, 0.5)
     if near:
         return f"; did you mean '{near[0]}'?"
@@ -196,7 +196,7 @@ def _near(name: str, there: Collection[str]) -> str:
 
 
 def written(column: Column, value: float) -> str:
-    """A recorded value as people write it: a level, a date, a number."""
+    """Format a recorded value for people: a level, a date, a number."""
     if column.levels:
         return column.levels[int(value)]
     if column.unit:
@@ -207,13 +207,13 @@ def written(column: Column, value: float) -> str:
 
 
 def rounded(column: Column, value: float) -> str:
-    """Text of a value that need not occur in the data: to five digits where a column has no step."""
+    """Format a value that need not occur in the data: to five digits if the column has no step."""
     plain = column.kind in ("real", "survival") and not column.resolution and not column.unit and np.isfinite(value)
     return f"{float(value):.5g}" if plain else written(column, value)
 
 
 def in_words(event: Events, i: int = 0) -> str:
-    """An event as it could have been written."""
+    """Format an event as a condition."""
     column = event.column
     if event.sets is not None and column.levels:
         return "|".join(column.levels[int(v)] for v in np.flatnonzero(event.sets[i]))

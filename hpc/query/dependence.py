@@ -1,11 +1,12 @@
 """Dependence between columns: mutual information in the posterior predictive distribution, and shared views.
 
 The joint table of two columns cut into cells is the average over draws of sum_k w_k p_k(a) p_k(b), or of the product of
-the columns' own tables where they are in two views. Mutual information is that of this table: no simulation adds to its
-error, which is a jackknife's over batches of draws. Numbers are cut into a few cells, so theirs is a lower bound.
+the columns' marginal tables if they are in two views. Mutual information is that of this table, with no simulation
+error; its error is a jackknife over batches of draws. Numbers are cut into a few cells, so their information is a lower
+bound.
 
-Where columns are linked, p_k(a, b) stands in the place of p_k(a) p_k(b). What comes through groups alone is then the
-information of the table that has p_k(a) p_k(b); what comes through links is that within clusters (docs/math.md 2.12).
+For linked columns, p_k(a, b) replaces p_k(a) p_k(b). The information through groups alone is then that of the table
+with p_k(a) p_k(b); the information through links is that within clusters (docs/math.md 2.12).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
 from mpibayes.hpc.query.support import Support
 
-CELLS = 16  # of a column of numbers
-WIDE = 1_000  # cells of the columns that are worked on together
+CELLS = 16  # of a numeric column
+WIDE = 1_000  # total cells of the columns in one tile
 TINY = 1e-300
 OF_LINKS = "groups: the information through clusters alone, without links; inside: that within a cluster, by links"
 
@@ -85,7 +86,7 @@ class Dependence(Question):
 
 
 def remarks(asking: Asking) -> list[str]:
-    """Notes on what is called information."""
+    """Notes on the meaning of the information."""
     blocks = ["two columns of a block have no information here"] if set(asking.asked.joint.values()) - {LINES} else []
     return [
         *blocks,
@@ -95,7 +96,7 @@ def remarks(asking: Asking) -> list[str]:
 
 
 def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Information:
-    """Mutual information of each column of a with each of b; of a column with itself, its entropy."""
+    """Mutual information of each column of a with each of b; entropy where the two are the same column."""
     names = list(dict.fromkeys([*a, *b]))
     supports, draws = asking.supports(names, CELLS), asking.joint_draws(names)
     wide = 8 * sum(len(s) for s in supports.values()) * sum(draw.width for draw in draws) > HELD
@@ -113,10 +114,10 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
             at = np.ix_([a.index(n) for n in others], [b.index(n) for n in names_a])
             for whole, part in zip(result, of_tile):
                 whole[at] = part.T
-    joint = asking.asked.joint  # numbers in lines have their tables by `linked_pairs`
+    joint = asking.asked.joint  # `linked_pairs` handles numbers in lines
     for i, j in np.ndindex(shape):
         if a[i] != b[j] and joint.get(a[i]) not in (None, LINES) and joint.get(a[i]) == joint.get(b[j]):
-            result[:, i, j] = np.nan  # in a cluster they are not independent
+            result[:, i, j] = np.nan  # not independent within a cluster
     for i, name in enumerate(a):
         p = np.mean([draw.weight(name) @ m.of([name])[name] for draw, m in zip(draws, masses)], axis=0)
         entropy[i] = -(p * np.log(np.maximum(p, TINY))).sum()
@@ -128,8 +129,7 @@ def information(asking: Asking, a: Sequence[str], b: Sequence[str]) -> Informati
 
 
 class Masses:
-    """Probabilities (K + 1, U) of the cells of columns in the clusters of a draw; where they are wide, made when they
-    are wanted."""
+    """Cell probabilities (K + 1, U) of columns in the clusters of a draw; computed on demand if they are `wide`."""
 
     def __init__(self, draw: JointLaw, supports: dict[str, Support], wide: bool):
         self._draw, self._supports = draw, supports
@@ -146,7 +146,7 @@ class Masses:
 
 
 def _groups(names: Sequence[str], supports: dict[str, Support]) -> list[list[str]]:
-    """Columns in groups of at most so many cells, or one by itself."""
+    """Split columns into groups with at most WIDE cells in total, or of a single column."""
     groups, held = [], WIDE
     for name in names:
         held += len(supports[name])
@@ -164,7 +164,7 @@ def _tiles(a: list, b: list, same: bool) -> Iterator[tuple[list[str], list[str]]
 def _of_tile(
     asking: Asking, draws: Sequence[JointLaw], masses: Sequence[Masses], a: list[str], others: list[str]
 ) -> tuple[np.ndarray, ...]:
-    """Mutual information of each of a with each of the others, its error, and the parts through groups and links."""
+    """Mutual information of each of a with each of `others`, its error, and the parts through groups and links."""
     starts = [*asking.averages.batches, len(draws)]
     events = masses[0].events([*a, *others]) if asking.asked.linked else None
 
@@ -190,7 +190,7 @@ def _of_tile(
 
 
 def _sums(joints: Iterator[tuple[np.ndarray, ...]], shape: tuple[int, int]) -> tuple[np.ndarray, ...]:
-    """Sums of joint tables over draws, of the tables without links, and of the information within clusters; without
+    """Sums over draws of the joint tables, of the tables without links, and of the information within clusters; without
     links the second is empty."""
     total, apart, inside = next(joints)
     for joint, of_groups, within in joints:
@@ -201,8 +201,8 @@ def _sums(joints: Iterator[tuple[np.ndarray, ...]], shape: tuple[int, int]) -> t
 def _joint(
     draw: JointLaw, mass: dict[str, np.ndarray], a: list[str], b: list[str], events=None
 ) -> tuple[np.ndarray, ...]:
-    """Probabilities of all pairs of cells in one draw. events: of each column, where columns may be linked; then also
-    the probabilities without links, and the information of pairs of columns (A, B) within clusters."""
+    """Probabilities of all pairs of cells in one draw. events: of each column, if columns may be linked; then also the
+    probabilities without links, and the information within clusters of pairs of columns (A, B)."""
     marginal = {n: draw.weight(n) @ mass[n] for n in {*a, *b}}
     joint = np.outer(np.concatenate([marginal[n] for n in a]), np.concatenate([marginal[n] for n in b]))
     for view in draw.views:
@@ -221,7 +221,7 @@ def _joint(
 
 
 def _where(names: list[str], chosen: list[str], mass: dict[str, np.ndarray]) -> np.ndarray:
-    """The cells of the chosen columns among those of all."""
+    """Cells of the `chosen` columns among those of all columns."""
     first, members, places = 0, set(chosen), []
     for name in names:
         width = mass[name].shape[1]
@@ -232,8 +232,8 @@ def _where(names: list[str], chosen: list[str], mass: dict[str, np.ndarray]) -> 
 
 
 def _mutual(joint: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Mutual information of each block of a table of joint probabilities; `rows` and `columns` are the blocks' first
-    places."""
+    """Mutual information of each block of a table of joint probabilities; `rows` and `columns` hold the first place of
+    each block."""
     p = np.maximum(joint, TINY)
     by_block = [np.add.reduceat(p, columns, axis=1), np.add.reduceat(p, rows, axis=0)]
     n_rows, n_columns = (np.diff([*cut, n]) for cut, n in zip((rows, columns), p.shape))

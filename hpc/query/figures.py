@@ -12,15 +12,15 @@ from mpibayes.hpc.report.drawing import styled_figure as styled
 from mpibayes.io.order import order_of
 from mpibayes.text import counted
 
-BARS = 40  # levels that have one
+BARS = 40  # most levels drawn
 LETTERS = 40
-IN_A_PANEL = 18  # cells of a column, the most probable ones
+IN_A_PANEL = 18  # most cells of a column drawn, the most probable ones
 
 
 @styled
 def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tuple[str, str]] = ()):
-    """The distribution of a column: bars of its levels, with their errors; of numbers a density, and bars of atoms.
-    facts: what stands below the title."""
+    """Draw the distribution of a column: bars with errors for levels; for numbers a density, and bars for atoms. facts:
+    text below the title."""
     column, p, error, e = d.support.column, d.p[0], d.error[0], d.support.events
     if column.levels:
         most = np.argsort(-p, kind="stable")[:BARS]
@@ -60,7 +60,8 @@ def distribution(title: str, d: Distributions, n_draws: int, facts: Sequence[tup
 
 @styled
 def pairs(names: Sequence[str], information: np.ndarray, n_draws: int):
-    """Mutual information of each two columns, as the size of the correlation of two normals that have as much."""
+    """Draw the mutual information of each pair of columns as the absolute correlation of two normals that have as
+    much."""
     strength = np.sqrt(1.0 - np.exp(-2.0 * np.maximum(information, 0.0)))
     np.fill_diagonal(strength, 1.0)
     side = min(12.0, 2.5 + 0.2 * len(names))
@@ -78,7 +79,7 @@ def pairs(names: Sequence[str], information: np.ndarray, n_draws: int):
 
 @styled
 def side_by_side(sides: Sequence[tuple[str, dict[str, np.ndarray]]], cells: dict, divergence: np.ndarray):
-    """The distributions of some columns in two groups, a panel a column: bars of levels, steps of numbers."""
+    """Draw the distributions of columns in two groups, a panel per column: bars for levels, steps for numbers."""
     figure = plot(9.0, 0.8 + 2.6 * ((len(cells) + 1) // 2))
     for i, ((name, support), apart) in enumerate(zip(cells.items(), divergence)):
         axes = figure.add_subplot((len(cells) + 1) // 2, 2, i + 1)

@@ -1,6 +1,7 @@
-"""Rows whose missing cells are drawn: those of the run's table, or of a file like it; and where they are written from.
+"""Rows whose missing cells are drawn, from the run's table or from a file like it, and the file they are written from.
 
-The import leaves columns out of a table, so that its rows are written from the file they came from where that is near
+The import may leave columns out of a table, so its rows are written from their source file if that is near and
+unchanged, otherwise from the table itself.
 and unchanged, else from the table itself.
 """
 
@@ -29,14 +30,14 @@ from mpibayes.io.rows import Rows
 from mpibayes.io.tables import sources_near
 from mpibayes.text import counted
 
-Cells = dict[str, tuple[np.ndarray, np.ndarray]]  # by column the rows (m,) of a block, and level codes or numbers (m,)
+Cells = dict[str, tuple[np.ndarray, np.ndarray]]  # by column: rows (m,) in a block, and level codes or numbers (m,)
 
 
 @dataclass
 class Filling:
-    """path: of the file that rows are written from; lacking: its columns of the table that it does not have. parts():
-    the rows as they are recorded, some at a time, in order. places: of each row among the training rows, -1 for
-    another; None where none is one of them. notes: for people."""
+    """path: file that rows are written from; lacking: columns of the table that the file lacks. parts(): yields the
+    rows as recorded, some at a time, in order. places: of each row among the training rows, -1 if it is not one; None
+    if no row is one. notes: for people."""
 
     asking: Asking
     path: Path
@@ -48,7 +49,7 @@ class Filling:
     _absent: Counter = field(default_factory=Counter)
 
     def rows(self) -> Iterator[tuple[int, Rows]]:
-        """(number of the first from 0, rows)."""
+        """Yield (number of the first row from 0, rows)."""
         first = 0
         for rows in self.parts():
             yield first, rows
@@ -56,7 +57,7 @@ class Filling:
         self.n_rows = first
 
     def blocks(self, completion: Completion) -> Iterator[tuple[int, int, Cells]]:
-        """(number of the first row from 0, rows, their missing cells)."""
+        """Yield (number of the first row from 0, number of rows, their missing cells)."""
         absences, self._absent = Absence.stored(self.asking.asked.like.source), Counter()
         for first, rows in self.rows():
             self._absent.update(dict(rows_lacking(absences, self.asking.asked.like.columns, rows)))
@@ -64,7 +65,7 @@ class Filling:
             gaps = {}
             for c in self.asking.columns:
                 x = getattr(rows, c.block)[:, c.index]
-                blank = np.flatnonzero(c.is_missing(x) | (c.kind == "survival") & (x < 0.0))  # and censored
+                blank = np.flatnonzero(c.is_missing(x) | (c.kind == "survival") & (x < 0.0))  # or censored
                 if len(blank):
                     gaps[c.name] = blank
             places = np.full(n, -1) if self.places is None else self.places[first : first + n]
@@ -72,7 +73,7 @@ class Filling:
             yield first, n, {name: (gaps[name], drawn[name]) for name in gaps}
 
     def _known(self, rows: Rows, places: np.ndarray) -> Known:
-        """Known cells that draws are conditioned on, besides the clusters of training rows."""
+        """Known cells that draws are conditioned on, in addition to the clusters of training rows."""
         by_cluster = (places >= 0).all() and not self.asking.asked.linked
         watched = {c.name for c in self.asking.columns if c.kind == "survival"}
         return self.asking.known(
@@ -80,7 +81,7 @@ class Filling:
         )
 
     def below_zero(self, cells: Cells) -> dict[str, int]:
-        """Drawn cells below 0 of columns that never are, by column."""
+        """Number of drawn cells below 0, by column, for columns that are never negative in the table."""
         result = {c.name: int((cells[c.name][1] < 0.0).sum()) for c in self._never_negative if c.name in cells}
         return {name: n for name, n in result.items() if n}
 
@@ -89,7 +90,7 @@ class Filling:
         return [c for c in self.asking.columns if never_negative(c)]
 
     def never(self) -> list[str]:
-        """Notes on cells that the table never has, which were filled in all the same."""
+        """Notes on filled cells that are always missing in the table."""
         return [
             f"the table {a.how_often} has '{a.column}' where {a.condition()}; {counted(n, 'row')} got what the model "
             "expects if there were a value"
@@ -98,8 +99,8 @@ class Filling:
 
 
 def of_file(asking: Asking, source: Path, unseen: str, form: str | None = None) -> Filling:
-    """The rows of a file; those of the run's table where the file is that, or what it was imported from. form: see
-    `of_table`. Collective. Raises DataError."""
+    """The rows of a file, or the run's table if the file is the table or its source. form: see `of_table`. Collective.
+    Raises DataError."""
     from mpibayes.io.target import same_file
 
     table = asking.run.table
@@ -116,9 +117,9 @@ WITHOUT = "; rows are written from the table, without the columns that the impor
 
 
 def of_table(asking: Asking, sources: Sequence[str | Path] = (), form: str | None = None) -> Filling:
-    """The rows of the run's table, written from its source, or from itself. form: "csv" or "parquet", if one was asked
-    for, which a source of the other form cannot be written in. Collective. Raises DataError where a file was named that
-    is not its source."""
+    """The rows of the run's table, written from its source, or from the table itself. form: "csv" or "parquet" if
+    requested; a source of the other form is not used. Collective. Raises DataError if a named file is not the table's
+    source."""
     path, notes = on_root(asking.comm, lambda: written_like(asking, [Path(source) for source in sources], form))
     return _own(asking, path, notes)
 
@@ -137,8 +138,8 @@ def _own(asking: Asking, path: Path, notes: list[str]) -> Filling:
 def written_like(
     asking: Asking, given: Sequence[Path], form: str | None, without: str = WITHOUT
 ) -> tuple[Path, list[str]]:
-    """The file in whose format rows are written: the source of the run's table, or the table itself, with notes for
-    people. given: where the source is, if it was named; without: what follows where the table has to do."""
+    """The file whose format rows are written in, with notes for people: the source of the run's table, or the table
+    itself. given: path of the source, if named; without: end of the note if the table is used."""
     table = asking.run.table
     if len(given) > 1:
         raise DataError(f"{given[1]}: a second file; name the only file that {table.path} was imported from")
@@ -164,7 +165,7 @@ def written_like(
 
 
 def _in_form(source: Path, form: str | None, table: Path, without: str) -> tuple[Path, list[str]]:
-    """The source, or the table where the source cannot be written in the form that was asked for."""
+    """The source, or the table if the source cannot be written in the requested form."""
     if form is None or form_of(source, form) == form:
         return source, []
     return table, [f"{source} is not written as {form}{without}"]

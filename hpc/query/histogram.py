@@ -1,5 +1,5 @@
-"""A distribution of a column of numbers in a few lines: its cells gathered in intervals of about one width, which begin
-and end at round numbers where they can; what is far out in one line at each end; atoms by themselves."""
+"""Short histogram of a numeric column: cells merged into intervals of about equal width, with round ends if possible;
+one line for each tail; atoms by themselves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mpibayes.hpc.data.events import Events
 from mpibayes.hpc.query.asking import Distributions
 from mpibayes.hpc.query.conditions import in_words
 
-OUT = 0.025  # share of the distribution that lies beyond the intervals, at each end, about
+OUT = 0.025  # share of the distribution beyond the intervals, at each end, approximately
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def brief(name: str, d: Distributions, most: int) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Histogram of one row in about so many lines at most: words, probabilities and their errors."""
+    """Histogram of one row in about `most` lines or fewer: words, probabilities and their errors."""
     support = d.support
     words, p = support.words, d.p[0]
     if len(set(words)) <= most:
@@ -33,7 +33,7 @@ def _groups(d: Distributions, words: list[str], n: int) -> np.ndarray:
     column, x, codes = d.support.column, d.support.values(), d.support.events.codes
     rest = np.where(codes < 0, d.p, 0.0)
     low, high = (float(d.support.quantile(rest if rest.any() else d.p, q)[0]) for q in (OUT, 1.0 - OUT))
-    low, high = min(low, float(x.max())), min(high, float(x.max()))  # of times that are not reached
+    low, high = min(low, float(x.max())), min(high, float(x.max()))  # times not reached
     if column.log:
         x, low, high = (np.log(np.maximum(v, 1e-300)) for v in (x, low, high))
     step, start = (high - low) / n or 1.0, low
@@ -44,7 +44,7 @@ def _groups(d: Distributions, words: list[str], n: int) -> np.ndarray:
         start = np.floor(low / step) * step
     last = int(np.floor((high - start) / step + 1e-9))
     place = np.clip(np.floor((x - start) / step + 1e-9), -1, last + 1)
-    atoms = {words[u] for u in np.flatnonzero(codes >= 0)}  # with the rest that reads alike
+    atoms = {words[u] for u in np.flatnonzero(codes >= 0)}  # with the interval that reads alike
     lines = [word if word in atoms else k for word, k in zip(words, place.tolist())]
     return np.cumsum([i > 0 and line != lines[i - 1] for i, line in enumerate(lines)])
 

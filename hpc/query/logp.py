@@ -21,7 +21,7 @@ from mpibayes.text import counted
 
 
 def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows | None) -> Known:
-    """Read --of or --given: conditions, which hold for every row, and names of columns of the file."""
+    """Read --of or --given: conditions, which apply to every row, and names of columns of the file."""
     conditions = [i for i in items if asking.conditions.is_condition(i)]
     known = everyone(asking.conditions.read(conditions, option))
     names = asking.conditions.names([i for i in items if i not in conditions])
@@ -41,21 +41,21 @@ def described(asking: Asking, items: Sequence[Item], option: str, rows: NewRows 
 
 
 def apart(target: Known, given: Known) -> None:
-    """ConfigError where a column is on both sides."""
+    """Raise ConfigError if a column is on both sides."""
     both = [name for name in target.of if name in given.of]
     if both:
         raise ConfigError(f"column '{both[0]}' is both asked for and given")
 
 
 def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRows | None) -> tuple[Known, Known]:
-    """The two sides of log p(of | given). For the rows of a file, all columns are asked for if none is named, and the
-    others are given if some are asked for and none are given."""
+    """The two sides of log p(of | given). For the rows of a file: if no column is named, all are targets; if only
+    targets are named, the remaining columns are given."""
     asked = described(asking, of, "--of", rows)
     if rows is not None and not of:
         on_them = described(asking, given, "--given", rows)
         there = [n for n in rows.there(asking) if n not in on_them.of]
         asked = asking.known(rows.rows, [n for n in there if n in asking.answerable])
-        if len(asked.of) < len(there):  # a model that has a law of these given all others
+        if len(asked.of) < len(there):  # the model conditions on some columns
             on_them = on_them.join(asking.known(rows.rows, [n for n in there if n not in asked.of]))
         return asked, on_them
     if rows is not None and not given:
@@ -68,7 +68,7 @@ def sides(asking: Asking, of: Sequence[Item], given: Sequence[Item], rows: NewRo
 
 @dataclass(frozen=True, eq=False)
 class Logp(Question):
-    """log p(of | given), with the error of averaging over draws, of one described row or of each of `rows`. See
+    """log p(of | given), with the error of averaging over draws, for one described row or each of `rows`. See
     `sides`."""
 
     of: Sequence[Item] = ()
@@ -104,7 +104,7 @@ class Logp(Question):
 
 
 def densities(known: Known) -> list[Column]:
-    """The columns of which a value has a density, not a probability."""
+    """Columns whose value has a density, not a probability."""
     return [e.column for e, _ in known.of.values() if not e.column.levels and _has_density(e)]
 
 
@@ -119,7 +119,7 @@ def about(with_density: Collection[str]) -> list[str]:
 
 
 def few(effective: np.ndarray, asking: Asking) -> list[str]:
-    """A warning where what is given fits few of the draws."""
+    """Notes on the number of draws, with a warning if few of them fit the given values."""
     n, n_few = asking.averages.n_draws, int((effective < FEW).sum())
     of = f"{counted(n, 'draw')} of {asking.asked.n_kept:,} kept"
     if not n_few or n <= FEW:

@@ -1,5 +1,5 @@
-"""Rows that a question is about: of a file, read as the table was, or of the table by their numbers; whole, or some at
-a time."""
+"""Rows that a question is about: from a file, read like the table, or from the table by number; whole, or in
+batches."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from mpibayes.text import counted, whole_number
 
 BATCH = 8_192  # rows
 _RANGE = r"[0-9]++(?:\s*+-\s*+[0-9]++)?+"
-NUMBERS = re.compile(rf"\s*+{_RANGE}(?:[\s,]++{_RANGE})*+[\s,]*+")  # possessive: long blanks are looked at once
+NUMBERS = re.compile(rf"\s*+{_RANGE}(?:[\s,]++{_RANGE})*+[\s,]*+")  # possessive: long blanks are scanned once
 
 
 @dataclass(frozen=True)
 class Named:
-    """A file of rows, and what messages call it."""
+    """A file of rows, and its name in messages."""
 
     path: Path
     name: str
 
 
-Source = Path | Named | str | np.ndarray  # a file, or rows of the table by numbers, which a text may name, too
+Source = Path | Named | str | np.ndarray  # a file, or rows of the table by number, possibly as a text
 
 
 @dataclass(frozen=True)
 class NewRows:
-    """path, or what the rows are called; rows of the table's used columns, as they are recorded; lacking: the columns
-    that the file does not have; notes: what was read as missing, for people. parts: where rows are not held, reads them
-    from the file; `rows` is then none of them. weights (n,): of all rows, in order, where they count by them. numbers:
-    of rows of the table."""
+    """path: file, or name, of the rows; rows: of the table's used columns, as recorded; lacking: columns that the file
+    lacks; notes: cells read as missing, for people. parts: reads the rows from the file if they are not held; `rows` is
+    then empty. weights (n,): of all rows, in order, if they count by weight. numbers: of the rows in the table."""
 
     path: Path
     rows: Rows
@@ -50,11 +49,11 @@ class NewRows:
     numbers: np.ndarray | None = None
 
     def there(self, asking: Asking) -> list[str]:
-        """The columns that can be asked about and that the file has."""
+        """Columns that can be asked about and are in the file."""
         return [c.name for c in asking.columns if c.name not in self.lacking]
 
     def batches(self) -> Iterator[NewRows]:
-        """Batches of rows, in order, at least one."""
+        """Yield batches of rows in order, at least one."""
         held = (self.rows.take(slice(i, i + BATCH)) for i in range(0, max(len(self.rows), 1), BATCH))
         for rows in self.parts() if self.parts else held:
             yield replace(self, rows=rows, parts=None)
@@ -68,7 +67,7 @@ class NewRows:
 
 
 def rows_of(asking: Asking, source: Source, unseen: str = "missing") -> NewRows:
-    """The rows that a source names, read some at a time where there are many. Collective. Raises ConfigError,
+    """Return the rows that a source names, read in batches if there are many. Collective. Raises ConfigError,
     DataError."""
     comm, numbers, name = asking.comm, source, None
     if isinstance(source, str):
@@ -89,8 +88,8 @@ def rows_of(asking: Asking, source: Source, unseen: str = "missing") -> NewRows:
 
 
 def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: Sequence[str] | None = None) -> NewRows:
-    """Rows that are read in batches when needed, after one pass that looks for mistakes. notes: of a pass that another
-    rank has made. Raises DataError."""
+    """Rows read in batches when needed, after one pass that checks them. notes: from the pass of another rank. Raises
+    DataError."""
     from mpibayes.io.recode import lacking_columns, lacking_message, stream_like, unseen_message
 
     like, record, first = asking.asked.like, {}, []
@@ -100,14 +99,14 @@ def stream(asking: Asking, source: str | Path, unseen: str = "missing", notes: S
         for rows in stream_like(like, source, record=record, **options):
             first = [*first, rows][:2]
         notes = [lacking_message(lacking, like, source), unseen_message(record, source)]
-    held = first if len(first) == 1 else []  # the only batch need not be read again
+    held = first if len(first) == 1 else []  # a single batch need not be read again
     rows, parts = Rows.concatenate(like.columns, held), None if held else lambda: stream_like(like, source, **options)
     return NewRows(Path(source), rows, frozenset(lacking), [n for n in notes if n], parts)
 
 
 def numbers_in(text: str, n_rows: int) -> np.ndarray | None:
-    """The numbers that `1,5,7-20` names, or those in FILE of `@FILE`, ascending; None where a text is neither. Raises
-    ConfigError, also for rows that a table of n_rows does not have, and DataError."""
+    """Row numbers named by `1,5,7-20`, or listed in the FILE of `@FILE`, ascending; None if `text` is neither. Raises
+    DataError, and ConfigError for rows that a table of n_rows lacks."""
     if text.startswith("@"):
         try:
             listed = read_regular(text[1:]).decode()
@@ -129,7 +128,7 @@ def numbers_in(text: str, n_rows: int) -> np.ndarray | None:
 
 
 def _row(digits: str, n_rows: int) -> int:
-    """The number of a row, checked before a range of as many numbers is made. Raises ConfigError."""
+    """Row number, checked before a range of that size is made. Raises ConfigError."""
     number = whole_number(digits)
     if number is None or not 1 <= number <= n_rows:
         shown = digits if len(digits) <= 20 else f"{digits[:17]}..."
@@ -138,8 +137,8 @@ def _row(digits: str, n_rows: int) -> int:
 
 
 def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:
-    """Rows of the table by their numbers from 1, ascending, read some at a time; with their weights where the question
-    is about the population. Raises ConfigError."""
+    """Rows of the table by number from 1, ascending, read in batches; with their weights if the question is about the
+    population. Raises ConfigError."""
     n = asking.asked.like.n_rows
     wrong = numbers[(numbers < 1) | (numbers > n)]
     if len(wrong) or not len(numbers):
@@ -149,7 +148,7 @@ def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:
     blank = Rows.concatenate(asking.asked.like.columns, [])
     weights = asking.run.table.weights() if asking.weighted else None
     if weights is not None:
-        weights = weights[numbers - 1] / weights.max()  # equal ones are exactly 1
+        weights = weights[numbers - 1] / weights.max()  # equal weights are exactly 1
         if not weights.any():
             raise ConfigError(f"{name}: all of its rows have weight 0; compare with --unweighted")
     return NewRows(
@@ -158,7 +157,7 @@ def of_table(asking: Asking, numbers: np.ndarray, name: str) -> NewRows:
 
 
 def others(asking: Asking, numbers: np.ndarray) -> NewRows:
-    """The training rows that are none of these, by their numbers from 1."""
+    """Training rows other than `numbers` (from 1)."""
     rest = np.setdiff1d(asking.asked.training_numbers() + 1, numbers)
     return of_table(asking, rest, "the others")
 
@@ -169,7 +168,7 @@ def called(numbers: np.ndarray) -> str:
 
 
 def of_group(asking: Asking, number: int, n: int | None, view: int) -> tuple[NewRows, NewRows]:
-    """The training rows of a group of clusters of the report, and all others; see `hpc.law.Asked`."""
+    """Training rows of a group of clusters of the report, and all other rows; see `hpc.law.Asked`."""
     group = asking.asked.cluster_group(number, n, view)
     if group is None:
         raise ConfigError(f"a model without clusters has no group {number}")

@@ -1,9 +1,9 @@
-"""Oddness of rows: the surprisal of each, all other rows known, and that of its cells given the rest of the row.
+"""Oddness of rows: the surprisal of each row given all other rows, and that of its cells given the rest of the row.
 
-A row of the training table is in every draw, which would make it look familiar; it is left out, as in `surprisal`. Rows
-are recognised by their cells: one that equals a training row is scored as that row. Numbers count per standard
-deviation of their column, however finely they were recorded, and a missing cell as an average cell of its column, so
-that rows with gaps compare with rows without.
+A training row contributes to every draw, which would make it look familiar, so it is left out, as in `surprisal`. Rows
+are recognised by their cells: a row equal to a training row gets its score. Numbers are scored per standard deviation
+of their column, however finely they were recorded, and a missing cell as an average cell of its column, so that rows
+with gaps are comparable with rows without.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Oddness:
     """Oddness under the kept draws of a run.
 
     names: of its C columns. rows (N,): surprisals of the training rows in nats, each left out. cells (N, C): surprisal
-    of each cell given the rest of its row, in excess of the column's average, `average` (C,); 0 where it is missing.
-    Collective. Raises ConfigError where no training row can be left out.
+    of each cell given the rest of its row, minus the column's `average` (C,); 0 if the cell is missing.
+    Collective. Raises ConfigError if training rows cannot be left out.
     """
 
     def __init__(self, asking: Asking):
@@ -38,8 +38,8 @@ class Oddness:
         self._place = {key: place for place, key in reversed(list(enumerate(known)))}
 
     def of(self, rows: Rows, new_levels: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """`rows` (n,) and `cells` (n, C) of other recorded rows. new_levels (n, C) bool: cells read as missing whose
-        level the table does not have: their surprisal is log(N + 1), since none of N rows had it. Collective."""
+        """`rows` (n,) and `cells` (n, C) for other recorded rows. new_levels (n, C) bool: cells read as missing because
+        the table lacks their level; their surprisal is log(N + 1), since none of N rows had it. Collective."""
         scores, cells = np.empty(len(rows)), np.empty((len(rows), len(self.names)))
         if new_levels is None:
             new_levels = np.zeros(cells.shape, bool)
@@ -56,13 +56,13 @@ class Oddness:
         return scores + excess.sum(axis=1), cells + excess
 
     def _filled(self, rows: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Surprisals in which missing cells are average ones."""
+        """Surprisals with missing cells counted as average cells."""
         gaps = np.isnan(cells)
         return rows + np.where(gaps, self.average, 0.0).sum(axis=1), np.where(gaps, 0.0, cells - self.average)
 
     @staticmethod
     def _keys(rows: Rows) -> list[bytes]:
-        """Recorded rows as bytes, equal where all cells are."""
+        """Recorded rows as bytes, equal if all cells are equal."""
         parts = []
         for name in BLOCKS:
             cells = np.ascontiguousarray(getattr(rows, name))
@@ -73,7 +73,7 @@ class Oddness:
 
 
 def _surprisals(surprise: Surprise) -> tuple[np.ndarray, np.ndarray]:
-    """Surprisals of rows (n,), and of their cells (n, C), NaN where one is missing; numbers per deviation."""
+    """Surprisals of rows (n,), and of their cells (n, C), NaN if missing; numbers per standard deviation."""
     rows, cells, *_ = surprise.whole()
     steps = log_units(surprise.known, steps=True) - log_units(surprise.known)
     return rows - np.where(np.isnan(cells), 0.0, steps).sum(axis=1), cells - steps

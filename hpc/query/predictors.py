@@ -1,11 +1,11 @@
-"""Predictors of a column: each by itself, or a set of columns that together tell it best.
+"""Predictors of a column: each by itself, or the set of columns that together predict it best.
 
-A set is found greedily: the best by itself, then the one that adds most to it. Columns of numbers are in cells, so that
-the first's information is a sum (`dependence.py`). What more columns add is the mean, over rows simulated from the
-posterior predictive distribution, of how much the entropy of the column asked about falls given their cells, or given
-their values where numbers lean on each other in lines (ranges of many of these would each take an integral): of each
-row that entropy is a sum, not a simulation, and the rows are the same for all sets, so that differences between sets
-have small errors. The error is of the simulation and, by a jackknife, of the draws.
+A set is built greedily: the best single predictor, then the column that adds most to the set. Numeric columns are cut
+into cells, so that the first column's information is a sum (`dependence.py`). The gain from further columns is the
+mean, over rows simulated from the posterior predictive distribution, of the fall in entropy of the target given their
+cells, or given their values if numbers depend on each other in lines (where cells would each need an integral). Each
+row's entropy is a sum, not a simulation, and all sets use the same rows, so that differences between sets have small
+errors. The error combines simulation error and a jackknife over draws.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from mpibayes.hpc.query.simulate import simulated
 from mpibayes.text import counted
 
 ROWS = 500  # simulated
-LATER = 16  # columns that are tried once two are found: those that would have added most before
+LATER = 16  # columns tried once two are chosen: those with the largest gains before
 SEED = 1
-LEAST = 2.0  # of its errors that a column has to add
+LEAST = 2.0  # errors that a column's gain must exceed
 
 
 @dataclass(frozen=True)
 class Entropies:
-    """Entropy of the column asked about given some others: of each simulated row (M,), and the mean without each batch
-    of draws (b,)."""
+    """Entropy of the target given other columns: of each simulated row (M,), and the mean without each batch of draws
+    (b,)."""
 
     rows: np.ndarray
     without: np.ndarray
@@ -43,7 +43,7 @@ class Entropies:
 
 @dataclass(frozen=True, eq=False)
 class Predictors(Question):
-    """The columns that tell one best, each by itself; or, of `size`, a set of up to so many that tell it best."""
+    """Best predictors of a column, each by itself; or, with `size`, the best set of at most that many."""
 
     column: str
     columns: Sequence[str] = ()
@@ -61,7 +61,7 @@ class Predictors(Question):
 
 
 def single(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answer:
-    """The columns that tell one best, each by itself."""
+    """Rank the predictors of a column, each by itself."""
     names = others_than(asking, name, columns)
     mutual = information(asking, [name], names)
     order = np.argsort(-mutual.information[0], kind="stable")
@@ -77,7 +77,7 @@ def single(asking: Asking, name: str, columns: Sequence[str], top: int) -> Answe
 
 
 def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
-    """The columns that count, or all, but one. Raises ConfigError where none is left."""
+    """Candidate predictors: `columns`, or all, except `name`. Raises ConfigError if none is left."""
     asking.require("predictors")
     asking.conditions.column(name)
     names = [n for n in asking.conditions.names(columns) or [c.name for c in asking.columns] if n != name]
@@ -87,7 +87,7 @@ def others_than(asking: Asking, name: str, columns: Sequence[str]) -> list[str]:
 
 
 def best_set(asking: Asking, name: str, columns: Sequence[str], size: int, n_rows: int = ROWS) -> Answer:
-    """Up to `size` columns; fewer where no other one adds more than twice its error."""
+    """Choose up to `size` columns; fewer if no further column adds more than twice its error."""
     if name in asking.in_blocks:
         raise ConfigError(f"column '{name}' is modelled jointly with others in a block: it has no set of predictors")
     names = [n for n in others_than(asking, name, columns) if n not in asking.in_blocks]
@@ -154,7 +154,7 @@ def _entropy(p: np.ndarray) -> np.ndarray:
 
 
 def _error(before: Entropies, after: Entropies) -> float:
-    """Standard error of the mean fall of the entropy, from the simulation and from the draws."""
+    """Standard error of the mean fall in entropy, from the simulation and from the draws."""
     fall, without = before.rows - after.rows, before.without - after.without
     b = len(without)
     draws = np.sqrt((b - 1) / b * ((without - without.mean()) ** 2).sum()) if b > 1 else np.nan

@@ -1,4 +1,4 @@
-"""A question as data, made by the command line of options and by Python of arguments; and what answers it."""
+"""A question as data, made from options by the command line or from arguments by Python, and its answer."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from mpibayes.hpc.query.new_rows import NewRows, rows_of
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Question(ABC):
-    """A question to the kept draws of a run, which ranks get as it is.
+    """A question to the kept draws of a run; ranks receive it unchanged.
 
-    rows: those it is about, a `new_rows.Source`, or None. unseen: what a level of these is that the run's table does
-    not have, "missing" or an "error". weighted: whether the answer is of the population, see `Asking.weigh`; None: if
-    the question names no rows.
+    rows: the rows it is about, a `new_rows.Source`, or None. unseen: treatment of levels that the run's table lacks,
+    "missing" or "error". weighted: True if the answer is about the population, see `Asking.weigh`; None: if the
+    question names no rows.
     """
 
     rows: Any = None
     unseen: str = "missing"
     weighted: bool | None = False
-    FROM: ClassVar[tuple[str, ...]] = ("rows",)  # fields that are rows
-    NUMBERED: ClassVar[bool] = False  # whether these may be numbers of rows of the table
+    FROM: ClassVar[tuple[str, ...]] = ("rows",)  # fields that hold rows
+    NUMBERED: ClassVar[bool] = False  # True if these may be row numbers of the table
     HAS_PICTURE: ClassVar[bool] = False
-    OF_ROWS: ClassVar[bool] = False  # whether it cannot be asked without rows
-    KNOWS_OUTCOME: ClassVar[bool] = False  # whether it can be about the outcome of a mixture's rows
+    OF_ROWS: ClassVar[bool] = False  # True if it needs rows
+    KNOWS_OUTCOME: ClassVar[bool] = False  # True if it can be about the outcome of a mixture's rows
 
     @property
     def pictured(self) -> bool:
@@ -39,18 +39,18 @@ class Question(ABC):
 
     @property
     def reads(self) -> Sequence[Path]:
-        """Files that are read."""
+        """Files that the question reads."""
         given = (getattr(self, name) for name in self.FROM)
         return [Path(rows.removeprefix("@")) if isinstance(rows, str) else rows for rows in given if rows is not None]
 
     @abstractmethod
     def answer(self, asking: Asking, rows: NewRows | None = None) -> Answer:
-        """The answer of an opened run. rows: `self.rows`, read. Collective. Raises ConfigError, DataError."""
+        """Answer from an opened run. rows: `self.rows`, read. Collective. Raises ConfigError, DataError."""
 
 
 def ask(question: Question, asking: Asking) -> Answer:
-    """Read the rows that a question is about, and answer it. Collective; mistakes are found by all ranks alike, or
-    agreed on. Raises ConfigError, DataError, CheckpointError."""
+    """Read the rows that a question is about, and answer it. Collective; all ranks find the same mistakes or agree on
+    them. Raises ConfigError, DataError, CheckpointError."""
     if question.OF_ROWS and question.rows is None:
         raise ConfigError("rows: name those that the question is about")
     asking.take_outcome(question.KNOWS_OUTCOME)

@@ -1,5 +1,5 @@
-"""Rows that belong together: the probability that two rows share a cluster, in the view of a column chosen at random
-among those that count. Row by row against one: nothing is kept of pairs."""
+"""Similarity of rows: the probability that two rows share a cluster, in the view of a column chosen at random among
+`columns`. Rows are compared with one target; no pairs are stored."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mpibayes.hpc.query.logp import few, words
 from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
 
-SHOWN = 4  # columns whose cells stand beside a row
+SHOWN = 4  # columns whose cells are shown beside a row
 
 
 @dataclass(frozen=True, eq=False)
 class Similarity(Question):
-    """Training rows by their similarity to a row of the table, by its number from 1, or to a described one.
+    """Training rows by their similarity to a row of the table, given by number from 1, or to a described one.
 
-    columns: those whose views count, all by default. top: so many of the most similar; or the rows `to` alone.
+    columns: those whose views count, all by default. top: number of most similar rows shown; or only the rows `to`.
     """
 
     row: int | None = None
@@ -67,7 +67,7 @@ def _cells(rows, column) -> np.ndarray:
 
 
 def _place(numbers: np.ndarray, number: int, option: str) -> int:
-    """Place of a row of the table among the training rows. Raises ConfigError if it is not one."""
+    """Place of a table row among the training rows. Raises ConfigError if it is not a training row."""
     at = int(np.searchsorted(numbers, number - 1))
     if at == len(numbers) or numbers[at] != number - 1:
         raise ConfigError(f"{option} {number}: no training row; expected the number of one in the table, from 1")
@@ -77,7 +77,7 @@ def _place(numbers: np.ndarray, number: int, option: str) -> int:
 def _target(
     asking: Asking, row: int | None, like: Sequence[Item], numbers: np.ndarray
 ) -> tuple[int | None, Known, str]:
-    """The place of a training row, or what is known of another one; and what it is called."""
+    """Place of a training row, or the known cells of another row; and its name."""
     if row is None:
         known = everyone(asking.conditions.read(like, "--like"))
         return None, known, words(known)
@@ -90,8 +90,8 @@ def _target(
 
 
 def _shared(asking: Asking, names: Sequence[str], place: int | None, known: Known):
-    """Similarity of each training row (N,), residuals added up over batches and chains, (b, N) each, and the draws'
-    effective number (1,)."""
+    """Similarity of each training row (N,), residuals summed over batches and chains, (b, N) each, and the effective
+    number of draws (1,)."""
     together = {*names, *known.of}
     log_p = np.zeros((asking.averages.n_draws, 1))
     if known.of:

@@ -1,7 +1,7 @@
 """Rows drawn from the posterior predictive distribution, given values of some columns.
 
-A row first takes a draw, in proportion to how probable what is given is in it, then a cluster in each view, then its
-cells. Row i depends on the seed, the question and its number alone, so that fewer rows are the first of more.
+A row first picks a draw, with probability proportional to that of the given values, then a cluster in each view, then
+its cells. Row i depends only on the seed, the question and its number, so fewer rows are the first of more.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from mpibayes.text import counted
 
 @dataclass(frozen=True, eq=False)
 class Simulate(Question):
-    """n rows that have what is given; or `rows`, their missing cells drawn given the others. columns: those drawn, all
-    by default."""
+    """n rows with the given values; or `rows`, with missing cells drawn given the others. columns: to draw, all by
+    default."""
 
     n: int = 10
     given: Sequence[Item] = ()
@@ -66,8 +66,8 @@ class Simulate(Question):
 def simulated(
     asking: Asking, known: Known, requested: Sequence[str], n: int, seed: int, first: int = 0
 ) -> dict[str, np.ndarray]:
-    """Recorded values (n,) of each column wanted, level codes or numbers: what is known of each row, or of all of them
-    alike, and draws given that. A range that is known is drawn from, too. first: the number of the first row."""
+    """Recorded values (n,) of each requested column, level codes or numbers: known values of each row, or of all rows
+    alike, and draws given these. A known range is drawn from, too. first: number of the first row."""
     draws = asking.draws({*requested, *known.of})
     log_given = np.array(dealt(asking.comm, len(draws), lambda d: draws[d].given(known).log_p))
     if not np.isfinite(log_given).any(axis=0).all():

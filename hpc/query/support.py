@@ -1,7 +1,8 @@
-"""The values that a column may have, cut into cells, so that its distribution is a table.
+"""Possible values of a column, cut into cells, so that its distribution is a table.
 
-A column with levels has these. One of numbers has its atoms, and between them intervals: every recorded value where
-there are few, else intervals of about as many training rows each; and some beyond the least and the greatest value.
+The cells of a column with levels are its levels. Those of a numeric column are its atoms and the intervals between
+them: one per recorded value if there are few, otherwise intervals with about equally many training rows; and some
+beyond the least and the greatest value.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from mpibayes.hpc.query.conditions import in_words
 from mpibayes.io.rows import Column
 from mpibayes.text import counted, percent
 
-CELLS = 256  # intervals of a column of numbers
-LEAST_TAIL = 0.001  # a smaller share below 0 is not spoken of
-TAILS = (0.1, 0.3, 1.0, 3.0)  # ends of those beyond the others, in units of the column's deviation
+CELLS = 256  # intervals of a numeric column
+LEAST_TAIL = 0.001  # a smaller share below 0 is not reported
+TAILS = (0.1, 0.3, 1.0, 3.0)  # ends of the outer intervals, in units of the column's standard deviation
 
 
 def never_negative(column: Column) -> bool:
-    """True if no training cell of a column modelled by normals is below 0, where their tails do reach."""
+    """True if a column modelled by normals, whose tails extend below 0, has no training cell below 0."""
     return column.kind == "real" and not column.log and not column.unit and column.minimum >= 0.0
 
 
 def tails(shares: Mapping[str, float], what: str) -> list[str]:
-    """Note on the share of `what` that is below 0 in such columns, by column name."""
+    """Note on the share of `what` below 0 in columns that are never negative, by column name."""
     parts = [f"{percent(share)} of {name}" for name, share in shares.items() if share >= LEAST_TAIL]
     if not parts:
         return []
@@ -38,7 +39,7 @@ def tails(shares: Mapping[str, float], what: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Support:
-    """The cells of a column, in order: they do not overlap, and one of them has each value."""
+    """Cells of a column, in order: disjoint, and together containing every value."""
 
     events: Events
 
@@ -54,7 +55,7 @@ class Support:
         return len(self.events)
 
     def values(self) -> np.ndarray:
-        """A recorded value in the middle of each cell, (U,)."""
+        """Recorded value in the middle of each cell, (U,)."""
         column, e = self.column, self.events
         if column.levels:
             return np.arange(len(e), dtype=float)
@@ -67,7 +68,7 @@ class Support:
         return np.where(np.isnan(e.low), atoms[e.codes], _stepped(column, middle))
 
     def place(self, x: np.ndarray) -> np.ndarray:
-        """Cell of each recorded value, (n,) intp; the last cell if the value is missing or in none."""
+        """Cell of each recorded value, (n,) intp; the last cell if the value is missing or in no cell."""
         column, e = self.column, self.events
         if column.levels:
             return np.minimum(x, len(e) - 1).astype(np.intp)
@@ -80,13 +81,12 @@ class Support:
         return np.where(np.isnan(x), len(e) - 1, cell)
 
     def below_zero(self, p: np.ndarray) -> float:
-        """The share of one distribution (U,) that is below 0 where no training cell is, see `never_negative`; else
-        0."""
+        """Share of one distribution (U,) below 0 if no training cell is, see `never_negative`; otherwise 0."""
         e = self.events
         return float(p[(e.codes < 0) & (e.high <= 0.0)].sum()) if never_negative(self.column) else 0.0
 
     def quantile(self, p: np.ndarray, share: float) -> np.ndarray:
-        """The recorded value below which about this share of each distribution p (n, U) is, (n,); NaN where p is."""
+        """Recorded value below which about this share of each distribution p (n, U) lies, (n,); NaN if p is."""
         value = self._quantile(p, share)
         return np.where(np.isnan(p[:, 0]), np.nan, value)
 
@@ -99,7 +99,7 @@ class Support:
         part = np.clip((share - before) / np.maximum(below[rows, at] - before, 1e-300), 0.0, 1.0)
         low, high = self.events.low[at], self.events.high[at]
         single = ~np.isfinite(low) | ~np.isfinite(high)
-        if self.column.kind == "survival":  # of what comes after all times of the table nothing more is said
+        if self.column.kind == "survival":  # beyond all times of the table the value is unknown
             with np.errstate(invalid="ignore"):
                 return np.where(np.isfinite(high), low + part * (high - low), np.inf)
         if self.column.kind == "count":
@@ -111,7 +111,7 @@ class Support:
 
 
 def support(column: Column, values: np.ndarray, most: int = CELLS) -> Support:
-    """values: recorded values of some training rows, missing ones left out."""
+    """Return the support of a column. values: recorded values of some training rows, without missing ones."""
     if column.levels:
         return Support(events.of_values(column, np.arange(len(column.levels))))
     rest = values[~np.isin(values, column.atoms)]
@@ -131,7 +131,7 @@ def support(column: Column, values: np.ndarray, most: int = CELLS) -> Support:
 
 
 def _few(values: np.ndarray, most: int) -> np.ndarray:
-    """All different values, or some with about as many cells between them, ascending."""
+    """All distinct values, or about `most` of them with equally many values between them, ascending."""
     different = np.unique(values)
     if len(different) <= most:
         return different
@@ -152,7 +152,7 @@ def _edges(column: Column, values: np.ndarray, most: int) -> np.ndarray:
     steps = np.array(TAILS if most >= CELLS else ()) * sd
     if column.log:
         tails = [few[0] * np.exp(-steps), few[-1] * np.exp(steps)]
-        ends = [half, np.inf]  # what is below counts with the least value that has a logarithm
+        ends = [half, np.inf]  # values below count as the least value with a logarithm
     else:
         tails, ends = [few[0] - half - steps, few[-1] + half + steps], [-np.inf, np.inf]
     if column.kind == "survival":
@@ -165,14 +165,14 @@ def _edges(column: Column, values: np.ndarray, most: int) -> np.ndarray:
 
 
 def _grid(column: Column, edges: np.ndarray) -> np.ndarray:
-    """Edges between recorded values, where these have a step; rounding is left out."""
+    """Move edges between recorded values if these have a step; removes rounding errors."""
     if not column.resolution:
         return edges
     return (np.round(edges / column.resolution - 0.5) + 0.5) * column.resolution
 
 
 def _stepped(column: Column, x: np.ndarray) -> np.ndarray:
-    """The nearest values at a column's resolution."""
+    """Round to the column's resolution."""
     if not column.resolution:
         return x
     return np.round(x / column.resolution) * column.resolution + 0.0  # no -0

@@ -1,7 +1,7 @@
-"""Surprising cells and rows: surprisal, -log p, of cells given the rest of their row, and of rows.
+"""Surprising cells and rows: the surprisal, -log p, of cells given the rest of their row, and of rows.
 
-A training row is left out of the draws that were made with it (docs/math.md 2.12): 1 / p is the average of 1 / p_d. A
-new row's draws are weighted by p_d(row), under which the average of 1 / p_d(cell | rest) is 1 / p(cell | rest), too.
+A training row is left out of the draws that it contributed to (docs/math.md 2.12): 1 / p is the average of 1 / p_d. For
+a new row, draws are weighted by p_d(row), under which the average of 1 / p_d(cell | rest) is 1 / p(cell | rest), too.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from mpibayes.hpc.query.new_rows import NewRows
 from mpibayes.hpc.query.question import Question
 from mpibayes.text import counted
 
-MOST = 20_000  # training rows that are looked at
-PATTERNS = 50  # sets of columns that rows have, for each of which training rows are scored
+MOST = 20_000  # training rows examined
+PATTERNS = 50  # patterns of present columns for which training rows are scored
 OF_TABLE = "surprisal of the table"  # verb
-REFERENCE = 1_000  # training rows that new ones are compared with
+REFERENCE = 1_000  # training rows that new rows are compared with
 
 
 class Surprise:
-    """Surprisals of some rows: known (n rows), numbers (n,) from 1; places (n,) among the training rows, None of
-    new ones."""
+    """Surprisals of rows. known: their cells (n rows); numbers (n,): from 1; places (n,): among the training rows, None
+    for new rows."""
 
     def __init__(self, asking: Asking, known: Known, numbers: np.ndarray, places: np.ndarray | None):
         self._asking, self.known, self.numbers, self._places = asking, known, numbers, places
@@ -47,8 +47,8 @@ class Surprise:
             yield given.log_p, given.inverses()
 
     def of(self, rows: np.ndarray | slice) -> tuple[np.ndarray, ...]:
-        """Surprisal of some rows (m,) and of their cells (m, C), NaN where a cell is missing; their errors; and the
-        draws' effective number (m,)."""
+        """Surprisal of rows (m,) and of their cells (m, C), NaN if a cell is missing; their errors; and the effective
+        number of draws (m,)."""
         units = log_units(self.known.block(rows))
         log_p, inverse = (np.array(a) for a in zip(*self.passes(rows)))
         averages = self._asking.averages
@@ -78,27 +78,27 @@ class Surprise:
 
 
 def log_units(known: Known, steps: bool = False) -> np.ndarray:
-    """Log of the unit in which numbers compare, (n, C), 0 for all other cells: a standard deviation of the column, on a
-    log scale one of its logarithms. steps: also of numbers recorded in steps, as a number of steps."""
+    """Log of the unit of comparison of numbers, (n, C), 0 for all other cells: a standard deviation of the column, of
+    its logarithm on a log scale. steps: include numbers recorded in steps, in units of a step."""
     return np.column_stack([_log_units(e, steps)[which] for e, which in known.of.values()])
 
 
 def _log_units(events: Events, steps: bool) -> np.ndarray:
-    """`log_units` of each event of a column, and last of a missing cell, (U + 1,)."""
+    """`log_units` of each event of a column, and of a missing cell at the end, (U + 1,)."""
     column, units = events.column, np.zeros(len(events) + 1)
     if column.kind not in ("real", "survival") or (column.resolution and not steps):
         return units
-    number = np.flatnonzero(np.isfinite(events.low) & np.isfinite(events.high))  # others are atoms, or censored
+    number = np.flatnonzero(np.isfinite(events.low) & np.isfinite(events.high))  # the rest are atoms or censored
     middle = 0.5 * (events.low[number] + events.high[number])
     deviation = column.rest_scale * middle if column.log else np.full(len(number), column.scale)
-    if column.resolution:  # a cell that is wider than a deviation has a probability that needs no unit
+    if column.resolution:  # a step wider than the deviation makes a probability that needs no unit
         deviation = np.maximum(deviation / column.resolution, 1.0)
     units[number] = np.log(deviation)
     return units
 
 
 def of_table(asking: Asking, names: Sequence[str], most: int) -> Surprise:
-    """Training rows, about so many, evenly spaced."""
+    """About `most` training rows, evenly spaced."""
     places = asking.sample_places(most)
     numbers = asking.asked.training_numbers()[places]
     known = known_of(asking.asked.recorded(numbers), asking.named(names))
@@ -108,7 +108,7 @@ def of_table(asking: Asking, names: Sequence[str], most: int) -> Surprise:
 @dataclass(frozen=True, eq=False)
 class Surprisal(Question):
     """The `top` most surprising cells, or rows (`by`), of the training table, or of `rows`. columns: those that count.
-    most: training rows that are looked at, about."""
+    most: training rows examined, approximately."""
 
     columns: Sequence[str] = ()
     by: str = "cells"
@@ -143,7 +143,7 @@ class Surprisal(Question):
         of_rows, cells, row_error, error, effective = surprise.whole()
         n = len(of_rows)
         remarks = [f"{counted(n, 'row')} looked at, of {of}", *(rows.notes if rows else ())]
-        if rows is not None or self.by == "rows":  # cells that are left out count all draws alike
+        if rows is not None or self.by == "rows":  # left-out cells weight all draws equally
             remarks += few(effective, asking)
         if rows is None and n < asking.asked.n_rows:
             remarks[0] += f", of {asking.asked.n_rows:,}, evenly spaced; --most N looks at more"
@@ -173,7 +173,7 @@ class Surprisal(Question):
 
 
 def _value(known: Known, row: int, c: int) -> str:
-    """A cell as people write it."""
+    """Format a cell for people."""
     events, which = list(known.of.values())[c]
     u, column = which[row], events.column
     if u == len(events):
@@ -203,8 +203,8 @@ def _expected(asking: Asking, known: Known, row: int, name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Novelty(Question):
-    """Novelty of each of `rows`: its surprisal, the share of training rows that are less surprising in the same
-    columns, and the probability that it opens a new cluster in some view."""
+    """Novelty of each of `rows`: its surprisal, the share of training rows less surprising in the same columns, and the
+    probability that it opens a new cluster in some view."""
 
     columns: Sequence[str] = ()
     top: int = 20
@@ -251,7 +251,7 @@ class Novelty(Question):
 
 
 def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
-    """Surprisals in some columns of training rows that have these, each left out by itself."""
+    """Surprisals, in `names`, of training rows that have these cells, each left out by itself."""
     surprise = of_table(asking, names, REFERENCE)
     each = np.array([log_p for log_p, _ in surprise.passes(slice(None))])
     whole = np.all([which < len(e) for e, which in surprise.known.of.values()], axis=0)
@@ -261,7 +261,7 @@ def _reference(asking: Asking, names: Sequence[str]) -> np.ndarray:
 
 
 def _opens(asking: Asking, known: Known) -> np.ndarray:
-    """Probability that each row is in a new cluster of at least one view, (n,)."""
+    """Probability that each row opens a new cluster in at least one view, (n,)."""
     draws = asking.joint_draws(known.of)
     blocks = list(average.in_blocks(known.n_rows, BLOCK))
 

@@ -1,4 +1,4 @@
-"""Training rows themselves beside what the draws say: which have what is known, and their weighted shares of levels."""
+"""Training rows that satisfy a condition, and their weighted shares of levels beside the answer's."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mpibayes.io import spells
 from mpibayes.io.rows import Column, Rows
 from mpibayes.text import percent
 
-ERRORS = 4.0  # standard errors between the shares of an answer and of the rows, of a level that is worth a remark
+ERRORS = 4.0  # standard errors between the shares in an answer and in the rows that deserve a remark
 
 
 def having(asking: Asking, known: Known, numbers: np.ndarray) -> np.ndarray:
-    """Mask of the rows of the table, by their numbers from 0, that have the known cells of one row, bool (n,)."""
+    """Mask of table rows, given by numbers from 0, that have the known cells of one row, bool (n,)."""
     here = np.ones(len(numbers), bool)
     for rows in average.in_blocks(len(numbers), 65_536):
         recorded = asking.asked.recorded(numbers[rows])
@@ -26,13 +26,13 @@ def having(asking: Asking, known: Known, numbers: np.ndarray) -> np.ndarray:
 
 
 def _has(events: Events, rows: Rows) -> np.ndarray:
-    """Mask of the recorded rows that have the only event."""
+    """Mask of recorded rows that have the single event."""
     c = events.column
     x = getattr(rows, c.block)[:, c.index]
     if c.levels:
         codes = np.flatnonzero(events.sets[0]) if events.sets is not None else events.codes
         return np.isin(x, codes)
-    if c.kind == "survival":  # of which it is certain
+    if c.kind == "survival":  # rows certain to have it
         low, high = spells.bounds(x)
         return (low >= events.low[0]) & (high <= events.high[0])
     atoms = np.array(c.atoms)
@@ -43,9 +43,9 @@ def _has(events: Events, rows: Rows) -> np.ndarray:
 
 
 def weighted_apart(asking: Asking, column: Column, known: Known, p: np.ndarray) -> list[str]:
-    """A remark where the weighted rows that have what is known have other shares of a column's levels than the answer
-    about the population, p (L,): weights then differ between rows of one cluster. Sound answers get it less than
-    once in 1,000."""
+    """Remark if weighted rows that satisfy the condition have other shares of a column's levels than the answer about
+    the population, p (L,): weights then differ between rows of one cluster. The false alarm rate is below 1 in
+    1,000."""
     if not asking.weighted or not column.levels:
         return []
     places = asking.sample_places(SAMPLE)
@@ -59,7 +59,7 @@ def weighted_apart(asking: Asking, column: Column, known: Known, p: np.ndarray) 
     in_level = np.bincount(codes, w, len(p))
     share = in_level / w.sum()
     error = np.sqrt(linearised_variance(in_level, np.bincount(codes, w**2, len(p)), w))
-    expected = np.sqrt(p * (1.0 - p) * (w**2).sum()) / w.sum()  # error if the answer is right, of rare levels larger
+    expected = np.sqrt(p * (1.0 - p) * (w**2).sum()) / w.sum()  # error if the answer is right; larger for rare levels
     apart = np.abs(share - p) / np.maximum(np.maximum(error, expected), 1.0 / len(w))
     u = int(apart.argmax())
     if apart[u] <= ERRORS:

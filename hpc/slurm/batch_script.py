@@ -1,6 +1,6 @@
-"""A filled batch script: one of slurm/*.sbatch with everything that a person would have edited in it.
+"""A filled batch script: one of slurm/*.sbatch with all the edits that a person would make.
 
-That is the options, the lines that set up the environment, the launcher, and the arguments.
+These are the options, the lines that set up the environment, the launcher, and the arguments.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Request:
     """Request to SLURM."""
 
     nodes: int = 1
-    ntasks_per_node: int | None = None  # None: a rank for every shard
+    ntasks_per_node: int | None = None  # None: a rank per shard
     time_s: float = 4 * 3600.0
-    array: str | None = None  # "4" or what sbatch takes, "1-10%3": independent chains, seeds as numbered
-    chain: bool = False  # one job after another, where SLURM may not requeue
+    array: str | None = None  # "4" or sbatch's "1-10%3": independent chains, seeds as numbered
+    chain: bool = False  # one job after another, if SLURM may not requeue
     partition: str | None = None
     account: str | None = None
     mpi: str | None = None  # one of LAUNCHERS; None: `launcher` decides
     setup: tuple[str, ...] = ()  # lines of the script, such as "module load openmpi"
-    sbatch: tuple[str, ...] = ()  # options as they are, such as "--qos=long"
+    sbatch: tuple[str, ...] = ()  # options passed on unchanged, such as "--qos=long"
 
     @property
     def template(self) -> str:
@@ -38,9 +38,10 @@ class Request:
 
 
 def clock(seconds: float) -> str:
-    """A length of time as sbatch takes it: days-hours:minutes:seconds.
+    """Format a length of time for sbatch: days-hours:minutes:seconds.
 
-    >>> clock(129600) '1-12:00:00'
+    >>> clock(129600)
+    '1-12:00:00'
     """
     minutes, s = divmod(int(seconds), 60)
     hours, m = divmod(minutes, 60)
@@ -49,7 +50,8 @@ def clock(seconds: float) -> str:
 
 
 def launcher(mpi: str | None) -> str:
-    """The words that start the ranks. The wheel of MPICH brings its own way of start-up; else the site knows best."""
+    """Command that starts the ranks. The MPICH wheel needs its own start-up method; otherwise the site's default is
+    best."""
     if mpi == "mpirun":
         return 'mpirun -n "$SLURM_NTASKS"'
     if mpi is None and _has_mpich_wheel():
@@ -58,7 +60,7 @@ def launcher(mpi: str | None) -> str:
 
 
 def folder_of_python() -> Path:
-    """The folder of this program's command `mpibayes`."""
+    """Folder of this program's command `mpibayes`."""
     return Path(sys.executable).parent
 
 
@@ -70,7 +72,7 @@ def _has_mpich_wheel() -> bool:
 
 
 def filled(request: Request, tasks: int, script: Path, arguments: Sequence[str]) -> str:
-    """The template of the job with everything that a person would have edited."""
+    """Return the job's template with all the edits that a person would make."""
     text = resources.files("mpibayes").joinpath("slurm", request.template).read_text(encoding="utf-8")
     name = re.sub(r"[^\w.+-]", "-", script.stem)
     options = {
@@ -112,7 +114,7 @@ def _after_options(text: str, line: str) -> str:
 
 
 def _replaced(pattern: str, new: str, text: str, raw: bool = False) -> str:
-    """The text with its one match replaced; the templates and this module have to agree."""
+    """Replace the single match in a text; the templates and this module have to agree."""
     text, n = re.subn(pattern, new if raw else _literal(new), text, count=1, flags=re.M)
     assert n == 1, f"a template has no line like {pattern}"
     return text
@@ -123,13 +125,14 @@ def _literal(new: str) -> str:
 
 
 def _log_file(script: Path, request: Request) -> str:
-    """Beside the script, in the pattern of sbatch, to which % is special."""
+    """Path of the log beside the script, as a pattern for sbatch, in which % is special."""
     pattern = script.stem.replace("%", "%%") + ("-%A_%a.log" if request.array else "-%j.log")
     return str(script.parent).replace("%", "%%") + "/" + pattern
 
 
 def _quoted(value: str) -> str:
-    """A value for a line of #SBATCH. There # starts a comment even within a word, and \\ escapes even within quotes.
+    """Quote a value for a line of #SBATCH, where # starts a comment even within a word, and \\ escapes even within
+    quotes.
 
     >>> print(_quoted("long"), _quoted('run "#1"'))
     long "run \\"#1\\""

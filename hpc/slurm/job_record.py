@@ -1,4 +1,4 @@
-"""The last job of a run, recorded beside its directory in DIR.job.json, for whoever comes back to it."""
+"""Record of the last job of a run, beside its directory in DIR.job.json, for later sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpibayes.io.files import is_there, read_regular, reading, write_text, writi
 
 @dataclass(frozen=True)
 class Record:
-    """The last job of a run. array: its tasks as given to sbatch, None without; chain: whether each job submits the
+    """The last job of a run. array: its tasks as given to sbatch, None without; chain: True if each job submits the
     next one."""
 
     job: str
@@ -32,13 +32,13 @@ def log_path(folder: Path, job: str) -> Path:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Raises ConfigError or CheckpointError."""
+    """Write the record. Raises ConfigError or CheckpointError."""
     with writing(record_path(folder)):
         write_text(record_path(folder), json.dumps(asdict(record)) + "\n")
 
 
 def read_record(folder: Path) -> Record | None:
-    """The last job of a run, None if none was recorded. Raises ConfigError for a damaged record."""
+    """Read the last job of a run, None if none was recorded. Raises ConfigError for a damaged record."""
     path = record_path(folder)
     try:
         with reading(path, ConfigError):

@@ -1,4 +1,4 @@
-"""SLURM's queue, by its own commands: sbatch, scontrol, scancel. SLURM forgets a job some minutes after its end."""
+"""SLURM's queue, through its commands: sbatch, scontrol, scancel. SLURM forgets a job some minutes after its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from mpibayes.errors import ConfigError
 
 PATIENCE_S = 120.0
-KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")  # where SLURM is; everything else belongs to a job
+KEPT = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")  # variables that locate SLURM; all others belong to a job
 OVER = frozenset({
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "COMPLETING", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
     "PREEMPTED", "REVOKED", "TIMEOUT",
@@ -29,8 +29,8 @@ class Queued:
     """A job as SLURM sees it now.
 
     state, reason: SLURM's words, such as PENDING and Resources. nodes: a list such as n[1-2], "" before it starts.
-    start: ISO time at which it started or is expected to, "" if unknown. code: the exit code of its script, 0 until it
-    ends. signal: the one that ended it, 0 for none. restarts: how often it was requeued.
+    start: ISO time of its actual or expected start, "" if unknown. code: exit code of its script, 0 until it ends.
+    signal: the one that ended it, 0 for none. restarts: number of times it was requeued.
     """
 
     state: str
@@ -48,7 +48,7 @@ def require_sbatch(advice: str = "") -> None:
 
 
 def sbatch(script: Path) -> str:
-    """Submit a script; the number of the job. Raises ConfigError with sbatch's own words."""
+    """Submit a script and return the number of the job. Raises ConfigError with sbatch's own words."""
     done = _run("sbatch", "--parsable", str(script))
     if done.returncode != 0:
         raise ConfigError(f"sbatch refused {script}", _words(done))
@@ -56,12 +56,12 @@ def sbatch(script: Path) -> str:
 
 
 def look(job: str) -> Queued | None:
-    """The job, of an array its first task in SLURM's order; None if SLURM no longer knows it. Raises NoAnswer."""
+    """Query a job, for an array its first task in SLURM's order; None if SLURM has forgotten it. Raises NoAnswer."""
     return next(iter(_tasks(job)), None)
 
 
 def waiting_or_running(job: str) -> str:
-    """SLURM's word for a job, or any task of an array, that has not ended; "" if all have, or SLURM cannot be asked."""
+    """SLURM's state of a job, or any task of an array, that has not ended; "" if all have, or SLURM does not answer."""
     try:
         states = [task.state for task in _tasks(job)]
     except NoAnswer:
@@ -80,7 +80,7 @@ def _tasks(job: str) -> list[Queued]:
 
 
 def cancel(jobs: Sequence[str]) -> None:
-    """End jobs, pending or running; those that are over stay as they are. Raises NoAnswer with scancel's own words."""
+    """End jobs, pending or running; finished ones stay as they are. Raises NoAnswer with scancel's own words."""
     done = _run("scancel", *jobs)
     words = [line for line in _words(done) if not re.search("invalid job id|already complet", line, re.IGNORECASE)]
     if done.returncode != 0 and words:
@@ -88,7 +88,7 @@ def cancel(jobs: Sequence[str]) -> None:
 
 
 def _parsed(line: str) -> Queued:
-    """A line of `scontrol -o show job`.
+    """Parse a line of `scontrol -o show job`.
 
     >>> _parsed("JobId=7 JobState=FAILED Reason=NonZeroExitCode Restarts=1 ExitCode=3:0 StartTime=Unknown NodeList=n1")
     Queued(state='FAILED', reason='NonZeroExitCode', nodes='n1', start='', code=3, signal=0, restarts=1)
@@ -116,8 +116,8 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def outside_of_jobs(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without the variables of the job that this process is part of, as a notebook may be: sbatch hands
-    them on, and the memory or tasks of that job would count in the new one, too."""
+    """Remove from an environment the variables of the job that this process belongs to, as a notebook may: sbatch
+    passes them on, and the memory or tasks of that job would apply to the new one, too."""
     if "SLURM_JOB_ID" not in environment:
         return dict(environment)
     ours = re.compile("SLURM_|SLURMD_|PMI|SRUN_")

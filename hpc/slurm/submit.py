@@ -1,4 +1,4 @@
-"""A job of SLURM: check a configuration, fill one of the shipped batch scripts, and hand it to the queue.
+"""Submission to SLURM: check a configuration, fill one of the shipped batch scripts, and submit it.
 
 The filled script lies beside the run directory and is complete: it can be read, edited and submitted again by hand.
 """
@@ -28,8 +28,8 @@ from mpibayes.io.files import make_directory, read_regular, set_aside, write_tex
 from mpibayes.text import visible, whole_number
 
 SHORTEST_S = 120.0
-LONGEST_NAME = 200  # bytes; file systems take 255, and numbers and endings follow in the names of script and log
-# Characters that end a line somewhere, are invisible or cannot be written, by Unicode category.
+LONGEST_NAME = 200  # bytes; file systems allow 255, and numbers and suffixes are added for script and log
+# Unicode categories of characters that end a line somewhere, are invisible or cannot be written.
 UNFIT = {
     "Cc": "a control character",
     "Cf": "an invisible character",
@@ -41,7 +41,7 @@ UNFIT = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job that may be submitted. ranks: in all; warning: about ranks that would be idle, "" for none; memory: bytes
+    """A job ready to be submitted. ranks: in all; warning: about ranks that would be idle, "" for none; memory: bytes
     of the busiest rank."""
 
     request: Request
@@ -77,10 +77,10 @@ def prepared(config_path: Path, folder: Path, overrides: Sequence[str], request:
 
 
 def send(job: Prepared, say: Callable[[str], None] = print) -> str:
-    """Write the script, submit it and record its number, which is returned. say: takes remarks for the user.
+    """Write the script, submit it, record its number and return it. say: receives remarks for the user.
 
-    Raises ConfigError where a job of this run waits or works already, or where sbatch refuses; CheckpointError where
-    the disk is full.
+    Raises ConfigError if a job of this run is already waiting or running, or if sbatch refuses; CheckpointError if the
+    disk is full.
     """
     _refuse_a_second_job(job)
     _write(job.script, job.text, say)
@@ -93,7 +93,7 @@ def send(job: Prepared, say: Callable[[str], None] = print) -> str:
 
 
 def _refuse_a_second_job(job: Prepared) -> None:
-    """Two jobs on one directory are one too many, unless one waits for the other."""
+    """Raise ConfigError if the directory has a job already, unless the new one waits for it."""
     last = read_record(job.folder)
     if last is None or any(line.startswith(("--dependency", "-d")) for line in job.request.sbatch):
         return
@@ -129,7 +129,7 @@ def _check_request(config_path: Path, folder: Path, overrides: Sequence[str], re
 
 
 def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], request: Request) -> Iterator[str]:
-    """Everything in the script has to stay on its line: what follows a line break would be executed."""
+    """Report texts that would not stay on their line of the script: anything after a line break would be executed."""
     texts = [("CONFIG", config_path), ("-o", folder), ("the folder of Python", folder_of_python())]
     texts += [("--partition", request.partition), ("--account", request.account)]
     for option, several in ("--set", overrides), ("--setup", request.setup), ("--sbatch", request.sbatch):
@@ -141,7 +141,7 @@ def _unfit(config_path: Path, folder: Path, overrides: Sequence[str], request: R
 
 
 def _unusable(folder: Path) -> Iterator[str]:
-    """Paths that fit on a line, but that sbatch or PATH would misread."""
+    """Report paths that fit on a line, but that sbatch or PATH would misread."""
     if "\\" in str(folder):
         yield f"-o {str(folder)!r}: has a backslash, which sbatch takes out of a log's name; choose another with -o"
     if folder.name in ("", ".."):
@@ -153,7 +153,8 @@ def _unusable(folder: Path) -> Iterator[str]:
 
 
 def limit(text: str) -> float:
-    """Seconds of a job's time limit; ValueError for a bare number, which is minutes to sbatch and seconds to others.
+    """Parse a job's time limit to seconds; ValueError for a bare number, which means minutes to sbatch, seconds
+    elsewhere.
 
     >>> [limit(t) for t in ("4:00:00", "1-12", "3h50m")]
     [14400.0, 129600.0, 13800.0]
@@ -167,7 +168,7 @@ def limit(text: str) -> float:
 
 
 def _places(folder: Path, request: Request) -> list[tuple[Path, list[str]]]:
-    """The run directories that the job continues, each with its own settings."""
+    """Run directories that the job continues, each with its own settings."""
     if not request.array:
         return [(folder, [])]
     seeds = [p for p in folder.glob("seed-*") if whole_number(p.name[5:]) is not None]
@@ -175,13 +176,13 @@ def _places(folder: Path, request: Request) -> list[tuple[Path, list[str]]]:
 
 
 def _refuse_another_run(folder: Path, config: Config) -> None:
-    """Refuse now a directory that `mpibayes run` would refuse after hours in the queue."""
+    """Refuse a directory now that `mpibayes run` would refuse after hours in the queue."""
     if not run_directory.holds_run(folder):
         run_directory.require_no_strangers(folder)
         return
     old = records.read_resolved(folder)
     new = as_dict(continued(config, old))
-    changes = difference(old, new, same_table=True)  # the run itself will compare the contents
+    changes = difference(old, new, same_table=True)  # the run itself compares the contents
     if config.heldout_path is not None:
         changes = [c for c in changes if not c.startswith("data.heldout:")]
     if changes:
@@ -198,7 +199,7 @@ def _sets(overrides: Sequence[str]) -> list[str]:
 
 
 def _write(script: Path, text: str, say: Callable[[str], None]) -> None:
-    """Beside the run directory, which has to be new. A script that is there and differs is set aside."""
+    """Write the script beside the run directory. A different existing script is renamed."""
     with writing(script):
         make_directory(script.parent)
         if script.exists() and read_regular(script) != text.encode():

@@ -1,1 +1,1 @@
-"""Synthetic tables: their rows, their missing cells, rare levels, and how useful and how risky they are."""
+"""Synthetic tables: their rows, their missing cells, rare levels, and their utility and risk."""

@@ -1,4 +1,4 @@
-"""Columns cut into a few bins, the same for real and synthetic rows, so that their distributions can be compared."""
+"""Columns cut into a few bins, the same for real and synthetic rows, to compare their distributions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 
 from mpibayes.io.rows import Column
 
-MOST_LEVELS = 32  # the most frequent ones; all others are one bin
-QUANTILES = 16  # bins of numbers between atoms, at most, about as many rows in each
+MOST_LEVELS = 32  # the most frequent levels; all others share a bin
+QUANTILES = 16  # bins of numbers between atoms, at most, with about equally many rows
 MOST_ATOMS = 8
 
 
 class Bins:
-    """Bins of columns, by the cells of some training rows; the last bin of a column is of missing cells. quantiles:
-    bins of numbers.
+    """Bins of columns, chosen from the cells of training rows; the last bin of a column is for missing cells.
+    quantiles: number of bins of numbers.
 
-    sizes (C,): bins of each column."""
+    sizes (C,): number of bins of each column."""
 
     def __init__(self, columns: Sequence[Column], cells: Mapping[str, np.ndarray], quantiles: int = QUANTILES):
         self.columns = columns
@@ -30,11 +30,12 @@ class Bins:
 
 
 class _Levels:
-    """The most frequent levels by themselves, in the order of their frequency, then all others, then missing cells."""
+    """Bins of a column with levels: the most frequent ones in order of frequency, then all others, then missing
+    cells."""
 
     def __init__(self, column: Column, x: np.ndarray):
         blank = len(column.levels)
-        count = np.bincount(x.astype(np.intp), minlength=blank + 2)  # behind the blank: merged levels
+        count = np.bincount(x.astype(np.intp), minlength=blank + 2)  # after the blank: merged levels
         count[blank] = 0
         first = np.argsort(-count, kind="stable")[: min(MOST_LEVELS, np.count_nonzero(count))]
         self._bin = np.full(blank + 2, len(first))
@@ -47,7 +48,7 @@ class _Levels:
 
 
 class _Numbers:
-    """Intervals between quantiles, then atoms, then missing cells."""
+    """Bins of a numeric column: intervals between quantiles, then atoms, then missing cells."""
 
     def __init__(self, column: Column, x: np.ndarray, quantiles: int):
         atoms = np.array(column.atoms)

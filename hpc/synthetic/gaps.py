@@ -1,8 +1,8 @@
 """Missing cells of synthetic rows.
 
-The model takes missing cells as missing at random and has no distribution of where they are, so a synthetic row takes
-that from the training rows: in each view, the set of missing cells of a training row of its own cluster, or of any one
-in a new cluster. Sets are kept together within a view, and depend on clusters as they do in the table. Cells that the
+The model treats cells as missing at random and has no distribution of which are missing, so a synthetic row copies this
+from the training rows: in each view, the set of missing cells of a training row of its own cluster, or of any training
+row if it is in a new cluster. Sets stay together within a view, and depend on clusters as in the table. Cells that the
 table never has (`io/absent.py`) follow their rule instead.
 """
 
@@ -18,12 +18,12 @@ from mpibayes.hpc.parallel.streams import Purpose, Stream, in_lane
 from mpibayes.hpc.synthetic.training import Training
 from mpibayes.io.rows import Column
 
-GAPS = 2**31 + 8  # sub-stream of a row's missing cells, apart from those of clusters and cells
+GAPS = 2**31 + 8  # sub-stream of a row's missing cells, separate from those of clusters and cells
 
 
 class Gaps:
-    """Missing cells of one synthetic table. least: a set of missing cells of a view that fewer training rows have is
-    not taken."""
+    """Missing cells of one synthetic table. least: sets of missing cells of a view found in fewer training rows are not
+    used."""
 
     def __init__(self, training: Training, columns: Sequence[Column], seed: int, table: int, least: int = 1):
         self._training, self._least = training, least
@@ -32,7 +32,7 @@ class Gaps:
         self._donors: list[_Donors | None] | None = None
 
     def mask(self, ids: np.ndarray, parts: Sequence[Part], cells: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Mask of the missing cells (n,) of the columns that have some."""
+        """Masks of the missing cells (n,) of the columns that have some."""
         if self._donors is None:
             self._donors = [self._of(part) for part in parts]
         result = {}
@@ -57,8 +57,8 @@ class Gaps:
 
 
 class _Donors:
-    """The sets of missing cells of the training rows of each cluster, and last of all training rows. names: of the
-    columns; sets (Q, names) bool; row (N,): the set of each training row."""
+    """Sets of missing cells of the training rows in each cluster, followed by those of all training rows. names: of the
+    columns; sets (Q, names) bool; row (N,): set of each training row."""
 
     def __init__(self, names: Sequence[str], sets: np.ndarray, row: np.ndarray, part: Part, least: int):
         self._names, self._sets = names, sets
@@ -74,7 +74,7 @@ class _Donors:
         self._first, self._rows = edges[:-1], np.diff(edges)
 
     def masks(self, cluster: np.ndarray, u: np.ndarray) -> dict[str, np.ndarray]:
-        """By column the mask (n,) of the missing cells of rows in these clusters, from uniform numbers (n,)."""
+        """Masks (n,), by column, of the missing cells of rows in these clusters, from uniform numbers (n,)."""
         last = len(self._rows) - 1
         if not self._rows[last]:
             return {name: np.zeros(len(u), bool) for name in self._names}

@@ -1,7 +1,7 @@
 """Utility and risk of synthetic tables, each measure beside its value for real rows.
 
-Real rows are those that were held out, where the run has some: nobody trained on them. Without them half of a sample of
-the training rows is compared with the other half, and what only held-out rows can say is left out.
+Real rows are the held-out ones, if the run has some: no model was trained on them. Without them, half of a sample of
+the training rows is compared with the other half, and measures that need held-out rows are omitted.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mpibayes.hpc.synthetic.rare import Merging
 from mpibayes.hpc.synthetic.training import batches, cells_of
 from mpibayes.text import counted, enumerated
 
-ROWS = 20_000  # of each kind that are looked at, at most
-NEAR, AMONG = 1_000, 10_000  # rows whose closest row is looked for, and among how many
-TABLES = 5  # that are judged, at most
-FEWEST = 20  # held-out rows, below which there are as good as none
+ROWS = 20_000  # of each kind used, at most
+NEAR, AMONG = 1_000, 10_000  # rows whose closest row is sought, and number of candidates
+TABLES = 5  # tables judged, at most
+FEWEST = 20  # held-out rows below which they count as none
 
 Cells = dict[str, np.ndarray]
 MEANINGS = {
@@ -52,14 +52,14 @@ RISKS = ("replicated uniques", "closest training row", "nearer to training", "di
 
 @dataclass(frozen=True)
 class Roles:
-    """target: the column that is classified, and disclosed; key: columns that somebody knows of a person."""
+    """target: the column that is classified, and disclosed; key: columns that an intruder knows about a person."""
 
     target: str
     key: Sequence[str]
 
 
 def roles(asking: Asking, target: str | None, key: Sequence[str]) -> Roles:
-    """The columns' roles; the target is by default the last column with levels. Raises ConfigError."""
+    """Choose the columns' roles; the target is by default the last column with levels. Raises ConfigError."""
     names = [c.name for c in asking.named([*key, *([target] if target else [])])]
     levelled = [c.name for c in asking.columns if len(c.levels) > 1]
     result = target or (levelled[-1] if levelled else asking.columns[-1].name)
@@ -94,13 +94,13 @@ class Judge:
         self._of_real: dict[str, float] | None = None
 
     def _sample(self, asking: Asking, numbers: np.ndarray, g: np.random.Generator) -> Cells:
-        """Some rows of the table in random order, with rare levels merged."""
+        """Sample rows of the table in random order, with rare levels merged."""
         chosen = np.sort(g.permutation(numbers)[:ROWS])
         rows = asking.asked.recorded(chosen).take(g.permutation(len(chosen)))
         return {c.name: self._merging.coded(c.name, cells_of(rows, c)) for c in self.columns}
 
     def __call__(self, synthetic: Cells) -> dict[str, tuple[float, float]]:
-        """Measures of a table by its first rows, each with its value for real rows."""
+        """Return the measures of a table from its first rows, each with its value for real rows."""
         rows = _take(synthetic, slice(self.n))
         if self._of_real is None:
             self._of_real = self._utility(_take(self._real, slice(self.n)))
@@ -145,7 +145,7 @@ class Judge:
         return float(np.isin(risk.fingerprints(self.columns, cells), self._uniques).mean())
 
     def remarks(self, n_tables: int, judged: int) -> list[str]:
-        """Notes on what was looked at."""
+        """Notes on the rows that were used."""
         of = "the table" if n_tables == 1 else f"{judged} of {n_tables} tables each, averaged"
         real, unseen = (counted(_n_rows(cells), "row") for cells in (self._real, self._unseen))
         if not self.held_out:
@@ -160,7 +160,7 @@ class Judge:
 
 
 def answer(judge: Judge, given: Roles, tables: Sequence[Mapping[str, tuple[float, float]]], n_tables: int) -> Answer:
-    """The measures as a table, each averaged over the tables that were judged."""
+    """Tabulate the measures, each averaged over the judged tables."""
     names = list(tables[0])
     mean = np.array([[table[name] for name in names] for table in tables]).mean(axis=0)
     spread = np.array([[table[name][0] for name in names] for table in tables]).std(axis=0)

@@ -1,14 +1,14 @@
-"""Pairs of columns that depend on each other more in the table than in rows that the run draws: a posterior predictive
+"""Pairs of columns that depend on each other more in the table than in rows drawn by the run: a posterior predictive
 check (Gelman, Meng & Stern 1996).
 
-Inside a cluster columns are independent, unless they are in a block or linked, so that a pair which no clusters carry
-comes out weaker wherever the run stands in for the table: in filled-in cells, synthetic rows and answers. The mutual
-information of each pair is taken from training rows and from as many rows of each of some kept draws, in the same bins.
-A drawn row lacks the cells that a training row lacks, so that both sums are over as many cells, and their bias is the
-same.
+Within a cluster, columns are independent unless they are in a block or linked, so a dependence that the clusters do not
+carry is weaker wherever the run replaces the table: in filled-in cells, synthetic rows and answers. The mutual
+information of each pair is computed from training rows and from as many rows of each of some kept draws, in the same
+bins. A drawn row lacks the cells that a training row lacks, so that both sums use equally many cells, and have the same
+bias.
 
-A report looks `briefly`: at fewer rows, and in drawn rows only at pairs that the table says most about, since no pair
-can be weaker by more than it has.
+A report checks `briefly`: on fewer rows, and in drawn rows only the pairs with most information in the table, since no
+pair can lose more than it has.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from mpibayes.hpc.synthetic.training import cells_of
 from mpibayes.io.rows import Column
 from mpibayes.text import counted
 
-TABLES, FEWEST_DRAWS = 20, 5  # of drawn rows, at most, each of a kept draw; draws that tell what is chance
-ROWS, FEWEST_ROWS = 20_000, 2_000  # of each, fewer where there are many pairs of columns
+TABLES, FEWEST_DRAWS = 20, 5  # of drawn rows, at most, each from one kept draw; draws needed to assess chance
+ROWS, FEWEST_ROWS = 20_000, 2_000  # of each kind, fewer if there are many pairs of columns
 WORK = 2e8  # rows times pairs of columns
-LEAST, DEVIATIONS = 0.01, 4.0  # nats, and deviations of the draws, by which a pair has to be weaker to be counted
-STRONG = 0.05  # nats: a pair that is weaker by less is hardly missed
-BRIEF_ROWS, BRIEF_COLUMNS, BRIEF_PAIRS = 4_000, 200, 1_000  # of a report, at most; its pairs: in drawn rows
-ROWS_OF_BIN = 20  # of two columns of numbers, on average
+LEAST, DEVIATIONS = 0.01, 4.0  # nats, and deviations of the draws, by which a pair must be weaker to count
+STRONG = 0.05  # nats: a smaller loss hardly matters
+BRIEF_ROWS, BRIEF_COLUMNS, BRIEF_PAIRS = 4_000, 200, 1_000  # limits for a report; its pairs: in drawn rows
+ROWS_OF_BIN = 20  # for two numeric columns, on average
 SEED = 1
 
 
-@dataclass(frozen=True, eq=False)  # arrays have no one answer to ==
+@dataclass(frozen=True, eq=False)  # arrays do not compare to a single bool
 class PairCheck:
     """Mutual information of pairs of columns in nats: table (P,), in training rows; drawn (draws, P), in as many rows
-    of each draw. pairs: their names. n_all: pairs that were looked at, of which these can be weaker. left_out: columns
-    that were not looked at; n_bins: of numbers."""
+    of each draw. pairs: their names. n_all: number of pairs considered, of which only these can be weaker. left_out:
+    number of columns not considered; n_bins: of numbers."""
 
     pairs: Sequence[tuple[str, str]]
     table: np.ndarray
@@ -57,25 +57,25 @@ class PairCheck:
 
     @property
     def judged(self) -> bool:
-        """True if there are draws enough to say what is chance."""
+        """True if there are enough draws to assess chance."""
         return len(self.drawn) >= FEWEST_DRAWS
 
     def named(self, i: int) -> str:
-        """A pair in words."""
+        """Name a pair."""
         return " with ".join(self.pairs[i])
 
     @cached_property
     def run(self) -> np.ndarray:
-        """The mean over draws, (P,)."""
+        """Mean over draws, (P,)."""
         return self.drawn.mean(axis=0)
 
     @property
     def weaker(self) -> np.ndarray:
-        """By how much each pair is weaker in the run, (P,)."""
+        """Loss of information of each pair in the run, (P,)."""
         return self.table - self.run
 
     def clear(self, least: float = LEAST) -> np.ndarray:
-        """The places of the pairs that are weaker for certain and by so many nats, the weakest in the run first."""
+        """Places of the pairs that are certainly weaker, by at least `least` nats, in order of their loss."""
         if not self.judged:
             return np.zeros(0, np.intp)
         result = self.weaker >= np.maximum(least, DEVIATIONS * self.drawn.std(axis=0, ddof=1))
@@ -83,18 +83,18 @@ class PairCheck:
 
     @property
     def order(self) -> np.ndarray:
-        """All places, the weakest in the run first."""
+        """All places, in order of decreasing loss."""
         return np.argsort(-self.weaker, kind="stable")
 
 
 def complete(columns: Sequence[Column]) -> list[Column]:
-    """The columns whose cells of the table are whole, not bounds of them."""
+    """Columns whose cells are fully observed, not bounded."""
     return [c for c in columns if c.kind != "survival"]
 
 
 def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> PairCheck:
-    """Compare pairs of some columns, but for survival columns, whose rows are censored in the table alone. Raises
-    ConfigError where the model draws no rows. Collective."""
+    """Compare pairs of columns, except survival columns, whose rows are censored only in the table. Raises ConfigError
+    if the model draws no rows. Collective."""
     asking.require("pairs")
     columns = complete(columns)
     asked = columns[:: -(-len(columns) // BRIEF_COLUMNS)] if briefly else columns
@@ -121,7 +121,7 @@ def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> P
         mine = slice(step * asking.comm.rank, None, step * asking.comm.size)
         result = []
         for synthesis in asking.clusters("pairs").syntheses(SEED, len(rows), {}, mine) if len(every) else ():
-            with np.errstate(over="ignore"):  # a number beyond all is in the last interval
+            with np.errstate(over="ignore"):  # a number beyond all edges is in the last interval
                 cells = bins(synthesis.cells(ids, synthesis.parts(ids)))
             result.append(informations(np.where(missing, bins.sizes - 1, cells), bins.sizes, every)[0])
         return result
@@ -136,9 +136,9 @@ def check(asking: Asking, columns: Sequence[Column], briefly: bool = False) -> P
 
 @dataclass(frozen=True, eq=False)
 class Pairs(Question):
-    """Every pair of columns with its mutual information in the table and in drawn rows, the weakest in the run first.
+    """Every pair of columns with its mutual information in the table and in drawn rows, in order of decreasing loss.
 
-    columns: names, all by default. Raises ConfigError where the model draws no rows, or fewer than two columns are
+    columns: names, all by default. Raises ConfigError if the model draws no rows, or if fewer than two columns are
     left.
     """
 
@@ -169,7 +169,7 @@ class Pairs(Question):
 
 
 def in_words(check: PairCheck) -> str:
-    """Say how many pairs are weaker for certain."""
+    """State how many pairs are certainly weaker."""
     if not check.judged:
         return f"{counted(len(check.drawn), 'draw')}: too few to say which differences are not by chance"
     clear = len(check.clear())
@@ -181,13 +181,14 @@ def in_words(check: PairCheck) -> str:
 
 def informations(bins: np.ndarray, sizes: np.ndarray, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mutual information of pairs of columns (P, 2) in nats, (P,), from the bins (n, C) of rows that have both cells;
-    and about what independent columns with as many bins would have. The last bin of a column is of missing cells."""
+    and its approximate value for independent columns with as many bins. The last bin of a column is for missing
+    cells."""
     result = [_information(table) for table in _tables(np.ascontiguousarray(bins.T), sizes, pairs)]
     return tuple(np.array(result).reshape(-1, 2).T)
 
 
 def _tables(bins: np.ndarray, sizes: np.ndarray, pairs: np.ndarray) -> Iterator[np.ndarray]:
-    """The number of rows in each pair of bins, for each pair of columns."""
+    """Yield the number of rows in each pair of bins, for each pair of columns."""
     for i, j in pairs:
         n = np.bincount(bins[i] * np.int32(sizes[j]) + bins[j], minlength=sizes[i] * sizes[j])
         yield n.reshape(sizes[i], sizes[j])[:-1, :-1]

@@ -1,4 +1,4 @@
-"""Rare levels of a synthetic table: levels that few training rows have become one, and rare atoms no atoms."""
+"""Rare levels of a synthetic table: levels of few training rows are merged into one, and rare atoms are dropped."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ OTHER = "other"
 
 @dataclass(frozen=True)
 class Merging:
-    """merged: by column a mask of its levels, those that become `name[column]`, whose code is behind that of a missing
-    cell; atoms: by column of numbers a mask of its atoms, in whose place come numbers that are none."""
+    """merged: by column, a mask of the levels that become `name[column]`, whose code follows that of a missing cell;
+    atoms: by numeric column, a mask of the atoms that are replaced by other numbers."""
 
     merged: Mapping[str, np.ndarray] = field(default_factory=dict)
     name: Mapping[str, str] = field(default_factory=dict)
     atoms: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def coded(self, column: str, codes: np.ndarray) -> np.ndarray:
-        """Level codes (n,) of a column with its rare levels merged."""
+        """Level codes (n,) of a column, with its rare levels merged."""
         if column not in self.merged:
             return codes
         levels = self.merged[column]
@@ -46,8 +46,8 @@ class Merging:
 
 
 def merging(training: Training, columns: Sequence[Column], least: int) -> Merging:
-    """Merge what fewer than `least` training rows have, levels of held-out rows alone among them. Where a few training
-    rows have the merged levels of a column, but together too few, its next rarest level joins them."""
+    """Merge levels of fewer than `least` training rows, including those found only in held-out rows. If the merged
+    levels of a column together still have too few training rows, its next rarest level joins them."""
     merged, name, atoms = {}, {}, {}
     for c in columns:
         count = training.counts[c.name]

@@ -1,4 +1,4 @@
-"""Risk of synthetic rows: how much they say about single training rows, beside what rows that were held out say."""
+"""Risk of synthetic rows: how much they reveal about single training rows, compared with held-out rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 
 from mpibayes.io.rows import Column
 
-AT_ONCE = 128  # rows whose distances to all others are held
+AT_ONCE = 128  # rows whose distances to all others are held at a time
 PRIME = np.uint64(0x9E3779B97F4A7C15)
 
 
 def fingerprints(columns: Sequence[Column], cells: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Fingerprint of all cells of each row, uint64 (n,): equal for equal rows, else different but for chance."""
+    """Fingerprint of all cells of each row, uint64 (n,): equal for equal rows, different for others except by
+    chance."""
     total = np.zeros(len(cells[columns[0].name]), np.uint64)
     for c in columns:
         x = cells[c.name].astype(np.float64) + 0.0  # no -0
@@ -29,21 +30,21 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 
 
 def uniques(rows: np.ndarray) -> np.ndarray:
-    """Fingerprints that one row alone has, ascending."""
+    """Fingerprints of a single row, ascending."""
     different, times = np.unique(rows, return_counts=True)
     return different[times == 1]
 
 
 class Places:
-    """Rows as points: a level is a place of its own, a number its rank among training rows, from 0 to 1. The distance
-    of two rows is the sum over columns: 1 for other levels, the difference of ranks, 1 where one of them lacks."""
+    """Rows as points: a level is a separate place, a number its rank among training rows, from 0 to 1. The distance of
+    two rows is the sum over columns: 1 for different levels, the difference of ranks, 1 if one of them is missing."""
 
     def __init__(self, columns: Sequence[Column], training: Mapping[str, np.ndarray]):
         self._levels = [c.name for c in columns if c.levels]
         self._ranked = {c.name: np.sort(training[c.name][~np.isnan(training[c.name])]) for c in columns if not c.levels}
 
     def __call__(self, cells: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """(level codes (n, A) int32, ranks (n, B) float32, NaN: missing)."""
+        """Return (level codes (n, A) int32, ranks (n, B) float32, NaN: missing)."""
         n = len(next(iter(cells.values())))
         codes = [cells[name].astype(np.int32) for name in self._levels]
         ranks = [self._rank(cells[name], of) for name, of in self._ranked.items()]
@@ -60,7 +61,7 @@ def _columns(arrays: Sequence[np.ndarray], n: int, dtype: type) -> np.ndarray:
 
 
 def closest(rows: tuple[np.ndarray, np.ndarray], others: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Distance of each row to the closest of others, (n,), both as `Places` has them."""
+    """Distance of each row to the closest of `others`, (n,); both in the form of `Places`."""
     result = [_closest([a[i : i + AT_ONCE] for a in rows], others) for i in range(0, len(rows[0]), AT_ONCE)]
     return np.concatenate(result)
 
@@ -77,7 +78,7 @@ def _closest(rows: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> np.nda
 
 
 def disclosed(key_of: np.ndarray, synthetic: np.ndarray, key: Sequence[int], target: int) -> float:
-    """Share of the rows `key_of` whose target follows from a synthetic table: all rows of it with the same bins of the
+    """Share of the rows `key_of` whose target follows from a synthetic table: all its rows with the same bins of the
     key columns have the same bin of the target, and it is theirs."""
     bins = np.concatenate([synthetic, key_of])
     _, group = np.unique(bins[:, list(key)], axis=0, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Rows of one synthetic table, some at a time: cells, then what is missing and what is merged."""
+"""Rows of one synthetic table, some at a time: their cells, then missing cells and merged levels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from mpibayes.hpc.synthetic.gaps import Gaps
 from mpibayes.hpc.synthetic.rare import Merging
 from mpibayes.io.rows import Column
 
-Cells = dict[str, np.ndarray]  # by column level codes (the blank: missing; behind it: merged) or numbers, (n,)
+Cells = dict[str, np.ndarray]  # by column, (n,): level codes (the blank: missing; after it: merged) or numbers
 
 
 def blocks(
     synthesis: Synthesis, columns: Sequence[Column], n: int, gaps: Gaps | None, merging: Merging
 ) -> Iterator[Cells]:
-    """The cells of rows 0 ... n - 1, in order."""
+    """Yield the cells of rows 0 ... n - 1, in order."""
     for first in range(0, n, BATCH):
         ids = np.arange(first, min(first + BATCH, n))
         parts = synthesis.parts(ids)

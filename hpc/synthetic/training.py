@@ -1,5 +1,5 @@
-"""Facts about the training rows that a synthetic table needs, from one pass over them: which cells of a row are
-missing, and how often each level and each atom occurs."""
+"""Facts about the training rows that a synthetic table needs, from one pass over them: the missing cells of each row,
+and the frequency of each level and each atom."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def cells_of(rows: Rows, column: Column) -> np.ndarray:
 @dataclass(frozen=True)
 class Training:
     """pattern (N,) int32: the set of missing cells of each training row; masks (P, C) bool: the sets, by `names`,
-    without cells that the table never has (absences). counts: of each level of a column, or of each of its atoms, by
-    name."""
+    without cells that the table never has (absences). counts: by column name, of each level, or of each atom."""
 
     names: Sequence[str]
     pattern: np.ndarray
@@ -34,13 +33,13 @@ class Training:
 
 
 def batches(asking: Asking) -> Iterator[Rows]:
-    """The training rows, some at a time."""
+    """Yield the training rows, some at a time."""
     numbers = asking.asked.training_numbers()
     return (asking.asked.recorded(numbers[i : i + BATCH]) for i in range(0, len(numbers), BATCH))
 
 
 def look(asking: Asking) -> Training:
-    """Look at all training rows once."""
+    """Collect the facts in one pass over all training rows."""
     columns, names = asking.columns, [c.name for c in asking.columns]
     by_name = {c.name: c for c in columns}
     stored = Absence.stored(asking.asked.like.source)

@@ -36,8 +36,8 @@ def _logistic(score: np.ndarray) -> np.ndarray:
 
 
 class _Tree:
-    """A regression tree grown level by level. Node i has the children 2 i + 1, where the bin is at most `cut`, and
-    2 i + 2; a node without a split sends all rows to the first."""
+    """A regression tree grown level by level. Node i has the children 2 i + 1, where the bin is at most `cut`, and 2 i
+    + 2; a node without a split sends all rows to the first child."""
 
     def __init__(self, x: np.ndarray, g: np.ndarray, h: np.ndarray, sizes: np.ndarray):
         n_inner, offset = 2**DEPTH - 1, np.append(0, np.cumsum(sizes))
@@ -69,8 +69,8 @@ class _Tree:
 
 
 def _gains(g: np.ndarray, h: np.ndarray, offset: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """Gain of a split behind each bin of each column, (nodes, bins of all columns), from sums by bin; -inf where a side
-    has too little weight. offset (C + 1,): first bin of each column; of: the column of each bin."""
+    """Gain of a split after each bin of each column, (nodes, bins of all columns), from sums by bin; -inf if a side has
+    too little weight. offset (C + 1,): first bin of each column; of: the column of each bin."""
     left, whole = [], []
     for a in (g, h):
         below = np.pad(a.cumsum(axis=1), ((0, 0), (1, 0)))
@@ -83,8 +83,8 @@ def _gains(g: np.ndarray, h: np.ndarray, offset: np.ndarray, of: np.ndarray) -> 
 
 
 def area(score: np.ndarray, y: np.ndarray) -> float:
-    """Area under the ROC curve: the probability that a row of the class has a higher score than another one, ties
-    half; NaN without rows of either."""
+    """Area under the ROC curve: the probability that a row of the class scores higher than one that is not, ties
+    counting half; NaN without rows of either."""
     n, m = int(y.sum()), int((~y).sum())
     if not n or not m:
         return float("nan")

@@ -1,6 +1,6 @@
 """`mpibayes simulate`: typed tables drawn from a known mixture, for tests of speed and of recovery.
 
-Rows are independent: a cluster z with probability w_z, then each cell from the cluster's own law of its column:
+Rows are independent: a cluster z with probability w_z, then each cell from the cluster's law of its column:
 
     categorical  theta_k ~ Dirichlet(1 / separation, ...), for each cluster and column
     real         Normal(mu_k, 1) with mu_k ~ Normal(0, separation^2)
@@ -8,7 +8,7 @@ Rows are independent: a cluster z with probability w_z, then each cell from the 
 
 w ~ Dirichlet(2, ..., 2). A cell is missing with the same probability everywhere. Memory holds one block of rows.
 Random numbers belong to a column and a block of BLOCK rows, so the bits depend neither on how the rows are cut nor on
-the other columns, and a table with more rows begins with the same ones.
+the other columns, and a longer table begins with the rows of a shorter one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from mpibayes.io.target import DRAWS, TABLE, check_target, same_file
 from mpibayes.text import whole_number
 
 BLOCK = 16_384  # rows that share a random stream in each column
-SCORED_ROWS = 65_536  # of which the best reachable score is the mean
-MOST_COUNT = 1e9  # a cluster's rate at most
+SCORED_ROWS = 65_536  # rows over which the best reachable score is averaged
+MOST_COUNT = 1e9  # largest rate of a cluster
 MEAN_COUNT = 5.0
 CATEGORICAL, REAL, COUNT, CLUSTERS, WIDTHS = range(5)  # sub-streams
 
@@ -68,16 +68,15 @@ def census() -> list[tuple[str, int]]:
 
 
 def categorical_columns(n: int, fewest: int, most: int, seed: int) -> list[tuple[str, int]]:
-    """n columns c1, c2, ... with numbers of levels drawn uniformly from fewest..most."""
+    """Make n columns c1, c2, ... with numbers of levels drawn uniformly from fewest..most."""
     widths = generator(seed, Purpose.TRUTH, chain=WIDTHS).integers(fewest, most + 1, size=n)
     return [(f"c{i}", int(v)) for i, v in enumerate(widths, 1)]
 
 
 class Truth:
-    """A known mixture, and the rows drawn from it. Rows are made when asked for; nothing is kept.
+    """A known mixture, and the rows drawn from it. Rows are made on demand; none are kept.
 
-    columns: as `io.table` has them. weight (K,). theta: (K, V) for each categorical column; location (R, K); log_rate
-    (Q, K).
+    columns: as in `io.table`. weight (K,). theta: (K, V) for each categorical column; location (R, K); log_rate (Q, K).
     """
 
     def __init__(self, shape: Shape, seed: int):
@@ -103,12 +102,12 @@ class Truth:
         self._weight_rungs = _rungs(self.weight[None, :])
 
     def labels(self, start: int, stop: int) -> np.ndarray:
-        """The clusters that rows start..stop-1 were drawn from, (stop - start,) int32."""
+        """Clusters that rows start..stop-1 were drawn from, (stop - start,) int32."""
         parts = [self._block_labels(block)[cut] for block, cut in _blocks(start, stop)]
         return np.concatenate([np.zeros(0, np.int32), *parts])
 
     def rows(self, start: int, stop: int) -> Rows:
-        """Rows start..stop-1, whoever asks and in whatever slices."""
+        """Rows start..stop-1; independent of how rows are sliced."""
         rows, done = Rows.empty(self.columns, stop - start), 0
         for block, cut in _blocks(start, stop):
             z = self._block_labels(block)
@@ -128,7 +127,7 @@ class Truth:
         return _pick(self._weight_rungs, np.zeros(BLOCK, np.int32), u).astype(np.int32)
 
     def _cells(self, column: Column, kind: int, number: int, block: int, z: np.ndarray) -> np.ndarray:
-        """One column of a block. Whether cells are missing is drawn last, so that the others do not depend on it."""
+        """Draw one column of a block. Missing cells are chosen last, so that the other cells do not depend on them."""
         stream = generator(self.seed, Purpose.CELLS, block, number, kind)
         if kind == CATEGORICAL:
             cells, blank = _pick(self._rungs[number], z, stream.random(BLOCK)), len(column.levels)
@@ -163,7 +162,7 @@ class Truth:
 
 
 def _blocks(start: int, stop: int) -> Iterator[tuple[int, slice]]:
-    """Blocks that have rows of start..stop-1, and which of their rows these are."""
+    """Yield the blocks that contain rows start..stop-1, each with the slice of its rows among them."""
     for block in range(start // BLOCK, -(-stop // BLOCK)):
         first = block * BLOCK
         yield block, slice(max(start - first, 0), min(stop - first, BLOCK))
@@ -177,14 +176,14 @@ def _dirichlet(pseudo_count: float, shape: tuple[int, int], stream: np.random.Ge
 
 
 def _rungs(theta: np.ndarray) -> tuple[np.ndarray, int]:
-    """Cumulative probabilities of all clusters on one ladder: cluster k's are between k and k + 1; and V."""
+    """Cumulative probabilities of all clusters on one ladder, those of cluster k between k and k + 1; and V."""
     ladder = np.cumsum(theta, axis=1)
     ladder[:, -1] = 1.0
     return (ladder + np.arange(len(theta))[:, None]).ravel(), theta.shape[1]
 
 
 def _pick(rungs: tuple[np.ndarray, int], z: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Inverse of the distribution of each row's cluster at u in [0, 1): codes (n,) int64."""
+    """Invert the distribution of each row's cluster at u in [0, 1): codes (n,) int64."""
     ladder, n_levels = rungs
     return np.minimum(np.searchsorted(ladder, z + u, side="right") - z * n_levels, n_levels - 1)
 
@@ -209,11 +208,11 @@ def simulate(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Drawn:
-    """Write `n_rows` rows of the truth as a typed table, slice by slice in flat memory.
+    """Write `n_rows` rows of the truth as a typed table, slice by slice, in constant memory.
 
-    labels: a file for the rows' clusters: int32 (N,) for a name that ends in .npy, else text as `export --to labels`
-    writes it, one line of labels numbered by first appearance. progress(rows): called as rows are written.
-    Raises ConfigError when a file exists and `overwrite` is not set, DataError when one cannot be written.
+    labels: a file for the rows' clusters: int32 (N,) if its name ends in .npy, else text as written by `export --to
+    labels`, one line of labels numbered by first appearance. progress(rows): called as rows are written. Raises
+    ConfigError if a file exists and `overwrite` is not set, DataError if one cannot be written.
     """
     path = Path(path)
     check_table_name(path)
@@ -257,7 +256,7 @@ def _write_labels(path: Path, z: np.ndarray) -> None:
 
 
 def parse_levels(text: str) -> tuple[int, int]:
-    """ "5" -> (5, 5), "2-18" -> (2, 18). Raises ValueError."""
+    """Parse a number or range of levels: "5" -> (5, 5), "2-18" -> (2, 18). Raises ValueError."""
     first, _, last = text.partition("-")
     fewest, most = whole_number(first), whole_number(last or first)
     if fewest is None or most is None or text.endswith("-"):

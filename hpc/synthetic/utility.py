@@ -1,4 +1,4 @@
-"""Utility of synthetic rows: how near their distribution is to that of real rows, by bins of columns (`bins.py`)."""
+"""Utility of synthetic rows: how close their distribution is to that of real rows, by bins of columns (`bins.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpibayes.hpc.synthetic.trees import Boosted, area
 
 MOST_PAIRS, MOST_TRIPLES = 1_000, 300
 PERMUTATIONS = 3
-PERMUTED_ROUNDS = 20  # trees of the classifiers that the propensity score needs
+PERMUTED_ROUNDS = 20  # trees of the classifiers for the propensity score
 MOST_CLASSES = 8
 
 
@@ -26,7 +26,8 @@ def sets_of_columns(n_columns: int, k: int, most: int, seed: int) -> list[tuple[
 
 
 def variation(a: np.ndarray, b: np.ndarray, sizes: np.ndarray, sets: Sequence[tuple[int, ...]]) -> float:
-    """Total variation distance between the joint distributions of some columns in rows a and b, the mean over sets."""
+    """Total variation distance between the joint distributions of columns in rows a and b, averaged over sets of
+    columns."""
     result = []
     for columns in sets:
         shares = [_shares(rows, sizes, columns) for rows in (a, b)]
@@ -42,7 +43,7 @@ def _shares(rows: np.ndarray, sizes: np.ndarray, columns: tuple[int, ...]) -> np
 
 
 def told_apart(a: np.ndarray, b: np.ndarray, sizes: np.ndarray, seed: int) -> float:
-    """Area under the ROC curve of a classifier that is to tell rows of a from as many of b, on rows that it was not
+    """Area under the ROC curve of a classifier that distinguishes rows of a from as many of b, on rows that it was not
     trained on (two folds)."""
     x, y = _both(a, b)
     fold = generator(seed, Purpose.JUDGED, sub=11).permutation(len(x)) % 2 == 0
@@ -67,8 +68,8 @@ def _both(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def classified(train: np.ndarray, test: np.ndarray, sizes: np.ndarray, target: int) -> float:
-    """Share of the test rows whose bin of the target column a classifier names right, trained on other rows: of the
-    most frequent bins of these, one against the rest. Rows that lack it are left out."""
+    """Share of the test rows whose bin of the target column is predicted by a classifier trained on other rows: of
+    their most frequent bins, one against the rest. Rows without the target are left out."""
     others = [c for c in range(len(sizes)) if c != target]
     known = [rows[rows[:, target] < sizes[target] - 1] for rows in (train, test)]
     y, truth = known[0][:, target], known[1][:, target]

@@ -1,1 +1,1 @@
-"""Files other than CSV, a format a file: columns as Arrow arrays, some rows at a time (`typed.Typed`)."""
+"""Files other than CSV, one module per format: columns as Arrow arrays, some rows at a time (`typed.Typed`)."""

@@ -1,6 +1,6 @@
-"""Readers of other programs' formats in a process of their own. A damaged file can make such a library crash, loop, or
-take all memory; there that ends the process, and here it is one message. What it reads comes back as an Arrow file
-without a name, through which the import can then go as often as it likes.
+"""Readers of other programs' formats in a separate process. A damaged file can make such a library crash, loop, or take
+all memory; there that ends only the process, and here it gives one message. The result is an unnamed Arrow file, which
+the import can then read repeatedly.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from mpibayes.io.files import reason
 from mpibayes.io.formats.kinds import Kind
 from mpibayes.io.formats.typed import Asked, Typed, understanding, with_labels
 
-CPU_S, CPU_S_PER_MB = 60, 60  # processor time; real files take below a second a megabyte
+CPU_S, CPU_S_PER_MB = 60, 60  # processor time; real files take below a second per megabyte
 BYTES, BYTES_PER_BYTE = 2 << 30, 100  # memory
 
 
 def look(path: Path, kind: Kind, asked: Asked) -> Typed:
-    """Read a file with `kind`'s module. Raises its errors, and DataError where it does not end well."""
+    """Read a file with `kind`'s module. Raises its errors, and DataError if the process fails."""
     file = tempfile.TemporaryFile(prefix="mpibayes-")  # noqa: SIM115
     try:
         about = _converted(path, kind, asked, file.fileno())
@@ -62,7 +62,7 @@ def look(path: Path, kind: Kind, asked: Asked) -> Typed:
 
 
 def _converted(path: Path, kind: Kind, asked: Asked, fd: int) -> dict[str, Any]:
-    """Have the process write the columns to `fd`; return the rest of what it read. Raises its errors."""
+    """Have the process write the columns to `fd`; return the rest of its result. Raises its errors."""
     words = {"path": str(path), "name": kind.name, "variant": kind.variant, "asked": asdict(asked), "fd": fd}
     done = subprocess.run(
         [sys.executable, "-P", "-m", __name__, json.dumps(words)],
@@ -79,7 +79,7 @@ def _converted(path: Path, kind: Kind, asked: Asked, fd: int) -> dict[str, Any]:
 
 
 def _answer(path: Path, kind: Kind, done: subprocess.CompletedProcess) -> dict[str, Any]:
-    """Parse the last line that the process printed. Raises DataError where there is none."""
+    """Parse the last line printed by the process. Raises DataError if there is none."""
     try:
         return json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
@@ -93,7 +93,7 @@ def _answer(path: Path, kind: Kind, done: subprocess.CompletedProcess) -> dict[s
 
 
 def _main(words: str) -> None:
-    """Read a file and write its columns, in the process that is there for it."""
+    """Read a file and write its columns; runs in the separate process."""
     asked = json.loads(words)
     path, megabytes = Path(asked["path"]), os.path.getsize(asked["path"]) / 1e6
     _limit(resource.RLIMIT_CPU, int(CPU_S + CPU_S_PER_MB * megabytes))

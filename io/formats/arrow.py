@@ -1,4 +1,4 @@
-"""Feather, which is Arrow's file format, and Arrow streams. What is read at a time is what was written at a time."""
+"""Feather, which is Arrow's file format, and Arrow streams. Batches are those of the file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Excel workbooks, old and new, through Calamine. One sheet is held in memory; it has 1,048,576 rows at most.
+"""Excel workbooks, old and new, through Calamine. One sheet is held in memory; it has at most 1,048,576 rows.
 
-A column whose cells are all numbers, all true or false, or all dates is one of these, any other one is text, in which
-numbers are as Excel has them: 2 and not 2.0. Blank rows below the last one and columns without name and cells are no
-part of the table.
+A column whose cells are all numbers, all true or false, or all dates has that type; any other is text, with numbers as
+shown in Excel: 2 and not 2.0. Blank rows below the last one and columns without name and cells are not part of the
+table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mpibayes.io.formats.typed import Asked, Typed, rows_at_once, understanding
 from mpibayes.io.header import is_header
 from mpibayes.io.packing import Seekable
 
-SAMPLE_ROWS = 500  # that show whether the first one holds names
+SAMPLE_ROWS = 500  # used to decide whether the first one holds names
 LISTED = 8  # names of sheets in a message
 
 
@@ -68,7 +68,7 @@ def look(path: Path, _variant: str, asked: Asked) -> Typed:
 
 
 def _sheet(path: Path, asked: str | None, likely: str | None) -> tuple[CalamineSheet, str, list[str]]:
-    """The sheet, its title, and what to say of the others. Raises ConfigError where there is none of this name."""
+    """Sheet, its title, and notes on other sheets. Raises ConfigError if there is none of this name."""
     with Seekable(path).open() as file:
         book = CalamineWorkbook.from_filelike(file)
         names = [sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
@@ -86,7 +86,7 @@ def _sheet(path: Path, asked: str | None, likely: str | None) -> tuple[CalamineS
 
 
 def _rows(sheet: CalamineSheet, header: bool = False) -> Iterator[list[Any]]:
-    """Rows of cells, "" for a blank one, from the first that has any; header: less that one."""
+    """Rows of cells, "" for a blank one, from the first non-blank row; header: skip that row."""
     rows = itertools.dropwhile(lambda row: all(cell == "" for cell in row), sheet.iter_rows())
     return itertools.islice(rows, int(header), None)
 
@@ -104,13 +104,13 @@ def _type(kinds: set[type]) -> pa.DataType:
 def _column(cells: list[Any], of: pa.DataType) -> pa.Array:
     if pa.types.is_string(of):
         return pa.array([_text(cell) for cell in cells], of)
-    if pa.types.is_timestamp(of):  # a date among times is its midnight
+    if pa.types.is_timestamp(of):  # a date among times counts as its midnight
         cells = [datetime.datetime(c.year, c.month, c.day) if type(c) is datetime.date else c for c in cells]
     return pa.array([None if cell == "" else cell for cell in cells], of)
 
 
 def _text(cell: Any) -> str:
-    """A cell as Excel writes it into CSV."""
+    """Format a cell as Excel does in CSV."""
     if isinstance(cell, bool):
         return str(cell).lower()
     if isinstance(cell, float):

@@ -1,7 +1,7 @@
-"""JSON lines: an object a line. Its keys are the columns, in the order in which they first come.
+"""JSON lines: an object per line. Its keys are the columns, in order of first occurrence.
 
-A column of numbers alone is one of numbers, of true and false alone one of booleans, any other one of text. The file is
-read once more than CSV is, for all its keys.
+A column of only numbers is numeric, of only true and false boolean, any other text. The file is read once more than CSV
+is, to collect all keys.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from mpibayes.text import visible
 MAX_LINE = 64 << 20  # characters
 MAX_COLUMNS = 100_000
 EPOCH = (1e12, 2e12)  # milliseconds since 1970: the years 2001 to 2033
-SURE = 5  # different ones of whole seconds, at least, and all of them: no number of 13 digits is so by chance
+SURE = 5  # distinct values needed, all of whole seconds: numbers of 13 digits are not so by chance
 
 
 class _Key:
-    """The kinds of value that a key has."""
+    """Types of value under a key."""
 
     def __init__(self):
         self.kinds: set[type] = set()
         self.low, self.high = float("inf"), float("-inf")
-        self.step, self.distinct = 0, set()  # of integers: the greatest common divisor, and a few different ones
+        self.step, self.distinct = 0, set()  # of integers: the greatest common divisor, and a few distinct ones
 
     def add(self, value: Any) -> None:
         kind = type(value)
@@ -60,7 +60,7 @@ class _Key:
 
     @property
     def is_epoch(self) -> bool:
-        """True where its numbers may be times, as milliseconds since 1970."""
+        """True if its numbers may be times, as milliseconds since 1970."""
         return self.kinds <= {int, type(None)} and EPOCH[0] <= self.low and self.high < EPOCH[1]
 
 
@@ -109,7 +109,7 @@ def _column(values: list, of: pa.DataType) -> pa.Array:
 
 
 def _objects(path: Path, encoding: str | None) -> Iterator[dict]:
-    """Each line that is not blank, as an object. Raises DataError."""
+    """Yield each non-blank line as an object. Raises DataError."""
     with understanding(path, UnicodeError), open_regular(path) as raw:
         text = io.TextIOWrapper(decompressed(raw), encoding or "utf-8-sig", newline="\n")
         for number in itertools.count(1):

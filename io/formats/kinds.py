@@ -1,4 +1,4 @@
-"""Kinds of files, recognised by their first bytes, unpacked, or by their names where these bytes say nothing."""
+"""Kinds of files, recognised by their first bytes, unpacked, or by their names if these bytes are inconclusive."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mpibayes.io.encodings import unmarked
 from mpibayes.io.files import HDF5, first_line, open_regular, reading
 from mpibayes.io.packing import PACKED, UNREADABLE, decompressed, members, packing_of
 
-HEAD = 1 << 12  # bytes that tell what a file is
-MAX_CONTROL = 0.05  # share of control characters above which bytes are no text
+HEAD = 1 << 12  # bytes read to recognise a file
+MAX_CONTROL = 0.05  # share of control characters above which bytes are not text
 CONTROL = [bytes([c]) for c in range(1, 32) if c not in b"\t\n\v\f\r\x1b"]
 SAS = bytes(12) + bytes.fromhex("c2ea8160b31411cfbd92080009c7318c181f1011")
 OLE2 = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
@@ -23,8 +23,8 @@ SPREADSHEET = "save it as .xlsx or CSV"
 
 @dataclass(frozen=True)
 class Kind:
-    """name: of the module in `formats` that reads it, and so what a table keeps; "csv" for text, "" for what is not
-    read. title: with its article. advice: what to do with what is not read. variant: of several formats of a module."""
+    """name: of the module in `formats` that reads it, as a table records it; "csv" for text, "" if it cannot be read.
+    title: with its article. advice: for a kind that cannot be read. variant: of a module with several formats."""
 
     name: str
     title: str = ""
@@ -92,7 +92,7 @@ SUFFIXES = {
 
 
 def kind_of(path: Path, encoding: str = "utf-8") -> Kind:
-    """Recognise a file. encoding: of its text, if it is text. Raises DataError where it cannot be read."""
+    """Recognise a file. encoding: of its text, if it is text. Raises DataError if it cannot be read."""
     with reading(path):
         try:
             with open_regular(path) as raw:
@@ -111,7 +111,7 @@ def kind_of(path: Path, encoding: str = "utf-8") -> Kind:
 
 
 def _by_head(head: bytes) -> Kind | None:
-    """Recognise a file by how it begins; None where that may be text."""
+    """Recognise a file by its first bytes; None if it may be text."""
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
             return kind
@@ -131,7 +131,7 @@ def _by_head(head: bytes) -> Kind | None:
 
 
 def _archive(names: list[str]) -> Kind:
-    """A zip archive of other than one file, which spreadsheets are, too."""
+    """Kind of a zip archive of any number of files but one, which includes spreadsheets."""
     there = set(names)
     if any(name.startswith("xl/workbook.") for name in names):
         return EXCEL
@@ -146,7 +146,7 @@ def _archive(names: list[str]) -> Kind:
 
 
 def _by_name(path: Path, head: bytes, encoding: str) -> Kind:
-    """Recognise JSON by how it begins, and a file that is no text by its name; neither has a magic number."""
+    """Recognise JSON by its beginning, and a non-text file by its name; neither has a magic number."""
     if encoding != "utf-8":
         return TEXT
     if wide := unmarked(head):

@@ -1,7 +1,7 @@
 """SPSS, Stata and SAS, through ReadStat: files whose codes may have labels. Some rows are in memory at a time.
 
-Cells that the file declares missing are missing. A column of which every cell that is there has a label is one of
-labels; another one keeps its codes. What is read are codes, to which `Typed.labels` belong.
+Cells that the file declares missing are missing. A column in which every present cell has a label is read as labels;
+any other keeps its codes. Readers yield codes, to which `Typed.labels` belong.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def look(path: Path, variant: str, asked: Asked) -> Typed:
 def _first_pass(
     parts: Iterator[Mapping[str, list]], names: Sequence[str], codes: Mapping[str, Mapping[Any, str]]
 ) -> tuple[dict[str, set[type]], dict[str, bool], dict[str, set]]:
-    """Return by column the kinds of its cells; whether a cell of a labelled one has no label; labelled codes met."""
+    """Return by column the types of its cells; whether some cell of a labelled one has no label; and its codes in
+    use."""
     kinds: dict[str, set[type]] = {name: set() for name in names}
     without, seen = dict.fromkeys(codes, False), {name: set() for name in codes}
     for part in parts:
@@ -87,7 +88,7 @@ def _first_pass(
 
 
 def _labels(labels: Mapping[Any, str]) -> dict[Any, str]:
-    """Labels by their codes in order; a label of several codes has its code behind it."""
+    """Labels by code, in order of code; a label of several codes gets its code appended."""
     items = sorted(((code, str(text).strip()) for code, text in labels.items()), key=lambda item: _order(item[0]))
     texts = [text for _, text in items]
     return {c: text if texts.count(text) == 1 else f"{text} ({_code(c)})" for c, text in items if text}
@@ -110,8 +111,8 @@ def _blank(cell: Any) -> bool:
 
 
 def _type(kinds: set[type], single: bool) -> pa.DataType:
-    """The type of cells of these kinds. single: stored with 24 bits, as Stata does by default: 5.1 comes as
-    5.099999904632568, which float32 knows to be 5.1."""
+    """Type for cells of these types. single: stored with 24 bits, Stata's default: 5.1 arrives as 5.099999904632568,
+    which float32 prints as 5.1."""
     kinds = kinds - {type(None)}
     if datetime.datetime in kinds:
         return pa.timestamp("ms")
@@ -129,7 +130,7 @@ def _plain(cells: Sequence[Any]) -> list[Any]:
 
 
 def _notes(codes: Mapping[str, Mapping[Any, str]], seen: Mapping[str, set]) -> list[str]:
-    """Asks about codes whose labels say that they mean missing."""
+    """Ask about codes whose labels suggest that they mean missing."""
     where: dict[tuple[str, str], list[str]] = {}
     for name, labels in codes.items():
         for code, text in labels.items():

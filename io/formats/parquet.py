@@ -22,7 +22,7 @@ from mpibayes.io.formats.typed import (
 )
 from mpibayes.io.packing import Seekable
 
-SOME_ROWS = 1_000  # of a column of bytes, that show whether they are text
+SOME_ROWS = 1_000  # of a column of bytes, to decide whether they are text
 
 
 def look(path: Path, _variant: str, _asked: Asked) -> Typed:
@@ -43,13 +43,13 @@ def look(path: Path, _variant: str, _asked: Asked) -> Typed:
 
 
 def _categories(file, position: int) -> list[str]:
-    """Categories in order, as the first rows have them."""
+    """Categories in order, from the first rows."""
     first = next(_some(file, position), None)
     return [] if first is None else categories(first.column(0))
 
 
 def _no_text(file, position: int, of: pa.DataType) -> str:
-    """Reason why a column of bytes has no text, by its first rows; "" if it has."""
+    """Reason why a column of bytes is not text, by its first rows; "" if it is."""
     if not is_bytes(of):
         return ""
     return "" if all(is_text(batch.column(0)) for batch in _some(file, position)) else "bytes, not text"

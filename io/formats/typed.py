@@ -1,4 +1,4 @@
-"""A file whose columns have types: its columns as Arrow arrays, some rows at a time."""
+"""A file with typed columns: its columns as Arrow arrays, some rows at a time."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from mpibayes.io.formats.kinds import Kind
 from mpibayes.io.packing import UNREADABLE
 from mpibayes.text import counted
 
-EXTRA = {"excel": "python_calamine", "labelled": "pyreadstat"}  # packages that are read with, of the extra `formats`
-BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where we say how many rows are read at a time
+EXTRA = {"excel": "python_calamine", "labelled": "pyreadstat"}  # packages of the extra `formats`, by module
+BATCH_ROWS, BATCH_CELLS = 32_768, 4 << 20  # at most, where the batch size is ours to choose
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's options for a file. sheet: of an Excel workbook, by default `likely_sheet`, if it has such a one, or
-    else its first. encoding: of its text, None: as the file says."""
+    """User's options for a file. sheet: of an Excel workbook, by default `likely_sheet` if it exists, otherwise the
+    first. encoding: of its text, None: as the file says."""
 
     sheet: str | None = None
     likely_sheet: str | None = None
@@ -37,11 +37,11 @@ class Asked:
 @dataclass
 class Typed:
     """title: in words. names, types: of the columns. read(positions): batches of these columns, in this order, of all
-    rows. unread: positions of columns without cells of text, and why. labels: by position, of codes as text, in the
-    order of the codes; as_labels: those of these columns whose cells are read as their labels, the others as codes.
-    orders: by position, categories that the file says are in order, from the least on; () if they are numbers.
-    notes: what the user should know. lines_above: lines of the file above the first row, None: it has none. header:
-    whether the first row holds names, None: names are apart. n_rows: 0 where that is not known."""
+    rows. unread: positions of columns without text cells, with the reason. labels: by position, by code as text, in
+    order of code; as_labels: those of these columns that are read as labels, not as codes. orders: by position,
+    categories that the file declares ordered, least first; () if they are numbers. notes: for the user. lines_above:
+    lines of the file above the first row, None if it has no lines. header: True if the first row holds names, None:
+    names are stored separately. n_rows: 0 if unknown."""
 
     title: str
     names: Sequence[str]
@@ -59,7 +59,7 @@ class Typed:
 
 
 def look(path: Path, kind: Kind, asked: Asked) -> Typed:
-    """The columns of a file of this kind. Raises DataError where it is not read, or cannot be."""
+    """Columns of a file of this kind. Raises DataError if the kind or the file cannot be read."""
     if not kind.name:
         raise DataError(f"{path}: is {kind.title}; {kind.advice}")
     package = EXTRA.get(kind.name)
@@ -75,7 +75,7 @@ def look(path: Path, kind: Kind, asked: Asked) -> Typed:
 
 @contextmanager
 def understanding(path: Path, *others: type[Exception], problem: str = "cannot be read") -> Iterator[None]:
-    """Turn what a reader makes of a damaged file into a DataError. others: exceptions of its own."""
+    """Turn a reader's error on a damaged file into a DataError. others: exceptions specific to the reader."""
     try:
         yield
     except OSError as error:
@@ -85,12 +85,12 @@ def understanding(path: Path, *others: type[Exception], problem: str = "cannot b
 
 
 def rows_at_once(n_columns: int) -> int:
-    """Rows in a batch of so many columns."""
+    """Rows in a batch of `n_columns` columns."""
     return max(1, min(BATCH_ROWS, BATCH_CELLS // max(n_columns, 1)))
 
 
 def require_names(path: Path, names: Sequence[str], given: Sequence[str] | None) -> Sequence[str]:
-    """The names that the user gave, as many as there are columns, or else the file's. Raises DataError."""
+    """User's names, as many as there are columns, or else the file's. Raises DataError."""
     if given is None:
         return names
     if len(given) != len(names):
@@ -99,24 +99,24 @@ def require_names(path: Path, names: Sequence[str], given: Sequence[str] | None)
 
 
 def with_labels(codes: pa.Array, labels: Mapping[str, str]) -> pa.Array:
-    """The labels of codes; a code without one stays as it is."""
+    """Replace codes by their labels; a code without a label stays."""
     texts = pc.utf8_trim_whitespace(codes.cast(pa.string()))
     matched = pa.array(labels.values(), pa.string()).take(pc.index_in(texts, value_set=pa.array(labels, pa.string())))
     return pc.coalesce(matched, texts)
 
 
 def has_order(of: pa.DataType) -> bool:
-    """True if a column of this type has categories in order, as those of pandas can be."""
+    """True if a column of this type has ordered categories, as in pandas."""
     return pa.types.is_dictionary(of) and of.ordered
 
 
 def categories(column: pa.DictionaryArray) -> list[str]:
-    """The categories of a column as texts, as its cells are read."""
+    """Categories of a column as texts, in the form in which its cells are read."""
     return pc.utf8_trim_whitespace(column.dictionary.cast(pa.string())).to_pylist()
 
 
 def no_cells(of: pa.DataType) -> str:
-    """Reason why a column of this type has no cells that can be read as text; "" if it has."""
+    """Reason why the cells of a column of this type cannot be read as text; "" if they can."""
     if pa.types.is_nested(of):
         return f"nested ({of})" if len(str(of)) <= 40 else f"nested ({str(of).partition('<')[0]})"
     try:
@@ -131,7 +131,7 @@ def is_bytes(of: pa.DataType) -> bool:
 
 
 def is_text(array: pa.Array) -> bool:
-    """Return True where all bytes are UTF-8 text."""
+    """True if all bytes are UTF-8 text."""
     try:
         array.cast(pa.binary()).cast(pa.string()).validate(full=True)
     except pa.ArrowException:

@@ -6,13 +6,13 @@
     job = mb.submit("people.csv", nodes=4)   # the same in SLURM's queue; mb.submitted("runs/people") finds it again
     run.logp(of={"income": "high"}, given={"age": (40, 50)})
 
-What has these names is imported when it is first asked for: this import loads no other module, so that the command,
-which begins with it, is soon at the line where Ctrl-C ends it without a traceback.
+Each of these names is imported on first use: this import loads no other module, so that the command, which begins with
+it, soon reaches the line from which Ctrl-C ends it without a traceback.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # that of `typing`, to type checkers
+TYPE_CHECKING = False  # that of `typing`, for type checkers
 __version__ = "1.0.0"
 __all__ = [
     "ChainsDisagree",

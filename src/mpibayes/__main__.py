@@ -1,4 +1,4 @@
-"""`python -m mpibayes` is the command `mpibayes`."""
+"""`python -m mpibayes` runs the command `mpibayes`."""
 
 import os
 import resource
@@ -7,20 +7,20 @@ import sys
 
 
 def main() -> int:
-    """The command. Ctrl-C while its modules are loaded ends it without a traceback.
+    """Run the command. Ctrl-C while its modules are loaded ends it without a traceback.
 
-    Under a launcher no process leaves alone: signals are noted until the run can act on them, and a process that cannot
-    load the program ends the others too.
+    Under a launcher no process leaves alone: signals are noted until the run can act on them, and a process that fails
+    to load the program ends the other ranks, too.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ.setdefault(threads, "1")  # ranks share the work; threads beside them would wait for cores
-    os.environ.setdefault("HDF5_PLUGIN_PRELOAD", "::")  # no code from folders of plug-ins, whatever a file asks for
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # it would look for them in every installed package
+        os.environ.setdefault(threads, "1")  # ranks share the work; additional threads would compete for cores
+    os.environ.setdefault("HDF5_PLUGIN_PRELOAD", "::")  # no code from plug-in folders, whatever a file requests
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # pydantic would search every installed package for plug-ins
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # the others reserve 1 GB of addresses at once
+        os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # others reserve 1 GB of addresses at once
     if not os.environ.get("SOURCE_DATE_EPOCH", "0").isdecimal():
-        del os.environ["SOURCE_DATE_EPOCH"]  # NumPy cannot be imported in full with one that is no number
+        del os.environ["SOURCE_DATE_EPOCH"]  # a non-numeric value breaks parts of NumPy's import
     from mpibayes.hpc.parallel.launcher import launcher_size
     from mpibayes.hpc.run import signals
 
@@ -37,10 +37,10 @@ def main() -> int:
 
 
 def _leave_at_once(code: int) -> None:
-    """End the process without taking the interpreter apart.
+    """End the process without finalizing the interpreter.
 
-    After an error in a file pyarrow's threads may still be reading it, by way of Python; one that comes back while the
-    interpreter ends aborts the process ("terminate called without an active exception"), now and then.
+    After an error in a file, pyarrow's threads may still be reading it through Python; a thread that returns during
+    finalization occasionally aborts the process ("terminate called without an active exception").
     """
     sys.stdout.flush()
     sys.stderr.flush()

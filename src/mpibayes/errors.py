@@ -1,4 +1,4 @@
-"""Errors that the user can correct, each with its exit code.
+"""Errors that the user can correct, with their exit codes.
 
 Exit codes: 0 done, 2 configuration or usage, 3 data, 4 checkpoint unusable, or disk or memory full, 5 numerical
 failure, 70 internal error, 75 stopped early at a checkpoint (run the same command again).
@@ -17,7 +17,7 @@ EXIT_STOPPED, EXIT_INTERNAL = 75, 70
 
 
 def in_a_notebook(error: BaseException) -> list[str]:
-    """Lines that IPython shows of an error: the caller's line and the message, without the frames below that line."""
+    """Lines shown by IPython for an error: the caller's line and the message, without the frames below that line."""
     ours = str(Path(__file__).parent)
     callers = itertools.takewhile(lambda f: not f.filename.startswith(ours), traceback.extract_tb(error.__traceback__))
     where = [f"----> {frame.lineno} {frame.line}" for frame in callers][-1:]
@@ -25,10 +25,10 @@ def in_a_notebook(error: BaseException) -> list[str]:
 
 
 class MpibayesError(Exception):
-    """A failure with one message for the user; several problems are listed one a line below it."""
+    """A failure with one message for the user; several problems are listed below it, one per line."""
 
     exit_code = EXIT_INTERNAL
-    shared = False  # whether every rank of the job has raised it too
+    shared = False  # True if every rank of the job has raised it, too
 
     def __init__(self, message: str, problems: Sequence[str] = ()):
         self.message = message
@@ -36,7 +36,7 @@ class MpibayesError(Exception):
         super().__init__(message, self.problems)  # both arguments, so that pickling rebuilds the error
 
     def __str__(self) -> str:
-        """Names in it may be anything; the only line breaks are ours."""
+        """Message and problems, with names made printable; the only line breaks are ours."""
         return "\n".join([visible(self.message), *(f"  - {visible(p)}" for p in self.problems)])
 
     def _render_traceback_(self) -> list[str]:
@@ -52,7 +52,7 @@ class DataError(MpibayesError):
 
 
 class CheckpointError(MpibayesError):
-    """A checkpoint cannot be used, or the disk does not take a file."""
+    """A checkpoint cannot be used, or the disk rejects a file."""
 
     exit_code = 4
 

@@ -1,4 +1,4 @@
-"""Too little memory, in words: what was asked for, what the process has, and what the limit is."""
+"""Messages about insufficient memory: what was requested, what the process has, and the limit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import resource
 from contextlib import suppress
 
-# Addresses of the libraries that some command or other loads, and of their threads: with 500 MiB an import and its
-# report end well. With less, libraries end the process themselves, or wait for ever for memory that never comes.
+# Addresses needed by the libraries of the commands, and by their threads: with 500 MiB an import and its report
+# succeed. With less, libraries end the process themselves, or wait forever for memory.
 FEWEST_MB = 640
 SIGNS = (
     "failed to map segment", "cannot allocate memory", "can't start new thread", "memory allocation failed",
@@ -17,7 +17,7 @@ SIGNS = (
 
 
 def lack_of_memory(error: BaseException) -> str:
-    """The message for an error that means that memory is short; "" for any other error."""
+    """Message for an error caused by insufficient memory; "" for any other error."""
     text = str(error)
     short = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
     if not short and not (isinstance(error, ImportError | OSError | RuntimeError) and _has_sign(text)):
@@ -26,7 +26,7 @@ def lack_of_memory(error: BaseException) -> str:
 
 
 def limit_too_low() -> str:
-    """The message where the limit on addresses is below what the program needs to begin; "" elsewhere."""
+    """Message if the limit on addresses is below the minimum for the program to start; otherwise ""."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY or limit >= FEWEST_MB << 20:
         return ""
@@ -41,7 +41,7 @@ def _has_sign(text: str) -> bool:
 
 
 def _held() -> str:
-    """Say how much memory the process has, and may have at most."""
+    """Describe the memory that the process has, and its limit."""
     words = "this process could get no more"
     with suppress(OSError, ValueError, IndexError):
         with open("/proc/self/statm") as file:

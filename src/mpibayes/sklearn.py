@@ -6,9 +6,9 @@ classifier and a robust regressor.
     mixture = Mixture(cycles=500, random_state=0).fit(x)
     mixture.predict(x), mixture.score(x_new)
 
-Each fits a chain of a few seconds in this process, by the samplers that `mpibayes run` has, and predicts by averages
-over kept draws. They are for tables that fit into a minute and a notebook; `mpibayes.fit` is for the others, in all
-types of columns. Needs the extra `sklearn`.
+Each fits a chain of a few seconds in this process, with the samplers of `mpibayes run`, and predicts by averages over
+kept draws. They suit tables that take a minute in a notebook; `mpibayes.fit` is for larger ones, with all types of
+columns. Needs the extra `sklearn`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from mpibayes.hpc.python.oddity import Oddity
 __all__ = ["BayesianClassifier", "Mixture", "Oddity", "RobustRegressor"]
 
 RESPONSE = "y"
-EXACT = 1e-3  # scale of the t distribution, in deviations of y, where the predictors give y exactly: it has no mode
+EXACT = 1e-3  # scale of the t distribution, in deviations of y, if the predictors determine y exactly: it has no mode
 
 
 def _exact(x: np.ndarray, y: np.ndarray) -> bool:
-    """True if y is a linear function of x up to rounding, on enough rows to tell."""
+    """True if y is a linear function of x up to rounding, on enough rows to decide."""
     if len(x) < x.shape[1] + 3:
         return False
     design = np.column_stack([np.ones(len(x)), x - x.mean(axis=0)])
@@ -42,15 +42,15 @@ def _exact(x: np.ndarray, y: np.ndarray) -> bool:
 
 
 class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ignore]
-    """A Dirichlet process mixture: clusters whose number is inferred, of numbers and categories with missing cells.
+    """Dirichlet process mixture: an inferred number of clusters, for numbers and categories with missing cells.
 
     Parameters
     ----------
     categorical : which columns are categories, as indices; the others are numbers. NaN is a missing cell in both.
-    covariance : "diag", columns independent within a cluster; "full", numbers with a covariance of each cluster (2 to
-        64 columns, of which a row has all or none).
-    cycles, chains : length of a chain, of which the first half is left out; independent chains.
-    draws : at most so many kept draws are averaged over.
+    covariance : "diag", columns independent within a cluster; "full", numbers with one covariance per cluster (2 to 64
+        columns, all or none of them missing in a row).
+    cycles, chains : length of a chain, whose first half is left out; number of independent chains.
+    draws : maximal number of kept draws to average over.
     config : further keys of the configuration, {"model.discount": "learn"}.
     directory : where the run is kept, to continue it and for `mpibayes.open`; by default in a temporary place.
     random_state : int, RandomState or None.
@@ -58,7 +58,7 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
     Attributes
     ----------
     labels_ : (n,) int64, `predict` of the training rows.
-    n_clusters_ : clusters of the partition that stands for the posterior (`mpibayes report`).
+    n_clusters_ : clusters of the partition that represents the posterior (`mpibayes report`).
     n_features_in_, feature_names_in_ : as in every estimator.
 
     Source: docs/math.md 2.1 and 2.6.
@@ -86,12 +86,12 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Mixture:
-        """X (n, features): numbers; of categorical columns any numbers, each of which is a level. y is ignored."""
+        """Fit to X (n, features): numbers; in categorical columns each distinct number is a level. y is ignored."""
         x = self._checked(X, reset=True)
         of_levels = {range(x.shape[1])[i] for i in self.categorical}
         self._levels = {i: np.unique(x[~np.isnan(x[:, i]), i]) for i in sorted(of_levels)}
         names = self._columns(x)
-        # a column without a cell says nothing, and no table has one
+        # a column without cells is uninformative, and tables cannot have one
         self._used = [i for i in range(x.shape[1]) if not np.isnan(x[:, i]).all()]
         if not self._used:
             raise ValueError("X has no cell that is not missing")
@@ -114,7 +114,7 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
         return self
 
     def _thin(self) -> int:
-        """Cycles between two kept draws: more of them would not be used."""
+        """Cycles between two kept draws, so that no more are kept than used."""
         return max(1, self.cycles // 2 * self.chains // max(1, self.draws))
 
     def _checked(self, X: Any, reset: bool) -> np.ndarray:
@@ -128,7 +128,7 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
         return [f"{v:.17g}" for v in self._levels[i]] if i in self._levels else None
 
     def _cells(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        """Cells by column, level codes of categories; a level that was not there is missing."""
+        """Cells by column, with level codes for categories; a level not seen in training is missing."""
         cells = {}
         for i, name in enumerate(self._columns(x)):
             cells[name] = x[:, i]
@@ -147,7 +147,7 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
         return np.column_stack([*(predicted[f"p_{k + 1}"] for k in range(self._n_clusters)), predicted["p_new"]])
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable cluster of each row, (n,) int64: 0 to n_clusters_ - 1, -1 for one that was not there."""
+        """Most probable cluster of each row, (n,) int64: 0 to n_clusters_ - 1, -1 for a new cluster."""
         return self._most_probable(self.predict_proba(X))
 
     def _most_probable(self, shares: np.ndarray) -> np.ndarray:
@@ -155,16 +155,16 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
         return np.where(best == shares.shape[1] - 1, -1, best)
 
     def fit_predict(self, X: Any, y: Any = None) -> np.ndarray:
-        """`fit`, and the clusters of the same rows."""
+        """Fit, and return the clusters of the same rows."""
         return self.fit(X).predict(X)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each cluster, and last of one that was not there, (n, n_clusters_ + 1)."""
+        """Probability of each cluster, followed by that of a new one, (n, n_clusters_ + 1)."""
         check_is_fitted(self)
         return np.asarray(self._shares(self._checked(X, reset=False)), np.float64)
 
     def score_samples(self, X: Any) -> np.ndarray:
-        """Log density of each row in nats, (n,), of the cells that it has, in units of the columns."""
+        """Log density of each row's observed cells in nats, (n,), in the units of the columns."""
         check_is_fitted(self)
         return self._predicted(self._checked(X, reset=False))[1]
 
@@ -173,7 +173,8 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
-        """Rows (n_samples, features) from the posterior predictive distribution; by default of random_state."""
+        """Draw rows (n_samples, features) from the posterior predictive distribution; random_state: by default the
+        estimator's."""
         check_is_fitted(self)
         if n_samples < 1:
             raise ValueError(f"n_samples={n_samples}: expected 1 or more")
@@ -192,7 +193,7 @@ class Mixture(DensityMixin, InProcessEstimator):  # type: ignore[misc, unused-ig
 
 
 class _Regression(InProcessEstimator):
-    """A regression of one column on all others, by Firefly Monte Carlo."""
+    """Regression of one column on all others, by Firefly Monte Carlo."""
 
     prior: str
     prior_scale: float | None
@@ -200,7 +201,7 @@ class _Regression(InProcessEstimator):
     def _fit(self, x: np.ndarray, response: tuple[str, str, np.ndarray, Sequence[str] | None], likelihood: str,
              **more: Any) -> None:  # fmt: skip
         names = self._columns(x)
-        # a constant predictor says no more than the intercept
+        # a constant predictor adds nothing to the intercept
         self._used = [i for i in range(x.shape[1]) if x[:, i].min() < x[:, i].max()]
         columns: Columns = [*((names[i], "real", x[:, i], None) for i in self._used), response]
         regression = {"response": RESPONSE, "prior": self.prior, "prior_scale": self.prior_scale, **more}
@@ -233,7 +234,7 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc, un
     Parameters
     ----------
     prior, prior_scale : "gaussian" or "laplace", and its scale, in standard deviations of the predictors.
-    cycles, chains, draws, config, directory, random_state : as of `Mixture`; half of the cycles are left out.
+    cycles, chains, draws, config, directory, random_state : as in `Mixture`; half of the cycles are left out.
 
     Attributes
     ----------
@@ -265,7 +266,7 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc, un
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> BayesianClassifier:
-        """X (n, features), y (n,): at least two classes."""
+        """Fit to X (n, features), y (n,) with at least two classes."""
         x, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -287,21 +288,21 @@ class BayesianClassifier(ClassifierMixin, _Regression):  # type: ignore[misc, un
         return np.asarray(p / p.sum(axis=1, keepdims=True))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class of each row, (n,)."""
+        """Most probable class of each row, (n,)."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
 
 class RobustRegressor(RegressorMixin, _Regression):  # type: ignore[misc, unused-ignore]
-    """Linear regression with Student t errors, which outliers move little, by Firefly Monte Carlo.
+    """Linear regression with Student t errors, robust to outliers, by Firefly Monte Carlo.
 
     Parameters
     ----------
     prior, prior_scale : "gaussian" or "laplace", and its scale, in standard deviations of predictors and response.
-    degrees_of_freedom : of the t distribution; few: outliers count little.
+    degrees_of_freedom : of the t distribution; if small, outliers count little.
     scale : of the t distribution, in standard deviations of y; "auto": the most probable, which needs more rows than
         columns.
-    cycles, chains, draws, config, directory, random_state : as of `Mixture`; half of the cycles are left out.
+    cycles, chains, draws, config, directory, random_state : as in `Mixture`; half of the cycles are left out.
 
     Attributes
     ----------
@@ -337,7 +338,7 @@ class RobustRegressor(RegressorMixin, _Regression):  # type: ignore[misc, unused
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> RobustRegressor:
-        """X (n, features), y (n,) of numbers that are not all the same."""
+        """Fit to X (n, features), y (n,) of numbers that are not all equal."""
         x, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2, y_numeric=True)
         y = np.asarray(y, np.float64)
         if y.min() == y.max():
@@ -350,7 +351,7 @@ class RobustRegressor(RegressorMixin, _Regression):  # type: ignore[misc, unused
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean of the predictive distribution of each row, (n,); return_std: and its standard deviation."""
+        """Mean of the predictive distribution of each row, (n,); with return_std, its standard deviation, too."""
         predicted = self._predicted(X)
         mean = np.asarray(predicted["mean"], np.float64)
         return (mean, np.asarray(predicted["sd"], np.float64)) if return_std else mean

@@ -1,5 +1,5 @@
-"""rich as we use it: names from tables, files and configurations are shown as they are, never taken for markup, and
-none of them controls the terminal."""
+"""Our use of rich: names from tables, files and configurations are shown as they are, never interpreted as markup, and
+cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mpibayes.text import visible
 
 
 class Console(rich.console.Console):
-    """Plain texts, such as cells of tables, are made visible and have no markup."""
+    """Console that makes plain texts, such as cells of tables, visible and without markup."""
 
     def __init__(self, **more):
-        # in a notebook, too, it writes to its file
+        # also in a notebook, write to the file
         super().__init__(markup=False, emoji=False, force_jupyter=False, **more)
 
     def render_str(self, text: str, **more) -> rich.text.Text:
@@ -23,12 +23,12 @@ class Console(rich.console.Console):
 
 
 def output() -> Console:
-    """Standard output. Off a terminal rich supposes 80 columns, which would fold the tables."""
+    """Console for standard output. Off a terminal rich assumes 80 columns, which would fold the tables."""
     return Console(width=None if sys.stdout.isatty() else 120)
 
 
 class Text(rich.text.Text):
-    """A text of one line, whatever is in it; `line` begins another."""
+    """A single-line text, whatever its content; `line` starts another."""
 
     def __init__(self, text: str = "", *arguments, **more):
         super().__init__(visible(text), *arguments, **more)

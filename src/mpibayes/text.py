@@ -1,4 +1,4 @@
-"""Numbers, durations and outside names as they are written in messages and reports."""
+"""Formatting of numbers, durations and foreign names in messages and reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:
-    """A number and what it counts.
+    """Format a number and the noun it counts.
 
     >>> counted(1, "row"), counted(12000, "row"), counted(2, "class", "classes")
     ('1 row', '12,000 rows', '2 classes')
@@ -17,7 +17,7 @@ def counted(n: int, noun: str, plural: str = "") -> str:
 
 
 def enumerated(words: Sequence[str], last: str = "and") -> str:
-    """Words in a sentence.
+    """Join words in a sentence.
 
     >>> enumerated(["a"]), enumerated(["a", "b"]), enumerated(["a", "b", "c"], "or")
     ('a', 'a and b', 'a, b or c')
@@ -26,7 +26,7 @@ def enumerated(words: Sequence[str], last: str = "and") -> str:
 
 
 def span(values: Sequence[int], noun: str = "") -> str:
-    """The range of some numbers, with what they count, if it is given.
+    """Format the range of some numbers, with the noun they count, if given.
 
     >>> span([7, 7]), span([7, 12], "cycle")
     ('7', '7 to 12 cycles')
@@ -42,7 +42,7 @@ def every(n: int, noun: str = "cycle") -> str:
 
 
 def visible(text: object) -> str:
-    r"""A text in one line that cannot control a terminal: what is not printable is escaped.
+    r"""Escape unprintable characters, so that a text is one line and cannot control a terminal.
 
     >>> visible("Zürich"), visible("\x1b[31mred\u202e\n")
     ('Zürich', '\\x1b[31mred\\u202e\\n')
@@ -54,12 +54,12 @@ def visible(text: object) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """Visible form of a text of our own that has line breaks."""
+    """`visible` for a text of our own that has line breaks."""
     return "\n".join(map(visible, text.split("\n")))
 
 
 def whole_number(text: str) -> int | None:
-    """The number that 1 to 18 digits 0 to 9 write, else None: `isdigit` has digits, and lengths, that `int` refuses.
+    """Integer written with 1 to 18 digits 0 to 9, else None: `isdigit` accepts digits and lengths that `int` rejects.
 
     >>> whole_number("17"), whole_number("-1"), whole_number("²"), whole_number("9" * 5000)
     (17, None, None, None)
@@ -68,12 +68,12 @@ def whole_number(text: str) -> int | None:
 
 
 def is_unicode(text: str) -> bool:
-    """False for half a surrogate pair, as which Python reads a byte of an argument that is not UTF-8."""
+    """False if a text contains a lone surrogate, Python's form of a byte of an argument that is not UTF-8."""
     return not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def toml_string(text: str) -> str:
-    r"""A TOML string that is read back the same and has only printable characters.
+    r"""Write a TOML string that reads back unchanged and has only printable characters.
 
     >>> toml_string('5" \x1b')
     '"5\\" \\u001b"'
@@ -88,7 +88,7 @@ def toml_string(text: str) -> str:
 
 
 def option(name: str, value: str) -> str:
-    """An option in the words of a shell.
+    """Format an option for a shell.
 
     >>> option("kind", "zip code=categorical")
     "--kind 'zip code=categorical'"
@@ -97,7 +97,7 @@ def option(name: str, value: str) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """' (did you mean ...?)' if something near `name` is known, else nothing."""
+    """Suggest a known name: ' (did you mean ...?)' if one is near `name`; otherwise an empty text."""
     import difflib
 
     known = list(known)
@@ -110,13 +110,14 @@ def near(name: str, known: Iterable[str]) -> str:
 def import_again(column: str, kind: str) -> str:
     """Advice for a column that should be of another kind.
 
-    >>> import_again("zip code", "categorical") "import the table again with --kind 'zip code=categorical' --force"
+    >>> import_again("zip code", "categorical")
+    "import the table again with --kind 'zip code=categorical' --force"
     """
     return f"import the table again with {option('kind', f'{column}={kind}')} --force"
 
 
 def percent(p: float) -> str:
-    """A share as people write it: 0 %, 0.03 %, 7.1 %, 24 %, 99.7 %, 100 %."""
+    """Format a share: 0 %, 0.03 %, 7.1 %, 24 %, 99.7 %, 100 %."""
     x = 100.0 * float(p)
     if 0 < x < 0.01:
         return "<0.01 %"
@@ -126,7 +127,7 @@ def percent(p: float) -> str:
 
 
 def number(x: float) -> str:
-    """A number as people write it: 0.042, 8.1, 34.2, 1,204."""
+    """Format a number: 0.042, 8.1, 34.2, 1,204."""
     x = float(x)
     if not math.isfinite(x):
         return "-"
@@ -141,12 +142,12 @@ def number(x: float) -> str:
 
 
 def took(seconds: float) -> str:
-    """Seconds as people read them: 0.08s, 4.5s, 48s, 5m12s."""
+    """Format seconds: 0.08s, 4.5s, 48s, 5m12s."""
     return f"{seconds:.2g}s" if seconds < 9.95 else duration(seconds)
 
 
 def factor(mean: float, sd: float) -> str:
-    """187, times or over 1.7: the geometric mean and deviation of what has logarithms of this mean and deviation."""
+    """Format "187 ×/÷ 1.7": geometric mean and deviation, from the mean and deviation of logarithms."""
     if not math.isfinite(mean) or mean > 600:
         return "-"
     middle = number(math.exp(mean))
@@ -154,13 +155,13 @@ def factor(mean: float, sd: float) -> str:
 
 
 def _times(x: float) -> str:
-    """A factor, 1 or more, with two digits of what is beyond 1 where that is little: 1.0032, 1.080, 1.7, 12."""
+    """Format a factor of 1 or more, with two digits of the excess over 1 if that is small: 1.0032, 1.080, 1.7, 12."""
     beyond = x - 1.0
     return f"{x:.2g}" if beyond >= 0.095 or beyond < 1e-6 else f"{x:.{1 - math.floor(math.log10(beyond))}f}"
 
 
 def spread(mean: float, sd: float) -> str:
-    """8.1 ± 5.0, to the digits that the spread makes meaningful."""
+    """Format 8.1 ± 5.0, to the digits that the spread makes meaningful."""
     if not math.isfinite(sd):
         return number(mean)
     if sd == 0:
@@ -174,7 +175,7 @@ def spread(mean: float, sd: float) -> str:
 
 
 def duration(seconds: float | None, words: bool = False) -> str:
-    """Seconds as people read them: 48s, 5m12s, 3h05m, 2d04h. words: 48 s, 5 min 12 s, 3 h 5 min, 2 d 4 h."""
+    """Format seconds: 48s, 5m12s, 3h05m, 2d04h. words: 48 s, 5 min 12 s, 3 h 5 min, 2 d 4 h."""
     if seconds is None or not math.isfinite(seconds):
         return "-" if words else "?"
     s = max(0, round(seconds))
@@ -187,7 +188,7 @@ def duration(seconds: float | None, words: bool = False) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Rows a second with a unit: 830rows/s, 21.3krows/s, 2.20Mrows/s."""
+    """Format rows per second with a unit: 830rows/s, 21.3krows/s, 2.20Mrows/s."""
     if per_second is None or not math.isfinite(per_second):
         return "?rows/s"
     for unit, size in (("M", 1e6), ("k", 1e3)):
@@ -197,7 +198,7 @@ def rate(per_second: float | None) -> str:
 
 
 def count(n: float) -> str:
-    """A number of rows in three digits: 830, 12.3k, 2.2M, 1.05G."""
+    """Format a number of rows in three digits: 830, 12.3k, 2.2M, 1.05G."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if n >= 0.9995 * size:
             return f"{n / size:.3g}{unit}"

@@ -1,4 +1,4 @@
-"""Tests that a sample has an exactly known law, with a stated false-alarm rate.
+"""Tests that a sample has an exactly known distribution, with a stated false-alarm rate.
 
 *Independent draws.*  A replicate starts at an exact draw of the posterior and runs some cycles with streams of its own.
 If the cycle leaves the posterior invariant, the state after every cycle is again an exact draw, and replicates are
@@ -20,7 +20,7 @@ from scipy import special, stats
 
 
 def seed(default: int) -> int:
-    """The seed of a test: fixed, or MPIBAYES_TEST_SEED where that is set; assertions name it in their message."""
+    """Return the seed of a test: fixed, or MPIBAYES_TEST_SEED if set; assertions name it in their message."""
     return int(os.environ.get("MPIBAYES_TEST_SEED", default))
 
 
@@ -51,7 +51,7 @@ class Verdict:
 
 
 def merged(counts: np.ndarray, expected: np.ndarray, least: float = 5.0) -> tuple[np.ndarray, np.ndarray]:
-    """Cells added up, rarest first, until each expects at least `least`; order by expectation, never by count."""
+    """Merge cells, rarest first, until each expects at least `least`; ordered by expectation, never by count."""
     order = np.argsort(-expected, kind="stable")
     counts, expected = counts[order].astype(float), expected[order].astype(float)
     observed_cells, expected_cells, o, e = [], [], 0.0, 0.0
@@ -91,7 +91,7 @@ def variation_floor(p: np.ndarray, size: float) -> float:
 def replicate_means(means: np.ndarray, expected: np.ndarray, rare: float = 0.02):
     """Two-sided t-tests of replicate means (replicates, summaries) against exact expectations.
 
-    Summaries rarer than `rare` (or than its complement) are left out: the normal tail would not hold for them.
+    Summaries rarer than `rare` (or than its complement) are skipped: the normal tail would not hold for them.
     Returns p-values (nan where left out) and z.
     """
     n = len(means)
@@ -108,11 +108,11 @@ def replicate_means(means: np.ndarray, expected: np.ndarray, rare: float = 0.02)
 def event_means(means: np.ndarray, expected: np.ndarray, rare: float = 0.02):
     """Two-sided tests of replicate means of events, (replicates, events), against their exact probabilities.
 
-    A replicate's mean has a variance of at most p (1 - p), what a chain that never moves has, and the share of it that
-    is left by moving is at least the average share over all events, and the event's own if that is more. n / share
+    A replicate's mean has a variance of at most p (1 - p), that of a chain that never moves. The share of it that
+    moving leaves is at least the average share over all events, or the event's own if that is larger. n / share
     independent trials have the variance of n such replicates: the tail is the binomial's at that number (made
-    continuous by the incomplete beta function). A t-test would not do: an event that happened to be seldom seen has a
-    small sample variance, too, and for 40 to 400 replicates that rejects a right chain 10 to 1000 times too often.
+    continuous by the incomplete beta function). A t-test would not do: an event that happened to be seen rarely also
+    has a small sample variance, and for 40 to 400 replicates that rejects a right chain 10 to 1000 times too often.
 
     Events rarer than `rare` (or than its complement) are left out. Returns p-values (nan where left out) and z.
     """
@@ -152,15 +152,15 @@ def judge(final, p: np.ndarray, names, means: np.ndarray, expected: np.ndarray, 
     )
 
 
-LOOKS = 8  # of a test at a wrong program
+LOOKS = 8  # parts of a test of a wrong program
 
 
 def by_looks(more, judged, size: int, looks: int = 1) -> Verdict | None:
-    """The verdict on `size` replicates that come in `looks` parts, or on the first parts alone if these are rejected.
+    """Verdict on `size` replicates examined in `looks` parts, or on the first parts alone if these are rejected.
 
     A test of a wrong program has LOOKS parts: it ends once the program is rejected, mostly below half of its size, and
-    has the power of the whole size, since what is not rejected goes on. A test of a right program looks once, as every
-    look is another chance of a false alarm: at the size at which the wrong one was rejected, or at a given one.
+    has the power of the full size, since an unrejected program continues. A test of a right program looks once, as
+    every look is another chance of a false alarm: at the size at which the wrong one was rejected, or at a given one.
 
     more(first, last): records of these replicates, a list, or None off root (where looks has to be 1). judged(records):
     the Verdict on all records so far.
@@ -193,7 +193,7 @@ def judge_joint(index: np.ndarray, points: np.ndarray, joint: np.ndarray, poster
         names.append(f"K={k}")
         table = np.vstack([table, posterior.n_clusters == k])
     cells = points * n_partitions + index
-    # Events: the point, alone and together with each number of clusters.
+    # Events: the point, by itself and together with each number of clusters.
     events = np.kron(np.eye(n_points), table)
     labels = [f"point {a}, {name}" for a in range(n_points) for name in names]
     means = events.T[cells].mean(axis=1)

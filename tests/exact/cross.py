@@ -1,5 +1,5 @@
-"""Exact posteriors of cross-categorized tiny tables, by writing out every partition of the columns and, for each view,
-of the rows. No code in common with the program but what enumerates mixtures (tests/exact/enumerate.py)."""
+"""Exact posteriors of cross-categorized tiny tables, by enumerating the partitions of the columns and, for each view,
+of the rows. No code in common with the program; shares only the enumeration of mixtures (tests/exact/enumerate.py)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.exact.enumerate import Case, column_values, log_eppf, log_marginal, p
 
 @dataclass(frozen=True)
 class CrossCase:
-    """A table (its `concentration` and `discount` are not looked at), and what is even on its points: `views` and
-    `rows`, (concentration, discount) of the columns over views and of every view's rows; `priors[name]`, of a column.
-    Columns of kind "vector" are a block, which is one column here.
+    """A table (its `concentration` and `discount` are ignored), and uniform grids: `views` and `rows`, (concentration,
+    discount) of the columns over views and of every view's rows; `priors[name]`, of a column. Columns of kind "vector"
+    are a block, which counts as one column here.
     """
 
     case: Case
@@ -26,8 +26,8 @@ class CrossCase:
 
 
 class Posterior:
-    """p (S,): of the states. A state is the view of each column (`views` (S, C), by first appearance), and the
-    partition of the rows that each column goes by (`rows` (S, C), numbers in `partitions` (B, N))."""
+    """p (S,): probabilities of the states. A state is the view of each column (`views` (S, C), by first appearance),
+    and the partition of the rows in each column's view (`rows` (S, C), numbers in `partitions` (B, N))."""
 
     def __init__(self, cross: CrossCase):
         columns = cross.case.columns
@@ -80,13 +80,13 @@ class Posterior:
         return self._number[self._key(views, rows)]
 
     def points(self, column: int) -> np.ndarray:
-        """Law of the point of a column's prior given each state, (S, points)."""
+        """Distribution over the points of a column's prior given each state, (S, points)."""
         part = self._scores[column]
         return np.exp(part - logsumexp(part, axis=1, keepdims=True))[self.rows[:, column]]
 
     def summaries(self) -> tuple[list[str], np.ndarray]:
-        """Names, and (events, S) of which state each happens in: every partition of the columns, two rows together in
-        a column's view, with or without another column there, and numbers of clusters."""
+        """Names, and indicators of the events in each state (events, S): every partition of the columns, two rows
+        together in a column's view, with or without another column there, and numbers of clusters."""
         names, table, n_columns = [], [], self.views.shape[1]
         for view in partitions(n_columns):
             names.append("columns " + "".join(map(str, view)))

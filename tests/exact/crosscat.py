@@ -1,5 +1,5 @@
-"""Cross-categorized tiny tables whose posterior is known, and the program's sampler on them: how tests start it at
-exact draws, and judge what it makes of these."""
+"""Cross-categorized tiny tables with known posterior, and the program's sampler on them: starts at exact draws, and
+verdicts on the results."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ GRIDS |= {"discount": (0.0, 0.6)}
 
 @dataclass(frozen=True)
 class Setup:
-    """A table's columns as `Case` has them, what is even on its points (see `CrossCase`), and the same as the program
-    is told it. The posterior is worked out once."""
+    """Columns of a table as in `Case`, with uniform grids (see `CrossCase`), and the same in the program's form. The
+    posterior is computed once."""
 
     columns: tuple
     process: dict
@@ -47,11 +47,11 @@ class Setup:
 
     @property
     def units(self) -> list[tuple[str, ...]]:
-        """The names of what stays together, column by column of the case."""
+        """Names of the columns that stay together, column by column of the case."""
         return [levels if kind == "vector" else (name,) for name, kind, _, levels in self.columns]
 
     def values(self, column: int) -> list[np.ndarray]:
-        """Values that the program keeps at each point of a column's prior; none for a column with a single point."""
+        """Values used by the program at each point of a column's prior; none for a column with a single point."""
         name, kind, *_ = self.columns[column]
         points = self.points[name]
         if len(points) == 1:
@@ -71,7 +71,7 @@ def fixed(view_concentration=1.0, view_discount=0.0, concentration=1.0, discount
 
 
 def given(columns, priors, process) -> Setup:
-    """Setup with priors that are numbers."""
+    """Setup with fixed priors."""
     return Setup(columns, process, priors, {name: (prior,) for name, prior in priors.items()})
 
 
@@ -116,7 +116,7 @@ CASES = {
         {**dict.fromkeys("ab", FAIR), "x": REAL},
         fixed(QUANTILES, 0.0, QUANTILES, 0.0),
     ),
-    # two columns that each want a view: what becomes of a view without columns matters most
+    # two columns that each want a view: treatment of a view without columns matters most
     "sharp": given(
         (
             ("a", "categorical", (0, 0, 1, 1, 2), ("r", "s", "t")),
@@ -125,7 +125,7 @@ CASES = {
         dict.fromkeys("ab", SHARP),
         fixed(),
     ),
-    # four columns on three rows, two of them real: which sides columns take matters
+    # four columns on three rows, two of them real: the sides of columns matter
     "four": given(
         (
             ("a", "categorical", (0, 1, 1), BINARY),
@@ -156,7 +156,7 @@ CASES = {
         {"a": FAIR, "x": REAL},
         fixed(0.7, 0.4, 0.6, 0.5),
     ),
-    # a grid for everything, discounts, a block of two columns, and holes
+    # grids for all hyperparameters, discounts, a block of two columns, and missing cells
     "block": Setup(
         (
             ("a", "categorical", (0, 1, -1), BINARY),
@@ -189,8 +189,8 @@ def sampler(comm, name, n_shards, default_seed, kind=Mixture, **settings):
 
 
 def place(mixture, units, views, labels, cycles, hypers=()):
-    """Put the chain at a state: the view of each unit of columns, and the labels (U, N) each goes by, on every rank.
-    hypers: those of each unit, None: as they are."""
+    """Put the chain at a state: the view of each unit of columns, and the labels (U, N) of each, on every rank. hypers:
+    of each unit, None: unchanged."""
     views, labels = list(views), np.asarray(labels)
     of_view = [[u for u, v in enumerate(views) if v == view] for view in range(max(views) + 1)]
     names = [{name for u in part for name in units[u]} for part in of_view]
@@ -215,14 +215,14 @@ def state(mixture, units):
 
 
 def hypers_of(mixture, units):
-    """Hyperparameters of each unit of columns, by the names that the program knows."""
+    """Hyperparameters of each unit of columns, by the program's names."""
     result = {name: of for view in mixture.views for name, of in view.components.by_column(view.hyper).items()}
     return [result[names[0]] for names in units]
 
 
 def verdict(comm, name, n_shards, n_replicates, default_seed, cycles, level, looks=1, **settings):
-    """The program against the enumeration, from exact draws of views, labels and the columns' hyperparameters; None off
-    root. Concentrations and discounts are drawn anew from all else before anything looks at them: they need no start.
+    """Compare the program with the enumeration, from exact draws of views, labels and the columns' hyperparameters;
+    None off root. Concentrations and discounts are redrawn from all else before they are used: they need no start.
     looks: `by_looks`.
     """
     setup = CASES[name]
@@ -254,8 +254,8 @@ def verdict(comm, name, n_shards, n_replicates, default_seed, cycles, level, loo
 
 
 class Points:
-    """The points that the priors of columns are at, where they have a choice. `events`: each point of each column; and
-    the law of these, `expected`."""
+    """Points of the columns' priors that have several. `events`: each point of each column; `expected`: their
+    probabilities."""
 
     def __init__(self, setup: Setup):
         self.values = [setup.values(c) for c in range(len(setup.columns))]

@@ -1,8 +1,8 @@
-"""Exact posteriors of tiny tables, by writing out every partition of their rows.
+"""Exact posteriors of tiny tables, by enumerating the partitions of their rows.
 
-A *case* is a table of at most eight rows with the priors of its columns and PY(concentration, discount).  Everything
-a sampler can be asked about such a table is computed here from the formulas of docs/math.md 1 (marginal
-likelihoods of one cluster, and the EPPF), with no code in common with the program.
+A *case* is a table of at most eight rows with the priors of its columns and PY(concentration, discount).  All posterior
+quantities of such a table are computed here from the formulas of docs/math.md 1 (marginal likelihoods of one cluster,
+and the EPPF), with no code in common with the program.
 
 The joint law of partition and hyperparameters factorises given the partition,
 
@@ -27,10 +27,10 @@ NAN = float("nan")
 class Case:
     """A tiny table.  `columns`: (name, kind, values, levels or None); codes with -1, floats with NaN, for missing.
 
-    priors[name] is {"dirichlet": [...]}, {"mean", "kappa", "nu", "variance"} or {"shape", "rate"}; of kind "survival",
-    whose values are negative where they are censored, with "cuts", too. Of kind "vector" are
-    blocks of real columns: values are a tuple of cells a row, NaN throughout where the block is missing, names of the
-    columns stand in place of levels, and the prior is that of a block, its mean a number a column.
+    priors[name] is {"dirichlet": [...]}, {"mean", "kappa", "nu", "variance"} or {"shape", "rate"}; for kind "survival",
+    whose values are negative if censored, also "cuts". Kind "vector" denotes blocks of real columns: values are a tuple
+    of cells per row, NaN throughout if the block is missing, the names of the columns replace levels, and the prior is
+    that of a block, its mean a number per column.
     """
 
     name: str
@@ -85,7 +85,7 @@ CASES = {
             1.2,
             0.0,
         ),
-        # Every kind of column, each with holes; row 4 is missing altogether.
+        # Every kind of column, each with missing cells; row 4 is missing altogether.
         Case(
             "miss6",
             (
@@ -204,8 +204,8 @@ def log_marginal(kind: str, values: np.ndarray, prior: dict) -> float:
 
 
 def log_marginal_of_times(x: np.ndarray, prior: dict) -> float:
-    """Log marginal of times to an event, negative where they are censored: a hazard a part between the cuts, each with
-    its events n and its exposure e, b^a Gamma(a + n) / (Gamma(a) (b + e)^(a + n))."""
+    """Log marginal of times to an event, negative if censored: a hazard per part between the cuts, each with its events
+    n and its exposure e, b^a Gamma(a + n) / (Gamma(a) (b + e)^(a + n))."""
     a, b, ends, total = prior["shape"], prior["rate"], (0.0, *prior["cuts"], np.inf), 0.0
     for low, high in itertools.pairwise(ends):
         n = int(((x > 0) & (x > low) & (x <= high)).sum())
@@ -215,7 +215,7 @@ def log_marginal_of_times(x: np.ndarray, prior: dict) -> float:
 
 
 def log_marginal_of_block(values: np.ndarray, prior: dict) -> float:
-    """Normal-inverse-Wishart marginal likelihood of the rows of `values` (n, D) that are there; prior["spread"] is the
+    """Normal-inverse-Wishart marginal likelihood of the observed rows of `values` (n, D); prior["spread"] is the
     diagonal of S_0."""
     x = values[~np.isnan(values).any(axis=1)]
     n, d = x.shape
@@ -236,8 +236,8 @@ def log_marginal_of_block(values: np.ndarray, prior: dict) -> float:
 
 
 def with_spread(values: np.ndarray, prior: dict) -> dict:
-    """The prior of a block with the diagonal of S_0: nu variance times the columns' own variances, unless it was given
-    because `values` are not the whole table's."""
+    """Prior of a block with the diagonal of S_0: nu variance times the columns' own variances, unless given, because
+    `values` are not the whole table's."""
     return {"spread": prior["nu"] * prior["variance"] * np.nanvar(values, axis=0), **prior}
 
 
@@ -260,7 +260,7 @@ def log_marginal_of_subsets(column, prior: dict) -> np.ndarray:
 
 
 class Posterior:
-    """The exact posterior of a case, jointly with grids where they are given.
+    """Exact posterior of a case, jointly with grids if there are any.
 
     partitions (B, N); p (B,) the law of the partition; process (A, B) and columns[name] (H, B): joint laws of the
     partition with (alpha, d), and with one column's prior; log_evidence = log p(X).
@@ -293,7 +293,7 @@ class Posterior:
 
     @cached_property
     def index_of_code(self) -> np.ndarray:
-        """Lookup: code of a partition (see `codes`) -> its number, -1 where no partition has the code."""
+        """Lookup from the code of a partition (see `codes`) to its number, -1 if no partition has the code."""
         n = self.case.n_rows
         table = np.full(n**n, -1, dtype=np.int64)
         table[codes(self.partitions)] = np.arange(len(self.partitions))

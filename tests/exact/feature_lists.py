@@ -1,4 +1,4 @@
-"""The exact law of features on tables of a few rows, by enumeration of who has what, and chains that start in it.
+"""Exact distribution of features on tables of a few rows, by enumerating their owners, and chains that start in it.
 
 A class is the sorted tuple of its columns, each a number whose bit n says whether row n has the feature.
 """
@@ -22,7 +22,7 @@ IBP4 = np.array([[1.0, 0.1], [-0.8, 1.1], [0.3, 1.0], [0.2, -0.1]])
 
 
 class Law:
-    """p of every class with up to `most` features; the others have next to nothing of it.
+    """Probability p of every class with up to `most` features; other classes have negligible probability.
 
     noise_sd: of all columns, or a list with that of each; feature_sd is then in units of it.
     """
@@ -63,7 +63,7 @@ class Law:
 
 
 class Moved:
-    """A chain on a table, whose features can be set, for moves alone."""
+    """A chain on a table, whose features can be set, for testing moves by themselves."""
 
     def __init__(self, law: Law, n_shards: int, seed: int, comm=None):
         self.law, self.comm = law, comm or serial()
@@ -73,7 +73,7 @@ class Moved:
         self.chain.hyper.noise_sd = law.noise_sd[: self.chain.n_columns].copy()
 
     def begin(self, number: int, z: tuple[int, ...]) -> None:
-        """Stream `number`, and the features of a class."""
+        """Start stream `number` at the features of a class."""
         chain = self.chain
         chain.chain, chain.cycles, chain.slots = number, 0, np.arange(len(z))
         for shard in chain.shards:
@@ -107,7 +107,7 @@ def judge_moves(law: Law, kinds, n_shards: int, size: int, steps: int, seed: int
         for _ in range(steps):
             accepted.update(moved.step(kinds).accepted)
             visited.append(law.index.get(moved.state(), -1))
-        return [v for v in visited if v >= 0]  # more features than enumerated: next to never
+        return [v for v in visited if v >= 0]  # more features than enumerated: almost never
 
     def judged(seen):
         seen = [visited for visited in seen if visited]

@@ -1,8 +1,8 @@
-"""Power of the tests of Firefly's law, and their false-alarm rate.
+"""Power of the tests of Firefly's posterior, and their false-alarm rate.
 
     python -m tests.exact.firefly_power                     rejections of wrong and right programs by the tests
     python -m tests.exact.firefly_power --geweke            the same for Geweke's test
-    python -m tests.exact.firefly_power --false-alarms 10   laws of right programs at so many seeds: p-values' shares
+    python -m tests.exact.firefly_power --false-alarms 10   p-values of right programs at so many seeds
 
 Some minutes each.
 """

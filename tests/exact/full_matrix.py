@@ -59,7 +59,8 @@ def measure(index: np.ndarray, posterior: Posterior) -> dict:
     """Figures of one long chain of partition numbers."""
     names, table = posterior.summaries()
     expected = table @ posterior.p
-    # An event seen seldom in a chain of this length has no normal tail; a batch must hold many autocorrelation times.
+    # An event seen rarely in a chain of this length has no normal tail; a batch must hold many autocorrelation
+    # times.
     least = np.clip(len(index) / 20, 20, 200)
     usable = [j for j in range(len(names)) if len(index) * min(expected[j], 1 - expected[j]) >= least]
     series = table[:, index]
@@ -79,7 +80,7 @@ def measure(index: np.ndarray, posterior: Posterior) -> dict:
 
 
 def posterior_rows(comm, cycles: int, digest_cycles: int, seed: int, split_merge: int):
-    """One result a configuration, on root."""
+    """Yield one result per configuration, on root."""
     for name, n_shards, opening in configurations():
         posterior = Posterior(CASES[name])
         mixture = production.sampler(comm, CASES[name], n_shards, seed, opening, split_merge=split_merge)
@@ -119,7 +120,7 @@ def worker(given) -> int:
 
 
 def matrix(given) -> int:
-    """Start one world after the other and compare."""
+    """Start one world after another and compare."""
     given.out.mkdir(parents=True, exist_ok=True)
     launcher = shutil.which("mpirun", path=str(Path(sys.executable).parent)) or shutil.which("mpirun") or "mpirun"
     rows = []
@@ -150,7 +151,8 @@ def matrix(given) -> int:
 
 
 def clusters(given) -> int:
-    """E[K] without likelihood: a pilot chain measures tau, the run has 1,000 tau (N = 60) or 200 tau (N = 2000)."""
+    """Compare E[K] without likelihood: a pilot chain measures tau, the run has 1,000 tau (N = 60) or 200 tau (N =
+    2000)."""
     from mpibayes.hpc.parallel.comm import world
 
     comm, worst, longest = world(), 0.0, 5 * given.cycles
@@ -185,7 +187,7 @@ def clusters(given) -> int:
 
 
 def reference(given) -> int:
-    """Total variation of right and wrong cycles on simulated shards."""
+    """Print the total variation of right and wrong cycles on simulated shards."""
     from tests.exact.reference import ALL, EXACT, TWINS, Reference, Uncollapsed, contiguous, history
 
     generator = np.random.Generator(np.random.Philox(given.seed))
@@ -221,7 +223,7 @@ def reference(given) -> int:
 
 
 def power(given) -> int:
-    """Rejections by the CI tests of the right program and of each wrong one, over given.repeats seeds."""
+    """Count rejections by the CI tests of the right program and of each wrong one, over given.repeats seeds."""
     from tests.exact.test_mixture_exact import CYCLES, PROCESS
     from tests.exact.test_mixture_exact import LEVEL as level
 
@@ -267,7 +269,7 @@ def power(given) -> int:
 
 
 def power_of_moves(given) -> int:
-    """Rejections by the CI tests of wrong split and merge moves, and what one move takes the posterior from itself."""
+    """Count rejections by the CI tests of wrong split and merge moves, and compute the error of one move."""
     from tests.exact import transitions
     from tests.exact.test_split_merge import CYCLES, FEW, FOUR_ROWS, LEVEL, OFTEN, PARTS, WRONG
 
@@ -310,7 +312,7 @@ def power_of_moves(given) -> int:
 
 
 def matrices(given) -> int:
-    """Print how far one move takes the posterior from itself, on the whole tables of five and six rows."""
+    """Print the error of one move, on the whole tables of five and six rows."""
     from tests.exact import transitions
 
     worst = 0.0

@@ -1,9 +1,10 @@
-"""The exact posterior of features of tiny tables: every class of Z written out, hyperparameters by quadrature.
+"""Exact posterior of features of tiny tables: the classes of Z are enumerated, hyperparameters integrated by
+quadrature.
 
-A class of Z is how many columns have each history (the rows that have the feature). Given hyperparameters the numbers
-of columns are independent Poissons, and the loadings integrate out: docs/math.md 7.1. Classes with more than `most`
-columns are left out; the cases are such that these do not show. Nothing here is shared with the program: likelihoods
-come from eigenvalues of Z Z', the program's from sums over features.
+A class of Z is the number of columns with each history (the rows that have the feature). Given hyperparameters the
+numbers of columns are independent Poissons, and the loadings integrate out: docs/math.md 7.1. Classes with more than
+`most` columns are omitted; in these cases they are negligible. No code is shared with the program: likelihoods come
+from eigenvalues of Z Z', the program's from sums over features.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mpibayes.hpc.ibp.state import Gamma, Hyper, InverseGamma
 
 @dataclass(frozen=True)
 class Case:
-    """A table, (N, D) with NaN for missing cells, the settings that its law depends on, and the quadrature's size."""
+    """A table, (N, D) with NaN for missing cells, the settings of its model, and the quadrature's size."""
 
     x: np.ndarray
     settings: dict = field(default_factory=dict)
@@ -37,7 +38,7 @@ def case(rows, most=8, points=48, **settings) -> Case:
 THREE = [(1.2, -0.3), (0.9, 0.8), (2.3, 0.4)]
 NAN = np.nan
 FIXED = {"alpha": 0.8, "noise_sd": 0.5, "feature_sd": 1.0}
-# priors under which more than seven features are rarer than the tests can see
+# priors under which more than seven features are too rare for the tests to detect
 LEARNED = {"alpha": Gamma(6.0, 20.0), "noise_sd": InverseGamma(5.0, 2.0), "feature_sd": InverseGamma(5.0, 6.0)}
 WIDE = np.random.Generator(np.random.Philox(7)).standard_normal((3, 20)).round(2)
 WIDE[:2] += 2.0 * np.random.Generator(np.random.Philox(8)).standard_normal(20).round(2)  # of the first two rows
@@ -52,13 +53,13 @@ CASES = {
     "own noise, one column": case([(1.2,), (NAN,), (2.3,)], 7, **{**LEARNED, "alpha": 0.4, "noise": "column"}),
     "own noise, fixed": case(THREE, **{**FIXED, "noise": "column", "feature_sd": 1.5}),
     "four": case([*THREE, (-0.7, 0.9)], 6, **{**FIXED, "alpha": 0.5, "c": 0.6}),
-    # hardly a likelihood, concentrations far apart, and two rows, whose features change in every cycle: weights drawn
-    # with another concentration show most
+    # a weak likelihood, concentrations far apart, and two rows, whose features change in every cycle: most
+    # sensitive to weights drawn with another concentration
     "far c": case([(0.1,), (0.2,)], 12, alpha=1.0, noise_sd=10.0, feature_sd=0.01, c=(0.1, 1.0, 10.0)),
-    # columns whose noise hardly has a prior, and a feature that they all tell of: loadings drawn with other noises show
-    # most
+    # columns with a nearly flat noise prior, and a feature that affects them all: most sensitive to loadings drawn
+    # with other noises
     "wide noise": case(WIDE, 7, alpha=0.4, noise_sd=InverseGamma(0.1, 0.1), feature_sd=1.0, noise="column"),
-    # two rows that ask for the same two features: the order in which these are visited shows most
+    # two rows that ask for the same two features: most sensitive to the order of visits
     "two": case([(2.4, 0.3), (2.2, -0.2)], 12, alpha=1.5, noise_sd=0.5, feature_sd=1.0),
 }
 
@@ -85,10 +86,10 @@ def draw_prior(n: int, alpha: float, c: float, g: np.random.Generator) -> np.nda
 
 
 class Law:
-    """The law of (class of Z, hyperparameters, missing cells) of a case.
+    """Distribution of (class of Z, hyperparameters, missing cells) of a case.
 
-    p (C + 1,): of each class; the last, 0, stands for classes that were left out. names, expected: of events of a
-    state, and their probabilities; `look` says which of them a state has.
+    p (C + 1,): of each class; the last, 0, is for omitted classes. names, expected: of events of a state, and their
+    probabilities; `look` returns the events of a state.
     """
 
     def __init__(self, case: Case):
@@ -109,7 +110,7 @@ class Law:
 
     @cached_property
     def _table(self):
-        """(names, seen, expected) of the events; worked out when they are first asked for."""
+        """(names, seen, expected) of the events; computed on first use."""
         self._found = []
         self._events()
         names, given, seen = zip(*self._found)
@@ -126,7 +127,7 @@ class Law:
     # --- classes ---
 
     def _enumerate(self, most: int) -> None:
-        """counts (C, histories): columns that have each history; k, features."""
+        """Set counts (C, histories), the number of columns with each history; k, features."""
         h = len(self.histories)
         rows = [np.zeros((1, h), np.int64)]
         for k in range(1, most + 1):
@@ -143,7 +144,7 @@ class Law:
         self.gram = np.einsum("ch,hij->cij", self.counts, h_h).astype(float)  # Z Z'
 
     def index(self, features: np.ndarray) -> int:
-        """The number of the class of features (N, K); the last one if it was left out."""
+        """Number of the class of features (N, K); the last one if it was omitted."""
         used = np.asarray(features)[:, np.asarray(features).any(axis=0)].astype(np.int64)
         if used.shape[1] > self.case.most:
             return len(self.counts)
@@ -159,7 +160,7 @@ class Law:
     # --- the two factors ---
 
     def _log_prior(self, c: float) -> np.ndarray:
-        """Log p(class | c), the mass integrated out where it is learned."""
+        """Log p(class | c), with the mass integrated out if it is learned."""
         each = log_rates(self.n, c)[self.histories.sum(axis=1)]
         out, h = self.counts @ each - gammaln(self.counts + 1.0).sum(axis=1), harmonic(self.n, c)
         if isinstance(self.alpha, Gamma):
@@ -170,8 +171,8 @@ class Law:
     def _log_fit(self, noise_sd, feature_sd, points: int) -> np.ndarray:
         """Log of p(x | class, point) times the point's prior mass, (C, points).
 
-        A point is (noise, ratio): variances of the noise and of a loading; for noise of each column the variance of a
-        loading over it alone, the noise being integrated out in closed form where it is learned.
+        A point is (noise, ratio): variances of the noise and of a loading; with noise per column, only the variance of
+        a loading over it, the noise being integrated out in closed form if it is learned.
         """
         axes = [self._axis(prior, points) for prior in (noise_sd, feature_sd)]
         if self.noise == "column":
@@ -179,7 +180,7 @@ class Law:
         (v, w, self.step_noise), (f, u, self.step_feature) = axes
         self.v, self.f = np.repeat(v, len(f)), np.tile(f, len(v))
         out = np.tile(np.repeat(w, len(f)) + np.tile(u, len(v)), (len(self.counts), 1))
-        self.parts = []  # (columns, eigenvalues (C, rows), squares (C, rows, columns)) of columns with the same holes
+        self.parts = []  # (columns, eigenvalues (C, rows), squares (C, rows, columns)) by pattern of missing rows
         seen = np.isfinite(self.x)
         for pattern in np.unique(seen.T, axis=0):
             columns = np.flatnonzero((pattern == seen.T).all(axis=1))
@@ -188,7 +189,7 @@ class Law:
             values, vectors = np.linalg.eigh(self.gram[:, pattern][:, :, pattern])
             squares = np.einsum("crs,rd->csd", vectors, self.x[np.ix_(pattern, columns)]) ** 2
             self.parts.append((columns, np.maximum(values, 0.0), squares))
-            for start in range(0, len(out) if self.noise == "shared" else 0, 64):  # so many at a time stay in the cache
+            for start in range(0, len(out) if self.noise == "shared" else 0, 64):  # blocks that stay in the cache
                 subset = slice(start, start + 64)
                 for i in range(pattern.sum()):
                     variance = self.v + self.f * self.parts[-1][1][subset, i, None]
@@ -207,7 +208,7 @@ class Law:
         return out
 
     def _noise_prior(self):
-        """(shape, scale) of each column's noise; (standard deviation, None) where it is fixed."""
+        """(shape, scale) of each column's noise; (standard deviation, None) if it is fixed."""
         given = self.case.settings["noise_sd"]
         return (given.shape, given.scale) if isinstance(given, InverseGamma) else (given, None)
 
@@ -219,7 +220,7 @@ class Law:
 
     @staticmethod
     def _axis(given, points):
-        """(variances, log masses, step in the logarithm); one point where it is fixed."""
+        """(variances, log masses, step in the logarithm); one point if it is fixed."""
         if not isinstance(given, InverseGamma):
             return np.array([given**2]), np.zeros(1), 0.0
         law = stats.invgamma(given.shape, scale=given.scale)
@@ -231,7 +232,7 @@ class Law:
     # --- what a state shows ---
 
     def _add(self, name, given, seen):
-        """An event: its probability given each class, and whether a state has it (see `look`)."""
+        """Add an event: its probability given each class, and its indicator for a state (see `look`)."""
         self._found.append((name, np.append(np.broadcast_to(given, (len(self.counts),)), 0.0), seen))
 
     def _events(self):
@@ -253,7 +254,7 @@ class Law:
         for name, given, seen in [*self._of_mass(), *self._of_variances(), *self._of_cells()]:
             self._add(name, given, seen)
             self._add(f"{name}, K <= {middle}", given * few, lambda s, seen=seen: seen(s) and s["k"] <= middle)
-        shared = np.append(self.gram[:, 0, 1] > 0, False)  # c has its say through the weights here
+        shared = np.append(self.gram[:, 0, 1] > 0, False)  # c acts through the weights here
         for name, given, seen in self._of_concentration():
             joint = lambda s, seen=seen: seen(s) and shared[s["number"]]  # noqa: E731
             self._add(f"{name}, rows 0, 1 share", given * shared[:-1], joint)
@@ -304,7 +305,8 @@ class Law:
                     yield f"noise of {column} < {bound:.3g}", given, seen
 
     def _of_cells(self):
-        """A missing cell is below a bound; only with shared or fixed noise, where it is normal given the point."""
+        """Add events that a missing cell is below a bound; only with shared or fixed noise, where it is normal given
+        the point."""
         if self.noise == "column" and self._noise_prior()[1] is not None:
             return
         for row, column in np.argwhere(~np.isfinite(self.x)).tolist():
@@ -334,7 +336,7 @@ class Law:
         return mean, sd
 
     def look(self, features, hyper, cells) -> tuple[int, np.ndarray]:
-        """(number of the class, which events a state has)."""
+        """(number of the class, indicators of the events in a state)."""
         number = self.index(features)
         state = {"number": number, "k": int(np.asarray(features).any(axis=0).sum()), "hyper": hyper, "cells": cells}
         return number, np.array([bool(seen(state)) for seen in self._table[1]])
@@ -344,7 +346,7 @@ class Law:
     def draw(self, g: np.random.Generator, size: int):
         """Exact draws of the state between cycles: a list of (features, hyper, cells).
 
-        Learned variances are spread evenly over the cell of their point: they are right to the second order of the
+        Learned variances are spread evenly over the cell of their point, with an error of second order in the
         quadrature's step.
         """
         out = []

@@ -24,7 +24,7 @@ NAMES = {"logistic": "logistic", "t": "student-t", "normal": "normal", "poisson"
 
 
 def case_of(name: str) -> Case:
-    """The columns of a target's table, with their priors."""
+    """Columns of a target's table, with their priors."""
     of = TARGETS[name]["case"]
     levels = [f"l{i}" for i in range(len(of["dir"]))]
     columns, priors = [("x", "categorical", tuple(of["x"]), levels)], {"x": {"dirichlet": tuple(of["dir"])}}
@@ -35,14 +35,14 @@ def case_of(name: str) -> Case:
 
 
 def law_of(of: dict, n_fresh: int = 2) -> Law:
-    """The law of a target's coefficients, all of it given."""
+    """Law of a target's coefficients, with all its parameters."""
     mean, sd, wide = (np.array(of[key], np.float64) for key in ("mean", "sd", "sd_b"))
     nu, scale = of.get("nu", 4.0), of.get("s", 1.0)
     return Law(LIKELIHOODS[NAMES[of["family"]]], mean, sd, wide, mean, nu, scale, n_fresh=n_fresh)
 
 
 def answers_of(of: dict) -> Answers:
-    """The outcome of a target's rows."""
+    """Outcomes of a target's rows."""
     y = np.array([np.nan if v is None else v for v in of["y"]], np.float64)
     if of["family"] == "logistic":
         y = 2.0 * y - 1.0
@@ -51,7 +51,7 @@ def answers_of(of: dict) -> Answers:
 
 
 def sampler(comm, name: str, n_shards: int, seed: int, chain: int = 0, n_fresh: int = 2, **settings) -> Mixture:
-    """The program's mixture of a target, with its outcome, started; sweeps alone, unless `split_merge` says so."""
+    """The program's mixture of a target, with its outcome, started; only sweeps, unless `split_merge` is set."""
     of, whole = TARGETS[name]["case"], answers_of(TARGETS[name]["case"])
     mixture = production.sampler(comm, case_of(name), n_shards, seed, **settings)
     mixture.chain = chain
@@ -64,14 +64,14 @@ def sampler(comm, name: str, n_shards: int, seed: int, chain: int = 0, n_fresh: 
 
 
 def summaries(name: str) -> tuple[list[str], np.ndarray, list[str], np.ndarray]:
-    """Names and exact values of partitions, and of moments."""
+    """Names and exact values of partition probabilities, and of moments."""
     target = TARGETS[name]
     moments = {key: value for key, value in target.items() if key.startswith("E ") and "~" not in key}
     return list(target["p"]), np.array(list(target["p"].values())), list(moments), np.array(list(moments.values()))
 
 
 def growth_form(z: np.ndarray) -> str:
-    """A partition in restricted-growth form."""
+    """Restricted-growth form of a partition."""
     seen: dict[int, int] = {}
     return "".join(str(seen.setdefault(k, len(seen))) for k in z.tolist())
 

@@ -1,7 +1,7 @@
-"""The program's sampler on tiny tables: how tests start it at exact draws, and wrong versions of its own code.
+"""The program's sampler on tiny tables: starts at exact draws, and wrong versions of the program's code.
 
-Each `wrong` context replaces one function of the program and puts it back; what is replaced is a rule of the cycle, so
-that the same test that accepts the program must reject what it would be without that rule.
+Each `wrong` context replaces one function of the program and restores it; each breaks one rule of the cycle, so that
+the test that accepts the program must reject the broken version.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STRIDE = 1000  # cycle numbers from one replicate to the next: streams are keyed
 
 
 class MovesAlone(Mixture):
-    """The program's split and merge moves without its sweeps: what ends a cycle is all of it."""
+    """The program's split and merge moves without its sweeps."""
 
     def cycle(self):
         self.cycles += 1
@@ -48,7 +48,7 @@ class MovesAlone(Mixture):
 def sampler(comm, case, n_shards, seed, opening="one", priors=None, kind=Mixture, **settings) -> Mixture:
     """The program's mixture of a case.  `priors` and `settings` override the case's fixed hyperparameters.
 
-    Sweeps alone, unless `split_merge` says after how many cycles a round of split and merge moves comes.
+    Only sweeps, unless `split_merge` gives the number of cycles between rounds of split and merge moves.
     """
     priors = priors or case.priors
     columns, rows, blocks = table_of(case, priors)
@@ -70,7 +70,7 @@ def sampler(comm, case, n_shards, seed, opening="one", priors=None, kind=Mixture
 
 
 def table_of(case, priors):
-    """(columns, rows, blocks) of a case, as a run loads them."""
+    """(columns, rows, blocks) of a case, in the form loaded by a run."""
     given, blocks = [], {}
     for column in case.columns:
         (name, kind, _, levels), values = column, column_values(column)
@@ -85,7 +85,7 @@ def table_of(case, priors):
 
 
 def with_cuts(column, priors):
-    """A survival column with the cuts that a case gives, not those of its few events."""
+    """A survival column with the case's cuts instead of those inferred from its few events."""
     return replace(column, ends=tuple(priors[column.name]["cuts"])) if column.kind == "survival" else column
 
 
@@ -99,9 +99,10 @@ def place(mixture: Mixture, labels: np.ndarray, cycles: int, hyper=None) -> None
 
 
 def replicates(mixture: Mixture, starts, cycles: int, record, hypers=None, first: int = 0) -> list | None:
-    """Run `cycles` cycles from each of `starts`: a list of record(mixture, labels) for each on root, None elsewhere.
+    """Run `cycles` cycles from each of `starts`; return a list of record(mixture, labels) for each on root, None
+    elsewhere.
 
-    first: the number of the first of these replicates, which its streams have."""
+    first: number of the first of these replicates, which selects its streams."""
     out = []
     for r, labels in enumerate(starts):
         place(mixture, labels, (first + r) * STRIDE, None if hypers is None else hypers[r])
@@ -125,7 +126,7 @@ def partition_history(mixture: Mixture, posterior: Posterior, n_replicates: int,
 def verdict(
     mixture: Mixture, posterior: Posterior, n_replicates: int, cycles: int, seed: int, level: float, looks: int = 1
 ) -> Verdict | None:
-    """Partitions after cycles from exact starts against the posterior; None off root. looks: `by_looks`."""
+    """Compare partitions after cycles from exact starts with the posterior; None off root. looks: `by_looks`."""
     starts = posterior.draw(np.random.Generator(np.random.Philox(seed)), n_replicates)
 
     def judged(labels):
@@ -148,7 +149,7 @@ def prior_history(mixture: Mixture, concentration: float, discount: float, n_rep
 
 
 def prior_case(n_rows: int, concentration: float, discount: float):
-    """A table of n_rows whose one column is not looked at (likelihood=False)."""
+    """A table of n_rows whose single column is ignored (likelihood=False)."""
     from tests.exact.enumerate import Case
 
     column = ("c", "categorical", (0, 1) * (n_rows // 2) + (0,) * (n_rows % 2), ("u", "v"))
@@ -172,7 +173,7 @@ def digest(mixture: Mixture, starts, cycles: int, hypers=None) -> str | None:
 
 
 class Joint:
-    """A case whose hyperparameters live on grids, as the enumeration and as the program want it told.
+    """A case with grids for its hyperparameters, in the forms of the enumeration and of the program.
 
     grids: concentration and discount lists; columns[name]: {"grid": [...]} and perhaps {"base": [...]} for a
     categorical column, or a list or number for each hyperparameter of a real or count column; {"dirichlet": [...]}
@@ -203,7 +204,7 @@ class Joint:
 
     @functools.cached_property
     def posterior(self) -> Posterior:
-        """The enumeration, made when it is asked for: every process that shares the tests imports every case."""
+        """The enumeration, made on demand: every process that shares the tests imports every case."""
         weights = {name: (p, np.zeros(len(p))) for name, p in self.column_points.items()}
         return Posterior(self.case, Grids((self.points, np.zeros(len(self.points))), weights))
 
@@ -211,7 +212,7 @@ class Joint:
         return sampler(comm, self.case, n_shards, seed, opening, self.priors, **self.settings, **settings)
 
     def index_of(self, mixture: Mixture) -> tuple[int, ...]:
-        """Numbers of the grid points the chain is at: (alpha, d), then each column in the case's order."""
+        """Indices of the chain's current grid points: (alpha, d), then each column in the case's order."""
         h = mixture.view.hyper
         out = [nearest(self.points, (h.concentration, h.discount))]
         at = dict.fromkeys(("categorical", *KEYS), 0)
@@ -283,7 +284,8 @@ class Joint:
         return by_looks(more, lambda seen: self.judge(self.numbers(seen), level), n_replicates, looks)
 
     def judge(self, history, level):
-        """Verdicts on the law of the partition with (alpha, d), and with each column's prior; the level is shared."""
+        """Verdicts on the joint distribution of the partition with (alpha, d), and with each column's prior; they share
+        the level."""
         from tests.exact.compare import judge_joint
 
         index, points = history
@@ -302,7 +304,7 @@ class Verdicts(list):
 
 
 def nearest(points, value) -> int:
-    """Number of the grid point that is `value`; AssertionError if the chain left the grid."""
+    """Index of the grid point equal to `value`; AssertionError if the chain left the grid."""
     distance = np.abs(np.asarray(points, dtype=float) - np.asarray(value, dtype=float)).max(axis=1)
     assert distance.min() < 1e-9, f"{value} is not on the grid {points}"
     return int(distance.argmin())
@@ -312,7 +314,7 @@ def nearest(points, value) -> int:
 
 
 def no_anchors():
-    """Rows off the owner may enter every instantiated cluster and none has to stay."""
+    """Wrong: rows off the owner may enter every instantiated cluster and none has to stay."""
 
     def zero(z, row0, seed, cycle, chain, owned, n_clusters):
         return np.zeros(n_clusters, np.uint64)  # below every priority, and no row's own
@@ -321,12 +323,12 @@ def no_anchors():
 
 
 def nothing_private():
-    """All occupied clusters are instantiated, those that live on the collapsed shard too."""
+    """Wrong: all occupied clusters are instantiated, also those private to the collapsed shard."""
     return mock.patch.object(collapse, "private_clusters", lambda size, owned: size == 0)
 
 
 class _PlainTail(twin.Tail):
-    """The kernels' plain twin, with the counts of its slots as they have them."""
+    """The kernels' plain twin, with the kernels' slot counts."""
 
     @property
     def size(self):
@@ -374,12 +376,12 @@ def plain_kernels(tail=_PlainTail):
 
 
 def tail_over_rows(n_rows: int):
-    """The collapsed tail normalised by the number of all rows."""
+    """Wrong: the collapsed tail is normalised by the number of all rows."""
     return plain_kernels(type("TailOver", (_TailOverRows,), {"n_all": n_rows}))
 
 
 def heavy_new_cluster():
-    """Beside an empty tail a new cluster weighs exp(1/2) times what it should."""
+    """Wrong: beside an empty tail a new cluster has exp(1/2) times its weight."""
     right, make = shard_step.Step._tail, kernels.Tail
 
     def heavier(prior, concentration, discount, log_weight, capacity):
@@ -393,7 +395,7 @@ def heavy_new_cluster():
 
 
 def hypers_after_weights():
-    """(alpha, d) drawn from p(. | z) after w, keeping w_*."""
+    """Wrong: (alpha, d) is drawn from p(. | z) after w, keeping w_*."""
     right = global_update.Update.run
 
     def run(self, comm, hyper, partition, key, learn=True):
@@ -414,7 +416,8 @@ def hypers_after_weights():
 
 @contextlib.contextmanager
 def constants(paired=grouping.PAIRED, **values):
-    """Other constants of the moves (SCANS, SUBSET, INFORMED, INFORMED_SPLITS, ...); paired: that of the grouping."""
+    """Set other constants of the moves (SCANS, SUBSET, INFORMED, INFORMED_SPLITS, ...); paired: that of the
+    grouping."""
     with mock.patch.object(grouping, "PAIRED", paired), contextlib.ExitStack() as changed:
         for name, value in values.items():
             of = next(module for module in (guided_moves, informed_moves, level_moves) if hasattr(module, name))
@@ -441,7 +444,7 @@ def one_kind_alone(moves, **values):
 
 
 def without_q():
-    """The probability of the sides proposed is left out."""
+    """Wrong: the probability of the proposed sides is left out."""
     right = guided_moves._propose
 
     def propose(self, *arguments):
@@ -452,7 +455,7 @@ def without_q():
 
 
 def q_of_root_alone():
-    """The probability of the sides proposed, but for those of the other ranks' rows."""
+    """Wrong: the probability of the proposed sides omits the other ranks' rows."""
     return _changed_q(lambda self, log_q: log_q if self.comm.rank == 0 else 0.0 * log_q)
 
 
@@ -467,18 +470,18 @@ def _changed_q(change):
 
 
 def scored_without_base():
-    """Multipliers of pseudo-counts are scored as if all levels had the same."""
+    """Wrong: multipliers of pseudo-counts are scored as if all levels had the same base."""
     right = updates.grid_scores
     return mock.patch.object(updates, "grid_scores", lambda *of: right(*of[:4]))
 
 
 def without_grouping():
-    """The probability of the grouping is left out."""
+    """Wrong: the probability of the grouping is left out."""
     return mock.patch.object(grouping, "log_probability", lambda n_clusters, n_pairs: 0.0)
 
 
 def without_seeds():
-    """The seeds' probability is left out: m (m - 1) / (2 m_a m_b). For guided moves alone."""
+    """Wrong: the seeds' probability is left out: m (m - 1) / (2 m_a m_b). For guided moves only."""
     right = Ledger.log_split
 
     def log_split(self, one, two, both, n_before):
@@ -489,7 +492,8 @@ def without_seeds():
 
 
 def clusters_of_the_start():
-    """The prior's factor alpha + K d with the K that the round began with, for every group. For guided moves alone."""
+    """Wrong: the prior's factor alpha + K d uses the K at the start of the round, for every group. For guided moves
+    only."""
     right = Ledger.log_split
 
     def log_split(self, one, two, both, n_before):
@@ -500,7 +504,7 @@ def clusters_of_the_start():
 
 
 def launch_from_the_split():
-    """The launch of a pair starts from its present clusters. For one shard."""
+    """Wrong: the launch of a pair starts from its present clusters. For one shard."""
     right = guided_moves._seeded
 
     def seeded(z, ids, group, seeds, *more):
@@ -514,17 +518,17 @@ def launch_from_the_split():
 
 
 def order_of_labels():
-    """Groups are accepted in the order in which the grouping was drawn, that of labels."""
+    """Wrong: groups are accepted in the order of the drawn grouping, that of labels."""
     return mock.patch.object(guided_moves, "_order", lambda seeds: np.flatnonzero(seeds[:, 0] >= 0))
 
 
 def without_urn():
-    """The probability of the urn split is left out."""
+    """Wrong: the probability of the urn split is left out."""
     return mock.patch.object(informed_moves, "_log_urn", lambda m_a, m_b: 0.0)
 
 
 def urn_twice_at_first():
-    """Before the rest has sides, a merge is rejected where twice the log probability of the urn would reject it."""
+    """Wrong: before the rest has sides, a merge is rejected if twice the log probability of the urn would reject it."""
     recall, all_sides = informed_moves._recall, informed_moves._all_sides
 
     def doubled(*arguments):
@@ -538,12 +542,12 @@ def urn_twice_at_first():
 
 
 def without_q_of_the_rest():
-    """The probability of the sides of the rows that are not recalled is left out of informed steps."""
+    """Wrong: informed steps leave out the probability of the sides of rows that are not recalled."""
     return _changed_q(lambda self, log_q: 0.0 * log_q)
 
 
 def odds_from_all_rows():
-    """An informed step draws the rest from odds that all present sides shape, not those alone that are recalled.
+    """Wrong: an informed step draws the rest from odds shaped by all present sides, not only the recalled ones.
 
     For one shard. A split, which has no present sides, is proposed as it is.
     """
@@ -560,17 +564,17 @@ def odds_from_all_rows():
 
 
 def without_choice():
-    """The probability of the partner chosen for an informed merge is left out."""
+    """Wrong: the probability of the partner chosen for an informed merge is left out."""
     return mock.patch.object(informed_moves, "_log_choice", lambda gain, other: 0.0)
 
 
 def uniform_choice():
-    """The partner of an informed merge is taken to have been chosen uniformly."""
+    """Wrong: the partner of an informed merge is scored as if chosen uniformly."""
     return mock.patch.object(informed_moves, "_log_choice", lambda gain, other: -np.log(len(gain) - 1.0))
 
 
 def choice_of_one_side():
-    """An informed merge is taken to be proposed from the one cluster alone that was chosen first."""
+    """Wrong: an informed merge is scored as if proposed only from the cluster chosen first."""
 
     def one_side(a, b):
         return a

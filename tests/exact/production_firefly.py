@@ -1,4 +1,4 @@
-"""The program's Firefly Monte Carlo on small regressions, and whether it has their posterior."""
+"""The program's Firefly Monte Carlo on small regressions, compared with their posterior."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.exact.regression_law import judge
 
 BURN_IN = 500
 BATCHES = 32  # of a long chain
-PLACED = 1 << 40  # added to the chain's number where z is drawn by a test
+PLACED = 1 << 40  # added to the chain's number if a test draws z
 XI = {"logistic": 1.5, "softmax": 1.5, "student-t": 1.0}  # where untuned bounds touch; softmax: at equal probabilities
 
 
@@ -29,7 +29,8 @@ def problem(comm, case: Case, n_shards: int) -> Problem:
 
 
 class InPython(program.Firefly):
-    """The chain of several ranks on one: a cycle at a time, each step a call that a test can replace."""
+    """A chain that normally runs on several ranks, on one: a cycle at a time, each step a call that a test can
+    replace."""
 
     def _run(self, n, out):
         for i in range(n):
@@ -37,28 +38,28 @@ class InPython(program.Firefly):
 
 
 def chain(comm, case: Case, n_shards: int, seed: int, in_python=False, number: int = 0, **settings) -> program.Firefly:
-    """A sampler that has not started."""
+    """Return a sampler that has not started."""
     given = program.Settings(seed=seed, **({"burn_in": BURN_IN, "xi": XI[case.likelihood]} | settings))
     return (InPython if in_python else program.Firefly)(comm, problem(comm, case, n_shards), given, chain=number)
 
 
 def advance(sampler, n_cycles: int):
-    """Its trace, with theta (n, P); None off root."""
+    """Run cycles and return the trace, with theta (n, P); None off root."""
     reported = sampler.advance(n_cycles)
     return None if reported is None else reported | {"theta": reported["theta"].reshape(n_cycles, -1)}
 
 
 def place(sampler, theta) -> None:
-    """Let a chain that has started be at theta, with an exact draw of z given theta."""
+    """Put a started chain at theta, with an exact draw of z given theta."""
     sampler.theta[:] = theta
     for shard, lights in sampler._lights:
         lights.draw(theta, sampler.settings.seed, sampler.cycles, sampler.chain + PLACED, shard)
 
 
 def history(sampler, starts, n_cycles: int):
-    """The traces, one after the other, of n_cycles from each of these theta; streams differ, as cycles go on.
+    """Concatenated traces of n_cycles from each of these theta; streams differ, since the cycle number increases.
 
-    With n_bright_before, the bright rows that a cycle began with.
+    Includes n_bright_before, the number of bright rows at the start of each cycle.
     """
     reported = []
     for theta in starts:
@@ -78,9 +79,9 @@ def verdict(
     comm, posterior: Posterior, n_shards: int, seed: int, n: tuple[int, int], level: float, misread=lambda case: case,
     **settings,
 ):  # fmt: skip
-    """n = (replicates, cycles) from exact starts, after one burn-in that adapts, against the quadrature.
+    """Compare n = (replicates, cycles) from exact starts, after one adaptive burn-in, with the quadrature.
 
-    misread: what the program takes the regression for. A Verdict on root, None elsewhere.
+    misread: the regression given to the program in place of the case. Returns a Verdict on root, None elsewhere.
     """
     sampler = chain(comm, misread(posterior.case), n_shards, seed, **settings)
     sampler.start()
@@ -92,7 +93,7 @@ def verdict(
 def verdict_of_long_chain(
     comm, posterior: Posterior, n_shards: int, seed: int, n_cycles: int, level: float, **settings
 ):
-    """One chain from wherever the program starts it."""
+    """Verdict on one chain from the program's own start."""
     sampler = chain(comm, posterior.case, n_shards, seed, **settings)
     sampler.start()
     sampler.advance(sampler.settings.burn_in)

@@ -1,7 +1,7 @@
-"""The program's chain of features on tiny tables: how tests start it at exact draws, and wrong versions of its code.
+"""The program's chain of features on tiny tables: starts at exact draws, and wrong versions of its code.
 
-As production.py for mixtures. Each `wrong` context breaks one rule of docs/math.md 7.1 and puts it back; rules inside a
-sweep are broken in the kernels' plain twin, which has the right law itself (`plain_kernels`).
+As in production.py for mixtures. Each `wrong` context breaks one rule of docs/math.md 7.1 and restores it; rules inside
+a sweep are broken in the kernels' plain twin, which itself is exact (`plain_kernels`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAWS: dict[str, Law] = {}
 
 
 def law(name: str) -> Law:
-    """The law of a case, worked out once."""
+    """Exact distribution of a case, computed once."""
     if name not in LAWS:
         LAWS[name] = Law(CASES[name])
     return LAWS[name]
@@ -43,16 +43,16 @@ def chain(comm, case, n_shards, seed, opening="one", sweeps=1, **settings) -> Bu
 
 
 def cells(buffet: Buffet) -> np.ndarray:
-    """float64 (N, D) on every rank: the table with its missing cells as they are drawn now."""
+    """Table with its missing cells as currently drawn, float64 (N, D), on every rank."""
     mine = [shard.rows.x[:, : buffet.n_columns].astype(np.float64) for shard in buffet.shards]
     ranks = buffet.comm.collect(np.concatenate(mine or [np.zeros((0, buffet.n_columns))]))
     return np.concatenate(ranks)
 
 
 def replicates(buffet: Buffet, starts, cycles: int, record, first: int = 0) -> list | None:
-    """Run `cycles` cycles from each (features, hyper, cells): lists of record(features, hyper, cells) on root.
+    """Run `cycles` cycles from each (features, hyper, cells); return lists of record(features, hyper, cells) on root.
 
-    first: the number of the first of these replicates, which its streams have."""
+    first: number of the first of these replicates, which selects its streams."""
     out = []
     for r, (features, hyper, filled) in enumerate(starts, first):
         buffet.place(features, hyper, filled, r * STRIDE)
@@ -69,7 +69,7 @@ def replicates(buffet: Buffet, starts, cycles: int, record, first: int = 0) -> l
 def verdict(
     comm, name, n_shards, opening, sweeps, n_replicates, cycles, seed, level, looks=1, **settings
 ) -> Verdict | None:
-    """The program against the enumeration; None off root. looks: `by_looks`. settings: others than the case's."""
+    """Compare the program with the enumeration; None off root. looks: `by_looks`. settings: override the case's."""
     exact = law(name)
     starts = exact.draw(np.random.Generator(np.random.Philox(seed + 1)), n_replicates)
     buffet = chain(comm, exact.case, n_shards, seed, opening, sweeps, **settings)
@@ -98,7 +98,7 @@ def digest(buffet: Buffet, starts, cycles: int) -> str | None:
 
 
 def prior_events(n: int, alpha: float, c: float):
-    """(names, probabilities, seen(sizes) -> bool array): K, and how many features have so many owners.
+    """(names, probabilities, seen(sizes) -> bool array): K, and the number of features with each number of owners.
 
     K ~ Poisson(alpha H); features with m owners ~ Poisson(alpha C(n, m) exp(log_rates[m])), independent over m.
     """
@@ -122,7 +122,7 @@ def prior_events(n: int, alpha: float, c: float):
 
 
 def prior_verdict(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, seed, level, sweeps=1) -> Verdict | None:
-    """Without likelihood features keep the buffet's law; None off root."""
+    """Verdict on whether features without likelihood have the buffet's distribution; None off root."""
     names, p, seen = prior_events(n, alpha, c)
     settings = Settings(
         seed=seed, shards=n_shards, alpha=alpha, c=c, opening=opening, likelihood=False, sweeps_per_cycle=sweeps
@@ -150,7 +150,7 @@ def prior_verdict(comm, n, alpha, c, n_shards, opening, n_replicates, cycles, se
 
 
 def no_anchors():
-    """Rows off the collapsed shard may take and leave every instantiated feature."""
+    """Wrong: rows off the collapsed shard may take and leave every instantiated feature."""
     right = Buffet._anchors
 
     def _anchors(self, key, at, owner):
@@ -160,22 +160,22 @@ def no_anchors():
 
 
 def nothing_private():
-    """All features are instantiated, those that live on the collapsed shard alone, too."""
+    """Wrong: all features are instantiated, also those private to the collapsed shard."""
     return mock.patch.object(collapse, "private_clusters", lambda size, owned: size == 0)
 
 
 def weights_as_printed():
-    """Beta(N - m, m + c)."""
+    """Wrong: weights from Beta(N - m, m + c)."""
     return mock.patch.object(update, "weight_shapes", lambda m, n, c: (np.maximum(n - m, 1e-3), m + c))
 
 
 def weights_without_concentration():
-    """Beta(m, N - m)."""
+    """Wrong: weights from Beta(m, N - m)."""
     return mock.patch.object(update, "weight_shapes", lambda m, n, c: (m, np.maximum(n - m, 1e-3)))
 
 
 def hyperparameters_last():
-    """New hyperparameters, given the features alone, after the weights and loadings that the old ones gave."""
+    """Wrong: new hyperparameters, given only the features, after weights and loadings drawn with the old ones."""
     right, weigh = update.learn, Buffet._weights
     before = {}
 
@@ -197,7 +197,7 @@ def hyperparameters_last():
 
 
 def variances_last():
-    """New variances after the loadings that the old ones gave, but given other loadings than these."""
+    """Wrong: new variances after loadings drawn with the old ones, but given other loadings."""
     right = update.learn
 
     def learn(settings, totals, n, hyper, law, scale):
@@ -220,7 +220,7 @@ def plain_kernels(tail=twin.Tail, features=twin.Features):
 
 
 class _OwnRowCounted(twin.Tail):
-    """Odds m : N - m, the row itself counted."""
+    """Wrong: odds m : N - m, the row itself counted."""
 
     def owners(self, k):
         return super().owners(k) + int(self.z[k])
@@ -234,7 +234,7 @@ class _OwnRowCounted(twin.Tail):
 
 
 class _OddsWithoutConcentration(twin.Tail):
-    """Odds m : N - m, the row not counted: right for c = 1 alone."""
+    """Wrong: odds m : N - m, the row not counted: right only for c = 1."""
 
     def __init__(self, rows, features, owned, n_rows, *others):
         super().__init__(rows, features, owned, n_rows, *others)
@@ -242,21 +242,21 @@ class _OddsWithoutConcentration(twin.Tail):
 
 
 class _BirthsAdded(twin.Tail):
-    """New features are proposed on top of the row's own, which are never taken away."""
+    """Wrong: new features are added to the row's own, which are never removed."""
 
     def after(self, born):
         return self.n_alone + born
 
 
 class _FixedOrder(twin.Tail):
-    """Shared features are asked about in the order in which they are stored, new ones last."""
+    """Wrong: shared features are visited in stored order, new ones last."""
 
     def order(self, n):
         return 0
 
 
 class _TailIgnored(twin.Tail):
-    """A tail that is left out where instantiated features are drawn."""
+    """Wrong: the tail is ignored when instantiated features are drawn."""
 
     def given_the_others(self):
         mean, variance = super().given_the_others()
@@ -271,7 +271,7 @@ class _TailIgnored(twin.Tail):
 
 
 class _ExchangedByCells(twin.Features):
-    """Alike features are exchanged by what the cells say alone."""
+    """Wrong: alike features are exchanged by the likelihood of the cells only."""
 
     def log_score(self, x, z, variance):
         return twin.log_normal(x - z @ self.loadings, variance, len(x))

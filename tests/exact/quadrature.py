@@ -1,9 +1,9 @@
-"""Small regressions whose posterior is known to many digits, with the law of Firefly's bright rows, by quadrature.
+"""Small regressions whose posterior is known to many digits, with the distribution of Firefly's bright rows.
 
-Textbook densities, vectorised over grid points, with no code in common with the program: log L - log B as
-docs/math.md 4.2 has it, not the program's form of the gap. The rule is a product of Gauss-Legendre panels that end at
-every threshold and at the kinks of the prior, so that events and Laplace priors are integrated as well as smooth
-functions.
+Computed by quadrature from textbook densities, vectorised over grid points, with no code in common with the program:
+log L - log B as in docs/math.md 4.2, not the program's form of the gap. The rule is a product of Gauss-Legendre panels
+that end at every threshold and at the kinks of the prior, so that events and Laplace priors are integrated as
+accurately as smooth functions.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Case:
         return touch - 0.5 * (self.nu + 1) * ((self.y - eta) ** 2 - xi**2) / (self.nu * self.scale**2 + xi**2)
 
     def _of_response(self, values):
-        """Entries of values (..., N, K) that belong to the responses."""
+        """Entries of values (..., N, K) for the observed responses."""
         y = np.broadcast_to(self.y, np.broadcast_shapes(values.shape[:-1], self.y.shape))
         values = np.broadcast_to(values, (*y.shape, self.n_classes))
         return np.take_along_axis(values, y[..., None], axis=-1)[..., 0]
@@ -129,7 +129,7 @@ class Posterior:
         self._bright = {}
         n = case.n_parameters
         nodes = nodes or (10 if n < 3 else 4)
-        # From somewhere off the origin, where a Laplace prior has its kink.
+        # Start away from the origin, where a Laplace prior has its kink.
         result = optimize.minimize(
             lambda t: -case.log_joint(t), np.full(n, 0.1), method="Nelder-Mead",
             options={"xatol": 1e-10, "fatol": 1e-13, "maxiter": 5000, "maxfev": 5000},
@@ -142,11 +142,11 @@ class Posterior:
         mass = w * np.exp(log_joint - top)
         self.log_evidence = top + np.log(mass.sum())
         self.p = mass / mass.sum()
-        near = self.p > 1e-18  # the rest of the box cannot be seen in 15 digits
+        near = self.p > 1e-18  # the rest of the box is invisible in 15 digits
         self.theta, self.p, self.log_joint = self.theta[near], self.p[near], log_joint[near]
 
     def _axis(self, k: int, low: float, nodes: int):
-        """Nodes and weights of one coordinate: from where the profile is below `low` to where it is again."""
+        """Nodes and weights of one coordinate, over the interval where the profile is above `low`."""
         case, others = self.case, np.arange(self.case.n_parameters) != k
 
         def profile(t):
@@ -181,14 +181,14 @@ class Posterior:
         return np.tensordot(self.p, values, axes=1)
 
     def bright(self, tuned_at=None, xi=1.5) -> dict[str, np.ndarray]:
-        """`given_theta` at every grid point; kept."""
+        """`given_theta` at every grid point, cached."""
         key = (None if tuned_at is None else tuned_at.tobytes(), xi)
         if key not in self._bright:
             self._bright[key] = given_theta(self.case, self.theta, tuned_at, xi)
         return self._bright[key]
 
     def draw(self, size: int, generator) -> np.ndarray:
-        """Grid points by their probability, (size, P): exact but for the spacing of the grid."""
+        """Draw grid points by their probability, (size, P): exact up to the spacing of the grid."""
         return self.theta[generator.choice(len(self.p), size=size, p=self.p)]
 
 

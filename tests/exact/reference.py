@@ -1,11 +1,11 @@
 """The cycles of docs/math.md 2.1, 2.3 and 2.8 on simulated shards: tiny tables, many replicates at once, NumPy alone.
 
-This is an oracle and a set of wrong twins, not a sampler for use: it shares no code with the program, it looks marginal
-likelihoods of clusters up in tables indexed by subset of rows, and it moves thousands of independent chains in step, so
-that the power of a test against each way of being wrong can be measured in seconds.
+This is an oracle and a set of wrong twins, not a sampler for use: it shares no code with the program, looks up marginal
+likelihoods of clusters in tables indexed by subset of rows, and moves thousands of independent chains in step, so that
+the power of a test against each error can be measured in seconds.
 
-A `Scheme` says which rules are kept.  The right ones are EXACT ("one" shard is collapsed) and ALL (every shard opens
-clusters, discount 0).  Everything else in TWINS is wrong on purpose, each in one way, or is the published scheme.
+A `Scheme` states which rules are kept.  The right ones are EXACT ("one" shard is collapsed) and ALL (every shard opens
+clusters, discount 0).  All others in TWINS are wrong on purpose, each in one way, or are the published scheme.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class Reference:
         self, i, z, mask, owner, private, shared, log_weight, log_tail, concentration, d, scores, h,
         priority, anchor, anchor_priority, has_tail, hot, generator,
     ):  # fmt: skip
-        """Row i of every replicate, in place."""
+        """Visit row i of every replicate, in place."""
         scheme, rows, bit = self.scheme, np.arange(len(z)), 1 << i
         p = self.shard_of[i]
         now = z[:, i]
@@ -230,7 +230,7 @@ class Reference:
             if scheme.tail != "literal":
                 fresh = fresh + self.log_f(np.full(len(z), bit), h)
         vacant = (~shared & (without == 0)).argmax(axis=1)
-        # With one row and alpha < 0 nothing but the new cluster is there to be chosen, and c <= 0.
+        # With one row and alpha < 0 only the new cluster can be chosen, and c <= 0.
         alone = np.isneginf(logits).all(axis=1)
         logits[rows, vacant] = np.where(alone, 0.0, np.where(has_tail[:, p], fresh, -np.inf))
         chosen = np.where(kept, now, pick(logits, generator))
@@ -303,10 +303,10 @@ def history(reference: Reference, posterior: Posterior, replicates: int, cycles:
 
 
 def joint_history(reference: Reference, posterior: Posterior, replicates: int, cycles: int, generator):
-    """As `history`, with the grid points in force in each cycle: (R, T), process (R, T), columns (R, T, C).
+    """`history`, with the grid points in force in each cycle: (R, T), process (R, T), columns (R, T, C).
 
-    A cycle draws the hyperparameters given the partition and then moves the partition under them, so what is recorded
-    together at its end is a draw of the joint posterior.
+    A cycle draws the hyperparameters given the partition and then moves the partition given them, so the pair recorded
+    at its end is a draw of the joint posterior.
     """
     seen = []
     z = posterior.draw(generator, replicates)

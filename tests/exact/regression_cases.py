@@ -1,4 +1,4 @@
-"""The regressions that Firefly's exactness is tested on: logistic24, and one of each other likelihood and prior.
+"""Regressions for the tests of Firefly's exactness: logistic24, and one for each other likelihood and prior.
 
 logistic24 is that of tests/exact/numbers.md. Predictors are what the program stores, single precision.
 """
@@ -39,7 +39,7 @@ def _student16() -> Case:
 
 
 def _softmax12() -> Case:
-    """Three classes, one predictor: three coefficients, of which the prior alone knows the sum."""
+    """Three classes, one predictor: three coefficients, whose sum only the prior determines."""
     x = np.array([-2.2, -1.7, -1.2, -0.8, -0.5, -0.2, 0.3, 0.6, 0.9, 1.3, 1.8, 2.4])
     y = np.array([0, 0, 1, 0, 2, 1, 1, 0, 2, 2, 1, 2])
     return Case("softmax12", "softmax", single(x[:, None]), y, (-1.0, 0.0, 0.5), "gaussian", 1.5, n_classes=3)
@@ -49,7 +49,7 @@ CASES = {case.name: case for case in (_logistic24(), _student16(), _softmax12())
 
 
 def _rare24() -> Case:
-    """logistic24 with its constant first and three responses that are 1; a Laplace prior that is narrow."""
+    """logistic24 with its constant first and three responses equal to 1; a narrow Laplace prior."""
     case = _logistic24()
     y = (np.arange(24) % 8 == 1).astype(int)
     return Case("rare24", "logistic", case.x[:, ::-1], y, (-2.0, 0.1), "laplace", 0.5, intercept_scale=4.0)
@@ -63,7 +63,7 @@ def _far16() -> Case:
 
 
 def _rare12() -> Case:
-    """Two classes, an intercept each, and nothing else; the prior alone knows their sum."""
+    """Two classes, an intercept each, and nothing else; only the prior determines their sum."""
     y = (np.arange(12) == 5).astype(int)
     return Case("rare12", "softmax", np.ones((12, 1)), y, (1.0, -1.0), "laplace", 0.5, n_classes=2, intercept_scale=3.0)
 
@@ -74,5 +74,5 @@ FLAT = replace(_logistic24(), name="flat24", prior_scale=(2.0, np.inf))  # in it
 
 @functools.cache
 def posterior(name: str) -> Posterior:
-    """The quadrature of a case, worked out once a process."""
+    """Quadrature of a case, computed once per process."""
     return Posterior((CASES | INTERCEPTS | {FLAT.name: FLAT})[name])

@@ -1,13 +1,13 @@
-"""Tests that a regression's chain has the law given by quadrature, at a stated false-alarm rate.
+"""Tests of a regression's chain against the quadrature, at a stated false-alarm rate.
 
 Replicates start at exact draws of (theta, z) and run some cycles each. If the program is right, every state has the
 exact law, and the replicates' means are independent with known expectations (compare.py). One long chain is cut into
 batches instead, which are nearly independent.
 
-Compared are moments and events of theta, the number of bright rows and log p(theta, z). Where z is sampled, so are
-*residuals*: the number of bright rows, whether there is none, and log p(theta, z), less their exact means given the
-chain's own theta. Their expectation is 0 and they forget in a cycle or two, where theta takes tens of cycles; most
-wrong z-updates are seen there first.
+Compared are moments and events of theta, the number of bright rows and log p(theta, z). If z is sampled, so are
+*residuals*: the number of bright rows, its being zero, and log p(theta, z), minus their exact means given the chain's
+own theta. Their expectation is 0 and they decorrelate in a cycle or two, where theta takes tens of cycles; most wrong
+z-updates are detected there first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def of_theta(posterior: Posterior, theta):
 
 
 def of_bright(posterior: Posterior, told, tuned_at, xi):
-    """The same of the number of bright rows and of log p(theta, z), with residuals."""
+    """(names, values, expectations) of the number of bright rows and of log p(theta, z), with residuals."""
     theta, number = told["theta"], np.asarray(told["n_bright"], float)
     law, here = posterior.bright(tuned_at, xi), given_theta(posterior.case, theta, tuned_at, xi)
     centre = posterior.mean(posterior.theta[:, 0])
@@ -79,10 +79,10 @@ def of_bright(posterior: Posterior, told, tuned_at, xi):
 def judge(
     posterior: Posterior, told, batches: int, bounds="untuned", tuned_at=None, xi=1.5, q=None, level=1e-4
 ) -> Verdict:
-    """t-tests by the means of batches of everything that is known, at `level` together (Bonferroni).
+    """Judge by t-tests of the means of batches of all known quantities, at `level` together (Bonferroni).
 
-    told: "theta" (T, P), "n_bright", "lp" (T,) of so many replicates one after the other, or of one chain that has
-    forgotten its start; with q and n_bright_before, "queries_z" too.
+    told: "theta" (T, P), "n_bright", "lp" (T,) of concatenated replicates, or of one chain that has forgotten its
+    start; with q and n_bright_before, "queries_z" too.
     """
     names, values, exact = of_theta(posterior, told["theta"])
     if bounds == "none":
@@ -90,7 +90,7 @@ def judge(
     else:
         more = of_bright(posterior, told, tuned_at if bounds == "tuned" else None, xi)
         names, values, exact = (a + b for a, b in zip((names, values, exact), more))
-        if q is not None and "n_bright_before" in told:  # a sweep looks at each dark row with probability q
+        if q is not None and "n_bright_before" in told:  # a sweep examines each dark row with probability q
             names.append("residual queries of z")
             values.append(told["queries_z"] - q * (posterior.case.n_rows - told["n_bright_before"]))
             exact.append(0.0)

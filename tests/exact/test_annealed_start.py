@@ -1,10 +1,10 @@
-"""An annealed start is no draw, and what follows it is: the full-data phase before draws count is long enough.
+"""An annealed start is not a draw, but later states are: the full-data phase before draws count is long enough.
 
-Replicates on cat6, each annealed from one row on with streams of its own, so that final partitions are independent and
-Pearson's chi-square applies (level 1e-4 a test, 3 tests that must pass). Without split and merge moves, which would
+Replicates on cat6, each annealed from one row on with separate streams, so that final partitions are independent and
+Pearson's chi-square applies (level 1e-4 per test, 3 tests that must pass). Without split and merge moves, which would
 help. With no full-data phase the same test rejects: rows off the collapsed shard open no cluster while the subsample
 grows, so there are too few (docs/math.md 3.3, whose total variation this reproduces). At this size it rejects phases of
-0 and 2 cycles a shard, not of 5: the default of 20 has a margin that it does not measure.
+0 and 2 cycles per shard, not of 5: the margin of the default of 20 is not measured.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""Annealed chains of several views: a row is active in all views or in none, and what idle rows have no part in.
+"""Annealed chains of several views: a row is active in all views or in none, and idle rows have no effect.
 
-With the idle rows held idle, cycles have the exact posterior of the others; after the growth, of all. Replicates start
-at exact draws, or from one row on. Every test of a law rejects a right program with probability at most LEVEL.
+With the idle rows held idle, cycles have the exact posterior of the active rows; after the growth, of all. Replicates
+start at exact draws, or from one row on. Every test of a law rejects a right program with probability at most LEVEL.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ from tests.exact.crosscat import CASES, state
 from tests.exact.test_columns import LEVEL, MovesAlone, auxiliary_of_one_cluster, cores
 
 STRIDE = 1000
-AT = [1, 4, 5, 9, 11]  # where the rows of a case lie; the others are idle
+AT = [1, 4, 5, 9, 11]  # positions of the rows of a case; the other rows are idle
 ANNEALING = Annealing("linear", passes=4.0, start_rows=1)
 
 
 class Still(Mixture):
-    """Idle rows stay idle."""
+    """Mixture whose idle rows stay idle."""
 
     growing = False
 
@@ -39,7 +39,7 @@ class StillMoves(MovesAlone):
 
 
 def with_idle_rows(name, n_shards, kind, default_seed):
-    """A chain on a case's rows and others between them, which have all levels."""
+    """A chain on a case's rows interleaved with further, idle ones, which have all levels."""
     setup = CASES[name]
     given = setup.case.columns
     cells = [np.arange(max(AT) + 1) % len(levels) for *_, levels in given]
@@ -52,7 +52,7 @@ def with_idle_rows(name, n_shards, kind, default_seed):
 
 
 def verdict(name, n_shards, n_replicates, default_seed, cycles=4, kind=Still, looks=1):
-    """Cycles with idle rows against the enumeration of the others."""
+    """Compare cycles with idle rows with the enumeration of the active rows."""
     exact, names = CASES[name].posterior, [c[0] for c in CASES[name].case.columns]
     mixture = with_idle_rows(name, n_shards, kind, default_seed)
     starts = np.random.default_rng(seed(default_seed) + 1).choice(len(exact.p), n_replicates, p=exact.p / exact.p.sum())
@@ -85,7 +85,7 @@ def place(mixture, names, views, labels, cycles):
 
 
 def idle_rows_scored():
-    """Columns are scored as if idle rows were in the first cluster."""
+    """Wrong: columns are scored as if idle rows were in the first cluster."""
     right = scan.scores
 
     def wrong(comm, views, units, partitions):
@@ -107,7 +107,7 @@ def test_law_of_the_active_rows(wrong, n_shards):
 
 
 def idle_rows_in_moves():
-    """Moves that score columns as if idle rows were in the first cluster."""
+    """Wrong: moves score columns as if idle rows were in the first cluster."""
     right = Subject.log_likelihood
 
     def wrong(self, z, n_labels):
@@ -139,7 +139,7 @@ def annealed(comm, name, n_shards, default_seed, annealing=ANNEALING, **settings
 
 
 def law_after_growth(name, n_replicates, default_seed, looks=1, settling=8):
-    """From one row on, in two views, until every row is in, and some cycles more."""
+    """Run from one row on, in two views, until every row is active, and some cycles more."""
     exact, names = CASES[name].posterior, [c[0] for c in CASES[name].case.columns]
     events, table = exact.summaries()
 
@@ -166,7 +166,7 @@ def test_law_after_the_growth(wrong):
 
 
 def many_rows(comm, n_shards, default_seed, **settings):
-    """A chain of a hundred rows whose two halves of columns want different clusters; annealed."""
+    """An annealed chain of a hundred rows whose two halves of columns want different clusters."""
     n, stream = 100, np.random.default_rng(5)
     kind = stream.integers(4, size=(2, n))
     codes = [np.where(stream.random(n) < 0.1, -1, (kind[c % 2] + (stream.random(n) < 0.1)) % 4) for c in range(6)]
@@ -190,7 +190,7 @@ def idle(mixture):
 @pytest.mark.parametrize("opening", ["one", "all"])
 @pytest.mark.parametrize("n_shards", [1, 5])
 def test_views_have_the_same_rows(n_shards, opening):
-    """As many as the plan says, but for those that anchors keep in, or out; and others from cycle to cycle."""
+    """As many as planned, except for rows that anchors keep in, or out; and different ones from cycle to cycle."""
     mixture = many_rows(serial(), n_shards, 134, opening=opening)
     before, exchanged, views = idle(mixture)[0], 0, set()
     while mixture.growing:
@@ -208,10 +208,10 @@ def test_views_have_the_same_rows(n_shards, opening):
 
 
 def test_anchors_of_one_view_alone_would_leave_rows_behind():
-    """The wrong twin of the above: every view keeps its own anchors, and no other's."""
+    """Wrong twin of the above: every view keeps only its own anchors."""
     with mock.patch.object(sweep.Step, "anchors", lambda self, shard, z: np.zeros(len(z), bool)):
         mixture = many_rows(serial(), 5, 134)
-        with contextlib.suppress(ValueError):  # a move of columns meets rows that have no cluster in one of two views
+        with contextlib.suppress(ValueError):  # a move of columns meets rows with a cluster in only one of two views
             mixture.cycle()
     assert not (idle(mixture) == idle(mixture)[0]).all()
 

@@ -26,7 +26,7 @@ OFTEN = {"BY_LEVEL_SPLITS": (0.5, 0.5)}
 
 
 def change(name, n_shards=1, cycle=1):
-    """Distance by which one step takes the posterior from itself, in total variation."""
+    """Total variation between the posterior and its image under one step."""
     moves = transitions.Moves(CASES[name], n_shards, FOUR_ROWS[name], cycle, seed(150))
     return moves.error(moves.matrix(transitions.by_level))
 
@@ -44,13 +44,13 @@ def test_steps_keep_the_posterior(name, n_shards):
 
 
 def without_sides():
-    """The probability of the sides is left out of the acceptance."""
+    """Wrong: the probability of the sides is left out of the acceptance."""
     right = program._log_proposals
     return mock.patch.object(program, "_log_proposals", lambda n, choice, sides, of: right(n, choice, 0.0, of))
 
 
 def either_side():
-    """It is forgotten that either of two clusters may be side 0."""
+    """Wrong: the choice of which of two clusters is side 0 is not counted."""
     right = program._log_proposals
 
     def wrong(n, choice, sides, splits):
@@ -60,7 +60,7 @@ def either_side():
 
 
 def one_spread():
-    """Sides are taken to be dealt with the first spread alone."""
+    """Wrong: sides are scored as if dealt only with the first spread."""
 
     def log_sides(*of):
         with mock.patch.multiple(program, SPREAD=first, SHARES=updates.Shares(first)):
@@ -71,7 +71,7 @@ def one_spread():
 
 
 def choice_of_one_side():
-    """A merge is taken to be proposed from the one cluster alone that was chosen first."""
+    """Wrong: a merge is scored as if proposed only from the cluster chosen first."""
 
     def one_side(a, b):
         return a
@@ -112,7 +112,7 @@ def test_wrong_draws_are_rejected(wrong, n_replicates):
 
 
 def test_sides_are_dealt_as_they_are_told():
-    """Numbers of rows of a level, and with a missing cell, that go to side 1."""
+    """Numbers of rows of a level, and with a missing cell, that go to side 1, match their claimed probabilities."""
     rows, counts = 6, np.zeros((2, 7))
     codes = [np.repeat([0, -1], rows)]
     columns, cells = table_from_arrays([("a", "categorical", codes[0], ["x"])])

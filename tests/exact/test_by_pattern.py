@@ -1,7 +1,7 @@
-"""Steps on the table of rows by pattern and cluster leave the posterior invariant, and what a table says is dealt.
+"""Steps on the table of rows by pattern and cluster leave the posterior invariant, and the resulting table is dealt.
 
-Shares, splits and merges as matrices over all tables of four rows, to rounding error, without false alarms. Whole
-rounds, sweeps among them, as they are drawn, against the enumeration (as in test_split_merge.py): a right program is
+Shares, splits and merges are tested as matrices over all tables of four rows, to rounding error, without false alarms;
+whole rounds, including sweeps, by draws against the enumeration (as in test_split_merge.py): a right program is
 rejected with probability LEVEL at most.
 """
 
@@ -24,7 +24,7 @@ from tests.exact.enumerate import Case, Posterior
 from tests.exact.test_split_merge import CYCLES, LEVEL, ROUNDING
 from tests.exact.transitions import outcomes
 
-ALWAYS = {"STEPS": (3, 3), "ALIKE": 0.1, "AFTER": 0}  # few steps a round, on any table, from the first cycle on
+ALWAYS = {"STEPS": (3, 3), "ALIKE": 0.1, "AFTER": 0}  # few steps per round, on any table, from the first cycle on
 CASES = {
     **{name: OF_MIXTURES[name] for name in ("cat6", "cat6py", "cat6neg")},
     "one6": Case(
@@ -51,14 +51,14 @@ CASES = {
 
 
 class Share:
-    """A share of rows of which nothing is known but how many have been dealt."""
+    """A share of rows known only through the number dealt so far."""
 
     def __init__(self, spread):
         self.dealt = np.full(2, spread)
 
 
 class Stream(transitions.Stream):
-    """Whose shares are urns."""
+    """Stream whose shares are urns."""
 
     def random(self, n=None):
         assert n is None
@@ -84,7 +84,7 @@ class Stream(transitions.Stream):
 
 
 def tables(case: Case, n_rows: int):
-    """The law of tables of a case's first rows, and the program's table of each: {clusters of it in order: (p, it)}."""
+    """Law of tables of a case's first rows, and the program's table of each: {clusters in order: (p, table)}."""
     columns = tuple((name, kind, tuple(cells[:n_rows]), levels) for name, kind, cells, levels in case.columns)
     posterior = Posterior(replace(case, columns=columns))
     sizes = np.array([len(levels) + 1 for *_, levels in columns])
@@ -115,7 +115,7 @@ def split_or_merge(table, tape):
 
 
 def change(name, step, n_rows=4):
-    """Distance by which one step takes the law of tables from itself, in total variation."""
+    """Total variation between the law of tables and its image under one step."""
     known, after = tables(CASES[name], n_rows), Counter()
     for p, table in known.values():
         counts = table.counts
@@ -139,7 +139,7 @@ def test_steps_keep_the_law_of_tables(name, step):
 
 
 def test_splits_stop_where_tables_become_too_large():
-    """A round that may not begin with more clusters must not end with more: only then is there a way back."""
+    """A round that may not begin with more clusters must not end with more, or there would be no way back."""
     (_, table), *_ = tables(CASES["cat6"], 4).values()
     table.most, stream = 2, np.random.default_rng(seed(178))
     result = {(table.split(stream), table.merge(stream)) and table.counts.shape[1] for _ in range(300)}
@@ -147,22 +147,22 @@ def test_splits_stop_where_tables_become_too_large():
 
 
 def without_ways():
-    """It is left out that rows of a pattern can be dealt in more ways if clusters share them."""
+    """Wrong: rows of a pattern can be dealt in more ways if clusters share them, which is not counted."""
     return mock.patch.object(program.Table, "_log_ways", lambda *_: 0.0)
 
 
 def without_choice():
-    """Clusters that are alike are chosen more often, and taken to be any."""
+    """Wrong: alike clusters are chosen more often, but scored as any."""
     return mock.patch.object(program.Table, "_log_choice", lambda *_: 0.0)
 
 
 def without_sides():
-    """Acceptance without the probability of a split's sides."""
+    """Wrong: acceptance without the probability of a split's sides."""
     return mock.patch.object(program.Table, "log_sides", lambda *_: 0.0)
 
 
 def one_spread():
-    """Sides are taken to be dealt with the first spread alone."""
+    """Wrong: sides are scored as if dealt only with the first spread."""
     right = program.Table.log_sides
 
     def log_sides(self, both):
@@ -173,7 +173,7 @@ def one_spread():
 
 
 def any_number_of_clusters():
-    """It is forgotten that there are more pairs to merge where there are more clusters."""
+    """Wrong: the number of pairs to merge, which grows with the clusters, is not counted."""
     right = program.Table.log_split
     return mock.patch.object(
         program.Table, "log_split", lambda self, whole, both, n: right(self, whole, both, n) + np.log(n + 1.0)
@@ -200,8 +200,8 @@ def test_wrong_steps_do_not_keep_it(wrong, step, name):
 
 
 def p_of_sweeps(name, n_draws, default_seed, looks=1, sweeps=6):
-    """p-value of Pearson's test that tables drawn from their law have it after some sweeps, too; of the first part of
-    the draws at which it is below LEVEL, where it looks several times."""
+    """p-value of Pearson's test that tables drawn from their law still have it after some sweeps; with several looks,
+    of the first part of the draws at which it is below LEVEL."""
     known = tables(CASES[name], CASES[name].n_rows)
     names, p = list(known), np.array([p for p, _ in known.values()])
     number, stream, drawn = {of: i for i, of in enumerate(names)}, np.random.default_rng(seed(default_seed)), []
@@ -218,7 +218,7 @@ def p_of_sweeps(name, n_draws, default_seed, looks=1, sweeps=6):
 
 
 def alike_alone():
-    """All sweeps are of two clusters that are alike."""
+    """Restrict all sweeps to two alike clusters, which is valid."""
     return mock.patch.object(program, "AT_ONCE", 1)
 
 
@@ -229,13 +229,13 @@ def test_law_of_sweeps(name):
 
 
 def sizes_not_discounted():
-    """Weights of clusters are drawn as if the discount were 0."""
+    """Wrong: weights of clusters are drawn as if the discount were 0."""
     right = program.log_gammas
     return mock.patch.object(program, "log_gammas", lambda a, stream: right(a + 0.5 if a.ndim == 1 else a, stream))
 
 
 def emptied():
-    """A cluster that has no rows left is gone."""
+    """Wrong: a cluster without rows is removed."""
     right = program.Table.sweep
 
     def sweep(self, stream):
@@ -265,7 +265,7 @@ def test_law_of_sweeps_of_alike_clusters():
 
 
 def alone(comm, name, n_shards, n_replicates, default_seed, looks=1):
-    """Rounds without anything else against the enumeration; None off root."""
+    """Compare rounds by themselves with the enumeration; None off root."""
     case = CASES[name]
     posterior = Posterior(case)
     with mock.patch.multiple(program, **ALWAYS), production.one_kind_alone(program.by_pattern):
@@ -283,7 +283,7 @@ def test_law_of_rounds(name, n_shards):
 
 
 def levels_without_prior():
-    """Probabilities of levels are drawn from twice their pseudo-counts."""
+    """Wrong: probabilities of levels are drawn from twice their pseudo-counts."""
     right = program.Table.__post_init__
 
     def wrong(self):
@@ -294,7 +294,7 @@ def levels_without_prior():
 
 
 def not_dealt():
-    """A shard has the first of its rows in the first cluster, and so on."""
+    """Wrong: a shard has the first of its rows in the first cluster, and so on."""
     return mock.patch.object(program.kernels, "words", lambda ids, **_: np.asarray(ids, np.uint64))
 
 
@@ -307,10 +307,10 @@ def test_wrong_rounds_are_rejected(wrong, name, n_replicates):
 
 
 def test_shards_have_their_share():
-    """Every way to deal the rows of two patterns to shards is as frequent as it should be."""
+    """Every way to deal the rows of two patterns to shards has the right frequency."""
     counts, held = np.array([[2, 1], [1, 2]]), np.array([[1, 2], [2, 1]])
     law, stream = Counter(), np.random.default_rng(seed(173))
-    for rows in product([0, 1], repeat=6):  # the cluster of each of a shard's rows of a pattern
+    for rows in product([0, 1], repeat=6):  # cluster of each of a shard's rows of a pattern
         dealt = [rows[:1], rows[3:5]], [rows[1:3], rows[5:]]
         if sum(rows[:3]) == 1 and sum(rows[3:]) == 2:
             law[tuple(sum(part) for shard in dealt for part in shard)] += 1
@@ -327,7 +327,7 @@ def test_shards_have_their_share():
 
 
 def labels(comm, name="holes6"):
-    """After each of some cycles with all that they have, on root."""
+    """Labels after each of some cycles with all moves, on root."""
     with mock.patch.multiple(program, **ALWAYS):
         mixture = production.sampler(comm, CASES[name], 4, seed(174), split_merge=1)
         mixture.start("one")

@@ -32,7 +32,7 @@ VIEW_MOVES = 25  # a cycle of MovesAlone
 
 
 class MovesAlone(Mixture):
-    """Splits and merges of views, and nothing else; the law of the views is as fixed as that of CC4X3."""
+    """Only splits and merges of views; the law of the views is fixed as in CC4X3."""
 
     def cycle(self):
         self.cycles += 1
@@ -79,7 +79,7 @@ def test_law_of_columns_and_rows(name, n_shards):
 
 
 def not_retired():
-    """A view that loses its last column is gone, and does not take the place of an auxiliary one."""
+    """Wrong: a view that loses its last column disappears, instead of replacing an auxiliary one."""
 
     def _retire(self, view):
         self.stream.integers(program.AUXILIARY)
@@ -88,13 +88,13 @@ def not_retired():
 
 
 def not_shared():
-    """Every auxiliary view has all the weight of a new one."""
+    """Wrong: every auxiliary view has the full weight of a new one."""
     right = program.Seating._log_new
     return mock.patch.object(program.Seating, "_log_new", lambda *a: right(*a) + np.log(program.AUXILIARY))
 
 
 def auxiliary_of_one_cluster():
-    """Auxiliary views put all rows together."""
+    """Wrong: auxiliary views put all rows together."""
     right = program.auxiliaries
 
     def wrong(*args):
@@ -115,7 +115,7 @@ def test_wrong_programs_are_rejected(wrong):
 
 
 def cores(rows):
-    """Proposals whose core has so many rows on average; the others come in batches, or late."""
+    """Proposals whose core has so many rows on average; the other rows come in batches, or late."""
     return mock.patch.object(proposal, "CORE", rows)
 
 
@@ -134,7 +134,7 @@ def test_law_of_moves_of_views(core):
 
 
 def without_q():
-    """Partitions are accepted as if all were proposed as often."""
+    """Wrong: partitions are accepted as if all were equally likely to be proposed."""
     right = proposal.Proposal.go_on
     return mock.patch.object(proposal.Proposal, "go_on", lambda *a: replace(right(*a), log_q=0.0))
 
@@ -147,7 +147,7 @@ def test_moves_of_views_without_q_are_rejected(core):
 
 
 def without_sides():
-    """Sides are accepted as if all were proposed as often."""
+    """Wrong: sides are accepted as if all were equally likely to be proposed."""
     return mock.patch.object(sides, "log_q", lambda *_: 0.0)
 
 
@@ -160,7 +160,7 @@ def test_moves_of_views_of_more_columns(wrong):
 
 @pytest.mark.parametrize("n_a, n_b, others", [(1, 1, 0), (2, 1, 0), (1, 3, 2), (4, 2, 1)])
 def test_how_often_a_split_and_its_merge_are_chosen(n_a, n_b, others):
-    """The view and two of its units in order; or, of two views, which of them is A, and a unit of each."""
+    """Choose the view and two of its units in order; or, for two views, the role of A, and a unit of each."""
     whole, cut = np.array([n_a + n_b, *[3] * others]), np.array([n_a, *[3] * others, n_b])
     n, n_labels, of_others = n_a + n_b, 5, 7  # clusters
     ways = (n - 1) * n_labels + 2 * of_others * others

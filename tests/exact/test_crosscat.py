@@ -2,7 +2,7 @@
 and everything that is learned.
 
 As in test_mixture_exact: replicates start at exact draws. Every test of a law rejects a right program with probability
-at most LEVEL. Scans and moves by themselves: test_columns, and as matrices test_view_transitions.
+at most LEVEL. Scans and moves are tested separately in test_columns, and as matrices in test_view_transitions.
 """
 
 from unittest import mock
@@ -27,7 +27,7 @@ LEVEL = 1e-4
 
 
 def verdict(comm, name, n_shards, n_replicates, cycles, default_seed, **settings):
-    """Verdict on cycles with everything on; about two rows shape a proposal, so that the others come in batches, or
+    """Verdict on cycles with all moves; about two rows shape a proposal, so that the other rows come in batches, or
     late."""
     with cores(2):
         settings = {"split_merge": 1, **settings}
@@ -47,7 +47,7 @@ def verdict(comm, name, n_shards, n_replicates, cycles, default_seed, **settings
     ],
 )
 def test_law_of_the_whole_cycle(name, n_shards, settings):
-    """In as many replicates as reject hyperparameters that are left behind, below."""
+    """With as many replicates as reject hyperparameters that are left behind, below."""
     result = verdict(serial(), name, n_shards, 40, 4, 151, **settings)
     assert result.passed, f"{result} (seed {seed(151)})"
 
@@ -55,8 +55,8 @@ def test_law_of_the_whole_cycle(name, n_shards, settings):
 @pytest.mark.thorough
 @pytest.mark.mpi(min_size=2)
 def test_law_of_the_whole_cycle_on_ranks():
-    """The law of views on real ranks, by itself; of two views side by side, of columns and without likelihood chains
-    have the same bits on ranks, and the law on one."""
+    """The law of views on real ranks, without anything else; two views side by side, columns, and chains without
+    likelihood have the same bits on ranks, and are tested on one."""
     result = verdict(world(), "block", 3, 40, 3, 152)
     assert result is None or result.passed, f"{result} (seed {seed(152)})"
 
@@ -83,7 +83,7 @@ def test_the_whole_cycle_has_the_same_bits_on_ranks():
 
 
 def hypers_left_behind():
-    """A column that comes into another view starts with new hyperparameters."""
+    """Wrong: a column that moves to another view starts with new hyperparameters."""
     right = columns.regroup
 
     def regroup(chain, *found):
@@ -98,7 +98,7 @@ def hypers_left_behind():
 
 @pytest.mark.thorough
 def test_hypers_left_behind_are_rejected():
-    """For the columns; test_mixture_exact tests that the hyperparameters of the rows' law are drawn before the
+    """Tested for the columns; test_mixture_exact tests that the hyperparameters of the rows' law are drawn before the
     weights."""
     with hypers_left_behind():
         result = verdict(serial(), "block", 3, 40, 4, 151, looks=LOOKS)
@@ -184,7 +184,7 @@ def history(mixture, units, cycles):
 @pytest.mark.quick("pilot")
 @pytest.mark.parametrize("how", ["deal", "pilot", "cycles"])
 def test_a_chain_is_its_state(how):
-    """A chain goes on from random views, from a pilot's, or from its cycles, as one does that is put there: views,
+    """A chain continues from random views, from a pilot's, or from its own cycles, like one put in that state: views,
     labels, hyperparameters and the number of cycles are all that a start leaves behind."""
     units = CASES["mixed"].units
     first, second = (crosscat.sampler(serial(), "mixed", 2, 156, split_merge=1) for _ in range(2))
@@ -204,7 +204,7 @@ def test_a_chain_is_its_state(how):
 
 
 def of_a_pilot():
-    """Possible result of a pilot of this chain's kind."""
+    """Possible result of a pilot for this chain."""
     pilot = crosscat.sampler(serial(), "mixed", 1, 157, split_merge=1)
     start.deal(pilot, 3)
     pilot.start("one")

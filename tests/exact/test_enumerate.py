@@ -66,7 +66,7 @@ def test_public_marginal_likelihoods():
 
 
 def test_evidence_by_another_road():
-    """log p(X) again, row by row over a growing set of partitions (chain rule of EPPF and likelihood together)."""
+    """log p(X) computed row by row over a growing set of partitions (chain rule of EPPF and likelihood together)."""
     for case in CASES.values():
         tables = sum(log_marginal_of_subsets(c, case.priors[c[0]]) for c in case.columns)
         states = {(1,): tables[1]}
@@ -86,7 +86,8 @@ def test_evidence_by_another_road():
 
 
 def test_a_cell_that_is_missing_does_not_count():
-    """Leaving the row of miss6 that is missing altogether out of every column gives the same law of the other rows."""
+    """Removing the row of miss6 that is missing altogether from every column leaves the law of the other rows
+    unchanged."""
     case = CASES["miss6"]
     keep = [0, 1, 2, 3, 5]
     smaller = case.with_(columns=tuple((n, k, tuple(v[i] for i in keep), lv) for n, k, v, lv in case.columns))

@@ -1,4 +1,4 @@
-"""Firefly Monte Carlo has the posterior of small regressions, which quadrature knows, and the same bits on all ranks.
+"""Firefly Monte Carlo has the posterior of small regressions, known by quadrature, and the same bits on all ranks.
 
 Every pair of z- and theta-update, bounds tuned, untuned and none, three likelihoods and two priors: replicates from
 exact starts, and some long chains (tests/exact/regression_law.py). Every test of a law rejects a right program with
@@ -27,11 +27,11 @@ from tests.exact.compare import seed
 from tests.exact.regression_cases import CASES, INTERCEPTS, posterior
 
 LEVEL = 1e-4
-REPLICATES = 400, 40  # as the wrong program has that is hardest to see
+REPLICATES = 400, 40  # those of the wrong program that is hardest to detect
 SWEEPS = {"explicit": {"z_update": "explicit", "q": 0.3}, "few": {"q": 0.1}, "many": {"q": 0.6}}
 MOVES = ("hmc", "mala", "random-walk", "slice")
 PAIRS = list(itertools.product(("untuned", "tuned"), MOVES, SWEEPS))
-# The cut goes round with the configurations, so that every number of shards meets every update and bound.
+# Cuts rotate over the configurations, so that every number of shards meets every update and bound.
 CONFIGURATIONS = [
     (name, bounds, move, sweep, 1 + (i + i // 4) % 4)
     for name in CASES
@@ -110,7 +110,7 @@ def test_law_of_regular_mcmc(name, move):
 @pytest.mark.parametrize("bounds", ["untuned", "tuned"])
 @pytest.mark.parametrize("name", CASES)
 def test_law_with_steps_on_all_rows(name, bounds, move):
-    """In every third cycle theta makes a step with z integrated out, and z is drawn anew."""
+    """In every third cycle theta takes a step with z integrated out, and z is redrawn."""
     settings = {"bounds": bounds, "theta_update": move, "q": 0.3, "refresh": 3}
     result = production.verdict(serial(), posterior(name), 2, seed(72), REPLICATES, LEVEL, **settings)
     assert result.passed, f"{result} (seed {seed(72)})"
@@ -181,7 +181,7 @@ def test_law_of_every_cut(name, bounds, move, sweep, n_shards):
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("bounds, move, sweep", PAIRS)
 def test_law_of_every_pair_on_ranks(bounds, move, sweep):
-    """On 4 shards, which ranks have two each of, or one, or 2, 1 and 1."""
+    """On 4 shards, which ranks share as two each, one each, or 2, 1 and 1."""
     comm, settings = world(), {"bounds": bounds, "theta_update": move, **SWEEPS[sweep]}
     result = production.verdict(comm, posterior("logistic24"), 4, seed(70), (200, 100), LEVEL, **settings)
     passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)
@@ -208,7 +208,7 @@ def test_wrong_programs_are_rejected(name):
 @pytest.mark.quick("plain sweep", "plain hmc")
 @pytest.mark.parametrize("name", wrong.RIGHT)
 def test_right_parts_pass_where_wrong_ones_are_rejected(name):
-    """The plain z- and theta-updates, of which the wrong ones are variations, in chains as long as theirs."""
+    """The plain z- and theta-updates, of which the wrong ones are variations, in equally long chains."""
     result = wrong.RIGHT[name].verdict(seed(64), LEVEL)
     assert result.passed, f"{result} (seed {seed(64)})"
 
@@ -229,7 +229,7 @@ def test_adaptation_ends_with_burn_in():
 
 
 def on_all_and_alone(comm, *arguments, **settings):
-    """Digests of a chain on all ranks and on root alone, shared."""
+    """Digests of a chain on all ranks and on root only, shared."""
     together = production.digest(comm, *arguments, **settings)
     alone = production.digest(serial(), *arguments, **settings) if comm.rank == 0 else None
     return comm.share(together), comm.share(alone)
@@ -261,7 +261,7 @@ def test_same_bits_of_regular_mcmc(move):
 
 
 def law_on_ranks(program=contextlib.nullcontext):
-    """(passed, text) of a short chain on all ranks: many more than there are cores make a cycle slow."""
+    """(passed, text) of a short chain on all ranks: more ranks than cores make a cycle slow."""
     comm, settings = world(), {"bounds": "untuned", "q": 0.9, "burn_in": 30}
     with program():
         result = production.verdict(comm, posterior("logistic24"), 4, seed(68), (50, 10), LEVEL, **settings)
@@ -270,7 +270,7 @@ def law_on_ranks(program=contextlib.nullcontext):
 
 @pytest.mark.mpi(min_size=2)
 def test_law_on_ranks():
-    """The law on real ranks, by itself."""
+    """The law on real ranks, without other checks."""
     passed, text = law_on_ranks()
     assert passed, f"{text} (seed {seed(68)})"
 

@@ -1,6 +1,6 @@
-"""Grids that a configuration gives: read and run as the command does, they have the exact posterior.
+"""Grids given in a configuration, read and run as by the command, have the exact posterior.
 
-Gamma(1, 1) has the quantiles -log(1 - p), which is how the tests know them. Every test of a law rejects a right program
+The quantiles of Gamma(1, 1) are -log(1 - p), which the tests use. Every test of a law rejects a right program
 with probability at most LEVEL.
 """
 
@@ -52,7 +52,7 @@ LOG_GRID = production.Joint(CASE, np.geomspace(0.05, 500.0, 41), [0.0, 0.8], {**
 
 
 def sampler_of(comm, place, n_shards):
-    """The program's mixture by the settings that it makes of MODEL."""
+    """The program's mixture, with the settings that it derives from MODEL."""
     (place / "run.toml").write_text(MODEL)
     config = load(place / "run.toml")
     config = continued(config, Family.decided(config, CASE.n_rows))
@@ -63,7 +63,7 @@ def sampler_of(comm, place, n_shards):
 
 
 def of_process(joint) -> np.ndarray:
-    """Number of each point (concentration, discount) among ten intervals of QUANTILES and two discounts."""
+    """Index of each point (concentration, discount) among ten intervals of QUANTILES and two discounts."""
     tenth = np.searchsorted(QUANTILES[4:40:4], [alpha for alpha, _ in joint.points], side="right")
     return 2 * tenth + (np.array([d for _, d in joint.points]) > 0)
 
@@ -160,7 +160,7 @@ def test_grids_from_the_command_line(tmp_path, mpirun):
 
 
 def test_a_run_keeps_the_grid_that_it_began_with(tmp_path, monkeypatch):
-    """However the default changes: config.resolved.toml has what "auto" was at the first start."""
+    """Even if the default changes: config.resolved.toml has the meaning of "auto" at the first start."""
     columns, rows = table_from_arrays([("x", "real", np.arange(12.0) ** 2, None)])
     write_table(tmp_path / "t.h5", columns, rows)
     (tmp_path / "run.toml").write_text('[data]\ntable = "t.h5"\n[output]\nlabels = 1\n')

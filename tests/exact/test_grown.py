@@ -1,9 +1,10 @@
-"""A chain that starts from the clusters of some rows, with the others idle, has the posterior of all rows.
+"""A chain that starts from the clusters of some rows, with the other rows idle, has the posterior of all rows.
 
-Replicates on six rows of two kinds, which the first three rows do not tell apart for sure: these have an exact draw of
-their posterior, as a run on them has in the end, and the rest comes in, in one part or in three. Final partitions of
-replicates are independent: Pearson's chi-square (level 1e-4 a test, 3 tests that must pass). The same test rejects a
-chain that seats the new rows and leaves the old ones in their clusters, whose law is 0.15 away in total variation.
+Replicates on six rows of two kinds, which the first three rows do not separate with certainty: these start at an exact
+draw of their posterior, as after a run on them, and the remaining rows are added in one part or in three. Final
+partitions of replicates are independent: Pearson's chi-square (level 1e-4 per test, 3 tests that must pass). The same
+test rejects a chain that seats the new rows and leaves the old ones in their clusters, whose law is 0.15 away in total
+variation.
 """
 
 from dataclasses import replace
@@ -45,7 +46,7 @@ def first_rows(n):
 
 
 def grown(comm, n_shards, sizes, n_replicates, settling=SETTLING, kind=Mixture, split_merge=1):
-    """Labels of every replicate, on root: `sizes` rows one after another, the first of them from their posterior."""
+    """Labels of every replicate, on root: `sizes` rows added in sequence, the first of them from their posterior."""
     law, out = Posterior(first_rows(sizes[0])), []
     which = np.random.default_rng(seed(211)).choice(len(law.p), n_replicates, p=law.p / law.p.sum())
     for r in range(n_replicates):
@@ -65,7 +66,7 @@ def grown(comm, n_shards, sizes, n_replicates, settling=SETTLING, kind=Mixture, 
 @pytest.mark.thorough
 @pytest.mark.parametrize("n_shards, sizes", [(1, (3, 6)), (3, (3, 6)), (1, (3, 4, 5, 6))])
 def test_the_posterior_of_all_rows(n_shards, sizes):
-    """However many parts they come in."""
+    """In any number of parts."""
     p = chi_square(Posterior(CASE).index(grown(serial(), n_shards, sizes, REPLICATES)), Posterior(CASE).p)
     assert p >= LEVEL, f"p = {p} (seed {seed(212)})"
 

@@ -1,8 +1,8 @@
-"""A run that takes in a row with `--grow` has the posterior of all rows; the program as its users start it.
+"""A run to which a row is added with `--grow` has the posterior of all rows; started as users start it.
 
-Four rows of three columns, cross-categorized, of which the last comes after 200 cycles. One long chain against the
+Four rows of three columns, cross-categorized, the last added after 200 cycles. One long chain is compared with the
 enumeration: means of events by batches, at LEVEL in all (Bonferroni). The same test rejects a chain whose old rows keep
-their clusters, and one whose prior has no room for a level that came with the last row.
+their clusters, and one whose prior has no room for a level that first occurs in the last row.
 """
 
 from pathlib import Path
@@ -61,7 +61,7 @@ def rows_of(setup, start, stop):
 
 
 def grown(place: Path, name: str, n_shards: int, family="crosscat", ranks=1, cycles=CYCLES, frozen=None):
-    """Numbers of the states of a chain after its last row came, in the enumeration of all four."""
+    """Indices of the states of a chain after its last row was added, in the enumeration of all four."""
     setup = SETUPS[name]
     of_views = OF_VIEWS if family == "crosscat" else "[sampler]\n"
     text = CONFIG.format(shards=n_shards, seed=seed(221), family=family, of_views=of_views)
@@ -136,7 +136,7 @@ def test_the_posterior_of_all_rows(tmp_path, name, n_shards, family, cycles):
 
 @pytest.mark.thorough
 def test_the_posterior_of_all_rows_on_ranks(tmp_path):
-    """In the bits of one process."""
+    """With the bits of one process."""
     (tmp_path / "one").mkdir(), (tmp_path / "three").mkdir()
     one = grown(tmp_path / "one", "cc4x3", 3, cycles=60)
     three = grown(tmp_path / "three", "cc4x3", 3, ranks=3, cycles=60)
@@ -145,7 +145,7 @@ def test_the_posterior_of_all_rows_on_ranks(tmp_path):
 
 @pytest.mark.thorough
 def test_the_posterior_of_all_rows_after_searches(tmp_path, monkeypatch):
-    """The new row judges two searches on the others, and the chain as it was."""
+    """The new row judges two searches on the old rows, and the chain as it was."""
     monkeypatch.setattr(strategy, "JUDGED", 2)
     monkeypatch.setattr(strategy, "NEW_JUDGES", (1.0, 1))
     result = grown(tmp_path, "cc4x3", 1, "mixture", cycles=FEWER)

@@ -2,8 +2,8 @@
 
 Replicates start at exact draws of the enumerated posterior given the other cells (tests/exact/ibp.py), so the mean over
 a replicate's cycles of a cell's density, or of its mean, has a known expectation. Each test of a law rejects a right
-program with probability at most LEVEL. MPIBAYES_TEST_SEED overrides the seeds. A program whose sampler sees the cells
-must be rejected.
+program with probability at most LEVEL. MPIBAYES_TEST_SEED overrides the seeds. A program whose sampler sees the
+withheld cells must be rejected.
 """
 
 from unittest import mock
@@ -26,7 +26,7 @@ from tests.exact.ibp import FIXED, LEARNED, Law, case
 
 LEVEL = 1e-4
 WITHHELD = {(0, 1): -0.3, (2, 0): 2.3, (2, 1): 0.4}
-SEEN = [(1.2, np.nan, 0.4), (0.9, 0.8, np.nan), (np.nan, np.nan, -0.2)]  # a cell is missing besides
+SEEN = [(1.2, np.nan, 0.4), (0.9, 0.8, np.nan), (np.nan, np.nan, -0.2)]  # one cell is missing in addition
 CASES = {"fixed": case(SEEN, 7, **FIXED), "learned": case(SEEN, 6, 24, **LEARNED)}
 LAWS: dict[str, tuple[Law, np.ndarray, np.ndarray]] = {}
 
@@ -45,14 +45,14 @@ def exact(name):
 
 
 class Few:
-    """The part of `Data` that says which rows of the table there are."""
+    """The part of `Data` that names the used rows of the table."""
 
     def numbers_of(self, start, stop):
         return np.arange(start, stop)
 
 
 def these(data, cells, fraction, start, x):
-    """In place of the drawn ones, the cells of WITHHELD."""
+    """Return the cells of WITHHELD in place of the drawn ones."""
     chosen = np.zeros(x.shape, bool)
     for row, column in WITHHELD:
         if start <= row < start + len(x):
@@ -167,7 +167,7 @@ def test_a_cell_given_all_others(noise):
 
 @pytest.mark.quick
 def test_which_cells_are_withheld():
-    """Whatever the seed, the ranks, the rows that are held out besides, and the columns that are left out."""
+    """Regardless of seed, ranks, held-out rows, and unused columns."""
     from mpibayes.hpc.data.rows import heldout_cells as drawn
 
     numbers = np.arange(4000)

@@ -28,7 +28,7 @@ CONFIGURATIONS = [
     for n_shards in range(1, len(case.x) + 1)
     for opening in (("one", "all") if n_shards > 1 else ("one",))
 ]
-# Of each case every number of shards, with one opening or the other in turn.
+# For each case every number of shards, with the two openings in turn.
 IN_TURN = [
     (name, n_shards, opening, sweeps)
     for name, n_shards, opening, sweeps in CONFIGURATIONS
@@ -50,7 +50,7 @@ def verdict(comm, name, n_shards, opening, sweeps, n_replicates, default_seed, c
 
 
 def test_enumeration_of_ibp3():
-    """Against a separate program's numbers (docs/math.md 6.1); that one leaves out more than eight features."""
+    """Against a separate program's figures (docs/math.md 6.1), which omit more than eight features."""
     law = program.law("ibp3")
     assert abs(law.log_evidence + 9.554397) < 2e-5
     of_k = np.bincount(law.k, law.p[:-1])
@@ -64,7 +64,7 @@ def test_enumeration_of_ibp3():
 
 @pytest.mark.parametrize("name", CASES)
 def test_little_is_left_out(name):
-    """The classes with most features have so little that those with more cannot show."""
+    """Classes with the largest numbers of features are so rare that larger ones cannot show."""
     law = program.law(name)
     assert law.p[:-1][law.k == law.case.most].sum() < 1e-3
     assert abs(law.p.sum() - 1.0) < 1e-12
@@ -105,7 +105,7 @@ WRONG = {
     "exchanges by cells alone": (program.exchanged_by_cells, "ibp3", 2, 1500, 10),
     "hyperparameters last": (program.hyperparameters_last, "far c", 2, 600, 10),
     "variances last": (program.variances_last, "wide noise", 3, 150, 8),
-    # Visited in stored order, new ones last: wrong by little. It shows where two rows want the same two features.
+    # Visited in stored order, new ones last: a small error. It shows if two rows want the same two features.
     "fixed order": (program.fixed_order, "two", 1, 6600, 8),
 }
 
@@ -123,7 +123,7 @@ def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates, cycles
 
 
 def test_every_row_moves():
-    """Had nothing moved, exact starts would pass: from each start some cycle changes the class."""
+    """If nothing moved, exact starts would pass: from each start some cycle changes the class."""
     law = program.law("missing, learned")
     starts = law.draw(np.random.Generator(np.random.Philox(seed(233))), 20)
     buffet = program.chain(serial(), law.case, 3, seed(233), sweeps=2)
@@ -157,7 +157,7 @@ def test_same_bits_on_every_number_of_ranks(quarter):
 
 
 def large(where, opening):
-    """A digest of a chain over 500 rows in 5 shards, more features than a word has bits, and a few missing cells."""
+    """Digest of a chain over 500 rows in 5 shards, with more features than a word has bits, and a few missing cells."""
     g = np.random.Generator(np.random.Philox(seed(236)))
     features = g.random((500, 70)) < 0.1
     x = features @ g.standard_normal((70, 6)) + 0.3 * g.standard_normal((500, 6))
@@ -179,7 +179,7 @@ def test_same_bits_of_many_features(opening):
 @pytest.mark.quick(ranks=3)
 @pytest.mark.mpi(min_size=2)
 def test_posterior_law_on_ranks():
-    """The law on real ranks, by itself; as many replicates reject a program without anchors (next test)."""
+    """The law on real ranks; as many replicates reject a program without anchors (next test)."""
     comm = world()
     result = verdict(comm, "ibp3", 3, "one", 2, 150, 237)
     passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)

@@ -36,7 +36,7 @@ ALL = {**EACH, "all": (birth_or_death, split_or_merge, fold_or_unfold)}
 
 @contextlib.contextmanager
 def tiny(rows=2):
-    """Launches see some of the rows alone, and unfolds are as frequent as folds."""
+    """Launches see only some of the rows, and unfolds are as frequent as folds."""
     with contextlib.ExitStack() as stack:
         for module, name, value in [(launch, "ROWS", rows), (launch, "OWNERS", rows), (fold, "UNFOLDS", 0.4)]:
             stack.enter_context(mock.patch.object(module, name, value))
@@ -51,7 +51,7 @@ TABLES = [("ibp3", 1), ("ibp3", 2), ("c", 3), ("prior", 2), ("ibp4", 3), ("own n
     "name, n_shards, kinds", [(*of, kinds) for of in TABLES[:3] for kinds in EACH] + [(*of, "all") for of in TABLES]
 )
 def test_moves_keep_the_posterior(name, n_shards, kinds):
-    """Each kind of move alone, and on every table all three in turn."""
+    """Each kind of move by itself, and on every table all three in turn."""
     with tiny():
         verdict, accepted = judge_moves(LAWS[name](), ALL[kinds], n_shards, REPLICATES, 10, seed(61), LEVEL)
     assert verdict.passed, f"{verdict}; seed {seed(61)}"

@@ -96,7 +96,7 @@ def test_wrong_programs_are_rejected(wrong, name, n_shards, n_replicates):
 
 @pytest.mark.thorough
 def test_every_row_moves():
-    """Had nothing moved, exact starts would pass: from each start some cycle changes the partition."""
+    """If nothing moved, exact starts would pass: from each start some cycle changes the partition."""
     posterior = Posterior(CASES["miss6"])
     mixture = production.sampler(serial(), CASES["miss6"], 6, seed(32))
     history = production.partition_history(mixture, posterior, 50, 30, seed(33))
@@ -131,7 +131,7 @@ def test_joint_law_with_a_base(right):
 
 @pytest.mark.thorough
 def test_hyperparameters_before_weights():
-    """(alpha, d) drawn after w, with w_* kept, is rejected; drawn before w it passes at that size (columns' priors
+    """(alpha, d) drawn after w, keeping w_*, is rejected; drawn before w it passes at that size (columns' priors
     fixed)."""
     result = joint_verdicts(PROCESS, 2, 350, production.hypers_after_weights, LOOKS)
     assert not result.passed, [str(v) for v in result]
@@ -147,7 +147,7 @@ def gamma_posterior(name, shape, rate):
 
 @pytest.mark.thorough
 def test_escobar_west():
-    """Concentration ~ Gamma(2, 1.5) (Escobar & West 1995), and the test rejects a posterior under another gamma."""
+    """Concentration ~ Gamma(2, 1.5) (Escobar & West 1995); the test rejects a posterior under another gamma prior."""
     from dataclasses import replace
 
     posterior = gamma_posterior("cat6", 2.0, 1.5)
@@ -207,7 +207,7 @@ def test_same_bits_on_every_number_of_ranks(third):
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("name, n_shards, opening", [("cat6py", 6, "one"), ("nix5", 4, "all")])
 def test_posterior_law_on_ranks(name, n_shards, opening):
-    """The law on real ranks, by itself; as many replicates reject a program without anchors (next test)."""
+    """The law on real ranks; as many replicates reject a program without anchors (next test)."""
     comm = world()
     result = verdict(comm, name, n_shards, opening, 25, 40)
     passed, text = comm.share((result.passed, str(result)) if comm.rank == 0 else None)

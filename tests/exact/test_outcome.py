@@ -1,5 +1,5 @@
-"""A mixture with an outcome has the exact posterior of labels and coefficients; versions of the program with one rule
-left out are rejected by the same test at the same size.
+"""A mixture with an outcome has the exact posterior of labels and coefficients; programs without one of its rules are
+rejected by the same test at the same size.
 
 A test compares means over independent chains with the exact values of `outcomes.TARGETS` by t tests: numbers of
 clusters, pairs of rows together, and first and second moments of beta and of every row's linear predictor. A right
@@ -26,7 +26,7 @@ LEVEL, CHAINS, SETTLING = 1e-4, 24, 15
 
 
 def means(comm, name, n_shards, cycles, n_fresh=2, chains=range(CHAINS), **settings):
-    """Means of all summaries in each of some chains, (chains, summaries), and their exact values, on root."""
+    """Means of all summaries in each chain, (chains, summaries), and their exact values, on root."""
     parts, p, _, exact = outcomes.summaries(name)
     whole, posterior = outcomes.answers_of(outcomes.TARGETS[name]["case"]), Posterior(outcomes.case_of(name))
     _, table = posterior.summaries()
@@ -48,7 +48,7 @@ def means(comm, name, n_shards, cycles, n_fresh=2, chains=range(CHAINS), **setti
 
 
 def p_value(of, exact):
-    """Least p over summaries, times their number, and the t of that one."""
+    """Smallest p over summaries, times their number, and its t."""
     spread = of.std(axis=0, ddof=1)
     used = spread > 1e-12
     t = (of.mean(axis=0) - exact)[used] / spread[used] * np.sqrt(len(of))
@@ -58,7 +58,7 @@ def p_value(of, exact):
 
 
 def p_of_wrong(name, n_shards, cycles, **settings):
-    """p and t of the first chains that are enough to reject a program; of all, if none are."""
+    """p and t of the first chains that suffice to reject a program; of all, if none do."""
     of = []
     for last in (CHAINS // 3, 2 * CHAINS // 3, CHAINS):
         more, exact = means(serial(), name, n_shards, cycles, chains=range(len(of), last), **settings)
@@ -99,12 +99,12 @@ def test_law_with_splits_and_merges(name):
 
 
 def without_outcome(of):
-    """Moves that the columns alone accept."""
+    """Wrong: moves are accepted by the columns only."""
     return of._replace(log_factor=np.zeros_like(of.log_factor))
 
 
 def off_by_a_nat(of):
-    """Moves whose proposals have densities that are off by a nat."""
+    """Wrong: proposal densities of moves are off by a nat."""
     return of._replace(log_factor=of.log_factor + 1.0)
 
 
@@ -119,7 +119,7 @@ def test_wrong_moves_are_rejected(change):
 
 @contextlib.contextmanager
 def in_python(**wrong):
-    """Sweeps by the kernels' twin, with some of its functions replaced."""
+    """Run sweeps by the kernels' twin, with some of its functions replaced."""
     with contextlib.ExitStack() as stack:
         for name, function in wrong.items():
             stack.enter_context(mock.patch.object(twin_response.Response, name, function))
@@ -129,19 +129,19 @@ def in_python(**wrong):
 
 
 def fresh_alone(self, i, alone):
-    """A row alone that forgets its coefficients."""
+    """Wrong: a row that is alone in its cluster forgets its coefficients."""
     return [np.array(theta) for theta in self.fresh[i]]
 
 
 def undivided(self, i, alone):
-    """Candidates for a new cluster, each with its whole weight."""
+    """Wrong: each candidate for a new cluster has the full weight."""
     scores = [self.score(i, theta) for theta in self.candidates(i, alone)]
     return max(scores) + np.log(sum(np.exp(np.array(scores) - max(scores))))
 
 
 @contextlib.contextmanager
 def anchors_forgotten():
-    """Coefficients that are drawn without the outcomes of the rows with the least priorities in their clusters."""
+    """Wrong: coefficients are drawn without the outcomes of the rows with the least priorities in their clusters."""
     slopes = response.slopes
 
     def wrong(kind, z, *rest):
@@ -155,7 +155,7 @@ def anchors_forgotten():
 
 @contextlib.contextmanager
 def without_offset():
-    """Labels that do not know the covariates."""
+    """Wrong: labels are drawn without the covariates."""
     offsets = response.offsets
     with mock.patch.object(program.kernels, "offsets", lambda w, beta, y: offsets(w, 0.0 * beta, y)):
         yield

@@ -1,5 +1,5 @@
-"""A column drawn a view by powers keeps the posterior (hpc/crosscat/columns/powers.py): as a matrix, with paths whose
-sweeps are enumerated, and by draws of the whole program; and its own sweep is reversible at every power.
+"""Drawing a column's view by powers preserves the posterior (hpc/crosscat/columns/powers.py): as a matrix, with paths
+whose sweeps are enumerated, and by draws of the whole program; and its own sweep is reversible at every power.
 
 Matrices have no false alarms; a test of draws rejects a right program with probability at most LEVEL.
 """
@@ -25,7 +25,7 @@ from tests.exact.enumerate import log_eppf, partitions
 
 LEVEL = 1e-4
 ROUNDING = 1e-12
-PLAIN = 1e-4  # what a wrong program is off at least
+PLAIN = 1e-4  # smallest error of a wrong program
 THOROUGH = pytest.mark.thorough
 
 
@@ -107,7 +107,7 @@ class Enumerated(powers.Path):
 
 
 class AtTheEnd(Enumerated):
-    """Work is that of the rows after a step."""
+    """Wrong: work is computed from the rows after a step."""
 
     def run(self, leaving):
         steps = np.linspace(0.0, 1.0, powers.LEVELS + 1)
@@ -120,7 +120,7 @@ class AtTheEnd(Enumerated):
 
 
 def taped(levels, kind, directions):
-    """All decisions of a draw, with so many levels, on the last of the tapes."""
+    """Put all decisions of a draw, with so many levels, on the last of the tapes."""
     once = []
 
     @contextlib.contextmanager
@@ -152,7 +152,7 @@ def taped(levels, kind, directions):
 
 
 def change(name, levels, kind=Enumerated, directions=(1, -1)):
-    """Distance by which a draw takes the posterior from itself, in total variation."""
+    """Total variation between the posterior and its image under a draw."""
     of = views.Views(name)
     return of.error(of.matrix(powers.draw, taped(levels, kind, directions)))
 
@@ -180,8 +180,8 @@ def test_views_without_their_prior_are_rejected():
 
 
 def p_of_sweeps(n_draws=4000, power=0.4):
-    """p-values: rows at a power are as they were in law after a sweep, and there and back again is as probable. From
-    exact draws of four rows, cut into three shards, with columns of three kinds at the power; and the flow."""
+    """p-values: rows at a power keep their law in a sweep, and the reverse path is equally probable. From exact draws
+    of four rows, cut into three shards, with columns of three kinds at the power; and the flow."""
     of, generator = views.Views("mixed", 3), np.random.default_rng(seed(151))
     laws, names = Laws(of), ("a", "x", "n")
     of.chain.start("one")

@@ -1,8 +1,8 @@
 """The right cycles pass the exactness test and every wrong one fails it, on simulated shards.
 
-This fixes what the test can see before any of the program's code is put to it.  Each right combination is rejected
-with probability at most LEVEL (seeds are fixed, so the outcome is too); the measured power against each twin, over
-other seeds, is in tests/exact/README.md and comes from `python -m tests.exact.full_matrix --reference`.
+This establishes what the test can detect before any of the program's code is tested.  Each right combination is
+rejected with probability at most LEVEL (seeds are fixed, so the outcome is too); the measured power against each twin,
+over other seeds, is in tests/exact/README.md and comes from `python -m tests.exact.full_matrix --reference`.
 """
 
 import numpy as np
@@ -58,8 +58,8 @@ def test_uneven_shards_and_an_empty_one():
         assert verdict.passed, f"{shard_of}: {verdict} (seed {seed(21)})"
 
 
-# Twin, case, shards, replicates, cycles: where the twin differs at all (with one shard "no anchors" and "tail over N"
-# are the right cycle: there is nothing to anchor, and the normaliser cancels).
+# Twin, case, shards, replicates, cycles: only where the twin differs (with one shard "no anchors" and "tail over N" are
+# the right cycle: there is nothing to anchor, and the normaliser cancels).
 WRONG = [
     ("no anchors", "cat6", 2, 1000, 10),
     ("no anchors", "nix5", 5, 1000, 20),
@@ -113,6 +113,6 @@ def test_joint_law_with_hyperparameters(scheme, n_shards, right):
 
 
 def test_levels_hold():
-    """p-values of the right cycle are not too small too often: 60 runs, at most 9 below 0.05 (false alarm 1e-3)."""
+    """p-values of the right cycle are uniform: in 60 runs, at most 9 are below 0.05 (false alarm 1e-3)."""
     p = [verdict_of("nix5", 2, EXACT, 200, 4, default_seed=1000 + i).p for i in range(60)]
     assert sum(x < 0.05 for x in p) <= 9

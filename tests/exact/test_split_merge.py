@@ -1,13 +1,13 @@
-"""The split and merge moves leave the posterior invariant: exactly, as matrices, and as they are drawn.
+"""The split and merge moves leave the posterior invariant: exactly, as matrices, and by draws.
 
-*Matrices.*  On tables of four rows every random decision of the program's own moves is followed through all its ways
+*Matrices.*  On tables of four rows every random decision of the program's own moves is enumerated
 (tests/exact/transitions.py), so that "posterior times transition matrix = posterior" is checked to rounding error.  No
 false alarms; a wrong version of the program shows by a difference far above rounding.
 
-*Draws.*  Replicates that start at exact draws, as in test_mixture_exact.py: these see the random streams, too.  Each
-test of a law rejects a right program with probability at most LEVEL; there are about 60, so that a change of seeds
-raises a false alarm once in 160 times.  Seeds are fixed; MPIBAYES_TEST_SEED overrides them.  Measured power of the
-tests against wrong versions is in tests/exact/README.md.
+*Draws.*  Replicates that start at exact draws, as in test_mixture_exact.py, also test the random streams.  Each test of
+a law rejects a right program with probability at most LEVEL; there are about 60, so that a change of seeds raises a
+false alarm once in 160 times.  Seeds are fixed; MPIBAYES_TEST_SEED overrides them.  Measured power of the tests against
+wrong versions is in tests/exact/README.md.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ FEW = {"RECALLED_ROWS": 2}  # informed steps recall the sides of about two rows
 
 
 def change(name, move, n_shards=1, cycle=1, **settings):
-    """Distance by which one move takes the posterior from itself, in total variation."""
+    """Total variation between the posterior and its image under one move."""
     moves = transitions.Moves(CASES[name], n_shards, FOUR_ROWS[name], cycle, seed(50), **settings)
     return moves.error(moves.matrix(move))
 
@@ -72,7 +72,7 @@ def test_law_of_groupings(n_clusters):
     + [("cat6py", 2, 3, {"CELLS": 1, **EVEN}), ("miss6", 6, 4, {"CELLS": 1, **EVEN})],  # one group of each grouping
 )
 def test_guided_moves_keep_the_posterior(name, n_shards, cycle, values):
-    """For the launch's keyed words of this cycle; rows without a part in the sample stay out of it."""
+    """For the launch's keyed words of this cycle; rows outside the sample are ignored."""
     with production.constants(**values):
         assert change(name, transitions.guided, n_shards, cycle) < ROUNDING
 
@@ -85,7 +85,7 @@ RECALLED = [{}, {"INFORMED_SPLITS": 0.5}, FEW, {"RECALLED_ROWS": 0, "RECALLED": 
     "name, n_shards, values", [(*of, RECALLED[i % 4]) for i, of in enumerate([*SHARDS, *SHARDS[::-1]])]
 )
 def test_informed_moves_keep_the_posterior(name, n_shards, values):
-    """All sides are recalled, those that the keyed words of a cycle choose, or none."""
+    """Recall all sides, those chosen by the keyed words of a cycle, or none."""
     for cycle in (1, 2, 3) if values == FEW else (1,):
         with production.constants(**values):
             assert change(name, transitions.informed, n_shards, cycle) < ROUNDING
@@ -93,7 +93,7 @@ def test_informed_moves_keep_the_posterior(name, n_shards, values):
 
 @pytest.mark.parametrize("move", [transitions.guided, transitions.informed])
 def test_moves_keep_the_prior(move):
-    """Without likelihood, guided sides depend on the sizes of the launch's sides alone."""
+    """Without likelihood, guided sides depend only on the sizes of the launch's sides."""
     assert change("cat6py", move, 2, likelihood=False) < ROUNDING
 
 
@@ -113,7 +113,7 @@ def test_moves_keep_the_posterior_of_five_rows(name):
         (production.without_grouping, "cat6py", transitions.guided, {}),
         (production.without_seeds, "nix5", transitions.guided, {}),
         (production.launch_from_the_split, "nix5", transitions.guided, {"SCANS": 0}),
-        # The tests by draws would need some 10^5 rounds to see these two.
+        # Tests by draws would need some 10^5 rounds to detect these two.
         (production.clusters_of_the_start, "cat6py", transitions.guided, {}),
         (production.order_of_labels, "cat6", transitions.guided, {}),
         (production.without_urn, "cat6", transitions.informed, {}),
@@ -126,7 +126,7 @@ def test_moves_keep_the_posterior_of_five_rows(name):
     ],
 )
 def test_wrong_moves_do_not_keep_the_posterior(wrong, name, move, values):
-    """An error of 10^-4 is 10^8 times what rounding does; most are above 10^-3 (tests/exact/README.md)."""
+    """An error of 10^-4 is 10^8 times rounding error; most are above 10^-3 (tests/exact/README.md)."""
     with production.constants(**values):
         assert change(name, move) < ROUNDING
         with wrong():
@@ -136,7 +136,7 @@ def test_wrong_moves_do_not_keep_the_posterior(wrong, name, move, values):
 @pytest.mark.quick("nix5-5-2")
 @pytest.mark.parametrize("name, n_shards, subset", [("cat6", 1, 1000), ("miss6", 2, 1000), ("nix5", 5, 2)])
 def test_launch_does_not_look_at_the_split(name, n_shards, subset):
-    """All ways to have a table's rows in one cluster or in two with the seeds apart launch with the same odds."""
+    """All ways to have a table's rows in one cluster, or in two with the seeds separated, launch with the same odds."""
     moves, result, n_splits = transitions.Moves(CASES[name], n_shards), {}, Counter()
     with production.constants(SUBSET=subset):
         for number, z in enumerate(moves.partitions):
@@ -155,7 +155,7 @@ def test_launch_does_not_look_at_the_split(name, n_shards, subset):
 
 
 def test_no_stream_has_two_uses():
-    """In a round every named stream is opened at one place, and a row's words of one stream are drawn for one end."""
+    """In a round every named stream is opened in one place, and a row's words of one stream serve one purpose."""
     moves = transitions.Moves(CASES["cat6"], 2, likelihood=False)
     opened, words = Counter(), Counter()
     right = {name: getattr(cluster_book.kernels, name) for name in ("words", "two_least", "sides")}
@@ -197,7 +197,7 @@ def test_no_stream_has_two_uses():
 
 
 def alone(comm, name, n_shards, n_replicates, default_seed, looks=1):
-    """Rounds of moves without sweeps against the enumeration; None off root."""
+    """Compare rounds of moves without sweeps with the enumeration; None off root."""
     posterior = Posterior(CASES[name])
     mixture = production.sampler(
         comm, CASES[name], n_shards, seed(default_seed), kind=production.MovesAlone, split_merge=1
@@ -261,7 +261,7 @@ def test_wrong_moves_are_rejected(wrong, name, part, n_replicates):
 
 
 def test_moves_do_not_depend_on_the_number_of_shards():
-    """Tables without real columns, whose moments depend on the order of adding up in the last bit."""
+    """On tables without real columns, whose moments depend in the last bit on the order of summation."""
     for name in ("cat6py", "count5"):
         case = CASES[name]
         starts = Posterior(case).draw(np.random.Generator(np.random.Philox(seed(53))), 2)
@@ -275,7 +275,7 @@ def test_moves_do_not_depend_on_the_number_of_shards():
 
 @pytest.mark.thorough
 def test_moves_reach_every_partition():
-    """One chain of moves alone from one cluster, thinned: all 203 partitions, in their proportions."""
+    """A thinned chain of only moves from one cluster visits all 203 partitions, in their proportions."""
     posterior = Posterior(CASES["cat6"])
     mixture = production.sampler(serial(), CASES["cat6"], 1, seed(55), kind=production.MovesAlone, split_merge=1)
     production.place(mixture, np.zeros(6, int), 0)
@@ -372,7 +372,7 @@ def test_same_bits_on_every_number_of_ranks(third):
 @pytest.mark.quick(ranks=3)
 @pytest.mark.mpi
 def test_steps_are_weighed_once_and_again_behind_a_change():
-    """Each by one rank, for the clusters as they are; what it found is known to all."""
+    """Each step is weighed by one rank, for the current clusters; all ranks receive its result."""
     comm = world()
     mixture, weighed, result = production.sampler(comm, CASES["cat6"], 6, seed(65)), [], []
     mixture.start(np.array([0, 0, 1, 1, 2, 2]))
@@ -413,7 +413,7 @@ def test_bits_differ_where_a_part_of_q_is_lost():
 @pytest.mark.mpi(min_size=2)
 @pytest.mark.parametrize("wrong", [None, production.without_q], ids=["right", "without q"])
 def test_law_of_moves_on_ranks(wrong):
-    """The law of guided moves on real ranks, by itself, and as many replicates reject moves without q."""
+    """The law of guided moves on real ranks; as many replicates reject moves without q."""
     comm = world()
     with production.guided_alone(SCANS=0, **EVEN), wrong() if wrong else contextlib.nullcontext():
         result = alone(comm, "cat6", 6, 30, 62)

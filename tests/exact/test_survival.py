@@ -43,7 +43,7 @@ JOINT = production.Joint(
 
 
 def kind_of(times, cuts=(1.0, 2.5)):
-    """The kind of a table of one survival column, and its rows."""
+    """Kind of a table with one survival column, and its rows."""
     columns, rows = table_from_arrays([("t", "survival", np.array(times), None)])
     columns = tuple(production.with_cuts(c, {"t": {"cuts": cuts}}) for c in columns)
     return Survival(in_blocks(columns, {}), {}, {}), Carve(columns, {})(rows)
@@ -54,7 +54,7 @@ def statistics(kind, rows, z, k):
 
 
 def likelihood(h, x, cuts):
-    """Likelihood of signed times under hazards h, by its definition."""
+    """Likelihood of signed times under hazards h, by definition."""
     log = 0.0
     for t in np.atleast_1d(x):
         ends = (0.0, *cuts, np.inf)
@@ -65,7 +65,7 @@ def likelihood(h, x, cuts):
 
 
 def test_the_marginal_is_the_integral():
-    """A double integral over two parts gives it; the program has that of the enumeration, but for the unit."""
+    """The enumeration equals a double integral over two parts; the program equals it up to the unit."""
     a, b, x, cuts = 1.3, 0.7, np.array([0.25, -3.0, 2.0, 1.0]), (1.0,)
 
     def over(h):
@@ -87,7 +87,7 @@ def gamma(h, a, b):
 
 
 def test_predictives_are_ratios_of_marginals():
-    """In the kernels (a further row, and one without which its cluster is), in laws of questions, and in bounds."""
+    """For the kernels (a further row, and one removed from its cluster), for laws of questions, and for bounds."""
     times, hazard = np.array([0.25, -3.0, 2.0, 1.0, -0.5, 4.25]), np.array([[0.8, 1.5]])
     kind, rows = kind_of(times)
     s = statistics(kind, rows, np.zeros(6), 1)
@@ -114,7 +114,7 @@ def test_predictives_are_ratios_of_marginals():
 
 
 def test_hazards_have_their_posterior():
-    """Drawn hazards: mean and variance of Gamma(shape + events, rate + exposure) in every part."""
+    """Drawn hazards have mean and variance of Gamma(shape + events, rate + exposure) in every part."""
     times, hazard = np.array([0.25, -3.0, 2.0, 1.0, -0.5, 4.25]), np.array([[0.8, 1.5]])
     kind, rows = kind_of(times)
     n = 4000
@@ -142,7 +142,7 @@ def test_cells_come_back():
 
 @pytest.mark.parametrize("cut", [1010.3, 10.1])
 def test_an_event_at_a_cut_that_is_no_whole_tick_is_before_it(cut):
-    """In laws of questions, too, whose times are not rounded; one of the cuts is rounded down, the other up."""
+    """Also in laws of questions, whose times are not rounded; one cut is rounded down, the other up."""
     times, given = np.array([0.25 * cut, cut, cut, -2.0 * cut]), {"shape": 0.8, "rate": 1.5, "cuts": (cut,)}
     kind, rows = kind_of(times, (cut,))
     law = kind.predictive(np.array([[0.8, 1.5]]), statistics(kind, rows, np.zeros(4), 1))
@@ -158,8 +158,8 @@ def test_all_of_a_long_time_is_exposure():
 
 
 def test_times_beyond_their_censoring_have_the_hazards_of_the_copy():
-    """Cells of a copy share hazards, those that were censored, too: where these are as good as infinite no time is
-    left beyond the censoring."""
+    """Cells of a copy share hazards, including censored cells: if these are practically infinite, no time is left
+    beyond the censoring."""
     times = np.array([0.25, -3.0, 2.0, -0.5])
     columns, _ = table_from_arrays([("t", "survival", times, None)])
     columns, (_, rows) = tuple(production.with_cuts(c, {"t": PRIOR}) for c in columns), kind_of(times)
@@ -176,7 +176,7 @@ def test_times_beyond_their_censoring_have_the_hazards_of_the_copy():
 
 
 def test_times_far_in_the_tail_keep_their_law():
-    """Where next to nothing is left beyond a censoring, times beyond it are not at once."""
+    """If almost nothing is left beyond a censoring, times beyond it are not immediate."""
     kind, rows = kind_of(np.full(400, 0.25), ())
     law = kind.drawn(np.array([[0.8, 1.5]]), statistics(kind, rows, np.zeros(400), 1), Stream(1, Purpose.PARAMETERS, 1))
     low, u = np.full(99, 30.0), np.arange(1.0, 100.0) / 100.0
@@ -206,7 +206,7 @@ def censored_as_events(column, x):
 
 
 def without_the_last_part(column, x):
-    """The time that a row spent in the last part is not exposure."""
+    """Wrong: the time that a row spent in the last part is not exposure."""
     cells = CODED(column, x)
     first = (len(column.ends) + 1.0) * 2.0**spells.SHIFT
     return np.where(np.abs(cells) > first, np.copysign(first, cells), cells)
@@ -233,7 +233,7 @@ def test_joint_law_with_hyperparameters():
 
 @pytest.mark.mpi(min_size=2)
 def test_the_same_bits_on_any_ranks():
-    """And split and merge moves, too."""
+    """Including split and merge moves."""
     for n_shards in (2, 5):
         starts = Posterior(CASE).draw(np.random.Generator(np.random.Philox(1)), 3)
         bits = [
@@ -246,7 +246,7 @@ def test_the_same_bits_on_any_ranks():
 @pytest.mark.quick("1")
 @pytest.mark.parametrize("n_shards", [1, 3])
 def test_moves_alone_and_sweeps(n_shards):
-    """Split and merge moves beside sweeps leave the law alone."""
+    """Split and merge moves beside sweeps preserve the law."""
     mixture = production.sampler(serial(), CASE, n_shards, seed(45), split_merge=1)
     result = production.verdict(mixture, Posterior(CASE), 60, CYCLES, seed(46), LEVEL)
     assert result.passed, f"{result} (seed {seed(45)})"

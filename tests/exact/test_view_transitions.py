@@ -1,7 +1,7 @@
 """Scans and moves of views leave the posterior invariant: exactly, as matrices (tests/exact/view_transitions.py).
 
-No false alarms: a right program is off by rounding alone, a wrong one by far more. That proposals are drawn with the
-probability that the program tells is a test of draws, which rejects a right program with probability at most LEVEL.
+No false alarms: the error of a right program is rounding, that of a wrong one far larger. A test by draws, which
+rejects a right program with probability at most LEVEL, checks that proposals have the program's claimed probabilities.
 """
 
 import contextlib
@@ -21,12 +21,11 @@ from tests.exact.test_columns import not_retired, not_shared
 
 LEVEL = 1e-4
 ROUNDING = 1e-12
-PLAIN = 1e-4  # what a wrong program is off at least
+PLAIN = 1e-4  # smallest error of a wrong program
 
 
 def change_of_moves(name, core, n_shards=2, cycle=1):
-    """Distance by which a move takes the posterior from itself, in total variation. core: rows that shape proposals and
-    sides."""
+    """Total variation between the posterior and its image under a move. core: rows that shape proposals and sides."""
     with views.cores(core):
         of = views.Views(name, n_shards, cycle, seed(141))
         return of.error(of.matrix(views.moved, views.moves))
@@ -61,12 +60,12 @@ def test_wrong_scans_are_rejected(wrong):
 
 
 def without_sides():
-    """Sides are accepted as if all were proposed as often."""
+    """Wrong: sides are accepted as if all were equally likely to be proposed."""
     return mock.patch.object(sides, "log_q", lambda *_: 0.0)
 
 
 def without_choice_of_roles():
-    """Moves that take the choice of the view that keeps its rows in a merge for a fair coin's."""
+    """Wrong: the choice of the view that keeps its rows in a merge is scored as a fair coin's."""
     right = Move._log_choices
 
     def wrong(self, whole, cut, n_a, n_b, *rest):
@@ -76,7 +75,7 @@ def without_choice_of_roles():
 
 
 def columns_not_counted():
-    """Splits are accepted as if they always had one way to choose a view."""
+    """Wrong: splits are accepted as if there were always one way to choose a view."""
     right = Move._log_choices
 
     def wrong(self, whole, cut, n_a, n_b, ways, n_labels):
@@ -86,7 +85,7 @@ def columns_not_counted():
 
 
 def any_pair():
-    """Merges prefer alike views, and are accepted as if they chose any pair."""
+    """Wrong: merges prefer alike views, and are accepted as if they chose any pair."""
     right = views.split_merge.alike.log_probabilities
 
     def wrong(self, labels, a, b):
@@ -104,7 +103,7 @@ def any_pair():
 
 
 class LaunchFromTheState:
-    """The launch of a proposal is the partition that the columns go by at present."""
+    """Wrong: the launch of a proposal is the present partition of the columns."""
 
     def __enter__(self):
         right_proposal, right_core, right_seats = Move._proposal, Proposal.core_to, Proposal.seat
@@ -158,8 +157,8 @@ def test_wrong_moves_are_rejected(wrong, name, core):
 
 
 def p_of_draws(core, cycle, n_draws, told=None):
-    """p-value of Pearson's test that partitions for two columns on four rows are drawn as log q says. told: BOOST as
-    it is told."""
+    """p-value of Pearson's test that partitions for two columns on four rows are drawn with probability q. told: value
+    of BOOST used in log q."""
     with views.cores(core):
         of = views.Views("cc4x3", 2, cycle, seed(142))
         of.chain.start("one")
@@ -191,7 +190,7 @@ def p_of_draws(core, cycle, n_draws, told=None):
 @pytest.mark.quick("2-2")
 @pytest.mark.parametrize("core, cycle", [(2, 1), (2, 2), (2, 3), (100, 1)])
 def test_proposals_are_drawn_as_told(core, cycle):
-    """Two of four rows in the core on average; the others come in batches, or late."""
+    """Two of four rows in the core on average; the remaining rows come in batches, or late."""
     assert p_of_draws(core, cycle, 500) >= LEVEL
 
 

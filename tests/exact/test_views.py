@@ -27,9 +27,9 @@ from tests.exact.enumerate import NAN, Case
 
 LEVEL = 1e-4
 CYCLES = 12
-WITH_MOVES = {"n_replicates": 120, "split_merge": 10}  # a round of moves a replicate
+WITH_MOVES = {"n_replicates": 120, "split_merge": 10}  # a round of moves per replicate
 ALIKE = {"n_replicates": 400, "split_merge": 0}  # moves would make views differ that draw alike
-COLUMNS = (  # every kind in both views, and not side by side; rows are alike in both, as what is shared then shows
+COLUMNS = (  # every kind in both views, and not adjacent; rows are alike in both, so that anything shared shows
     ("a", "categorical", (0, 0, 1, 1, -1), ("r", "s")),
     ("b", "categorical", (0, 0, 1, 2, 1), ("t", "u", "v")),
     ("x", "real", (-1.8, -1.1, 1.2, 1.9, NAN), None),
@@ -91,7 +91,7 @@ def verdict(comm, n_shards, n_replicates, default_seed, looks=1, **settings):
 
 
 def judged(seen):
-    """Verdict on labels (replicates, cycles, views, N): all pairs of an event of each view."""
+    """Verdict on labels (replicates, cycles, views, N): all pairs of an event from each view."""
     result = [of.posterior.index(z) for of, z in zip(LAWS, np.moveaxis(np.array(seen), 2, 0))]
     names, tables = zip(*(of.posterior.summaries() for of in LAWS))
     names = [["always", *part] for part in names]
@@ -113,12 +113,12 @@ def test_law_of_two_views():
 
 
 def one_lane():
-    """Both views draw from the same streams."""
+    """Wrong: both views draw from the same streams."""
     return mock.patch.object(view, "in_lane", lambda chain, lane: chain)
 
 
 def columns_by_place():
-    """A view takes as many columns as it has of an array, and not those that it has."""
+    """Wrong: a view takes the first columns of an array, not its own."""
     right = program.Gather
 
     def wrong(chosen, held, blocks):
@@ -135,7 +135,7 @@ def columns_by_place():
 @pytest.mark.thorough
 @pytest.mark.parametrize("wrong, size", [(one_lane, ALIKE), (columns_by_place, WITH_MOVES)])
 def test_wrong_views_are_rejected(wrong, size):
-    """And the right program passes at the size at which a wrong one is rejected."""
+    """The right program passes at the size at which a wrong one is rejected."""
     with wrong():
         result = verdict(serial(), 1, default_seed=91, looks=LOOKS, **size)
     assert not result.passed, str(result)
@@ -183,7 +183,7 @@ def test_columns_of_a_view_lie_where_its_cells_are():
 
 
 def test_first_of_two_views_is_a_chain_of_its_own():
-    """Lane 0 draws what a chain of these columns alone draws."""
+    """Lane 0 has the draws of a chain of only these columns."""
     both, alone = sampler(serial(), 3), sampler(serial(), 3, views=VIEWS[:1])
     for mixture in (both, alone):
         mixture.start("one")
@@ -204,7 +204,7 @@ def test_two_views_have_the_same_bits_on_ranks():
 
 def test_a_checkpoint_holds_every_view(tmp_path):
     def door(mixture):
-        made = object.__new__(ViewsChain)  # no table, no configuration: what it keeps of a chain is all that is asked
+        made = object.__new__(ViewsChain)  # without table and configuration: only the code under test is used
         made.mixture, made.heldout = mixture, None
         return made
 

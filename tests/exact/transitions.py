@@ -1,11 +1,11 @@
 """Exact transition matrices of the program's own split and merge moves on tiny tables.
 
-Every random decision of a round is taken over by a `Tape`, which goes through all ways the round can go, with their
-probabilities. What is computed from them (seeds, launch, q, acceptance, new labels) is the program's code. So
-"the posterior is invariant" is a statement about two vectors, to rounding error, without any sampling.
+Every random decision of a round is replaced by a `Tape`, which enumerates all ways the round can go, with their
+probabilities. Everything computed from them (seeds, launch, q, acceptance, new labels) is the program's code. So "the
+posterior is invariant" is a statement about two vectors, to rounding error, without any sampling.
 
-Some draws stay the program's: those of the launch (subset, scans, coins). A launch is a function of a group's rows, its
-seeds and keyed words alone, and so the posterior has to be invariant for every fixed set of words.
+Some draws remain the program's: those of the launch (subset, scans, coins). A launch is a function only of a group's
+rows, its seeds and keyed words, and so the posterior has to be invariant for every fixed set of words.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tests.exact.enumerate import Posterior
 
 
 class Tape:
-    """The choices of one run: those on the script first, then always the first one that is possible."""
+    """Choices of one run: those on the script first, then always the first possible one."""
 
     def __init__(self, script):
         self.script, self.taken, self.p = list(script), [], 1.0
 
     def choose(self, p) -> int:
-        """An option's number; p: probability of each."""
+        """Choose an option's number; p: probability of each."""
         options = [i for i, q in enumerate(p) if q > 0.0]
         at = self.script[len(self.taken)] if len(self.taken) < len(self.script) else 0
         self.taken.append((at, len(options)))
@@ -44,7 +44,7 @@ class Tape:
 
 
 def outcomes(run: Callable[[Tape], object]) -> Iterator[tuple[float, object]]:
-    """(probability, result) of every way a run can go."""
+    """Yield (probability, result) of every way a run can go."""
     script: list[int] = []
     while True:
         tape = Tape(script)
@@ -59,10 +59,10 @@ def outcomes(run: Callable[[Tape], object]) -> Iterator[tuple[float, object]]:
 
 
 class Uniform:
-    """A uniform number, or its logarithm, of which nothing is known but the comparisons made so far.
+    """A uniform number, or its logarithm, known only through the comparisons made so far.
 
-    Compared with a number, it chooses the answer. An array below it are the words of rows dealt by a coin of this
-    bias: a row is 1 with the probability that Polya's urn gives it after those before.
+    Comparison with a number chooses the answer. Comparison with an array treats it as the words of rows dealt by a coin
+    of this bias: a row is 1 with the probability that Polya's urn gives it after the preceding rows.
     """
 
     def __init__(self, tape: Tape):
@@ -116,7 +116,7 @@ class Stream:
 class Moves:
     """The program's rounds on one table, from any partition, with every decision on a tape.
 
-    idle: rows that are no part of the sample. The others have the law `p` over `partitions` (of the active rows).
+    idle: rows outside the sample. The other rows have the law `p` over `partitions` (of the active rows).
     """
 
     def __init__(self, case, n_shards=1, idle=(), cycle=1, seed=3, **settings):
@@ -129,7 +129,7 @@ class Moves:
         self._partitions = {}
 
     def ledger_of(self, number: int) -> Ledger:
-        """The ledger of a round from the partition with this number, which has not moved yet."""
+        """Ledger of a round from the partition with this number, before any move."""
         m, view, z = self.mixture, self.mixture.view, np.full(self.n_rows, -2, np.int32)
         z[self.active] = self.partitions[number]
         for shard, labels in zip(view.shards, view.z):
@@ -161,7 +161,7 @@ class Moves:
         return out
 
     def error(self, matrix: np.ndarray) -> float:
-        """Total variation between the posterior and what one step makes of it, after a look at the matrix itself."""
+        """Total variation between the posterior and its image under one step, after a check of the matrix itself."""
         assert np.abs(matrix.sum(axis=1) - 1.0).max() < 1e-10
         return 0.5 * float(np.abs(self.p @ matrix - self.p).sum())
 
@@ -171,7 +171,7 @@ def guided(ledger: Ledger, tape: Tape) -> None:
 
 
 def informed(ledger: Ledger, tape: Tape) -> None:
-    """One step: an informed merge or split, by the program's coin."""
+    """Take one step: an informed merge or split, by the program's coin."""
     splits = informed_moves.INFORMED_SPLITS
     split = tape.choose([1.0 - splits, splits])
     if split:
@@ -181,7 +181,7 @@ def informed(ledger: Ledger, tape: Tape) -> None:
 
 
 def by_level(ledger: Ledger, tape: Tape) -> None:
-    """One step: a merge or a split by a column's levels, by the program's coin."""
+    """Take one step: a merge or a split by a column's levels, by the program's coin."""
     splits = level_moves._splits(ledger)
     if tape.choose([1.0 - splits, splits]):
         level_moves._split(ledger, 0, Stream(tape))
@@ -191,7 +191,7 @@ def by_level(ledger: Ledger, tape: Tape) -> None:
 
 @contextlib.contextmanager
 def taped(tape: Tape):
-    """The program with its decisions on a tape, but for those of the launch."""
+    """Put the program's decisions on a tape, except those of the launch."""
     in_launch = []
     right_launch, right_seeds, right_sides = guided_moves._launch, guided_moves._seeds, Ledger.sides
     generator = guided_moves.generator
@@ -207,7 +207,7 @@ def taped(tape: Tape):
             in_launch.pop()
 
     def seeds(ledger, groups):
-        """The two first rows of every cluster are any two in any order; a pair looks at the first ones alone."""
+        """Choose the two first rows of every cluster, any two in any order; a pair uses only the first one of each."""
         words = {}
         for a, b in groups:
             for k in {int(a), int(b)}:
@@ -226,7 +226,7 @@ def taped(tape: Tape):
             return right_seeds(ledger, groups)
 
     def sides(self, rows, z, ids, group, given, seeds, odds, *stream):
-        """The last sides are choices; the program works out q from them, as if each row were a cluster of its own."""
+        """Choose the last sides; the program computes q from them, as if each row were a cluster."""
         if in_launch:
             return right_sides(self, rows, z, ids, group, given, seeds, odds, *stream)
         of_row = np.where(z >= 0, group[np.maximum(z, 0)], -1).astype(np.int32)
@@ -242,7 +242,8 @@ def taped(tape: Tape):
         return right_sides(self, rows, part, ids, of_row, side, seeds, odds, *stream)
 
     def dealt(ledger, cluster, column, spread, step, stream):
-        """Rows are dealt one by one, by an urn for each level: what a level's share comes to, once it is unknown."""
+        """Deal rows one by one, by an urn for each level: the distribution of the sides once a level's share is
+        unknown."""
         of, urns, sides = ledger.components.categorical.columns[column], {}, []
         for shard, z in zip(ledger.shards, ledger.z):
             side = np.full(len(z), -1, np.int8)

@@ -1,11 +1,11 @@
 """Exact transition matrices of the program's scans and moves of views, on tables with a few dozen states.
 
-As tests/exact/transitions.py does for moves of rows: every random decision is on a tape, which goes through all ways
-that a step can go. What is computed from these is the program's code. A state is the view of each unit of columns and
-the partition of the rows of each view; the law of the views, of rows, and of columns is fixed.
+As in tests/exact/transitions.py for moves of rows: every random decision is on a tape, which enumerates all ways that a
+step can go. Everything computed from these is the program's code. A state is the view of each unit of columns and the
+partition of the rows of each view; the laws of the views, of rows, and of columns are fixed.
 
-Of a partition that a move proposes the tape chooses by what the program says is its probability; these have to sum to
-one, as far as the kernels' logarithms go. That it is drawn with it is a test of its own. Keyed words that shape a
+For a proposed partition the tape chooses by the program's claimed probability; these have to sum to one, up to the
+precision of the kernels' logarithms. A separate test checks that proposals are drawn with it. Keyed words that shape a
 proposal stay as they are: the posterior has to be invariant for any set of them.
 """
 
@@ -29,11 +29,11 @@ from tests.exact import crosscat, transitions
 from tests.exact.enumerate import log_eppf, partitions
 from tests.exact.transitions import Tape, outcomes
 
-KERNELS = 1e-6  # what their logarithms may add up to
+KERNELS = 1e-6  # tolerance for their logarithms
 
 
 class Stream(transitions.Stream):
-    """Also of several numbers, of places without repeats, and of orders."""
+    """Stream that also yields several numbers, places without repeats, and orders."""
 
     def random(self, n=None):
         return super().random() if n is None else Uniforms(self.tape)
@@ -57,7 +57,7 @@ class Uniforms:
 
 
 class Views:
-    """Steps of the program on one table, from any state. cycle: names the keyed words."""
+    """Steps of the program on one table, from any state. cycle: selects the keyed words."""
 
     def __init__(self, name: str, n_shards: int = 1, cycle: int = 1, seed: int = 3):
         self.setup = crosscat.CASES[name]
@@ -92,7 +92,7 @@ class Views:
         return out
 
     def error(self, matrix: np.ndarray) -> float:
-        """Total variation between the posterior and what one step makes of it, after a look at the matrix itself."""
+        """Total variation between the posterior and its image under one step, after a check of the matrix itself."""
         assert np.abs(matrix.sum(axis=1) - 1.0).max() < 1e-10
         return 0.5 * float(np.abs(self.exact.p @ matrix - self.exact.p).sum())
 
@@ -110,7 +110,7 @@ def scanned(chain):
 
 @contextlib.contextmanager
 def moves(of: Views):
-    """A move's decisions on the last of these tapes."""
+    """Put a move's decisions on the last of these tapes."""
     tapes, known = [], {}
     everything = [of.labels(z) for z in partitions(of.chain.n_rows)]
     right_q, right_odds, right_draw = Proposal.log_q, sides.log_odds, sides.draw
@@ -181,7 +181,7 @@ def moves(of: Views):
 
 
 def scans(auxiliary: int):
-    """A scan's decisions, with so many auxiliary views, on the last of these tapes."""
+    """Put a scan's decisions, with so many auxiliary views, on the last of these tapes."""
 
     @contextlib.contextmanager
     def taped(of: Views):

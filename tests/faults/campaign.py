@@ -1,15 +1,15 @@
-"""Faults at random moments: a run that is killed, and continued, must end with the bits of one that was not.
+"""Faults at random moments: a run that is killed and continued must end with the bits of an undisturbed one.
 
-    python -m tests.faults.campaign --runs 200 --seed 1        # about 5 s a run on one core
+    python -m tests.faults.campaign --runs 200 --seed 1        # about 5 s per run on one core
     python -m tests.faults.campaign --seed 1 --only 17         # case 17 again
 
-A case is a table that is imported and a run of it on 1 to 4 ranks that writes checkpoints all the time. Up to three
-starts of it are disturbed: by SIGKILL of a rank or of the launcher; by a signal that asks to stop, to the launcher or
-a rank; by a second start in another namespace of process ids; by a freeze while somebody takes over. The last start is
-left alone, and followed by a disk that is full, a table that links to another file, and one that is replaced while
-ranks read it. After each start the case looks for processes left over, for messages nobody should see, and for draws
-that are lost, repeated or others than those of the undisturbed run. A start that writes nothing for LIMIT seconds
-hangs, as does any other command that takes longer.
+A case is a table that is imported and a run of it on 1 to 4 ranks that constantly writes checkpoints. Up to three of
+its starts are disturbed: by SIGKILL of a rank or of the launcher; by a signal that asks to stop, to the launcher or a
+rank; by a second start in another namespace of process ids; by a freeze during a takeover. The last start is
+undisturbed, and followed by a full disk, a table that links to another file, and one that is replaced while ranks read
+it. After each start the case checks for leftover processes, for messages that users should never see, and for draws
+that are lost, repeated or different from those of the undisturbed run. A start without output for LIMIT seconds hangs,
+as does any other command that takes longer.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ AIMS = ("start", "any", "checkpoint", "checkpoint", "trace")
 
 
 class Case:
-    """One table, one configuration, a few disturbed starts and a last one."""
+    """One table, one configuration, a few disturbed starts and a final one."""
 
     def __init__(self, number: int, seed: int, folder: Path):
         self.random = Random(f"{seed}:{number}")
         self.folder, self.number, self.words = folder, number, RUN
-        self.faults: list[tuple[str, str]] = []  # (kind, phase) of those that were survived
+        self.faults: list[tuple[str, str]] = []  # (kind, phase) of the faults survived
         self.history: list[str] = []
         self.reached: dict[str, int] = {}  # by chain: the newest generation seen so far
 
@@ -90,7 +90,7 @@ class Case:
         self.undisturbed()
 
     def full_disk(self) -> None:
-        """A limit on the size of files, anywhere in what is written: a message and nothing left, or all of it."""
+        """Limit the size of files, at any point of the output: a message and nothing left, or complete output."""
         folder = self.folder / "full"
         for words in FILLING:
             folder.mkdir()
@@ -105,7 +105,7 @@ class Case:
             shutil.rmtree(folder)
 
     def link_in_the_table(self) -> None:
-        """A dataset that is a link to another file's, with a right seal: refused, and nothing of the file is read."""
+        """Test a dataset that links to another file's, with a valid seal: refused, and nothing of the file is read."""
         table, other = self.folder / "linked.h5", self.folder / "table.h5"
         shutil.copy(other, table)
         with h5py.File(table, "r+", locking=False) as file:
@@ -119,7 +119,8 @@ class Case:
             raise Wrong(f"a table with '{name}' in another file ends with {code}: {text[-2500:]}")
 
     def replaced_table(self) -> None:
-        """By another that is as whole, while a run reads it: refused, or of no effect; the run goes on with its own."""
+        """Replace the table by another valid one while a run reads it: refused, or without effect; the run then
+        continues with its own."""
         table, part, other = (self.folder / f"{name}.h5" for name in ("table", "own", "other"))
         write_csv(self.folder / "other.csv", self.random, self.random.randrange(150, 500))
         done = mpibayes("import", self.folder / "other.csv", other)
@@ -131,7 +132,7 @@ class Case:
         if self.random.random() < 0.5:
             other.with_suffix(".new").replace(table)
         else:
-            shutil.copyfile(other, table)  # under the eyes of whoever has it open
+            shutil.copyfile(other, table)  # under any reader that has it open
         code, text = start.wait(), start.said()
         part.replace(table)
         self.history.append(f"table replaced under {start.ranks} ranks -> {code}")
@@ -144,7 +145,7 @@ class Case:
             raise Wrong(f"a run whose table was replaced goes on to {code}: {text[-2500:]}")
 
     def launched(self, command) -> tuple[int, str]:
-        """The exit code and all words of a command that ends by itself. Raises Wrong where it does not."""
+        """Return the exit code and all output of a command that ends by itself. Raises Wrong if it does not."""
         try:
             done = launch(command, timeout=LIMIT, cwd=self.folder, env=FOR_RANKS)
         except subprocess.TimeoutExpired as error:
@@ -152,7 +153,7 @@ class Case:
         return done.returncode, done.stdout + done.stderr
 
     def import_table(self) -> None:
-        """Killed in the middle or not: there is a whole table under its name, or none."""
+        """Import, possibly killed in the middle: there is a complete table under its name, or none."""
         table, words = self.folder / "table.h5", ["import", "table.csv", "table.h5"]
         if self.random.random() < 0.25:
             start = Start(words, 1, self.folder)
@@ -176,7 +177,7 @@ class Case:
         self.traces = {p.name if p.name != "quiet" else "run": read_trace(p) for p in places(self.folder / "quiet")}
 
     def disturbed_run(self) -> bool:
-        """One start with one fault; whether the run has something left to do."""
+        """Run one start with one fault; return True if the run is unfinished."""
         kind, aim = self.random.choice(KINDS), self.random.choice(AIMS)
         if kind == "SIGINT to a rank":
             aim = "start"
@@ -193,7 +194,8 @@ class Case:
         return self.fault(start, kind, phase) != 0
 
     def rival(self, start: Start, kind: str, phase: str) -> bool:
-        """A second start while the first one works, or is frozen and held for dead; whether something is left to do."""
+        """Start a second time while the first start works, or is frozen and presumed dead; return True if
+        unfinished."""
         lock = self.folder / "run" / NAME
         if kind == THAWED:
             start.signal(signal.SIGSTOP)
@@ -234,7 +236,7 @@ class Case:
                 return
 
     def unfinished(self, folders: str | tuple[str, ...]) -> bool:
-        """True while a file in these folders is being written: a look at the names alone, to be quick."""
+        """True while a file in these folders is being written, judged only by names, for speed."""
         for place in places(self.folder / "run"):
             for name in (folders,) if isinstance(folders, str) else folders:
                 try:
@@ -264,7 +266,7 @@ class Case:
         return "trace write" if self.unfinished(("trace", "labels")) else "cycles"
 
     def fault(self, start: Start, kind: str, phase: str) -> int:
-        """Disturb this start, and look at what it left."""
+        """Disturb this start, and check its result."""
         start.disturb(kind, self.random)
         self.history.append(f"{kind} on {start.ranks} ranks ({phase})")
         code = start.wait()
@@ -283,7 +285,7 @@ class Case:
         if ("Traceback" in text and not early) or "internal error" in text:
             raise Wrong(f"a traceback: {text[-2500:]}")
         dead = {-number, number, 128 + number}
-        dead.add(number | signal.SIGKILL)  # MPICH's mpirun: one rank died of the signal, mpirun killed the others
+        dead.add(number | signal.SIGKILL)  # MPICH's mpirun: one rank died of the signal, mpirun killed the rest
         if kind == "SIGINT to a rank" and "has left" in text:
             dead.add(int(signal.SIGKILL))  # Python had not started; another rank noticed
         if start.words[0] == "import" and number == signal.SIGINT:
@@ -296,7 +298,8 @@ class Case:
             raise Wrong(f"an error, and exit code {code}: {text[-1500:]}")
 
     def check_directory(self) -> None:
-        """Nothing lost beyond the last generation, nothing repeated, nothing else than the undisturbed run drew."""
+        """Check that nothing beyond the last generation is lost, nothing repeated, and all draws equal the undisturbed
+        run's."""
         for place in places(self.folder / "run"):
             generation = latest(place / "checkpoints")
             cycle = generation.cycle if generation else 0
@@ -331,7 +334,7 @@ class Case:
 
 
 def started_with_other(run: Path, table: Path) -> bool:
-    """True if a run began when the other table was in its table's place."""
+    """True if a run began while the other table had replaced its table."""
     made = run / PROVENANCE
     return made.exists() and json.loads(made.read_text())["fingerprint"] == Table.open(table).fingerprint
 

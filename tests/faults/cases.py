@@ -57,7 +57,7 @@ def config_text(random: Random, cycles: int) -> str:
 
 
 def mpibayes(*words) -> tuple[int, str]:
-    """The command in this process: its exit code, and all that it said. Signal handlers are put back."""
+    """Run the command in this process; return its exit code, and all its output. Signal handlers are restored."""
     before = {number: signal.getsignal(number) for number in signals.SIGNALS}
     text = io.StringIO()
     try:
@@ -83,5 +83,5 @@ def exports(folder: Path, scratch: Path) -> dict[str, bytes] | str:
 
 
 def places(folder: Path) -> list[Path]:
-    """The directories of the chains that are there; [] before the first."""
+    """Directories of the existing chains; [] before the first."""
     return chain_directories(folder) if folder.is_dir() else []

@@ -1,12 +1,12 @@
-"""Damaged files: whatever happened to one file of a run, it is told with the file's name, or it does no harm.
+"""Damaged files: any damage to one file of a run is reported with the file's name, or does no harm.
 
     python -m tests.faults.corruption --cases 500 --seed 1
-    python -m tests.faults.corruption --seed 1 --only 17      # case 17 again, and what the commands said
+    python -m tests.faults.corruption --seed 1 --only 17      # case 17 again, with the output of the commands
 
 A victim is a run that stopped in the middle, with two generations and several segments. A case copies it, damages one
-file, and calls every command on it. Each must say the same as before (status and report may say less), or end with one
-message that names the file and exit code 2 to 5. A run that goes on must end with the bits of the undisturbed one; one
-that is refused must go on with these bits when the file is put back.
+file, and calls every command on it. Each must print the same as before (status and report may print less), or end with
+one message that names the file and exit code 2 to 5. A run that continues must end with the bits of the undisturbed
+one; a refused run must continue with these bits once the file is restored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DAMAGES = ("flip", "flip", "flip", "truncate", "empty", "remove", "directory", "
 
 
 class Victim:
-    """A run directory that is half-way, its table, and what its commands say as long as it is whole."""
+    """A half-finished run directory, its table, and the output of its commands while it is intact."""
 
     def __init__(self, folder: Path, random: Random, text: str | None = None):
         self.folder = folder
@@ -53,13 +53,13 @@ class Victim:
         shutil.rmtree(self.whole / "straight")
         skip = ("table.csv", "run.toml", "other.h5")
         files = [p.relative_to(self.whole) for p in sorted(self.whole.rglob("*")) if p.is_file()]
-        self.kinds: dict[str, list[Path]] = {}  # files by what they are, each kind as likely as another
+        self.kinds: dict[str, list[Path]] = {}  # files by kind, each kind equally likely
         for path in files:
             if path.name not in skip and path.parts[0] != "other":
                 self.kinds.setdefault(kind_of(path), []).append(path)
 
     def _start(self, out: str, *changes: str) -> None:
-        """The last of its starts is on two ranks, each of which writes a part of the checkpoint."""
+        """Start the victim; the last start is on two ranks, each of which writes a part of the checkpoint."""
         for cycles in LENGTHS:
             sets = [word for change in (f"run.cycles={cycles}", *changes) for word in ("--set", change)]
             words = ("run", self.whole / "run.toml", "-o", self.whole / out, *sets)
@@ -70,7 +70,7 @@ class Victim:
             expect((done.returncode, done.stdout + done.stderr))
 
     def _other(self, seed: int) -> None:
-        """Another run of another table, whose files have the same names."""
+        """Make another run of another table, whose files have the same names."""
         write_csv(self.whole / "table.csv", Random(seed), 300)
         expect(mpibayes("import", self.whole / "table.csv", self.whole / "other.h5"))
         self._start("other", f"run.seed={seed}", "run.burn_in=15")
@@ -86,7 +86,7 @@ def expect(done: tuple[int, str]) -> None:
 
 
 class Case:
-    """One damaged file. The copy is kept when something is wrong."""
+    """One damaged file. The copy is kept on failure."""
 
     def __init__(self, victim: Victim, folder: Path, random: Random, kind: str = "", damage: str = ""):
         self.victim, self.folder, self.random = victim, folder, random
@@ -99,7 +99,7 @@ class Case:
         return f"{self.damage}: {self.file}"
 
     def run(self) -> str:
-        """ "detected", "harmless" or "warned" (harmless, and told). Raises Wrong."""
+        """ "detected", "harmless" or "warned" (harmless, and reported). Raises Wrong."""
         shutil.copytree(self.victim.whole, self.folder)
         self._damage(self.folder / self.file)
         run = self.folder / "run"
@@ -144,7 +144,7 @@ class Case:
             raise Wrong(f"{command}: does not name {self.file}: {said}")
 
     def _exported(self, expected) -> bool:
-        """Export; True if the exports were refused. Bits other than the expected ones are wrong."""
+        """Export; return True if the exports were refused. Bits other than the expected ones are wrong."""
         with time_limit():
             result = exports(self.folder / "run", self.folder / "exported")
         if isinstance(result, str):
@@ -190,7 +190,7 @@ class Case:
 
 @contextlib.contextmanager
 def time_limit() -> Iterator[None]:
-    """A command that hangs raises in Python, and ends this process with its stack where Python does not run."""
+    """Raise in Python if a command hangs; end this process with its stack if Python does not run."""
 
     def late(*_):
         raise Wrong(f"hangs: no end after {LIMIT} s")
@@ -207,12 +207,12 @@ def time_limit() -> Iterator[None]:
 
 
 def without_pictures(patch) -> None:
-    """Reports of text alone: the pictures take seconds, and read nothing more. patch: as monkeypatch.setattr."""
+    """Make reports of only text: pictures take seconds, and read nothing more. patch: as monkeypatch.setattr."""
     patch("mpibayes.hpc.crosscat.report.report._figures", lambda posterior: [])
 
 
 def campaign(cases: range, seed: int, folder: Path, words=print, victim: Victim | None = None):
-    """Returns ({(damage, outcome): cases}, {kind of file: cases}, [what went wrong])."""
+    """Return ({(damage, outcome): cases}, {kind of file: cases}, [failures])."""
     outcomes, files, wrong = Counter(), Counter(), []
     victims: dict[int, Victim] = {}
     for number in cases:

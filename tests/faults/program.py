@@ -1,4 +1,4 @@
-"""The command `mpibayes` with signs of life every 0.2 s, a second without which is death, and without hard links.
+"""The command `mpibayes` with heartbeats every 0.2 s, a one-second limit on missing ones, and without hard links.
 
 python program.py WORDS: for campaigns, which cannot wait for the program's own limits.
 """

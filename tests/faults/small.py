@@ -23,7 +23,7 @@ labels = 2
 
 
 def half_way(folder: Path, text: str = TEXT) -> Path:
-    """`folder` with table.csv, table.h5, run.toml and a run in `run`."""
+    """Make `folder` with table.csv, table.h5, run.toml and a run in `run`."""
     folder.mkdir(exist_ok=True)
     write_csv(folder / "table.csv", Random(1), 120)
     (folder / "run.toml").write_text(text)

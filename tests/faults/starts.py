@@ -1,4 +1,4 @@
-"""One start of the command under mpirun: its processes, a fault in them, and what must hold when it has ended."""
+"""One start of the command under mpirun: its processes, a fault in them, and checks after it has ended."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from random import Random
 from tests.conftest import FOR_RANKS
 from tests.faults.cases import Wrong, places
 
-LIMIT = 120.0  # seconds without a sign of life after which a start counts as hanging, on a busy machine
-ORPHANS = 20.0  # seconds in which all processes of a dead job must be gone
-MARK = "MPIBAYES_FAULT_CAMPAIGN"  # in the environment of all that a start brings forth
+LIMIT = 120.0  # seconds without output after which a start counts as hanging, on a busy machine
+ORPHANS = 20.0  # seconds within which all processes of a dead job must be gone
+MARK = "MPIBAYES_FAULT_CAMPAIGN"  # in the environment of all processes of a start
 SIGNALS = {
     "kill -9 a rank": signal.SIGKILL,
     "kill -9 mpirun": signal.SIGKILL,
@@ -32,7 +32,7 @@ PROGRAM = Path(__file__).with_name("program.py")
 
 @dataclass
 class Start:
-    """One start of a command, its output in files, and the means to disturb it."""
+    """One start of a command, with its output in files, and methods to disturb it."""
 
     words: list[str]
     ranks: int
@@ -52,7 +52,8 @@ class Start:
         self.began = time.time()
 
     def processes(self, ranks: bool = False) -> list[int]:
-        """All processes of this start, whoever their parent is now; `ranks`: those that are the program itself."""
+        """All processes of this start, regardless of their present parent; `ranks`: only those of the program
+        itself."""
         result, mark = [], f"{MARK}={self.mark}".encode()
         for entry in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -78,13 +79,13 @@ class Start:
             os.kill(target, SIGNALS[kind])
 
     def signal(self, number: int) -> None:
-        """To all of its processes."""
+        """Send a signal to all of its processes."""
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def wait(self) -> int:
-        """The exit code, when all processes are gone. Raises Wrong for a hang and for orphans, which it ends."""
+        """Return the exit code once all processes are gone. Raises Wrong for a hang and for orphans, which it kills."""
         try:
             before, since = None, time.monotonic()
             while (code := self.process.poll()) is None:

@@ -1,10 +1,10 @@
-"""The bits of a dozen small runs, to compare two versions of the program on one machine and build.
+"""Hashes of the results of a dozen small runs, to compare two versions of the program on one machine and build.
 
     python -m tests.house.bits > before.txt        # on the version before
-    python -m tests.house.bits before.txt          # on the version after: says what differs, exit code 1
+    python -m tests.house.bits before.txt          # on the version after: prints differences, exit code 1
 
 A line is a name and the SHA-256 of `export --to csv --no-timings` and of `--to labels --burn-in 0`. A change that
-moves no arithmetic and no random number leaves them all as they are.
+leaves arithmetic and random numbers alone changes none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prints a hash of what the kernels compute; test_isa.py runs it once for every instruction set."""
+"""Print a hash of the kernels' results; test_isa.py runs it once for every instruction set."""
 
 import hashlib
 
@@ -16,14 +16,14 @@ from .test_split import random_odds
 
 
 def visit(rng, rows, z, held, tail, prior):
-    """Random steps of a list; they move rows in and out of the tail."""
+    """Random steps of a list, which move rows in and out of the tail."""
     remove, assign = rng.integers(-1, len(z), size=(2, 700)).astype(np.int32)
     assign[::3] = remove[::3]
     return mixture.sweep(rows, z, 2, 5, 2, 0, 0, held, tail, prior, remove=remove, assign=assign)
 
 
 def global_update(rng):
-    """Draws of all sizes of shape, and sums over columns with few and many rows in a cell."""
+    """Draws for all sizes of shape, and sums over columns with few and many rows in a cell."""
     key = {"seed": 3, "purpose": 5, "sub": 1, "cycle": 2, "chain": 0}
     yield updates.log_gammas(np.exp(rng.normal(0, 5, 999)), np.arange(999), **key)
     yield updates.normals(np.arange(999), **key)
@@ -73,7 +73,7 @@ def moves(rng):
 
 
 def passes(rng):
-    """Responsibilities of few and many components, and rows that fill no block."""
+    """Responsibilities of few and many components, and of rows that do not fill a block."""
     for k, d, n, spread in ((3, 2, 700, 1.0), (20, 9, 333, 6.0)):
         factor, sums = np.tril(rng.normal(size=(k, d, d))), np.zeros((2, k, 1 + d + d * (d + 1) // 2))
         x, mean, numbers = rng.normal(size=(n, d)), spread * rng.normal(size=(k, d)), rng.normal(size=n)
@@ -82,7 +82,7 @@ def passes(rng):
 
 
 def factorizations(rng):
-    """Users under ranks with loops of their own and without, with noise that is held back in some."""
+    """Users under ranks with and without specialised loops, with noise withheld in some."""
     for d, biased in ((5, False), (11, True), (4, True)):
         kernel, t, items = factors.Users(d, biased), d * (d + 1) // 2, 30
         lengths = rng.integers(0, 20, size=37)

@@ -82,10 +82,10 @@ def random_table(
     contexts=(),
     n_spells=0,
 ):
-    """(Rows, Prior): n rows from three well mixed groups, a share `missing` of cells missing, non-uniform
-    Dirichlets, or with `even` one pseudo-count for all levels of a column; nu of normal columns is any number, or 2 in
-    all with `same_nu`, or a power of two with `powers`. With `large` some counts are 1,023, the last whose scores are
-    kept (special.h), some 1,024 and more, some 0. contexts: of each column of levels8 that leans on a parent."""
+    """(Rows, Prior): n rows from three well mixed groups, with a share `missing` of cells missing, and non-uniform
+    Dirichlets, or with `even` equal pseudo-counts for all levels of a column; nu of normal columns is arbitrary, or 2
+    in all with `same_nu`, or a power of two with `powers`. With `large` some counts are 1,023, the last with cached
+    scores (special.h), some 1,024 and more, some 0. contexts: of each column of levels8 that depends on a parent."""
     group = rng.integers(3, size=n)
 
     def codes(levels, dtype):
@@ -181,7 +181,7 @@ def random_prior(rng, levels, n_reals, n_tallies):
 
 
 def random_parameters(rng, prior, n, free, anchors):
-    """Arguments of Instantiated for n clusters, padded with nonsense that must not matter."""
+    """Arguments of Instantiated for n clusters, padded with arbitrary values that must not matter."""
     base = (n + 15) // 16 * 16
     n_reals, n_tallies = len(prior.normal), len(prior.gamma)
     table = np.full((prior.offsets[-1], base), 77.0, dtype=np.float32)
@@ -217,7 +217,7 @@ def random_parameters(rng, prior, n, free, anchors):
 
 
 def spell_parameters(rng, n, base):
-    """Drawn hazards of n survival columns, of clusters; none where there is no column, so that no number is drawn."""
+    """Drawn hazards of n survival columns, of clusters; without columns, none are drawn."""
     if not n:
         return {}
     parts = n * twin_cluster.SPELL_PARTS
@@ -225,8 +225,9 @@ def spell_parameters(rng, n, base):
 
 
 def with_reluctant_first(rows, prior, parameters):
-    """The rows in another order, and float64 (n,), descending: the log weight at which an empty tail's new cluster is
-    as likely as all instantiated clusters together. At a row's own value those before it hardly ever open one."""
+    """Rows in another order, and descending thresholds, float64 (n,): the log weight at which an empty tail's new
+    cluster is as likely as all instantiated clusters together. At a row's own value, earlier rows hardly ever open
+    one."""
     held, tail = twin.Instantiated(**parameters), twin.Tail(prior, 1.0, 0.0, 0.0)
     even = []
     for i in range(len(rows)):
@@ -238,6 +239,6 @@ def with_reluctant_first(rows, prior, parameters):
 
 
 def covering(settings, kinds, each=1) -> list[tuple]:
-    """Every kind of table with so many of the settings, in turn, so that each of these meets many kinds."""
+    """Combine every kind of table with `each` of the settings, in turn, so that each setting meets many kinds."""
     chosen = itertools.cycle(settings)
     return [(*next(chosen), kind) for kind in kinds for _ in range(each)]

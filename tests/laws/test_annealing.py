@@ -1,4 +1,4 @@
-"""Schedules of subsample annealing cost what they say, never shrink, and end with every row."""
+"""Schedules of subsample annealing have the stated cost, never shrink, and end with every row."""
 
 import os
 from math import exp, log
@@ -36,7 +36,8 @@ def test_a_plan_costs_what_was_asked_for(schedule, n_rows, start_rows, passes):
 
 
 def test_linear_is_proportional_to_the_assignments_spent():
-    """As published: n rows after n T assignments; and its number of cycles, which is that of hyperparameter updates."""
+    """As published: n rows after n T assignments; also the number of cycles, which is that of hyperparameter
+    updates."""
     n, passes = 100_000, 10
     fractions = plan("linear", n, 100, passes)
     spent = np.cumsum(fractions)
@@ -135,7 +136,7 @@ def logarithmic(f):
 
 
 def grow_by_the_clock(budget, start, cost, noise=0.0, rng=None):
-    """(fractions, end): the growth phase with simulated cycles; the first one has the start's size."""
+    """(fractions, end) of the growth phase with simulated cycles; the first has the size of the start."""
     elapsed, fraction, fractions, seconds = 0.0, start, [], []
     while not fractions or fractions[-1] < 1.0:
         fraction = next_fraction_seconds(elapsed, budget, fraction, fractions[-4:], seconds[-4:])

@@ -48,7 +48,7 @@ def test_three_of_them(chain):
 
 
 def test_far_out_there_are_still_digits():
-    """Boxes of two independent variables, and of one that says nothing of the other."""
+    """Boxes of two independent variables, and of an irrelevant one."""
     covariance = np.array([[1.0, 1e-6], [1e-6, 1.0]])
     log_p = log_box(np.zeros((1, 2)), covariance, np.array([[25.0, -INF]]), np.array([[INF, -20.0]]))
     assert log_p[0] == pytest.approx(log_ndtr(-25.0) + log_ndtr(-20.0), abs=1e-3)
@@ -56,7 +56,7 @@ def test_far_out_there_are_still_digits():
 
 
 def test_boxes_out_of_reach_have_no_probability():
-    """As ranges have in clusters that are nowhere near."""
+    """Like ranges in clusters that are nowhere near."""
     covariance, low, high = np.array([[1.0, 0.5], [0.5, 1.0]]), np.full((1, 2), 50.0), np.full((1, 2), 60.0)
     assert log_box(np.zeros((1, 2)), covariance, low, high)[0] == -INF
     drawn = draw_in_box(np.zeros((1, 2)), covariance, low, high, np.full((1, 2), 0.5))

@@ -29,7 +29,7 @@ PRIORS = {
 
 
 def mixed_table(seed: int, n_rows: int, missing: float):
-    """A random table of every kind with holes: (components, hyper, rows)."""
+    """A random table of every kind with missing cells: (components, hyper, rows)."""
     g = np.random.Generator(np.random.Philox(seed))
     hole = g.random((4, n_rows)) < missing
     columns, rows = table_from_arrays(
@@ -116,7 +116,7 @@ def test_merging_parts_agrees_with_the_whole(seed, n_rows, missing, parts):
 @given(**STATES)
 @settings(max_examples=25)
 def test_removing_undoes_adding(seed, n_rows, missing):
-    """One cluster through a random walk of adding and removing rows predicts as one filled afresh."""
+    """A cluster after a random walk of adding and removing rows predicts like a freshly filled one."""
     components, hyper, rows = mixed_table(seed, n_rows, missing)
     prior = components.prior(hyper)
     g = np.random.Generator(np.random.Philox(seed))

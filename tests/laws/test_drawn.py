@@ -1,4 +1,4 @@
-"""Cells drawn with a cluster's parameters drawn first have the predictive distribution: here from 2,000 clusters of the
+"""Cells drawn after drawing a cluster's parameters have the predictive distribution: tested on 2,000 clusters of the
 same few rows. Each test is at level 1e-4, and rejects parameters that are not drawn."""
 
 import numpy as np
@@ -15,19 +15,19 @@ NONE = np.zeros(0, np.intp)
 
 
 def repeated(*statistics):
-    """Statistics of so many equal clusters."""
+    """Statistics of CLUSTERS equal clusters."""
     return tuple(np.ascontiguousarray(np.repeat(np.array(s)[:, None], CLUSTERS, axis=1)) for s in statistics)
 
 
 def drawn(law, n_members=1):
-    """A row of each cluster, (CLUSTERS, members)."""
+    """Draw a row of each cluster, (CLUSTERS, members)."""
     ids = np.arange(CLUSTERS)
     cells = Stream(8, Purpose.COPY_CELLS, cycle=1)
     return law.draw(0, np.zeros((CLUSTERS, 0)), NONE, np.arange(n_members), ids, cells, ids)
 
 
 def p_of_counts(x, p):
-    """Chi-square of cells 0, 1, ..., the last with all above."""
+    """p-value of the chi-square test of cells 0, 1, ..., the last including all above."""
     seen = np.bincount(np.minimum(x.astype(int), len(p) - 1), minlength=len(p))
     return stats.chisquare(seen, p / p.sum() * len(x)).pvalue
 

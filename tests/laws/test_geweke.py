@@ -1,4 +1,4 @@
-"""Geweke's joint test: alternate a cycle with a fresh table given the partition, and the prior must come back.
+"""Geweke's joint test: cycles alternate with fresh tables given the partition, and preserve the prior.
 
 Partition, hyperparameters and table are drawn from their joint prior; then each step runs one cycle of the program on
 the table and draws a new table given partition and hyperparameters (parameters from their prior).  The joint prior is
@@ -43,7 +43,7 @@ HOLES = {"c": [3, 6], "x": [0, 6], "n": [5, 6]}  # row 6 has no cell at all
 
 
 def draw_table(z, hyper, g):
-    """(columns, rows) of a table given the partition z and the hyperparameters."""
+    """Draw (columns, rows) of a table given the partition z and the hyperparameters."""
     k = z.max() + 1
     theta = g.dirichlet(np.full(LEVELS, hyper.dirichlet[0]), size=k)
     mean, kappa, nu, variance = hyper.normal[0]
@@ -123,7 +123,7 @@ def geweke(
 
 
 def hyperparameters_of_scattered_rows():
-    """Hyperparameters of real columns that are drawn as if rows scattered twice as far."""
+    """Wrong: hyperparameters of real columns are drawn as if rows scattered twice as far."""
     right = normal.Normal.update
 
     def update(self, hyper, s, columns, stream):
@@ -133,7 +133,7 @@ def hyperparameters_of_scattered_rows():
 
 
 def missing_counted_as_seen():
-    """Missing categorical cells enter the denominators of the grid update."""
+    """Wrong: missing categorical cells enter the denominators of the grid update."""
     right = updates.grid_scores
 
     def grid_scores(levels, offsets, columns, grid, base=None):

@@ -63,7 +63,7 @@ def expected():
     def of_k(c):  # a Gamma mixture of Poissons
         return stats.nbinom(MASS.shape, MASS.rate / (MASS.rate + harmonic(N, c)))
 
-    def none(rate):  # that no feature of this rate per unit of mass is there
+    def none(rate):  # probability of no feature with this rate per unit of mass
         return (MASS.rate / (MASS.rate + rate)) ** MASS.shape
 
     laws = [of_k(c) for c in CS]
@@ -116,12 +116,12 @@ def test_joint_prior_comes_back(noise, n_shards, opening):
 
 
 def loadings_by_shared_noise():
-    """Loadings' prior in units of the first column's noise, where every column has its own."""
+    """Wrong: the loadings' prior is in units of the first column's noise, although every column has its own."""
     return mock.patch.object(update, "prior_variance", lambda h: float(h.feature_sd**2 / h.noise_sd[0] ** 2))
 
 
 def noise_without_degrees():
-    """The loadings add to the sum of squares that a column's noise is drawn from, but not to its degrees of freedom."""
+    """Wrong: the loadings add to the sum of squares of a column's noise, but not to its degrees of freedom."""
     right = update.learn
 
     def learn(settings, totals, n, hyper, law, scale):

@@ -30,7 +30,7 @@ SOFTMAX = Case("softmax6", "softmax", X, np.zeros(6, int), (0.0,) * 6, "gaussian
 STUDENT = Case("student6", "student-t", X, np.zeros(6), (0.0,) * 2, "laplace", 0.7, nu=4.0, scale=0.6)
 INTERCEPT = Case("logistic6", "logistic", X, np.zeros(6, int), (0.0,) * 2, "laplace", 0.7, intercept_scale=2.5)
 WRONG_UPDATES = ("misprinted acceptance", "darkened rows proposed again")
-REPLICATES = {"softmax6": 50, "student6": 100, "logistic6": 50}  # student6: what a wrong scale takes
+REPLICATES = {"softmax6": 50, "student6": 100, "logistic6": 50}  # student6: needed to detect a wrong scale
 STEPS = {"hmc": 0.5, "mala": 0.9, "slice": 2.0}
 
 
@@ -67,7 +67,7 @@ def expected(case, bright):
 
 
 def geweke(case, bounds, move, default_seed, misread=lambda c: c, n_replicates=100, steps=8, looks=1, **settings):
-    """(p, number of the worst functional, z). misread: what the program takes the regression for."""
+    """(p, number of the worst functional, z). misread: the regression given to the program."""
     g = np.random.Generator(np.random.Philox(seed(default_seed)))
     settings = {"bounds": bounds, "theta_update": move, "step_size": STEPS[move], "q": 0.5, "burn_in": 0} | settings
     exact, error = expected(case, bounds == "untuned")
@@ -125,17 +125,17 @@ def test_wrong_updates_are_rejected(case, name):
 
 
 def next_class(case):
-    """Classes counted from one, the last one taken for the first."""
+    """Wrong: classes counted from one, the last taken for the first."""
     return replace(case, y=(case.y + 1) % case.n_classes)
 
 
 def scale_forgotten(case):
-    """A t distribution of scale 1."""
+    """Wrong: a t distribution of scale 1."""
     return replace(case, scale=1.0)
 
 
 def intercept_like_the_others(case):
-    """An intercept with the prior of the coefficients."""
+    """Wrong: an intercept with the prior of the coefficients."""
     return replace(case, intercept_scale=None)
 
 

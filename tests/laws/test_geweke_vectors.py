@@ -34,7 +34,8 @@ MISSING = [2, 5]  # rows without the block
 
 
 def draw_table(z, wishart, square, g):
-    """Cells (N, 2) of the block and codes of the other column, given the partition z; square: of the columns' scale."""
+    """Draw cells (N, 2) of the block and codes of the other column, given the partition z; square: of the columns'
+    scale."""
     kappa, nu, variance = wishart
     spread = nu * variance * square
     x = np.empty((N, 2))

@@ -41,7 +41,7 @@ def draw_hypers(g):
 
 
 def draw_table(labels, hypers, g):
-    """(columns, rows) of a table given the partition and the hyperparameters that each column goes by."""
+    """Draw (columns, rows) of a table given each column's partition and hyperparameters."""
     (z_c, z_x, z_n), (symmetric, (mean, kappa, nu, variance), (shape, rate)) = labels, hypers
     theta = g.dirichlet(np.full(LEVELS, float(symmetric)), size=N)
     sigma2 = nu * variance / g.chisquare(nu, size=N)

@@ -1,4 +1,4 @@
-"""Groups of ranks side by side: where they meet, each has what it did itself, and all have an error of one."""
+"""Groups of ranks side by side: at a meeting each has its own results, and all share an error of one group."""
 
 import time
 
@@ -60,7 +60,7 @@ def test_of_two_errors_the_first_is_raised_with_the_other():
 
 
 def test_one_that_stops_has_the_others_stop():
-    """They would go on for a minute; and the groups can meet again afterwards."""
+    """They would otherwise run for a minute; the groups can meet again afterwards."""
     comm, groups = two_groups()
 
     def at_work():
@@ -76,7 +76,7 @@ def test_one_that_stops_has_the_others_stop():
     assert time.monotonic() - began < 30.0
     assert groups.number == 1 or groups.heard() == "time limit"
     assert not groups.all_done(lambda: groups.number == 0, "end") and groups.all_done(lambda: True, "end")
-    assert comm.hear() is None  # nothing is under way any more
+    assert comm.hear() is None  # no message is in transit any more
 
 
 def test_a_signal_to_a_rank_that_waits_is_passed_on():

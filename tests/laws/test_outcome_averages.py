@@ -1,5 +1,5 @@
-"""Averages of an outcome's likelihood over the coefficients of a new cluster are right where it is much narrower than
-the law of these, and where the outcome is far away."""
+"""Averages of an outcome's likelihood over the coefficients of a new cluster are right if it is much narrower than
+their prior, and if the outcome is far away."""
 
 import itertools
 
@@ -40,7 +40,7 @@ LAWS = {
 
 @pytest.mark.parametrize("name", LAWS)
 def test_ranges_and_draws_are_of_the_law(name):
-    """Probabilities of ranges, and the distribution of draws by Kolmogorov's distance, 1.95 / sqrt(n) at 0.1 %."""
+    """Probabilities of ranges, and draws by Kolmogorov's distance, 1.95 / sqrt(n) at 0.1 %, match the law."""
     of, law = LIKELIHOODS[name], LAWS[name]
     low, high = np.array([-np.inf, 1.0, 4.0, 2.0]), np.array([0.0, 3.0, np.inf, 2.0])
     before = low - 1.0 if name == "poisson" else low

@@ -1,4 +1,5 @@
-"""A column's likelihood by a power: cells that are all there twice, at power 1/2, are as the cells at power 1."""
+"""A column's likelihood at a power: cells that all occur twice, at power 1/2, are equivalent to the cells at power
+1."""
 
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ MEANS = ("real_mean", "vector_mean")
 
 
 def cases():
-    """(kind, hyperparameters, statistics) of three clusters, with columns of every kind, and one that leans on
+    """Yield (kind, hyperparameters, statistics) of three clusters, with columns of every kind, and one that depends on
     another."""
     z = np.arange(30) % 3
     components, hyper, rows = single.mixed_table(5, 30, 0.2)

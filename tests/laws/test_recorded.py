@@ -1,4 +1,4 @@
-"""Columns recorded in steps, with atoms, on a log scale: the model is the one that docs/math.md 1.7 writes down.
+"""Columns recorded in steps, with atoms, on a log scale: the model is that of docs/math.md 1.7.
 
 Log joints of all partitions against a closed form written here; probabilities of recorded values, which add up to 1;
 Geweke's test of a column with an atom on a log scale. Each rejects a wrong variant.
@@ -31,7 +31,7 @@ WHICH = "x (1 or not 1)"
 
 
 def recorded_table(x, **how):
-    """(stored columns, rows) of a real column x recorded like this."""
+    """(stored columns, rows) of a real column x with this recording."""
     columns, rows = table_from_arrays([("x", "real", x, None)])
     columns = [replace(c, **how) for c in columns]
     return summarise(columns, slices_of(rows, 1000)), rows
@@ -145,8 +145,8 @@ def test_wrong_log_joints_are_noticed(wrong):
 
 
 def total_probability(**how):
-    """Total probability of all values that could be recorded under a draw with two clusters, and of the rest in the
-    cells of atoms, which nobody records; the latent numbers of many rows average over a cell."""
+    """Total probability of all recordable values under a draw with two clusters, and of the rest in the cells of atoms,
+    which are never recorded; the latent numbers of many rows average over a cell."""
     latent, rows = latent_table(np.array([1.0, 4.0, 1.0, 2.0, 8.5, 3.0, 2.5, 4.5]), **how)
     components = Components(latent.columns)
     z = np.array([0, 0, 1, 1, 0, 1, 1, 0], np.int32)
@@ -174,7 +174,7 @@ def components_statistics(components, rows, z):
     "how", [{"resolution": 0.5}, {"resolution": 0.5, "atoms": (1.0,)}, HOW], ids=["steps", "atom", "log"]
 )
 def test_probabilities_of_recorded_values_add_up(how):
-    """To 1 within two percent: the values end somewhere, and each cell is averaged over 40 numbers."""
+    """They sum to 1 within two percent: the values are truncated, and each cell is averaged over 40 numbers."""
     assert total_probability(**how) == pytest.approx(1.0, abs=0.02)
 
 
@@ -187,7 +187,7 @@ def test_without_widths_they_do_not():
 
 
 def drawn(z, hyper, g):
-    """As `test_geweke.draw_table`, where 1 is an atom of x, and the rest of x has a log scale."""
+    """`test_geweke.draw_table` with 1 an atom of x, and the rest of x on a log scale."""
     columns, rows = geweke.draw_table(z, hyper, g)
     p = g.dirichlet(np.full(2, hyper.dirichlet[1]), size=z.max() + 1)[:, 0]
     x = np.where(g.random(geweke.N) < p[z], 1.0, np.exp(rows.reals[:, 0]))
@@ -199,7 +199,7 @@ def drawn(z, hyper, g):
 
 
 def law():
-    """Probabilities of the events; the last but one is that x[1] is no atom and its logarithm above 0."""
+    """Probabilities of the events; the last but one is that x[1] is not an atom and its logarithm is above 0."""
     expected = geweke.expected()
     expected[-2] = 0.25
     return expected

@@ -1,6 +1,5 @@
-"""Real columns in coordinates of their own: the density is the one that docs/math.md 1.8 writes down, the model that of
-1.7 in these coordinates, and the fit and its gate do what they say. Each law rejects a wrong variant, which leaves the
-Jacobian out.
+"""Real columns in fitted coordinates: the density is that of docs/math.md 1.8, the model that of 1.7 in these
+coordinates, and the fit and its gate work as documented. Each law rejects a wrong variant that omits the Jacobian.
 """
 
 from contextlib import nullcontext
@@ -30,7 +29,7 @@ SHAPES = pytest.mark.parametrize("shape", [LONG, SKEW], ids=["long tails", "skew
 
 
 def jones_and_pewsey(shape, t):
-    """Their density (2009, equation 2) at t, with location and scale."""
+    """Density of Jones & Pewsey (2009, equation 2) at t, with location and scale."""
     z = (t - shape.center) / shape.scale
     s = np.sinh(shape.tail * np.arcsinh(z) - shape.skew)
     c = np.sqrt(1.0 + s * s)
@@ -73,7 +72,7 @@ def test_the_density_is_wrong_without_the_jacobian(shape):
 
 @pytest.mark.parametrize("log", [False, True])
 def test_events_have_the_probabilities_of_their_coordinates(log):
-    """A range of numbers under a cluster's t; a number that was recorded without a step has a density, which is the
+    """A range of numbers has its probability under a cluster's t; a number recorded without a step has a density, the
     limit of narrow ranges."""
     column = replace(Column("x", "real", "reals", 0), log=log, shape=Shape(0.5, 0.8, 0.3, 0.9))
     low, high = np.array([1.2, 0.0]), np.array([3.0, np.inf])
@@ -92,7 +91,7 @@ OF_LOGS = Shape(0.6, 0.7, -0.4, 0.7)
 
 
 def log_joint(z, y, x):
-    """`recorded.log_joint`, where y are coordinates of logarithms."""
+    """`recorded.log_joint` for y the coordinates of logarithms."""
     plain = recorded.log_joint(z, y, x) + np.nansum(y)  # without the logarithm's slope
     t = OF_LOGS.number(y[~np.isnan(y)])
     h = 1e-6
@@ -102,7 +101,7 @@ def log_joint(z, y, x):
 
 @pytest.mark.parametrize("wrong", [nullcontext, without_jacobian])
 def test_log_joint_of_every_partition(wrong):
-    """On a column in steps, with an atom, in coordinates of logarithms."""
+    """For a column in steps, with an atom, in coordinates of logarithms."""
     how = {**recorded.HOW, "shape": OF_LOGS}
     with mock.patch.object(recorded, "HOW", how), wrong():
         result, y = recorded.of_the_program()
@@ -113,14 +112,14 @@ def test_log_joint_of_every_partition(wrong):
 
 @pytest.mark.parametrize("wrong", [nullcontext, without_jacobian])
 def test_probabilities_of_recorded_values_add_up(wrong):
-    """To 1 within two percent, as those of `test_recorded`."""
+    """They sum to 1 within two percent, as in `test_recorded`."""
     with wrong():
         total = recorded.total_probability(resolution=0.5, atoms=(1.0,), shape=Shape(3.0, 1.5, 0.4, 1.1))
     assert (abs(total - 1.0) < 0.02) == (wrong is nullcontext)
 
 
 def test_coordinates_have_priors_about_0_in_units_of_1():
-    """Whatever mean and deviation the column's own numbers have (docs/math.md 1.8)."""
+    """For any mean and deviation of the column's own numbers (docs/math.md 1.8)."""
     x = 50.0 + 9.0 * np.random.default_rng(5).standard_t(3, 400)
     columns, _ = recorded.recorded_table(x)
     (plain,) = Latent(columns, recorded.PRINT).columns
@@ -133,7 +132,7 @@ SHAPE_OF_X = Shape(0.3, 1.2, 0.5, 0.8)
 
 
 def drawn(z, hyper, g):
-    """As `test_geweke.draw_table`, where x is the number of a normal coordinate."""
+    """`test_geweke.draw_table` with x the number of a normal coordinate."""
     columns, rows = geweke.draw_table(z, hyper, g)
     rows.reals[:, 0] = SHAPE_OF_X.number(rows.reals[:, 0])
     latent = Latent([replace(c, shape=SHAPE_OF_X) if c.name == "x" else c for c in columns], recorded.PRINT)
@@ -148,7 +147,7 @@ def as_it_is():
 @pytest.mark.thorough
 @pytest.mark.parametrize("wrong", [nullcontext, as_it_is])
 def test_joint_prior_comes_back(wrong):
-    """A right program fails with probability 1e-4. The Jacobian cannot be seen here, but in the log joint above."""
+    """A right program fails with probability 1e-4. The Jacobian is invisible here, but not in the log joint above."""
     with wrong():
         p, worst, z = geweke.geweke(2, 60, 12, 67, draw=drawn)
     assert (p >= geweke.LEVEL) == (wrong is nullcontext), f"event {worst}, z {z:.2f} (seed {seed(67)})"
@@ -174,7 +173,7 @@ def test_maximum_likelihood_finds_the_coordinates(shape):
 
 
 def rough(g):
-    """Cells of populations that have and have not the form: with edges, heaps, two humps, cells far out, ties."""
+    """Cells of populations that do and do not have the form: with edges, heaps, two humps, outliers, ties."""
     yield from (g.standard_cauchy(2000), g.gamma(0.5, size=3000), g.random(500), g.exponential(size=60))
     yield from (g.integers(0, 5, 400).astype(float), np.r_[np.zeros(200), np.ones(100)], 1e8 + g.standard_normal(900))
     yield from (np.r_[g.standard_normal(500), 8.0 + g.standard_normal(500)], np.r_[g.standard_normal(500), 1e6])
@@ -190,7 +189,7 @@ def test_the_maximum_is_no_lower_than_that_of_l_bfgs_b():
 
 
 def populations(g, n):
-    """Name, cells, whether they get coordinates."""
+    """Yield name, cells, and True if they get coordinates."""
     yield "normal", g.standard_normal(n), False
     yield "long tails", g.standard_t(3, n), True
     yield "skew", g.gamma(2.0, size=n), True

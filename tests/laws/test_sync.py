@@ -1,4 +1,4 @@
-"""The reductions of a cycle: counts kept up by changes are those of a full count, and no bit depends on the ranks."""
+"""Reductions of a cycle: incrementally updated counts equal full counts, and no bit depends on the ranks."""
 
 import functools
 
@@ -28,7 +28,7 @@ OPENINGS = {
 
 
 def table(n_rows=160):
-    """Three clusters in every kind of column, with holes: (columns, rows)."""
+    """Three clusters in every kind of column, with missing cells: (columns, rows)."""
     g = np.random.default_rng(5)
     z = g.integers(3, size=n_rows)
     codes = np.where(g.random(n_rows) < 0.7, z, g.integers(3, size=n_rows))
@@ -48,7 +48,7 @@ def chain(comm, n_shards=5, **settings):
 
 
 def counts_of_every_cycle(mixture, cycles=12):
-    """(counts as they were carried, counts of a pass over all rows) after each cycle."""
+    """(counts as carried, counts of a pass over all rows) after each cycle."""
     mixture.start("sequential")
     for _ in range(cycles):
         mixture.cycle()
@@ -66,7 +66,7 @@ def test_carried_counts_are_a_full_count(opening, n_shards):
 
 
 def test_a_change_that_is_not_counted_is_seen(monkeypatch):
-    """The test above fails where the rows that go from one instantiated cluster to another are forgotten."""
+    """The test above fails if rows that move from one instantiated cluster to another are not counted."""
     monkeypatch.setattr("mpibayes.hpc.crosscat.sweep.recount", lambda rows, before, after, k, offsets, into=None: into)
     with pytest.raises((AssertionError, TypeError)):
         test_carried_counts_are_a_full_count("one", 5)
@@ -156,7 +156,7 @@ def test_every_column_is_dealt_once(n_ranks):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_launches_in_batches_are_those_at_once(seed, monkeypatch):
-    """The number of groups that share the memory of a batch changes no label."""
+    """The number of groups in a batch changes no label."""
 
     def labels():
         mixture = chain(serial(), seed=seed, split_merge=1)
@@ -173,7 +173,7 @@ def test_launches_in_batches_are_those_at_once(seed, monkeypatch):
 
 
 def test_gains_of_several_clusters_are_those_of_each(monkeypatch):
-    """To the bit, since ranks work out the gains of other clusters together; the naive union has them, too."""
+    """Bit by bit, since ranks jointly compute the gains of other clusters; also for the naive union."""
     mixture = chain(serial())
     mixture.start("random", 7)
     (view,) = mixture.views

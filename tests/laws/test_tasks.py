@@ -1,4 +1,4 @@
-"""Tasks give the same results on ranks, in one process and in its children; a child that dies costs time alone."""
+"""Tasks give the same results on ranks, in one process and in its children; a dead child costs only time."""
 
 import multiprocessing
 import os
@@ -81,7 +81,7 @@ def test_where_no_process_can_be_made_this_one_does_all(monkeypatch):
 
 
 def test_children_end_with_a_program_that_is_killed():
-    """They hold its standard output, and whoever reads that would wait for them."""
+    """They hold its standard output, and its reader would wait for them."""
     program = (
         "from mpibayes.hpc.parallel import tasks\n"
         "import os, time\n"
@@ -103,7 +103,7 @@ def test_children_end_with_a_program_that_is_killed():
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_no_task_begins_once_the_program_is_to_stop(monkeypatch, cores):
-    """A child is not waited for, and neither is a task that heeds the wish itself."""
+    """Neither a child nor a task that stops by itself is waited for."""
     monkeypatch.setattr(tasks, "rank_cores", lambda alone: cores if alone else 1)
     monkeypatch.setattr(tasks, "LOOK_S", 0.02)
     parent, asked, begun = os.getpid(), [], []
@@ -151,7 +151,7 @@ def test_ranks_share_tasks_and_errors():
 
 
 def test_alone_nobody_waits(monkeypatch, capfd):
-    """A program that runs alone is not waited for by itself; its children do not wait for their parent."""
+    """A program that runs alone does not wait for itself; its children do not wait for their parent."""
     monkeypatch.setattr(waiting, "AFTER_S", 0.05)
     monkeypatch.setattr(tasks, "rank_cores", lambda alone: 2 if alone else 1)
 

@@ -1,4 +1,4 @@
-"""The example `examples/two_urns`: exact laws of its strategies, its samplers against them, large N, the two modes.
+"""The example `examples/two_urns`: exact laws of its strategies, its samplers against these, large N, the two modes.
 
 The numbers of LAWS were computed by another program, which pushes probabilities through dictionaries of states.
 Statistical tests: all chi-squares together reject right samplers with probability LEVEL at most (Bonferroni); the
@@ -84,7 +84,7 @@ def test_exact_law(size, name, final_law):
     [(2, 0.08277, 0.32252), (5, 0.04700, 0.13380), (20, 0.02077, 0.01870), (50, 0.01060, 0.00263)],
 )
 def test_more_passes(passes, subsample, gibbs):
-    """At (8, 12) annealing wins over few passes and loses over many."""
+    """At (8, 12) annealing is better over few passes and worse over many."""
     small = urns.Urns(8, 12)
     for name, tv in (("anneal_subsample", subsample), ("gibbs", gibbs)):
         result = urns.total_variation(exact_law.final_law(small, name, passes), urns.posterior(small))
@@ -103,7 +103,8 @@ def test_steps_at_full_size_leave_the_posterior_invariant():
 
 @pytest.mark.parametrize("name", urns.STRATEGIES)
 def test_every_strategy_makes_as_many_assignments(name):
-    """All but the prior and one sequential pass assign passes x N times; annealing keeps full size for one pass's T."""
+    """All but the prior and one sequential pass use passes x N assignments; annealing keeps full size for one pass's
+    T."""
     steps = list(urns.schedule(name, 6, 10))
     assert len(steps) == {"prior": 0, "sequential": 6}.get(name, 60)
     if name == "anneal_subsample":
@@ -165,7 +166,7 @@ class RemovedIsNoCandidate(chains.Chains):
 
 
 class AbsentLieOnTheRight(chains.Chains):
-    """Wrong below full size: counts of all N balls in the predictive, as if those absent lay in the right urn."""
+    """Wrong below full size: counts of all N balls in the predictive, as if absent balls lay in the right urn."""
 
     def assign(self, beta=1.0):
         r, n, self.drawn = self.r, self.n, super().draw_colour()
@@ -204,7 +205,8 @@ def test_wrong_sampler_is_rejected(name, kind, final_law):
 
 
 def test_removed_ball_is_a_candidate():
-    """Three balls tell: where it is none, the law is off by 0.0064 here, but by 0.0001 at (8, 12) after ten passes."""
+    """Three balls suffice: if it is not a candidate, the law is off by 0.0064, but by 0.0001 at (8, 12) after ten
+    passes."""
     tiny, passes, size = urns.Urns(1, 2, p=0.1, a=0.1), 2, 2_000_000
     law = exact_law.final_law(tiny, "anneal_subsample", passes)
     right = p_value(tiny, "anneal_subsample", passes, size, law)
@@ -217,7 +219,7 @@ def test_removed_ball_is_a_candidate():
 
 
 def at_full_size(some, n_sequential, n_gibbs):
-    """Final (i, j) of sequential+gibbs and of gibbs, which end with the same steps: those are made side by side."""
+    """Final (i, j) of sequential+gibbs and of gibbs, which end with the same steps and are run side by side."""
     sequential = chains.Chains(some, n_sequential, True, chains.generator("sequential+gibbs", seed(5), 0))
     sequential.run(urns.schedule("sequential", some.total, 1))
     both = chains.Chains(some, n_gibbs, False, chains.generator("gibbs", seed(5), 0))
@@ -283,7 +285,7 @@ def test_errors_solve_equation_1(n, delta, gamma, duration):
 
 
 def test_durations_and_their_growth():
-    """Durations have the error asked for; cold grows as exp(delta N), annealed as N and within the bound."""
+    """Durations reach the requested error; cold grows as exp(delta N), annealed as N and within the bound."""
     for gamma in (0.4, 0.2, 0.1):
         systems = [bimodal.Bimodal(n, 0.1, gamma) for n in (80, 160, 320, 640)]
         cold = np.array([bimodal.cold_duration(s, 0.05) for s in systems])

@@ -66,7 +66,7 @@ STATES = {
 @given(**STATES)
 @settings(max_examples=30)
 def test_chain_rule_in_any_order(seed, n_rows, widths, missing):
-    """The marginal likelihood is the product of the kernel's predictives, whatever the order of the rows."""
+    """The marginal likelihood is the product of the kernel's predictives, in any order of the rows."""
     components, hyper, rows = joint_table(seed, n_rows, widths, missing)
     whole = log_marginal(components, hyper, statistics(rows, np.zeros(n_rows), 1))
     g = np.random.Generator(np.random.Philox(seed))
@@ -124,7 +124,7 @@ def test_marginal_likelihood_is_the_ratio_of_densities(width):
 
 
 def test_one_column_is_a_normal_column():
-    """D = 1: marginal likelihoods, predictives and the law of the draws are those of kappa, nu, variance scale^2."""
+    """D = 1: marginal likelihoods, predictives and draws are those of kappa, nu, variance scale^2."""
     components, hyper, rows = joint_table(5, 20, [1])
     s = statistics(rows, np.arange(20) % 3, 3)
     (block,) = components.multinormal.blocks
@@ -164,7 +164,8 @@ def drawn_to_predictive(components, hyper, s, rows, draws=3000):
 
 @pytest.mark.thorough
 def test_drawn_parameters_average_to_the_predictive():
-    """E f(x | theta) over theta | C is f(x | C): |z| < 5.1 for 24 pairs (false alarm 1e-5); wrong draws are seen."""
+    """E f(x | theta) over theta | C is f(x | C): |z| < 5.1 for 24 pairs (false alarm 1e-5); wrong draws are
+    detected."""
     components, hyper, rows = joint_table(12, 24, [3])
     s = statistics(rows, np.arange(24) % 3, 3)
     subset = rows.take(np.arange(8))
@@ -207,7 +208,7 @@ def test_merging_parts_agrees_with_the_whole(seed, n_rows, widths, missing, part
 
 
 def test_a_row_far_from_its_cluster_is_scored_without_it():
-    """Where a row makes up nearly all the spread of its cluster the shortcut cancels, and is not taken: with a
+    """If a row accounts for nearly all the spread of its cluster, the shortcut cancels and is not taken: with a
     concentration that makes staying and leaving equally probable the row stays half of the time (level 1e-5)."""
     for far in (1.0, 1e2, 1e4, 1e6):
         components, hyper, rows = joint_table(14, 12, [4])
@@ -225,7 +226,7 @@ def test_a_row_far_from_its_cluster_is_scored_without_it():
 
 
 def test_repeated_columns_do_not_break_the_sampler():
-    """A column that occurs twice makes every scatter singular; only the prior keeps S_n from it."""
+    """A repeated column makes every scatter singular; only the prior keeps S_n regular."""
     g = np.random.default_rng(3)
     x = g.normal(size=200)
     columns, rows = table_from_arrays([("a", "real", x, None), ("b", "real", x, None), ("c", "real", 1e3 * x, None)])
@@ -240,7 +241,7 @@ def test_repeated_columns_do_not_break_the_sampler():
 
 
 def test_pivots_are_put_right_matrix_by_matrix():
-    """Collinear columns under a prior as narrow as rounding: finite factors of that matrix, whatever else is there."""
+    """Collinear columns under a prior as narrow as rounding: finite factors of that matrix, whatever the others are."""
     g = np.random.default_rng(5)
     x, y = g.normal(size=(600, 1)) * g.normal(size=12), g.normal(size=(600, 12))
     for variance in (1e-4, 1e-14, 1e-20):

@@ -1,5 +1,5 @@
-"""Exact posterior of a tiny table in which numbers may lean on columns with levels, by every partition with every
-forest, and the program's sampler on it."""
+"""Exact posterior of a tiny table whose numbers may depend on columns with levels, by enumerating partitions and
+forests, and the program's sampler on it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tests.links.states import by_appearance
 
 @dataclass(frozen=True)
 class Number:
-    """x (N,), NaN where it is missing; kind "real" or "count"; prior: grids of its hyperparameters, of which kappa and
-    nu have one point; line: whether it may be in lines."""
+    """x (N,), NaN if missing; kind "real" or "count"; prior: grids of its hyperparameters, with one point for kappa and
+    nu; line: True if it may be in lines."""
 
     x: np.ndarray
     prior: dict[str, list[float]]
@@ -42,7 +42,7 @@ class Number:
         return list(itertools.product(*self.prior.values()))
 
     def log_evidence(self, group: np.ndarray, point: tuple[float, ...], above: np.ndarray | None) -> float:
-        """Log marginal likelihood where each group has parameters of its own; above: the parent in a line."""
+        """Log marginal likelihood with separate parameters in each group; above: the parent in a line."""
         total = 0.0
         for g in np.unique(group):
             at = (group == g) & ~np.isnan(self.x)
@@ -61,7 +61,7 @@ class Number:
 
 
 class ChildPosterior:
-    """cells (N, D) of columns of so many levels, -1 where they are missing, with Dirichlet(beta); then numbers."""
+    """cells (N, D) of columns with levels, -1 if missing, with Dirichlet(beta); followed by numbers."""
 
     def __init__(self, cells, n_levels, beta: float, numbers, concentration: float, discount: float):
         self.cells, self.n_levels, self.beta, self.numbers = np.array(cells), list(n_levels), beta, list(numbers)
@@ -112,7 +112,7 @@ class ChildPosterior:
         return np.array([self.numbers[c - self.d].log_evidence(group, point, above) for point in points])
 
     def needed(self, forest: tuple[int, ...], row: int, column: int) -> bool:
-        """True if a cell of the row that leans on this missing one is there, or is missing and itself needed."""
+        """True if a cell of the row that depends on this missing one is present, or is missing and itself needed."""
         return any(
             self.needed(forest, row, c) if c < self.d and self.cells[row, c] < 0
             else c < self.d or not np.isnan(self.numbers[c - self.d].x[row])
@@ -131,7 +131,7 @@ class ChildPosterior:
         return b, f
 
     def draw(self, i: int, generator: np.random.Generator) -> tuple[np.ndarray, dict[str, tuple]]:
-        """Cells (N, D), and the hyperparameters of each number by name, given state number i."""
+        """Draw cells (N, D), and the hyperparameters of each number by name, given state number i."""
         b, f = self.state(i)
         t = generator.choice(len(self.tables), p=_normalised(self.log_each[:, b, f]))
         hyper = {}
@@ -146,7 +146,7 @@ def _normalised(log_p: np.ndarray) -> np.ndarray:
 
 
 def sampler(comm, law: ChildPosterior, n_shards: int, seed: int, **settings) -> Mixture:
-    """The program's mixture of the law's table, whose links are drawn in every cycle."""
+    """The program's mixture of the law's table, with links drawn in every cycle."""
     given = [(f"c{c}", "categorical", law.cells[:, c], tuple(f"v{v}" for v in range(n)))
              for c, n in enumerate(law.n_levels)]  # fmt: skip
     given += [(f"x{j}", number.kind, number.x, ()) for j, number in enumerate(law.numbers)]
@@ -168,7 +168,7 @@ def sampler(comm, law: ChildPosterior, n_shards: int, seed: int, **settings) -> 
 def replicates(
     mixture: Mixture, law: ChildPosterior, n_replicates: int, cycles: int, seed: int
 ) -> Iterator[tuple[list, list] | None]:
-    """From each exact start, numbers of states (cycles,), and levels of missing cells that are needed, -1 of others
+    """Yield, from each exact start, numbers of states (cycles,), and levels of needed missing cells, -1 for others
     (cycles, holes), on root; None elsewhere."""
     generator = np.random.Generator(np.random.Philox(seed))
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
@@ -198,7 +198,7 @@ def replicates(
 
 
 def verdict(records: list, law: ChildPosterior, level: float) -> Verdict:
-    """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and each
+    """Judge the final states, and time averages: pairs of rows together, each link, each number of links, and each
     level of a missing cell."""
     result, cells = (np.array(part) for part in zip(*records, strict=True))
     n, z, f = len(law.cells), law.partitions, np.array(law.forests)
@@ -221,7 +221,7 @@ def verdict(records: list, law: ChildPosterior, level: float) -> Verdict:
 
 @contextlib.contextmanager
 def contexts_of_other_rows():
-    """Labels take a number for one of the context of the row before."""
+    """Wrong: labels treat a number as one in the context of the previous row."""
     right = Coding._apart
 
     def rolled(self, rows):
@@ -242,7 +242,7 @@ def contexts_of_other_rows():
 
 @contextlib.contextmanager
 def hyperparameters_as_they_are():
-    """Links are scored at the hyperparameters that a column has, which are not drawn with them."""
+    """Wrong: links are scored at a column's current hyperparameters, which are not redrawn with them."""
     right, at = grid.at_points, {}
 
     def of_present(s, points):
@@ -256,7 +256,7 @@ def hyperparameters_as_they_are():
 
 @contextlib.contextmanager
 def sums_for_averages():
-    """Scores are sums over the grids, but for columns without a parent."""
+    """Wrong: scores are sums, not averages, over the grids, except for columns without a parent."""
     right = children.Children.under
 
     def sums(self, parent, columns):
@@ -269,7 +269,7 @@ def sums_for_averages():
 
 @contextlib.contextmanager
 def gaps_without_numbers():
-    """Missing cells are drawn without a look at the numbers that lean on them."""
+    """Wrong: missing cells are drawn without the numbers that depend on them."""
 
     def none(self, view):
         return {c: lambda x, k, n=n: np.zeros((len(x), n)) for c, n in

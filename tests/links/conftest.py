@@ -1,4 +1,4 @@
-"""Fixtures of tests of questions about linked columns; `run` is each module's own."""
+"""Fixtures for tests of questions about linked columns; each module defines its own `run`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Exact posteriors of tiny tables with links, by writing out every partition of the rows with every forest of the
+"""Exact posteriors of tiny tables with links, by enumerating the partitions of the rows with the forests of the
 columns; no code in common with the program."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.exact.enumerate import log_eppf, partitions
 
 
 def forests(d: int, above: int | None = None) -> list[tuple[int, ...]]:
-    """All rooted forests of d columns: the parent of each, -1 for none. above: a column d is a parent alone, itself
+    """All rooted forests of d columns: the parent of each, -1 for none. above: a column d that is only a parent, itself
     below this one, or below none, -1."""
 
     def ends(parents: tuple[int, ...], c: int) -> bool:
@@ -29,16 +29,16 @@ def forests(d: int, above: int | None = None) -> list[tuple[int, ...]]:
 
 
 def log_prior(parents: tuple[int, ...], more: int = 0) -> float:
-    """Uniform over the number of links, and over the forests with so many. more: columns that are parents alone; the
-    forests in which they lean on others are then left out."""
+    """Log prior, uniform over the number of links, and over the forests with that number. more: number of columns that
+    are only parents; forests in which they depend on others are then excluded."""
     d, e = len(parents) + more, sum(p != -1 for p in parents)
     return float(-np.log(d) - (gammaln(d) - gammaln(e + 1) - gammaln(d - e)) - e * np.log(d))
 
 
 @dataclass(frozen=True)
 class Number:
-    """A column of normal numbers that others may lean on: x (N,), NaN where it is an atom; cuts of its bins; prior:
-    mean, kappa, nu, variance; above: the column that says which atom it is, whose last level is none, or -1."""
+    """A column of normal numbers that others may depend on: x (N,), NaN for an atom; cuts of its bins; prior: mean,
+    kappa, nu, variance; above: the column that gives its atom, with last level none, or -1."""
 
     x: np.ndarray
     cuts: tuple[float, ...]
@@ -67,8 +67,8 @@ class Number:
 
 class LinkedPosterior:
     """cells (N, D), -1 for a missing one; n_levels (D,); prior: Dirichlet(beta) of every column, cluster and context,
-    where the beta of each column has one of the values `betas`, each as probable. Missing cells are summed out: every
-    way to fill them in is a table of its own. number: a further column, number D, that others may lean on."""
+    with the beta of each column one of the values `betas`, equally likely. Missing cells are summed out: each way to
+    fill them in is a separate table. number: a further column, number D, that others may depend on."""
 
     def __init__(self, cells, n_levels, betas, concentration: float, discount: float, number: Number | None = None):
         self.cells, self.n_levels, self.betas, self.of = np.array(cells), list(n_levels), betas, number
@@ -125,7 +125,7 @@ class LinkedPosterior:
     @staticmethod
     @cache
     def _of_groups(x: tuple[int, ...], group: tuple[int, ...], n_levels: int, beta: float) -> float:
-        """Log marginal likelihood of cells of so many levels, each group with probabilities of its own."""
+        """Log marginal likelihood of cells with n_levels levels, each group with separate probabilities."""
         cells, of, total = np.array(x), np.array(group), 0.0
         for g in np.unique(of):
             n = np.bincount(cells[of == g], minlength=n_levels)
@@ -139,7 +139,7 @@ class LinkedPosterior:
         return [tuple(at) for at in np.argwhere(self.cells < 0).tolist()]
 
     def needed(self, forest: tuple[int, ...], row: int, column: int) -> bool:
-        """True if a cell of the row that leans on this one is there, or is missing and itself needed."""
+        """True if a cell of the row that depends on this one is present, or is missing and itself needed."""
         children = [c for c, parent in enumerate(forest) if parent == column]
         return any(self.cells[row, c] >= 0 or self.needed(forest, row, c) for c in children)
 
@@ -151,7 +151,7 @@ class LinkedPosterior:
         return float(p[:, [self.needed(f, row, column) for f in self.forests]].sum())
 
     def draw(self, i: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """All cells (N, D) and the beta of each column, (D,), given the state number i."""
+        """Draw all cells (N, D) and the beta of each column, (D,), given the state number i."""
         b, f = divmod(i, len(self.forests))
         t = generator.choice(len(self.tables), p=_normalised(self.log_each[:, b, f]))
         log_p = self.evidence[t, b, range(len(self.n_levels)), np.array(self.forests[f]) + 1]
@@ -159,7 +159,7 @@ class LinkedPosterior:
 
     @cached_property
     def number(self) -> dict[tuple, int]:
-        """The place of each state (labels, parents) among all."""
+        """Index of each state (labels, parents)."""
         states = itertools.product(self.partitions.tolist(), self.forests)
         return {(tuple(z), f): i for i, (z, f) in enumerate(states)}
 

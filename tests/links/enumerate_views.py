@@ -1,5 +1,5 @@
-"""Exact posteriors of tiny tables with links in views, by writing out every partition of the columns with, in each
-view, every partition of the rows and every forest; no code in common with the program."""
+"""Exact posteriors of tiny tables with links in views, by enumerating the partitions of the columns with, in each view,
+the partitions of the rows and the forests; no code in common with the program."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from tests.exact.enumerate import log_eppf, log_marginal, partitions
 from tests.links.enumerate import forests, log_prior
 from tests.links.lines import log_regression
 
-LINE, CHILD, BOTH = -1, -2, -3  # numbers that may be in lines, may lean on columns with levels, or both
+LINE, CHILD, BOTH = -1, -2, -3  # numbers that may be in lines, may depend on columns with levels, or both
 REAL = {"mean": 0.1, "kappa": 0.3, "nu": 2.0, "variance": 0.3}
 
 
 class ViewsPosterior:
-    """columns: of each its levels (N,) and how many there are, or numbers (N,) and None, LINE, CHILD or BOTH; all but
-    the first of these have one of `variances`, each as probable. betas: Dirichlet(beta) of every column with
-    levels, cluster and context, where the beta of each column is one of these, each as probable.
-    views, rows: concentration and discount of the columns over views, and of every view's rows. allowed: of links
-    (child, parent); None: all. named: the parent of each column that has one, where links are given: a tree is then
-    one column of the prior of the views.
+    """columns: of each its levels (N,) and their number, or numbers (N,) and None, LINE, CHILD or BOTH; all but the
+    first of these have one of `variances`, equally likely. betas: Dirichlet(beta) of every column with levels, cluster
+    and context, with the beta of each column one of these, equally likely. views, rows: concentration and discount of
+    the columns over views, and of every view's rows. allowed: links (child, parent); None: all. named: the parent of
+    each column that has one, if links are given: a tree is then one column in the prior of the views.
 
-    p (S,). A state: the view of each column by first appearance (S, C), the number of the partition of the rows that
-    each goes by (S, C), and its parent (S, C), -1 for none.
+    p (S,). A state: the view of each column by first appearance (S, C), the number of the partition of its rows (S, C),
+    and its parent (S, C), -1 for none.
     """
 
     def __init__(
@@ -79,11 +78,11 @@ class ViewsPosterior:
         self.p = np.exp(np.array(log_p) - self.log_evidence)
 
     def grid(self, c: int) -> tuple[float, ...]:
-        """Values that a column's pseudo-count or variance may have."""
+        """Possible values of a column's pseudo-count or variance."""
         return self.betas if (self.columns[c][1] or 0) >= 0 else self.variances
 
     def _log_evidence(self, z, child: int, parent: int, beta: float) -> float:
-        """Log marginal likelihood of a column's cells under a parent, -1 for none; beta: a variance in lines."""
+        """Log marginal likelihood of a column's cells under a parent, -1 for none; beta: for lines, a variance."""
         x, n_levels = np.array(self.columns[child][0]), self.columns[child][1]
         if n_levels is None:
             if parent != -1:
@@ -108,7 +107,7 @@ class ViewsPosterior:
 
     @staticmethod
     def _log_line(x, u, here, variance: float) -> float:
-        """Log evidence of numbers in a cluster, in a line on u unless that is None."""
+        """Log evidence of numbers in a cluster, on a line in u unless that is None."""
         design, precision = np.ones((here.sum(), 1)), np.array([REAL["kappa"]])
         if u is not None:
             design = np.column_stack([design, (u - u.mean())[here]])
@@ -117,7 +116,8 @@ class ViewsPosterior:
         return log_regression(x[here], design, precision, center, REAL["nu"], variance)
 
     def draw_hyper(self, s: int, generator) -> dict[int, float | np.ndarray]:
-        """The beta of each column with levels given a state, and hyperparameters of numbers that may lean on others."""
+        """Draw the beta of each column with levels given a state, and hyperparameters of numbers that may depend on
+        others."""
         result = {}
         for c, (_, n_levels) in enumerate(self.columns):
             if n_levels:
@@ -136,7 +136,7 @@ class ViewsPosterior:
         return {tuple(z): b for b, z in enumerate(self.partitions.tolist())}
 
     def number(self, views, labels, parents) -> int:
-        """Number of a state: view of each column, labels (C, N) that each goes by, and its parent."""
+        """Number of a state: view of each column, labels (C, N) of its rows, and its parent."""
         first: dict = {}
         views = tuple(first.setdefault(v, len(first)) for v in views)
         by = []
@@ -147,7 +147,7 @@ class ViewsPosterior:
 
     @cached_property
     def summaries(self) -> tuple[list[str], np.ndarray]:
-        """Names, and (events, S) of which state each happens in."""
+        """Names, and indicators of the events in each state, (events, S)."""
         names, table, c = [], [], self.views.shape[1]
         linked = {(i, j): self.parents[:, i] == j for i in range(c) for j in range(c) if i != j}
         for view in partitions(c):

@@ -6,7 +6,7 @@ from mpibayes.hpc.data.events import Known, everyone, of_range, of_values
 
 
 def one(asking, **cells) -> Known:
-    """Cells by name: a level or a number, or (low, high)."""
+    """Known cells by name: a level or a number, or (low, high)."""
     events = {}
     for name, value in cells.items():
         column = asking.conditions.column(name)

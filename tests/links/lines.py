@@ -1,4 +1,4 @@
-"""Exact posterior of a tiny table of real columns that may lean on each other in lines, and the program's sampler on
+"""Exact posterior of a tiny table of real columns that may depend on each other linearly, and the program's sampler on
 it."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.links.states import by_appearance
 
 def log_regression(y, design, precision, center, nu, variance) -> float:
     """Log density of y under y ~ N(design b, s2), b ~ N(center, s2 / precision), s2 ~ Inv-chi2(nu, variance): a
-    multivariate t (Gelman et al. 2013, section 14.8), without the posterior of anything."""
+    multivariate t (Gelman et al. 2013, section 14.8), computed without any posterior."""
     n, off = len(y), y - design @ center
     matrix = variance * (np.eye(n) + (design / precision) @ design.T)
     norm = off @ np.linalg.solve(matrix, off)
@@ -35,8 +35,8 @@ def log_regression(y, design, precision, center, nu, variance) -> float:
 
 
 class LinePosterior:
-    """x (N, D): real cells, all there. kappa, nu: of every column; means, variances: grids of every column, of which a
-    column that leans on another one has the second alone, and its own mean for the first."""
+    """x (N, D): real cells, none missing. kappa, nu: of every column; means, variances: grids of every column; a column
+    that depends on another uses only the second, with its own mean for the first."""
 
     def __init__(self, x, kappa: float, nu: float, means, variances, concentration: float, discount: float):
         self.x, self.kappa, self.nu, self.means, self.variances = np.array(x), kappa, nu, means, variances
@@ -81,7 +81,7 @@ class LinePosterior:
         return log_regression(x[:, c], design, precision, center, self.nu, variance)
 
     def _at_points(self, rows: tuple[int, ...], c: int, parent: int, mean: float, variance: float) -> np.ndarray:
-        """The same at each of `points` as the value of the missing cell, in `row` and `column`."""
+        """Log evidence at each of `points` as the value of the missing cell, in `row` and `column`."""
         x, result = self.x[list(rows)], []
         if self.row not in rows or self.column not in (c, parent):
             return np.full(len(self.points), self._of_rows(x, c, parent, mean, variance))
@@ -92,7 +92,7 @@ class LinePosterior:
 
     @property
     def table(self) -> np.ndarray:
-        """The cells of all columns."""
+        """Cells of all columns."""
         return self.x
 
     def state(self, i: int):
@@ -111,13 +111,13 @@ class LinePosterior:
         return result
 
     def cell(self, i: int, generator: np.random.Generator) -> float | None:
-        """The missing cell, drawn given state number i; None where there is none."""
+        """The missing cell, drawn given state number i; None if there is none."""
         return None
 
 
 class HolePosterior(LinePosterior):
-    """The same of a table in which one cell is missing, and all hyperparameters given: it is summed over on a grid.
-    beside (N,): one more column, which is in no line."""
+    """Posterior of a table with one missing cell, which is summed over on a grid, and given hyperparameters. beside
+    (N,): one more column, outside all lines."""
 
     def __init__(self, x, kappa: float, nu: float, mean: float, variance: float, concentration: float, beside):
         self.beside = np.array(beside)
@@ -166,7 +166,7 @@ class HolePosterior(LinePosterior):
 
 
 def sampler(comm, law: LinePosterior, n_shards: int, seed: int, **settings) -> Mixture:
-    """The program's mixture of the law's table, whose links are drawn in every cycle."""
+    """The program's mixture of the law's table, with links drawn in every cycle."""
     columns, rows = table_from_arrays([(f"x{c}", "real", x, ()) for c, x in enumerate(law.table.T)])
     columns = [replace(column, line=c < law.d) for c, column in enumerate(columns)]
     prior = {"mean": list(law.means), "kappa": law.kappa, "nu": law.nu, "variance": list(law.variances)}
@@ -183,8 +183,8 @@ def sampler(comm, law: LinePosterior, n_shards: int, seed: int, **settings) -> M
 def replicates(
     mixture: Mixture, law: LinePosterior, n_replicates: int, cycles: int, seed: int
 ) -> Iterator[tuple[list, list] | None]:
-    """From each exact start, numbers of states (cycles,), and the missing cells, if there are any (cycles, holes), on
-    root; None elsewhere."""
+    """Yield, from each exact start, numbers of states (cycles,), and any missing cells (cycles, holes), on root; None
+    elsewhere."""
     generator = np.random.Generator(np.random.Philox(seed))
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
     for r, start in enumerate(starts.tolist()):
@@ -207,8 +207,8 @@ def replicates(
 
 
 def verdict(records: list, law: LinePosterior, level: float) -> Verdict:
-    """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and how
-    often a missing cell is below its quantiles."""
+    """Judge the final states, and time averages: pairs of rows together, each link, each number of links, and the
+    frequency of a missing cell below its quantiles."""
     result, cells = (np.array(part) for part in zip(*records, strict=True))
     n, z, f = len(law.x), law.partitions, np.array(law.forests)
     pairs, links = [(i, j) for i in range(n) for j in range(i)], [(c, p) for c in range(law.d) for p in range(law.d)]
@@ -228,7 +228,7 @@ def verdict(records: list, law: LinePosterior, level: float) -> Verdict:
 
 
 def scored_more(more):
-    """The evidence of a column in lines has some more terms, of every point, parent and cluster."""
+    """Add some terms to the evidence of a column in lines, for every point, parent and cluster."""
     right = updates.line_marginals
 
     def marginals(points, square, middle, mean, n, u, *moments):
@@ -241,7 +241,7 @@ def scored_more(more):
 
 
 def parents_scored_twice():
-    """The evidence of a column is that of the pair, its parent's own part left in."""
+    """Wrong: the evidence of a column is that of the pair, including its parent's own part."""
 
     def of_parents(kappa, nu, square, middle, n, u, uu):
         spread = kappa**2 * square + uu + n * kappa / (kappa + n) * np.where(n > 0, u - middle, 0.0) ** 2
@@ -253,7 +253,7 @@ def parents_scored_twice():
 
 
 def slopes_without_a_prior():
-    """The evidence of a column leaves out the prior density of its slope."""
+    """Wrong: the evidence of a column omits the prior density of its slope."""
 
     def without(kappa, nu, square, middle, n, u, uu):
         return np.broadcast_to(-0.5 * np.log(kappa**2 * square), (len(kappa), square.shape[1], len(n)))
@@ -263,7 +263,7 @@ def slopes_without_a_prior():
 
 @contextlib.contextmanager
 def sums_for_averages():
-    """Scores are sums over the grids that are summed out, which are larger where a column has no parent."""
+    """Wrong: scores are sums, not averages, over integrated grids, which are larger if a column has no parent."""
 
     def under(self):
         score = np.array([logsumexp(of, axis=0) for of in self._under_parents])
@@ -279,7 +279,7 @@ def sums_for_averages():
 
 @contextlib.contextmanager
 def cells_by_the_parent_alone():
-    """Missing cells are drawn without a look at the columns that lean on them."""
+    """Wrong: missing cells are drawn without the columns that depend on them."""
     right = gaps.Tree.passed_up
 
     def alone(self, lines):
@@ -292,7 +292,7 @@ def cells_by_the_parent_alone():
 
 @contextlib.contextmanager
 def labels_by_other_columns_alone():
-    """Rows that lack a cell take labels whatever their numbers say of them."""
+    """Wrong: rows that lack a cell take labels regardless of their numbers."""
     right = gaps.Tree.passed_up
 
     def flat(self, lines):

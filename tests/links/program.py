@@ -1,4 +1,4 @@
-"""The program's sampler on a tiny table with links, started at exact draws, and wrong versions of its own code."""
+"""The program's sampler on a tiny table with links, started at exact draws, and wrong versions of its code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.links.states import by_appearance
 
 
 def sampler(comm, law: LinkedPosterior, n_shards: int, seed: int, **settings) -> Mixture:
-    """The program's mixture of the law's table, whose links are drawn in every cycle."""
+    """The program's mixture of the law's table, with links drawn in every cycle."""
     given = [
         (f"c{c}", "categorical", law.cells[:, c], tuple(f"v{v}" for v in range(n))) for c, n in enumerate(law.n_levels)
     ]
@@ -43,7 +43,7 @@ def sampler(comm, law: LinkedPosterior, n_shards: int, seed: int, **settings) ->
 
 
 def _with_number(column: Column, c: int, law: LinkedPosterior) -> Column:
-    """A column as a run has it whose number is cut into bins."""
+    """A numeric column cut into bins, as in a run."""
     if c == law.of.above:
         return replace(column, part_of="number")
     if column.name != "number":
@@ -68,7 +68,7 @@ def put(mixture: Mixture, law: LinkedPosterior, state: int, cycles: int, generat
 def replicates(
     mixture: Mixture, law: LinkedPosterior, n_replicates: int, cycles: int, seed: int
 ) -> Iterator[tuple[list, list] | None]:
-    """From each exact start, numbers of states (cycles,), and levels of missing cells that are needed, -1 of others
+    """Yield, from each exact start, numbers of states (cycles,), and levels of needed missing cells, -1 for others
     (cycles, holes), on root; None elsewhere."""
     generator, d = np.random.Generator(np.random.Philox(seed)), len(law.n_levels)
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
@@ -87,7 +87,7 @@ def replicates(
 
 
 def _of_holes(mixture: Mixture, law: LinkedPosterior, forest, levels: np.ndarray) -> list[int]:
-    """The level of each missing cell, -1 where it is not needed, from those of needed cells as the chain has them."""
+    """Level of each missing cell, -1 if it is not needed, from the chain's levels of needed cells."""
     at = {c: i for i, c in enumerate(mixture.linking.coding.order)}
     needed = sorted((h for h in law.holes if law.needed(forest, *h)), key=lambda h: (at[h[1]], h[0]))
     level = dict(zip(needed, levels.tolist(), strict=True))
@@ -95,7 +95,7 @@ def _of_holes(mixture: Mixture, law: LinkedPosterior, forest, levels: np.ndarray
 
 
 def verdict(records: list, law: LinkedPosterior, level: float) -> Verdict:
-    """Judge the states at the end, and time averages: pairs of rows together, each link, each number of links, and each
+    """Judge the final states, and time averages: pairs of rows together, each link, each number of links, and each
     level of a missing cell."""
     result, cells = (np.array(part) for part in zip(*records, strict=True))
     n, d = law.cells.shape
@@ -123,14 +123,15 @@ def verdict(records: list, law: LinkedPosterior, level: float) -> Verdict:
 
 @contextlib.contextmanager
 def without_prior():
-    """The number of links has no prior: every link has the weight that it has a priori at an even t."""
+    """Wrong: the number of links has no prior: every link has its prior weight at an even t."""
     with mock.patch.object(moves, "log_weight_of_links", lambda e, d, stream: -float(np.log(d))):
         yield
 
 
 @contextlib.contextmanager
 def codes_of_the_parent_before():
-    """Columns that stay linked keep the codes of the parent they had, as where a cache is keyed by the child alone."""
+    """Wrong: columns that stay linked keep the codes of their previous parent, as with a cache keyed only by the
+    child."""
     right = Coding._code
 
     def stale(self, rows, place, level):
@@ -143,7 +144,7 @@ def codes_of_the_parent_before():
 
 @contextlib.contextmanager
 def numbers_apart_from_their_atoms():
-    """Forests in which a column may lean on a number, and which atom this is on that column."""
+    """Wrong: forests in which a column may depend on a number, and the number's atom on that column."""
     right = moves.draw_with_others
 
     def apart(score, alone, u, order, above):
@@ -155,7 +156,7 @@ def numbers_apart_from_their_atoms():
 
 @contextlib.contextmanager
 def evidence_of_all_clusters():
-    """Scores of links that take all rows for one cluster."""
+    """Wrong: scores of links treat all rows as one cluster."""
     right = scores.link_scores
 
     def whole(comm, contexts, kind, multiplier, labelled, n_labels, *more):
@@ -167,7 +168,7 @@ def evidence_of_all_clusters():
 
 @contextlib.contextmanager
 def gaps_by_the_parent_alone():
-    """Missing cells that others lean on are drawn without a look at these."""
+    """Wrong: missing cells that others depend on are drawn without these."""
     right = Gaps._log_weights
 
     def alone(self, tables, densities, rows, k, c, at):
@@ -182,7 +183,7 @@ def gaps_by_the_parent_alone():
 
 @contextlib.contextmanager
 def links_of_what_is_there():
-    """Links are drawn as if a missing cell were a level of its own."""
+    """Wrong: links are drawn as if a missing cell were a separate level."""
     right = Gaps.completed
 
     def first_level(self, kind, multiplier, levels, labelled, first, key):

@@ -1,5 +1,5 @@
 """The exact posterior of a tiny table with links whose bases are learned, by sums over tables in place of integrals,
-the program's sampler of it, and wrong versions of its own code."""
+the program's sampler of it, and wrong versions of the program's code."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def log_stirling(n: int, t: int) -> float:
 
 
 def tables_of(counts: np.ndarray) -> list[tuple[int, ...]]:
-    """All numbers of tables of the cells of each cluster and level, (K, V) flat."""
+    """All combinations of numbers of tables for the cells of each cluster and level, (K, V) flattened."""
     return list(itertools.product(*(range(min(1, n), n + 1) for n in counts.ravel().tolist())))
 
 
@@ -56,7 +56,7 @@ def counts_in(x: np.ndarray, contexts: np.ndarray, z: np.ndarray, n_levels: int,
 
 
 def over_tables(counts: np.ndarray, beta: float) -> tuple[np.ndarray, np.ndarray]:
-    """All numbers of tables, summed over clusters, of counts (K, V) in a context: (T, V), and the log probability of
+    """All numbers of tables, summed over clusters, for counts (K, V) in a context: (T, V), and the log probability of
     cells and tables at each concentration of the base, (T, G)."""
     v, tables, log_p = counts.shape[1], [], []
     m = v * beta
@@ -70,7 +70,7 @@ def over_tables(counts: np.ndarray, beta: float) -> tuple[np.ndarray, np.ndarray
 
 
 def by_concentration(contexts: list[np.ndarray], beta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Log evidence of counts in some contexts at each concentration of the base (G,), and there the mean of the base of
+    """Log evidence of counts in some contexts at each concentration of the base (G,), and the mean there of the base of
     level 0 in the first context."""
     each = [over_tables(counts, beta) for counts in contexts]
     tables, log_p = each[0]
@@ -80,15 +80,15 @@ def by_concentration(contexts: list[np.ndarray], beta: float) -> tuple[np.ndarra
 
 
 def drawn_tables(contexts: list[np.ndarray], beta: float, generator) -> np.ndarray:
-    """Tables (U, V) given counts in some contexts."""
+    """Draw tables (U, V) given counts in some contexts."""
     at = generator.choice(len(GRID), p=_normalised(by_concentration(contexts, beta)[0]))
     each = [over_tables(counts, beta) for counts in contexts]
     return np.array([t[generator.choice(len(t), p=_normalised(log_p[:, at]))] for t, log_p in each])
 
 
 class BasedPosterior(LinkedPosterior):
-    """Children of a parent have, in each context, p0 ~ Dirichlet(c), c on the program's grid for all contexts
-    together, and theta of a cluster ~ Dirichlet(beta V p0). With p0 summed over tables (Antoniak 1974)."""
+    """Children of a parent have, in each context, p0 ~ Dirichlet(c), c on the program's grid and shared by all
+    contexts, and theta of a cluster ~ Dirichlet(beta V p0). p0 is summed over tables (Antoniak 1974)."""
 
     def _log_evidence(self, cells, z, child, parent, beta) -> float:
         if parent in (-1, child):
@@ -103,7 +103,7 @@ class BasedPosterior(LinkedPosterior):
         return self.filled, betas
 
     def mean_of_base(self, child: int, parent: int) -> float:
-        """E of p0 of level 0 in context 0, times whether the link is there."""
+        """E of p0 of level 0 in context 0, times the indicator of the link."""
         result = 0.0
         for b, z in enumerate(self.partitions):
             of = [by_concentration(self.counts(self.cells, z, child, parent), beta) for beta in self.betas]
@@ -126,8 +126,8 @@ def put(mixture, law: BasedPosterior, state: int, cycles: int, generator) -> Non
 def replicates(
     mixture, law: BasedPosterior, n_replicates: int, cycles: int, seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray] | None]:
-    """From each exact start, numbers of states (cycles,), and p0 of level 0 in context 0 by child and parent, 0 without
-    the link, (cycles, D, D), on root; None elsewhere."""
+    """Yield, from each exact start, numbers of states (cycles,), and p0 of level 0 in context 0 by child and parent, 0
+    without the link, (cycles, D, D), on root; None elsewhere."""
     generator, d = np.random.Generator(np.random.Philox(seed)), len(law.n_levels)
     starts = generator.choice(law.p.size, size=n_replicates, p=law.p.ravel())
     for r, start in enumerate(starts):
@@ -147,7 +147,7 @@ def replicates(
 
 
 def verdict(records: list, law: BasedPosterior, level: float) -> Verdict:
-    """Judge the states at the end, and time averages: pairs of rows together, each link, and each base."""
+    """Judge the final states, and time averages: pairs of rows together, each link, and each base."""
     states, bases = (np.array(part) for part in zip(*records, strict=True))
     n, d = law.cells.shape
     pairs = [(i, j) for i in range(n) for j in range(i)]
@@ -166,7 +166,7 @@ def verdict(records: list, law: BasedPosterior, level: float) -> Verdict:
 
 
 class BasedViews(ViewsPosterior):
-    """The same in views; see `BasedPosterior`."""
+    """The same posterior in views; see `BasedPosterior`."""
 
     def _log_evidence(self, z, child: int, parent: int, beta: float) -> float:
         if parent in (-1, child):
@@ -214,8 +214,8 @@ def by_quadrature(counts: np.ndarray, beta: float) -> tuple[np.ndarray, np.ndarr
 
 
 class GivenRows:
-    """The law of the links of columns of two levels, and of bases, given the labels of the rows: of each pair of child
-    and parent the probability of the link, and times that the moments of the child's base in the first context."""
+    """Law of the links of columns of two levels, and of bases, given the labels of the rows: for each pair of child and
+    parent the probability of the link, and this times the moments of the child's base in the first context."""
 
     of, process = None, (1.0, 0.0)
 
@@ -239,8 +239,8 @@ class GivenRows:
         return counts_in(self.cells[:, child], context, self.z, 2, int(context.max()) + 1)
 
     def seen(self, seed: int, n: int, refresh: bool) -> np.ndarray:
-        """The chain's values of `expected` in each of n draws of links, (n, 3, D, D). refresh: bases are drawn after
-        each of these once more, as in a cycle."""
+        """The chain's values of `expected` in each of n draws of links, (n, 3, D, D). refresh: bases are redrawn after
+        each draw, as in a cycle."""
         mixture = program.sampler(serial(), self, 2, seed, link_base="learned")
         place(mixture, self.z, 0, replace(mixture.view.hyper, dirichlet=np.full(len(self.n_levels), *self.betas)))
         out = np.zeros((n, *self.expected.shape))
@@ -260,7 +260,7 @@ class GivenRows:
 
 @contextlib.contextmanager
 def counts_for_tables():
-    """Bases are drawn by the cells as they are counted, each of which has a table of its own."""
+    """Wrong: bases are drawn from the counts of cells, as if each cell had a table."""
 
     def plain(counts, beta, stream):
         return (counts * (beta > 0)[:, :, None]).sum(axis=2)
@@ -271,7 +271,7 @@ def counts_for_tables():
 
 @contextlib.contextmanager
 def without_the_second_factor():
-    """Weights of links are the evidence at the proposed base, as if that were known."""
+    """Wrong: weights of links are the evidence at the proposed base, as if it were known."""
 
     def at_proposed(self, child, parent, counts):
         levels, offsets = counts.reshape(-1, counts.shape[2]), np.arange(len(counts) + 1) * counts.shape[1]
@@ -284,7 +284,7 @@ def without_the_second_factor():
 
 @contextlib.contextmanager
 def bases_of_the_parent_before():
-    """A column that finds another parent, with as many contexts, keeps the base that it had under the one before."""
+    """Wrong: a column that gets another parent with as many contexts keeps its base under the previous one."""
     right = linking.Linking.link
 
     def stale(self, parents, rows=None, hyper=None, bases=None):

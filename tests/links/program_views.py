@@ -19,7 +19,7 @@ from tests.links.enumerate_views import BOTH, CHILD, LINE, REAL, ViewsPosterior
 
 
 def sampler(comm, law: ViewsPosterior, n_shards: int, seed: int, kind=Mixture, **settings) -> Mixture:
-    """The program's chain of the law's table; in every cycle columns move and links are drawn."""
+    """The program's chain of the law's table; columns move and links are drawn in every cycle."""
     given, priors = [], {}
     for c, (cells, n) in enumerate(law.columns):
         levelled = (n or 0) > 0
@@ -79,7 +79,7 @@ def history(mixture: Mixture, law: ViewsPosterior, first: int, starts, cycles: i
 
 
 def verdict(comm, law, n_shards, n_replicates, seed, cycles, level, looks=1, **settings) -> Verdict | None:
-    """The program against the enumeration, from exact draws; None off root."""
+    """Compare the program with the enumeration, from exact draws; None off root."""
     mixture = sampler(comm, law, n_shards, seed, **settings)
     starts = np.random.default_rng(seed + 1).choice(len(law.p), n_replicates, p=law.p / law.p.sum())
     names, table = law.summaries
@@ -109,7 +109,7 @@ def _weights(change):
 
 @contextlib.contextmanager
 def a_share_for_a_parent():
-    """Each of the D parents of a view has 1 / D of the weight of none."""
+    """Wrong: each of the D parents of a view has 1 / D of the weight of none."""
 
     def change(self, body, units, none, parent):
         n = sum(len(self.columns_of[u]) for u in units or ())
@@ -121,7 +121,7 @@ def a_share_for_a_parent():
 
 @contextlib.contextmanager
 def weight_of_a_single_column():
-    """A subtree has the weight of one column among the views."""
+    """Wrong: a subtree has the weight of one column among the views."""
 
     def change(self, body, units, none, parent):
         s, d = len(body.units), self.discount
@@ -136,7 +136,7 @@ def weight_of_a_single_column():
 
 @contextlib.contextmanager
 def numbers_by_the_first_partition():
-    """Numbers that may lean on others are scored by the rows of the first view, whichever they would go by."""
+    """Wrong: numbers that may depend on others are scored by the rows of the first view, not of their own."""
     right = subtrees._Scan._numbers_under
     with mock.patch.object(subtrees._Scan, "_numbers_under", lambda self, of: right(self, self.partitions[0])):
         yield

@@ -1,4 +1,4 @@
-"""States of chains in tests of linked columns: partitions by first appearance, and the same on any number of ranks."""
+"""States of chains in tests of linked columns: partitions by first appearance, equal on any number of ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def by_appearance(labels: np.ndarray) -> tuple[int, ...]:
 
 
 def judged_in_parts(replicates: Iterator, judged: Callable[[list], Verdict], size: int, looks: int) -> Verdict | None:
-    """The verdict on `size` of the replicates, root's alone, in parts as in `by_looks`; None off root."""
+    """Verdict on `size` of the replicates, on root, in parts as in `by_looks`; None off root."""
 
     def more(first: int, last: int) -> list | None:
         records = [next(replicates) for _ in range(first, last)]
@@ -28,7 +28,7 @@ def judged_in_parts(replicates: Iterator, judged: Callable[[list], Verdict], siz
 
 
 def require_the_same_on_ranks(replicates: Callable[..., Iterable], cases: Iterable[tuple]) -> None:
-    """Compare the records replicates(comm, *case), root's alone, of all ranks with those of one. Collective."""
+    """Compare the records of replicates(comm, *case), which root holds, on all ranks with those on one. Collective."""
     comm = world()
     for case in cases:
         together = _digest(replicates(comm, *case))
@@ -37,6 +37,6 @@ def require_the_same_on_ranks(replicates: Callable[..., Iterable], cases: Iterab
 
 
 def _digest(records: Iterable) -> str | None:
-    """Hash the arrays of all records; None where there are none, off root."""
+    """Hash the arrays of all records; None without records, off root."""
     arrays = [np.array(part) for record in records if record is not None for part in record]
     return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest() if arrays else None

@@ -1,4 +1,4 @@
-"""Chromium without a window, driven through a pipe by its own protocol: no driver, and nothing listens on a port."""
+"""Headless Chromium, driven through a pipe by its own protocol: no driver, and no listening port."""
 
 import base64
 import fcntl
@@ -24,7 +24,7 @@ PATIENCE = 60.0  # seconds
 
 
 class Browser:
-    """One page, in which `said` gathers what the console has and `asked` what was requested."""
+    """One page, in which `said` collects console messages and `asked` requests."""
 
     def __init__(self, folder):
         (out, self._write), (self._read, back) = ((_high(fd) for fd in os.pipe()) for _ in range(2))
@@ -86,13 +86,13 @@ class Browser:
             self.asked.append(what["request"]["url"])
 
     def run(self, script):
-        """The value of an expression in the page."""
+        """Evaluate an expression in the page."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, f"{script}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
 
     def until(self, script, seconds=20.0):
-        """Wait until an expression is true; whether it became so."""
+        """Wait until an expression is true; return whether it became true."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self.run(script):
@@ -108,7 +108,7 @@ class Browser:
         return bool(self.said)
 
     def open(self, path, width=1280, height=900, dark=False):
-        """Seconds until the page at the path, with a place in it perhaps, was ready."""
+        """Open the page at the path, possibly with an anchor; return the seconds until it was ready."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -126,7 +126,7 @@ class Browser:
         return time.monotonic() - started
 
     def press(self, key, code=None):
-        """A key of the keyboard, such as Enter or ArrowDown."""
+        """Press a key of the keyboard, such as Enter or ArrowDown."""
         numbers = {"Enter": 13, "Escape": 27, "Tab": 9, "ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40}
         more = {"text": "\r"} if key == "Enter" else {}
         look = {"key": key, "code": code or key, "windowsVirtualKeyCode": numbers[key]}
@@ -134,12 +134,12 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **look)
 
     def paper(self):
-        """The page as it is printed: the bytes of a PDF file."""
+        """The page as printed: bytes of a PDF file."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
 
 def _high(fd):
-    """The same file with a number that is in nobody's way."""
+    """Duplicate a file descriptor to a number that is out of the way."""
     high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
     os.close(fd)
     return high

@@ -1,4 +1,4 @@
-"""Checks that hold for every page, whatever its family and the names in its table."""
+"""Checks that hold for every page, for any family and any names in its table."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ BESIDE = re.compile(r"[^/:?#]+/report\.html")  # the page of a run in a folder b
 
 
 class Page(HTMLParser):
-    """The page as a browser sees it, roughly: every element is closed in its turn."""
+    """Rough model of the page in a browser: every element is closed in its turn."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -79,7 +79,7 @@ def strings(data):
 
 
 def problems(text):
-    """Problems of a page; [] if it has none."""
+    """Problems of a page; [] if there are none."""
     page = Page(text)
     result = list(page.problems)
     if len(page.scripts) != 2 or page.scripts[0][0].get("type") != "application/json":
@@ -99,5 +99,5 @@ def problems(text):
 
 
 def parts_of(text):
-    """The parts that the script shows."""
+    """Parts that the script shows."""
     return json.loads(Page(text).scripts[0][1])

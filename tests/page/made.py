@@ -1,4 +1,4 @@
-"""Reports that no run made: of any size, with any names."""
+"""Reports made without a run: of any size, with any names."""
 
 import numpy as np
 from rich.table import Table as Grid

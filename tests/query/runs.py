@@ -1,4 +1,4 @@
-"""Runs that queries are tried on: one of a tiny table whose posterior is known, and one of every kind of column."""
+"""Runs for tests of queries: one of a tiny table with known posterior, and one with every kind of column."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALPHA, D = 0.9, 0.25
 
 
 def case(rows=(), columns=COLUMNS) -> Case:
-    """The tiny table with more rows, {name: value}; what they lack is missing."""
+    """The tiny table with more rows, {name: value}; absent cells are missing."""
     grown = []
     for name, kind, cells, levels in columns:
         more = [row.get(name, -1 if levels else NAN) for row in rows]
@@ -35,7 +35,7 @@ def case(rows=(), columns=COLUMNS) -> Case:
 
 
 def tiny_run(folder, family="mixture", cycles=500, columns=COLUMNS):
-    """A run of it, whose draws are all kept."""
+    """A run of the tiny table, with all draws kept."""
     names = [c[0] for c in columns]
     table = [(name, kind, np.array(cells), levels) for name, kind, cells, levels in columns]
     written = write_table(folder / "tiny.h5", *table_from_arrays(table))
@@ -87,7 +87,7 @@ def people_run(folder, family="mixture", **more):
 
 
 def rows_like(asking: Asking, rows: list[dict], folder):
-    """Rows of texts as questions read them."""
+    """Rows of texts, read as questions read them."""
     from mpibayes.hpc.query.new_rows import rows_of
 
     return rows_of(asking, write_csv(folder / "rows.csv", rows)).whole(asking)

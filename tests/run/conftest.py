@@ -1,4 +1,4 @@
-"""A small mixed table with missing cells, and the command as a user gives it, on any number of ranks."""
+"""A small mixed table with missing cells, and the command as run by a user, on any number of ranks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ burn_in = 4
 [output]
 labels = 3
 """
-# python -c FAULTY CODE OUT WORDS...: the command `mpibayes run`, after CODE, which knows `rank`
+# python -c FAULTY CODE OUT WORDS...: the command `mpibayes run`, after CODE, in which `rank` is defined
 FAULTY = """
 import os, sys, time
 rank = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
@@ -76,7 +76,7 @@ def place(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def straight(tmp_path_factory) -> tuple[Path, tuple[bytes, bytes]]:
-    """A folder as `place` with the run "one", on one rank and without a stop, and what it exports."""
+    """A folder like `place` with the run "one", on one rank and uninterrupted, and its exports."""
     place = tmp_path_factory.mktemp("straight")
     mixed_table(place / "table.h5")
     (place / "run.toml").write_text(config_text())
@@ -86,13 +86,13 @@ def straight(tmp_path_factory) -> tuple[Path, tuple[bytes, bytes]]:
 
 
 def command(ranks: int, *words, program=("-m", "mpibayes")) -> list:
-    """`mpibayes words...` as a process, under mpirun; one rank is started without it, as on a laptop."""
+    """Command line of `mpibayes words...`, under mpirun; one rank is started without it, as on a laptop."""
     program = [sys.executable, *program, *words]
     return program if ranks == 1 else ["mpirun", "-n", ranks, *program]
 
 
 def in_process(place: Path, *words) -> subprocess.CompletedProcess:
-    """`mpibayes words...` in this process, which saves its start, and with the answer of a process of its own."""
+    """Run `mpibayes words...` in this process, which saves start-up time, with the result of a separate one."""
     handlers = {number: signal.getsignal(number) for number in signals.SIGNALS}
     out, err = io.StringIO(), io.StringIO()
     try:
@@ -105,7 +105,7 @@ def in_process(place: Path, *words) -> subprocess.CompletedProcess:
 
 
 def mpibayes(place: Path, *words, ranks: int = 1, timeout: float = 100, env=None):
-    """The command on so many ranks: one is this process, unless it is given variables of the environment."""
+    """Run the command on `ranks` ranks: one rank is this process, unless environment variables are given."""
     if ranks == 1 and env is None:
         return in_process(place, *words)
     return launch(command(ranks, *words), timeout=timeout, cwd=place, env={**FOR_RANKS, **(env or {})})
@@ -116,18 +116,18 @@ def run(place: Path, out: str, *words, ranks: int = 1, **options):
 
 
 def sets(*changes: str) -> list[str]:
-    """The options that set these keys, `key=value` each."""
+    """Options that set these keys, `key=value` each."""
     return [word for change in changes for word in ("--set", change)]
 
 
 def ran(place: Path, out: str, *words, ranks: int = 1, config: str = "run.toml"):
-    """A run that has to succeed."""
+    """Run, requiring success."""
     done = mpibayes(place, "run", config, "-o", out, *words, ranks=ranks)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 
 
-# The command `run`, whose clock calls time after a number of cycles: python -c STOPPING CYCLES CONFIG OUT KEY=VALUE ...
+# The command `run`, whose clock expires after a number of cycles: python -c STOPPING CYCLES CONFIG OUT KEY=VALUE ...
 STOPPING = """
 import sys
 from mpibayes.hpc.run import clock
@@ -144,13 +144,13 @@ sys.exit(main(sys.argv[2], sys.argv[3], sys.argv[4:]))
 
 
 def run_some(place: Path, out: str, cycles: int, *changes, ranks: int = 1):
-    """Run so many cycles of the configuration with these changes, which stop at a checkpoint as at a time limit."""
+    """Run `cycles` cycles of the configuration with these changes, stopping at a checkpoint as at a time limit."""
     program = [sys.executable, "-c", STOPPING, cycles, "run.toml", out, *changes]
     return launch(program if ranks == 1 else ["mpirun", "-n", ranks, *program], timeout=100, cwd=place, env=FOR_RANKS)
 
 
 def everything(place: Path, out: str):
-    """Guaranteed results of any family: the trace without timings, and the arrays of kept draws by cycle and name."""
+    """Reproducible results of any family: the trace without timings, and the arrays of kept draws by cycle and name."""
     from mpibayes.io.draws import iterate_draws
     from mpibayes.io.export import export
 
@@ -162,7 +162,7 @@ def everything(place: Path, out: str):
 
 
 def exported(place: Path, out: str) -> tuple[bytes, bytes]:
-    """Guaranteed results: the trace without timings, and the labels."""
+    """Reproducible results: the trace without timings, and the labels."""
     from mpibayes.io.export import export
 
     export([place / out], "csv", out=place / f"{out}.csv", timings=False)

@@ -1,8 +1,8 @@
 """A small run of each kind of model, and for every key of its configuration values other than the default.
 
-`VALUES[kind][key]` has the cases of a key, `section.name`: what `--set` gives it, then what other keys it needs. Of
-[columns.NAME] and [blocks.NAME] the key goes without NAME. A key that may hold a section, as `prior` does, has a case
-for each section that it may hold.
+`VALUES[kind][key]` has the cases of a key, `section.name`: its value for `--set`, followed by other keys that it needs.
+For [columns.NAME] and [blocks.NAME] the key omits NAME. A key that may hold a section, such as `prior`, has a case for
+each possible section.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONFIG = {
 
 
 def make_files(place: Path) -> None:
-    """Tables, files of held-out rows, labels, and `KIND.toml` of every kind."""
+    """Make tables, files of held-out rows, labels, and `KIND.toml` of every kind."""
     rng = np.random.default_rng(8)
     z = rng.integers(3, size=N_ROWS)
     x = 3.0 * z + rng.normal(size=N_ROWS)
@@ -88,7 +88,7 @@ def make_files(place: Path) -> None:
 
 
 def keys_of(kind: str) -> Iterator[tuple[str, Any]]:
-    """(`section.name`, its declaration) of every key that a kind of model has; of those with one value alone, none."""
+    """Yield (`section.name`, its declaration) for every key of a kind of model with more than one value."""
     doors = registry.keys_of(kind)
     unused = OF_VIEWS if kind == "mixture" else {}
     idle = {f"{section}.{key}" for section, keys in unused.items() for key in keys}
@@ -100,19 +100,20 @@ def keys_of(kind: str) -> Iterator[tuple[str, Any]]:
 
 
 def sections_in(annotation: Any) -> set[type[Section]]:
-    """The sections that a value of this type may be."""
+    """Sections that a value of this type may be."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return {annotation}
     return set().union(*map(sections_in, get_args(annotation)))
 
 
 def cases_of(kind: str) -> list[Case]:
-    """The runs of a kind of model; a case of two keys is one run."""
+    """Runs of a kind of model; a case of two keys is one run."""
     return list(dict.fromkeys(case for cases in VALUES[kind].values() for case in cases))
 
 
 def runs_of(kind: str) -> list[Case]:
-    """The same cases in fewer runs: those that change keys of different sections share one, but for those in ALONE."""
+    """The same cases in fewer runs: those that change keys of different sections share one, except for those in
+    ALONE."""
     runs: list[Case] = []
     for case in cases_of(kind):
         for i, run in enumerate(runs):
@@ -125,7 +126,7 @@ def runs_of(kind: str) -> list[Case]:
 
 
 def sections_of(case: Case) -> set[str]:
-    """The sections that a case changes. A block holds columns: both are one section here."""
+    """Sections that a case changes. A block holds columns: both count as one section here."""
     return {change.partition(".")[0].replace("blocks", "columns") for change in case}
 
 
@@ -133,7 +134,7 @@ def sections_of(case: Case) -> set[str]:
 
 
 def each(key: str, *values: str) -> dict[str, list[Case]]:
-    """Values of a key that needs no other."""
+    """Values of a key that needs no other key."""
     return {key: [(f"{key}={value}",) for value in values]}
 
 

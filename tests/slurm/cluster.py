@@ -1,8 +1,8 @@
 """A private, real SLURM on this machine: munged, slurmctld and some slurmd, on the loopback address, in one folder.
 
-The nodes are names only: `n1`, `n2`, ... are processes on this host, and their processors are numbers in a file. What
-the jobs see is SLURM's own: queue, steps, signals, requeue, arrays, dependencies, nodes that go down. There are no
-cgroups and no services of the system are touched, so it works in a container, as root and as a user.
+The nodes are only names: `n1`, `n2`, ... are processes on this host, and their processors are numbers in a file.
+Everything that jobs see is SLURM's own: queue, steps, signals, requeue, arrays, dependencies, nodes that go down. It
+uses no cgroups and no services of the system, so it works in a container, as root and as a user.
 
     with Cluster(folder) as cluster:
         job = cluster.submit("script.sbatch")
@@ -64,14 +64,14 @@ SchedulerParameters=bf_interval=1,sched_interval=1,batch_sched_delay=0,sched_min
 
 
 def missing() -> list[str]:
-    """The programs that a cluster needs and this machine lacks."""
+    """Programs needed by a cluster that this machine lacks."""
     return [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
 
 
 class Cluster:
-    """Starts on entry, ends all its jobs and processes and leaves no file on exit.
+    """Starts on entry; on exit ends all its jobs and processes and leaves no file.
 
-    folder: made here; its name must be short, since Unix sockets lie in it.
+    folder: made here; its path must be short, since it holds Unix sockets.
     """
 
     def __init__(self, folder: Path, nodes: int = 2, processors: int = 4):
@@ -99,7 +99,8 @@ class Cluster:
         import pwd
 
         ports = _free_ports(self.nodes + 1)
-        # MPICH names its shared memory by the job: what a killed job of an earlier cluster left must not be met again.
+        # MPICH names its shared memory after the job: leftovers of an earlier cluster's killed job must not be
+        # reused.
         first_job = 1000 + int.from_bytes(os.urandom(2), "big") * 100
         user = pwd.getpwuid(os.getuid()).pw_name
         text = CONFIGURATION.format(folder=self.folder, user=user, controller_port=ports[0], first_job=first_job)
@@ -136,14 +137,14 @@ class Cluster:
         self.run("slurmd", "-c", "-N", f"n{i}", "-f", self.env["SLURM_CONF"])
 
     def close(self) -> None:
-        """End what runs, first the jobs, then the daemons by their pid files, and remove the folder."""
+        """End all processes, first the jobs, then the daemons by their pid files, and remove the folder."""
         with contextlib.suppress(Exception):
             for job in set(self.run("squeue", "-h", "-o", "%A").split()):
                 self.run("scancel", "--full", "--signal=KILL", job)
                 self.run("scancel", job)
             self.wait_for(lambda: not self.run("squeue", "-h"), 20)
         daemons = [*self.folder.glob("slurm*.pid"), *self.folder.glob("munged.pid")]
-        running = {pid: path.name.split(".")[0] for path in daemons if (pid := _pid(path))}  # the files go first
+        running = {pid: path.name.split(".")[0] for path in daemons if (pid := _pid(path))}  # remove the files first
         for number in (signal.SIGTERM, signal.SIGKILL):
             for pid in [pid for pid, name in running.items() if _is(pid, name)]:
                 with contextlib.suppress(OSError):
@@ -166,11 +167,11 @@ class Cluster:
         return done.stdout.strip()
 
     def submit(self, *words, cwd=None) -> str:
-        """sbatch with these words; the job's number."""
+        """Submit with these words to sbatch; return the job's number."""
         return self.run("sbatch", "--parsable", *words, cwd=cwd).splitlines()[-1].split(";")[0]
 
     def field(self, job: str, name: str) -> str:
-        """A field of `scontrol show job`, such as JobState or Restarts; empty where there is none."""
+        """A field of `scontrol show job`, such as JobState or Restarts; empty if absent."""
         result = re.search(rf"(?:^|\s){name}=(\S*)", self.run("scontrol", "show", "job", job, check=False))
         return result.group(1) if result else ""
 
@@ -181,11 +182,11 @@ class Cluster:
         return int(self.field(job, "Restarts") or 0)
 
     def hurry(self, job: str) -> None:
-        """Let a requeued job start soon. SLURM waits until its old credential is no longer valid, which is more than
-        it has to: a node refuses what is as old as the second in which the last start ended there.
+        """Let a requeued job start soon. SLURM waits until its old credential expires, which is longer than necessary:
+        a node only refuses a credential from the second in which the last start ended there, or older.
         """
         self.wait_for(lambda: self.state(job) != "COMPLETING", what=f"job {job} to be back in the queue")
-        self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2", check=False)  # it may run by now
+        self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2", check=False)  # it may be running by now
 
     def idle(self) -> int:
         """Number of nodes that could take a job."""
@@ -193,22 +194,22 @@ class Cluster:
         return sum(state in ("idle", "mix", "alloc", "comp") for state in states)
 
     def lose(self, node: str) -> None:
-        """Take a node from the jobs that run on it."""
+        """Take a node away from the jobs that run on it."""
         self.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
 
     def is_gone(self, node: str, job: str) -> bool:
-        """True if no step of a job is left on a node; its batch script is one. A node that is given a job of which it
+        """True if no step of a job is left on a node; its batch script is one. A node that receives a job of which it
         still has a step is drained: "Duplicate jobid".
         """
-        return not list((self.folder / f"spool.{node}").glob(f"{node}_{job}.*"))  # the sockets of the steps
+        return not list((self.folder / f"spool.{node}").glob(f"{node}_{job}.*"))  # sockets of the steps
 
     def bring_back(self, node: str) -> None:
-        """A node that is reached again may have come back by itself."""
+        """Bring a node back; one that is reachable again may have come back by itself."""
         self.run("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
         self.wait_for(lambda: self.idle() == self.nodes, 60, f"node {node}")
 
     def wait_for(self, holds: Callable[[], object], seconds: float = 120.0, what: str = "the condition"):
-        """Wait until something holds, and return it; AssertionError at the limit, with the queue as it is."""
+        """Wait for a condition and return its value; AssertionError at the limit, with the state of the queue."""
         until = time.monotonic() + seconds
         while not (result := holds()):
             if time.monotonic() > until:
@@ -218,7 +219,7 @@ class Cluster:
         return result
 
     def wait_until_ended(self, job: str, seconds: float = 150.0) -> str:
-        """Wait until a job is neither pending nor running; its last state."""
+        """Wait until a job is neither pending nor running; return its last state."""
         going = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "REQUEUED"}
         return self.wait_for(
             lambda: (state := self.state(job)) not in going and state, seconds, f"the end of job {job}"
@@ -226,7 +227,7 @@ class Cluster:
 
 
 def _free_ports(n: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Ports without a listener."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
         for s in sockets:
@@ -242,7 +243,7 @@ def _pid(path: Path) -> int:
 
 
 def _is(pid: int, name: str) -> bool:
-    """True if this process runs and has this name; the number may be another's by now, or a zombie's."""
+    """True if this process runs and has this name; the number may have been reused, or be a zombie's."""
     try:
         result = re.search(r"\((.*)\) (\S)", Path(f"/proc/{pid}/stat").read_text())
     except OSError:

@@ -1,4 +1,4 @@
-"""One private SLURM for all tests of this folder, and runs that end when a test says so."""
+"""One private SLURM for all tests of this folder, and runs that end on request."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def require_slurm() -> None:
 @pytest.fixture(scope="session")
 def cluster():
     require_slurm()
-    folder = Path(tempfile.gettempdir()) / f"mpibayes-slurm-{os.getpid()}"  # short, for the sake of its sockets
+    folder = Path(tempfile.gettempdir()) / f"mpibayes-slurm-{os.getpid()}"  # short, since it holds sockets
     with Cluster(folder) as started:
         yield started
 
 
 @pytest.fixture(scope="session")
 def network():
-    """Four nodes, each with a network of its own."""
+    """Four nodes, each with its own network."""
     require_slurm()
     if why := network_module.lacking():
         pytest.skip(f"no namespaces for the nodes: {why}")
@@ -48,18 +48,18 @@ def network():
 
 
 class Place:
-    """A folder with a table and run.toml, and what the tests do there."""
+    """A folder with a table and run.toml, and operations of the tests on it."""
 
     def __init__(self, folder: Path, cluster: Cluster):
         self.folder, self.cluster = folder, cluster
         self.jobs: list[str] = []
-        self.said = ""  # by the last `mpibayes submit`
+        self.said = ""  # output of the last `mpibayes submit`
 
     def mpibayes(self, *words, env=None):
         return launch([sys.executable, "-m", "mpibayes", *words], cwd=self.folder, env=env)
 
     def submit(self, *words, config: str = "run.toml") -> str:
-        """`mpibayes submit words... -- config`; the job's number."""
+        """Run `mpibayes submit words... -- config`; return the job's number."""
         done = self.mpibayes("submit", *words, "--", config, env=self.cluster.env)
         assert done.returncode == 0, done.stderr
         self.said = done.stdout
@@ -70,7 +70,8 @@ class Place:
         (self.folder / "run.toml").write_text(config_text(shards=4, cycles=cycles))
 
     def finish_soon(self, out: str, more: int = 6) -> int:
-        """Let a run whose job waits in the queue end some cycles after its last checkpoint; the number of cycles."""
+        """Let a run whose job waits in the queue end some cycles after its last checkpoint; return the number of
+        cycles."""
         cycles = self.last_checkpoint(out) + more
         self.set_cycles(cycles)
         return cycles
@@ -82,19 +83,19 @@ class Place:
             return {}
 
     def last_checkpoint(self, out: str) -> int:
-        """The cycle of the newest generation; a start that was killed may not have told its status."""
+        """Cycle of the newest generation; a killed start may not have written its status."""
         result = (self.folder / out / "checkpoints").glob("*/MANIFEST.json")
         return max((int(path.parent.name) for path in result), default=0)
 
     def wait_for_a_checkpoint(self, out: str) -> None:
-        """Until there is more to go on from than the first state."""
+        """Wait until there is a checkpoint beyond the initial state."""
         self.cluster.wait_for(lambda: self.last_checkpoint(out) > 0, what=f"a checkpoint of {out}")
 
     def log(self, pattern: str) -> str:
         return "".join(path.read_text() for path in sorted(self.folder.glob(pattern)))
 
     def wait_until_it_works(self, out: str, job: str, restarts: int = 0) -> None:
-        """Until this start of the job has set up its chain, and for a little longer."""
+        """Wait until this start of the job has set up its chain, and a little longer."""
         self.cluster.wait_for(
             lambda: (
                 self.cluster.restarts(job) == restarts
@@ -111,7 +112,7 @@ class Place:
         self.cluster.wait_for(lambda: self.cluster.restarts(job) == restarts, what=f"restart {restarts} of job {job}")
 
     def same_as_straight(self, out: str, *words) -> None:
-        """The trace and the labels of the run are those of one process that was never stopped, byte for byte."""
+        """Check that trace and labels of the run equal those of one uninterrupted process, byte for byte."""
         done = self.mpibayes("run", "run.toml", "-o", "straight", *words)
         assert done.returncode == 0, done.stderr
         mine, straight = exported(self.folder, out), exported(self.folder, "straight")
@@ -130,7 +131,7 @@ def place_of_four(network, tmp_path):
 
 
 def place_on(cluster: Cluster, tmp_path: Path) -> Iterator[Place]:
-    """A place in a folder whose name has a blank, as users' folders may have."""
+    """Yield a place in a folder whose name has a blank, as users' folders may have."""
     folder = tmp_path / "my runs"
     folder.mkdir()
     rng = np.random.default_rng(3)

@@ -1,7 +1,7 @@
-"""A private SLURM whose nodes are hosts to each other: each slurmd has its own network, host name and mounts.
+"""A private SLURM whose nodes appear as separate hosts: each slurmd has its own network, host name and mounts.
 
-They are namespaces of this kernel, joined by a bridge: ranks of two nodes talk by TCP and share no memory. Needs root,
-and the commands `ip`, `nsenter` and `unshare`. The file system is one, and so are processors, clock and kernel.
+They are namespaces of this kernel, joined by a bridge: ranks of two nodes communicate by TCP and share no memory. Needs
+root, and the commands `ip`, `nsenter` and `unshare`. File system, processors, clock and kernel are shared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONTROLLER = 254  # last number of its address
 
 
 def lacking() -> str:
-    """Say what keeps namespaces from being made here; "" if nothing does."""
+    """Reason why namespaces cannot be made here; "" if they can."""
     if programs := [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]:
         return f"{', '.join(programs)} not found"
     inside = "ip link add try0 type bridge && ip link add try1 type veth peer name try2"
@@ -74,8 +74,8 @@ class Network(Cluster):
             rf"NodeName=n\1 NodeHostname=n\1 NodeAddr={self.subnet}.\1",
             text,
         )
-        # by the name of this host the controller would listen elsewhere; nobody but the nodes reaches their addresses
-        text = text.replace("KillWait=10\n", "KillWait=3\n")  # ranks that wait for a dead one do not end sooner
+        # under this host's name the controller would listen elsewhere; only the nodes can reach its addresses
+        text = text.replace("KillWait=10\n", "KillWait=3\n")  # ranks that wait for a dead one do not end earlier
         conf.write_text(text.replace("CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n", ""))
 
     def start_node(self, i: int) -> None:
@@ -87,14 +87,14 @@ class Network(Cluster):
         )  # fmt: skip
 
     def kill_node(self, i: int) -> None:
-        """End at once all that runs on a node, slurmd first: as if it had lost its power. Its connections are reset."""
+        """Kill everything on a node at once, slurmd first, as in a power failure. Its connections are reset."""
         slurmd = _pid(self.folder / f"slurmd.n{i}.pid")
         if _is(slurmd, "slurmd"):
             os.kill(slurmd, signal.SIGKILL)
         self._kill(i)
 
     def kill_ranks(self, i: int) -> None:
-        """End the ranks on a node, and nothing else there."""
+        """Kill only the ranks on a node."""
         self._kill(i, name="mpibayes")
 
     def _kill(self, i: int, name: str | None = None) -> None:

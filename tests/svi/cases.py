@@ -1,4 +1,4 @@
-"""Tables, and a mixture's step once more in plain NumPy, row by row and with what can be done wrong."""
+"""Tables, and a plain NumPy implementation of a mixture's step, row by row, with possible errors."""
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def clouds(n, d, k, seed, apart=3.0):
 
 
 def looked(model, q, x, rows=None, numbers=None):
-    """(the rows' part of the bound, sums)."""
+    """(rows' part of the bound, sums)."""
     sums = np.zeros((1 if numbers is None else 2, *model.form))
     return model.accumulate(q, x, rows, numbers, sums), sums
 
@@ -55,8 +55,8 @@ def bound(model, q, x):
 
 
 def plain_step(model, q, share, x, rate=1.0, scale=1.0, stale=False):
-    """A step without noise from responsibilities (K, n), each row by itself. stale: q(Lambda) with the moments of
-    q(mu) before it, which is wrong."""
+    """A step without noise from responsibilities (K, n), row by row. stale: q(Lambda) with the previous moments of
+    q(mu), which is wrong."""
     p, (k, d) = model.prior, q.linear.shape
     new = {name: [] for name in ("alpha", "precision", "linear", "degrees", "scatter")}
     for j in range(k):

@@ -1,4 +1,4 @@
-"""Documents drawn from known topics, and the bound of latent Dirichlet allocation once more, word by word."""
+"""Documents drawn from known topics, and a second implementation, word by word, of the bound of LDA."""
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -38,7 +38,7 @@ def settings(**given):
 
 
 def plain_bound(rows, lam, gamma, alpha, eta):
-    """The bound with the best shares, from its definition: E log p - E log q, each word by itself."""
+    """Bound with the best shares, from its definition: E log p - E log q, summed over words."""
     e_beta = digamma(lam) - digamma(lam.sum(axis=0))
     v, k = lam.shape
     total = k * (gammaln(v * eta) - v * gammaln(eta)) + ((eta - 1) * e_beta).sum()

@@ -1,4 +1,4 @@
-"""Ratings, items and factorizations to test with; and the bound once more in plain NumPy, from its definition."""
+"""Ratings, items and factorizations for tests; and a plain NumPy implementation of the bound from its definition."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def prior_of(rng, d):
 
 
 def table_of(kernel, mean, covariance, biased):
-    """The table of the kernel, from its description."""
+    """Table of the kernel, from its description."""
     n, d = mean.shape
     once, times = factors.widths(d, biased)[0]
     table, t = factors.rows(n, once + times), d * (d + 1) // 2
@@ -42,14 +42,14 @@ def table_of(kernel, mean, covariance, biased):
 
 
 def made(users, items, rank, biased, seed, share=0.3, sd=0.5):
-    """Ratings of a factorization: (Ratings, rank)."""
+    """Ratings from a factorization: (Ratings, rank)."""
     rng = np.random.default_rng(seed)
     u, v = rng.normal(size=(users, rank)), rng.normal(size=(items, rank))
     y = u @ v.T + sd * rng.normal(size=(users, items)) + 3.0
     if biased:
         y += rng.normal(size=(users, 1)) + 0.7 * rng.normal(size=items)
     there = rng.random((users, items)) < share
-    there[:, -1] = False  # an item without ratings, and a user
+    there[:, -1] = False  # an item and a user without ratings
     there[1] = False
     starts = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64)
     return Ratings(starts, np.nonzero(there)[1].astype(np.int32), y[there].astype(np.float32))
@@ -64,7 +64,7 @@ def first_of(model, seed=0):
 
 
 def looked(model, q, x, users=None, numbers=None):
-    """(the users' part of the bound, sums)."""
+    """(users' part of the bound, sums)."""
     sums = np.zeros((1 if numbers is None else 2, *model.form))
     return model.accumulate(q, x, users, numbers, sums), sums
 
@@ -78,7 +78,7 @@ def stepped(model, q, x, step=SURE):
 
 
 def plain_users(q, x, mean, covariance, biased):
-    """Mean and covariance of each user, solved from items with these moments, and the squared residuals of its
+    """Mean and covariance of each user, solved from items with these moments, and the squared residuals of the
     ratings."""
     part, result = np.linalg.inv(q.user_covariance), []
     for i in range(len(x)):
@@ -99,7 +99,7 @@ def plain_moments(q):
 
 
 def plain_bound(q, x, biased, users=None):
-    """E log p(y, a, g) - E log q, from what each is. users: moments, by default the best."""
+    """E log p(y, a, g) - E log q, from the definitions. users: moments, by default optimal."""
     mean, covariance = plain_moments(q)
     u, su = plain_users(q, x, mean, covariance, biased)[:2] if users is None else users
     d = mean.shape[1] - biased
@@ -127,7 +127,7 @@ def plain_bound(q, x, biased, users=None):
 
 
 def plain_step(q, x, biased, learn, stale=None):
-    """A batch step, user by user and item by item. stale: moments of users from before, which is wrong."""
+    """A batch step, user by user and item by item. stale: earlier moments of users, which is wrong."""
     u, su, left = plain_users(q, x, *plain_moments(q), biased) if stale is None else stale
     known = np.diff(x.starts) > 0
     if learn:

@@ -33,13 +33,13 @@ class Probe:
     rows: Rows
 
     def log_densities(self, chain: Searching, views: Sequence[View]) -> list[np.ndarray]:
-        """Log density of each row in each of some views of a chain, (n,) float64."""
+        """Return the log density of each row in each of the given views of a chain, (n,) float64."""
         return [self.log_density(chain, v.columns, v.components, v.hyper, v.partition.statistics) for v in views]
 
     def log_density(
         self, chain: Searching, names: tuple[str, ...], components: Components, hyper: Hyper, statistics: Statistics
     ) -> np.ndarray:
-        """The same in a view of these columns and clusters, which the chain need not have, (n,)."""
+        """Return the log density of each row in a view of these columns and clusters, (n,); the chain need not have it."""
         density = ViewDensity(components, hyper, statistics, chain.linking.coding_of(names))
         return density.log_density(chain.cells_of(names, self.rows))
 

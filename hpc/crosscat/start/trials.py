@@ -158,7 +158,7 @@ class Trials:
         return 0.0 if rows is None else probe.gain(sum(rows.log_densities(other, other.views)), self._now(rows, home))
 
     def _promises(self, new: Sequence[tuple[np.ndarray, Rowwise]], home: Sequence[int]) -> float:
-        """The same of views with these units and partitions, which no chain has yet."""
+        """Gain of views with these units and partitions, which no chain has yet, in nats per row."""
         rows, chain, each = self.chain.probe, self.chain, []
         for units, of in new if rows is not None else ():
             subject = chain.subject(names := chain.names(units))
@@ -168,7 +168,7 @@ class Trials:
         return 0.0 if rows is None else probe.gain(sum(each), self._now(rows, home))
 
     def _now(self, rows: Probe, home: Sequence[int]) -> np.ndarray:
-        """Log density of each row of the probe by some of the present views."""
+        """Log density of each row of the probe in the present views `home`."""
         if self.density[0] != self.chain.cycles:
             self.density = self.chain.cycles, {}
         known = self.density[1]

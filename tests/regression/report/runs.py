@@ -38,7 +38,7 @@ chains = {chains}
 
 
 def customers(n=1500, seed=0, holes=False):
-    """Columns as table_from_arrays takes them, with missing cells if `holes`; `bought`, `bird` and `price` depend on
+    """Columns for table_from_arrays, with missing cells if `holes`; `bought`, `bird` and `price` depend on
     age, visits and smoker."""
     g = np.random.default_rng(seed)
     age, income, visits = g.normal(40, 12, n), g.lognormal(10, 0.6, n), g.poisson(3, n).astype(float)
@@ -69,7 +69,7 @@ def write_customers(path, **more) -> Table:
 
 
 def write_csv(path: Path, columns, leave_out=()) -> Path:
-    """Such columns as text, missing cells empty."""
+    """Write such columns as text, missing cells empty."""
 
     def cell(value, levels):
         if levels is not None:
@@ -109,11 +109,11 @@ def make_run(
 
 
 def rewritten(run_dir: Path, folder: Path, change) -> Path:
-    """A copy of a run of one chain whose trace was changed: `change` gets the trace and returns it."""
+    """Copy a run of one chain with a changed trace: `change` receives the trace and returns it."""
     shutil.copytree(run_dir, folder)
     trace, axes = change(read_trace(run_dir)), read_axes(run_dir)
     shutil.rmtree(folder / "trace")
-    shutil.rmtree(folder / "checkpoints")  # it tells what the trace held
+    shutil.rmtree(folder / "checkpoints")  # it records the contents of the trace
     writer = TraceWriter(
         folder, [s.name for s in SCALARS], str(read_attributes(run_dir / "trace")["run"]), axes, kinds=kinds(SCALARS)
     )
