@@ -39,7 +39,8 @@ class Probe:
     def log_density(
         self, chain: Searching, names: tuple[str, ...], components: Components, hyper: Hyper, statistics: Statistics
     ) -> np.ndarray:
-        """Return the log density of each row in a view of these columns and clusters, (n,); the chain need not have it."""
+        """Return the log density of each row in a view of these columns and clusters, (n,). The chain need not have
+        the view."""
         density = ViewDensity(components, hyper, statistics, chain.linking.coding_of(names))
         return density.log_density(chain.cells_of(names, self.rows))
 
