@@ -44,15 +44,15 @@ class Redundancy:
     def __init__(self, columns: Sequence[Column], n_rows: int):
         self._columns = columns
         n_sample = min(n_rows, SAMPLE_ROWS, max(FEWEST_ROWS, SAMPLE_CELLS // max(len(columns), 1)))
-        self._wanted = np.unique(np.linspace(0, n_rows - 1, n_sample).astype(np.int64))
+        self._sampled = np.unique(np.linspace(0, n_rows - 1, n_sample).astype(np.int64))
         self._sample: list[Rows] = []
         self._n_seen = 0
         self._equal = _EqualRows()
 
     def add(self, rows: Rows) -> None:
-        first, last = np.searchsorted(self._wanted, (self._n_seen, self._n_seen + len(rows)))
+        first, last = np.searchsorted(self._sampled, (self._n_seen, self._n_seen + len(rows)))
         if last > first:
-            self._sample.append(rows.take(self._wanted[first:last] - self._n_seen))
+            self._sample.append(rows.take(self._sampled[first:last] - self._n_seen))
         self._n_seen += len(rows)
         self._equal.add(rows)
 

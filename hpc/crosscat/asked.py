@@ -34,12 +34,12 @@ class Asked(AskedRun):
     shares = "probability of sharing a cluster in the view of a column"
 
     def __init__(self, run: Posterior, draws: int | None):
-        self._wanted, n_kept = chosen(run, draws or DRAWS)
+        self._kept, n_kept = chosen(run, draws or DRAWS)
         blocks, model = run.chains[0].config.joint, run.chains[0].config.of(Model)
         self._blocks = {name: block for block, of in blocks.items() for name in of["columns"]}
         self.joint = self._blocks | dict.fromkeys(model.lined, LINES)
         columns = [replace(c, atoms=(), log=False) if c.name in self._blocks else c for c in run.data.stored]
-        super().__init__(run, run.data.stored, columns, [chain for chain, _ in self._wanted], n_kept)
+        super().__init__(run, run.data.stored, columns, [chain for chain, _ in self._kept], n_kept)
         if watched := [c.name for c in run.data.stored if c.kind == "survival"]:
             self.cannot = {
                 "synthesize": f"column '{watched[0]}' is of times to an event, which are censored in the table and "
@@ -93,7 +93,7 @@ class Asked(AskedRun):
         self, names: Collection[str], part: slice, labelled: slice | np.ndarray | None = None
     ) -> Iterator[Law]:  # fmt: skip
         names = self._whole(names)
-        for group in self.run.groups(self._wanted[part], names):
+        for group in self.run.groups(self._kept[part], names):
             for draw, law in zip(group, self.run.laws(group, names, self.weights, labelled)):
                 if self.outcome is not None and self.outcome.name in names:
                     (view,) = law.views
@@ -115,7 +115,7 @@ class Asked(AskedRun):
         """See `hpc.law.Asked`."""
         from mpibayes.hpc.crosscat.completion import Completion
 
-        copies = range(1, 1 + len(self._wanted))[part]
+        copies = range(1, 1 + len(self._kept))[part]
         laws = self.labelled([c.name for c in self.columns], part=part)
         return (Completion(law, seed, copy) for copy, law in zip(copies, laws, strict=True))
 
@@ -125,7 +125,7 @@ class Asked(AskedRun):
         """See `hpc.law.Asked`."""
         from mpibayes.hpc.crosscat.synthesis import Synthesis
 
-        tables = range(1, 1 + len(self._wanted))[part]
+        tables = range(1, 1 + len(self._kept))[part]
         laws = self.labelled([c.name for c in self.columns], part=part)
         return (Synthesis(law, seed, table, n, without) for table, law in zip(tables, laws, strict=True))
 
@@ -155,10 +155,10 @@ class Asked(AskedRun):
         place = {c.name: i for i, c in enumerate(self.columns)}
         at = [place[name] for name in names]
         result = {}
-        for chain, draw in self.run.states(self._wanted):
+        for chain, draw in self.run.states(self._kept):
             one = len(draw.labels) == 1
             result[chain, draw.cycle] = np.zeros(len(at), np.int64) if one else draw.view_of[at]
-        return np.array([result[key] for key in self._wanted])
+        return np.array([result[key] for key in self._kept])
 
     def partition(self) -> list[np.ndarray]:
         """Return the cluster of every training row in each view of the report, in its numbering, int64 (N,)."""

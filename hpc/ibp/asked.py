@@ -31,20 +31,20 @@ class Asked(AskedRun):
     shares = "share of the features of either row that both have"
 
     def __init__(self, run: Posterior, draws: int | None):
-        self._wanted, n_kept = chosen(run, draws or DRAWS)
+        self._kept, n_kept = chosen(run, draws or DRAWS)
         stored = run.data.stored
-        super().__init__(run, stored, [plain(c) for c in stored], [chain for chain, _ in self._wanted], n_kept)
+        super().__init__(run, stored, [plain(c) for c in stored], [chain for chain, _ in self._kept], n_kept)
 
     def draws(self, names: Collection[str], part: slice = EVERY) -> list[Law]:
         """Return the kept draws, or the slice `part` of them, each as a law of all columns. Raises ConfigError for too
         many features."""
-        return [self._law(draw) for _, draw in self.run.states(self._wanted[part])]
+        return [self._law(draw) for _, draw in self.run.states(self._kept[part])]
 
     def labelled(
         self, names: Collection[str], places: np.ndarray | None = None, part: slice = EVERY
     ) -> Iterator[Law]:  # fmt: skip
         """See `hpc.law.AskedJoint`."""
-        for _, draw in self.run.states(self._wanted[part]):
+        for _, draw in self.run.states(self._kept[part]):
             law = self._law(draw)
             law.rows = draw.rows() if places is None else draw.rows()[places]
             yield law
@@ -62,4 +62,4 @@ class Asked(AskedRun):
 
     def views(self, names: Sequence[str]) -> np.ndarray:
         """View of each column in every draw, (D, C): all columns share one."""
-        return np.zeros((len(self._wanted), len(names)), np.int64)
+        return np.zeros((len(self._kept), len(names)), np.int64)

@@ -40,7 +40,7 @@ class Groups:
         self._signalled = signalled
         self._outside = [rank for rank, group in enumerate(group_of) if group != self.number]
         self._sent: list[Callable[[], Any]] = []
-        self._told = False
+        self._reported = False
         self._heard: list[str] = []
 
     def heard(self) -> str | None:
@@ -63,7 +63,7 @@ class Groups:
             failure = error
             self._tell(FAILED)
         self.world.meet(what, self._pass_on)
-        everyone = self.world.collect((failure if self.comm.rank == 0 else None, self._told))
+        everyone = self.world.collect((failure if self.comm.rank == 0 else None, self._reported))
         self._hear_out([report for _, report in everyone])
         if failures := [error for error, _ in everyone if error is not None]:
             raise _one_for_all(failures)
@@ -86,8 +86,8 @@ class Groups:
             self._tell_outside(words)
 
     def _tell_outside(self, words: str) -> None:
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             self._sent = [self.world.tell(words, rank) for rank in self._outside]
 
     def _pass_on(self) -> None:

@@ -31,7 +31,7 @@ def table(seed, clusters=(6, 6), columns=7):
     return table_from_arrays([(name, "categorical", part, list("abcd")) for name, part in zip(names, cells)])
 
 
-def told(names):
+def names_of(names):
     """The views of the columns that tell something."""
     return {frozenset(c for c in view if not c.startswith("noise")) for view in names} - {frozenset()}
 
@@ -46,7 +46,7 @@ def two_views(columns):
 def test_views_are_found(seed):
     columns, rows = table(seed)
     result = views.searched(columns, rows, Settings(seed=seed, view_concentration="learn"), 0, 8)
-    assert told(of.columns for of in result.views) == two_views(columns)
+    assert names_of(of.columns for of in result.views) == two_views(columns)
 
 
 def settled(kind, seed):
@@ -64,7 +64,7 @@ def settled(kind, seed):
 def test_a_product_of_two_views_is_parted():
     chain, right = settled(search.Searching, 5)
     chain.search()
-    assert told(view.columns for view in chain.views) == right
+    assert names_of(view.columns for view in chain.views) == right
 
 
 @pytest.mark.thorough
@@ -73,7 +73,7 @@ def test_moves_that_have_to_come_back_do_not_part_it():
     chain, right = settled(Mixture, 5)
     for _ in range(16):
         chain.cycle()
-    assert told(view.columns for view in chain.views) != right
+    assert names_of(view.columns for view in chain.views) != right
 
 
 def test_names_of_clusters_count():

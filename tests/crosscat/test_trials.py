@@ -120,12 +120,12 @@ def test_the_law_of_the_views_counts():
     assert np.isclose(tried._law(single), law(1, 4, 5) - law(5, 4, 1))
 
 
-def test_what_is_told_of_a_unit():
+def test_evidence_of_a_unit():
     """b0 has to do with the other columns of b, a0 has not, wherever the rows' clusters come from."""
     chain = settled(3, "a", "b", "c")
     now = Present([np.array(units) for units in chain.units_of_views()], of_views(chain.views), [0.0] * 3)
     tried = Trials(chain, stream(3))
     now = replace(now, evidence=[tried._evidence(view) for view in chain.views])
     (a0, *_), (b0, *_), _ = now.units
-    assert tried._told(b0, 1, now) > tried._told(b0, 0, now) + 50
-    assert tried._told(a0, 0, now) > tried._told(a0, 1, now) + 50
+    assert tried._added(b0, 1, now) > tried._added(b0, 0, now) + 50
+    assert tried._added(a0, 0, now) > tried._added(a0, 1, now) + 50

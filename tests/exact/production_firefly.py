@@ -100,10 +100,10 @@ def verdict_of_long_chain(
     return judged(posterior, sampler, advance(sampler, n_cycles), BATCHES, level)
 
 
-def judged(posterior: Posterior, sampler, told, batches: int, level: float):
+def judged(posterior: Posterior, sampler, draws, batches: int, level: float):
     s = sampler.settings
     q = None if s.q == "auto" else s.q
-    return None if told is None else judge(posterior, told, batches, s.bounds, sampler.mode, s.xi, q, level)
+    return None if draws is None else judge(posterior, draws, batches, s.bounds, sampler.mode, s.xi, q, level)
 
 
 def digest(comm, case: Case, n_shards: int, seed: int, cycles: int, burn_in: int = 8, **settings) -> str | None:

@@ -55,9 +55,9 @@ def of_theta(posterior: Posterior, theta):
     return names, values, exact
 
 
-def of_bright(posterior: Posterior, told, tuned_at, xi):
+def of_bright(posterior: Posterior, draws, tuned_at, xi):
     """(names, values, expectations) of the number of bright rows and of log p(theta, z), with residuals."""
-    theta, number = told["theta"], np.asarray(told["n_bright"], float)
+    theta, number = draws["theta"], np.asarray(draws["n_bright"], float)
     law, here = posterior.bright(tuned_at, xi), given_theta(posterior.case, theta, tuned_at, xi)
     centre = posterior.mean(posterior.theta[:, 0])
     residual = number - here["number"]
@@ -65,11 +65,11 @@ def of_bright(posterior: Posterior, told, tuned_at, xi):
         ("bright", number, posterior.mean(law["number"])),
         ("bright^2", number**2, posterior.mean(law["square"])),
         ("bright theta0", number * theta[:, 0], posterior.mean(law["number"] * posterior.theta[:, 0])),
-        ("lp", told["lp"], posterior.mean(law["lp"])),
+        ("lp", draws["lp"], posterior.mean(law["lp"])),
         ("residual bright", residual, 0.0),
         ("residual bright (theta0 - mean)", residual * (theta[:, 0] - centre), 0.0),
         ("residual bright^2", number**2 - here["square"], 0.0),
-        ("residual lp", told["lp"] - here["lp"], 0.0),
+        ("residual lp", draws["lp"] - here["lp"], 0.0),
     ]
     if 0.02 < posterior.mean(law["none"]) < 0.98:
         rows.append(("residual none bright", (number == 0) - here["none"], 0.0))
@@ -77,26 +77,26 @@ def of_bright(posterior: Posterior, told, tuned_at, xi):
 
 
 def judge(
-    posterior: Posterior, told, batches: int, bounds="untuned", tuned_at=None, xi=1.5, q=None, level=1e-4
+    posterior: Posterior, draws, batches: int, bounds="untuned", tuned_at=None, xi=1.5, q=None, level=1e-4
 ) -> Verdict:
     """Judge by t-tests of the means of batches of all known quantities, at `level` together (Bonferroni).
 
-    told: "theta" (T, P), "n_bright", "lp" (T,) of concatenated replicates, or of one chain that has forgotten its
+    draws: "theta" (T, P), "n_bright", "lp" (T,) of concatenated replicates, or of one chain that has forgotten its
     start; with q and n_bright_before, "queries_z" too.
     """
-    names, values, exact = of_theta(posterior, told["theta"])
+    names, values, exact = of_theta(posterior, draws["theta"])
     if bounds == "none":
-        names, values, exact = [*names, "lp"], [*values, told["lp"]], [*exact, posterior.mean(posterior.log_joint)]
+        names, values, exact = [*names, "lp"], [*values, draws["lp"]], [*exact, posterior.mean(posterior.log_joint)]
     else:
-        more = of_bright(posterior, told, tuned_at if bounds == "tuned" else None, xi)
+        more = of_bright(posterior, draws, tuned_at if bounds == "tuned" else None, xi)
         names, values, exact = (a + b for a, b in zip((names, values, exact), more))
-        if q is not None and "n_bright_before" in told:  # a sweep examines each dark row with probability q
+        if q is not None and "n_bright_before" in draws:  # a sweep examines each dark row with probability q
             names.append("residual queries of z")
-            values.append(told["queries_z"] - q * (posterior.case.n_rows - told["n_bright_before"]))
+            values.append(draws["queries_z"] - q * (posterior.case.n_rows - draws["n_bright_before"]))
             exact.append(0.0)
     p, z = batch_tests(np.column_stack(values), np.array(exact), batches)
     worst = int(p.argmin())
-    return Verdict(float(min(1.0, p[worst] * len(p))), level, names[worst], float(z[worst]), len(told["theta"]))
+    return Verdict(float(min(1.0, p[worst] * len(p))), level, names[worst], float(z[worst]), len(draws["theta"]))
 
 
 def batch_tests(values, exact, batches):

@@ -111,7 +111,7 @@ def test_wrong_draws_are_rejected(wrong, n_replicates):
     assert not result.passed, str(result)
 
 
-def test_sides_are_dealt_as_they_are_told():
+def test_sides_are_dealt_as_given():
     """Numbers of rows of a level, and with a missing cell, that go to side 1, match their claimed probabilities."""
     rows, counts = 6, np.zeros((2, 7))
     codes = [np.repeat([0, -1], rows)]

@@ -156,8 +156,8 @@ def test_wrong_moves_are_rejected(wrong, name, core):
 # ---- draws of proposals ----------------------------------------------------------------------------------------------
 
 
-def p_of_draws(core, cycle, n_draws, told=None):
-    """p-value of Pearson's test that partitions for two columns on four rows are drawn with probability q. told: value
+def p_of_draws(core, cycle, n_draws, boost=None):
+    """p-value of Pearson's test that partitions for two columns on four rows are drawn with probability q. boost: value
     of BOOST used in log q."""
     with views.cores(core):
         of = views.Views("cc4x3", 2, cycle, seed(142))
@@ -165,7 +165,7 @@ def p_of_draws(core, cycle, n_draws, told=None):
         of.chain.cycles = cycle
         proposed, generator = Move(of.chain, 0)._proposal(np.array([0, 2]), 1), np.random.default_rng(seed(142))
         everything = partitions(of.chain.n_rows)
-        with mock.patch.object(proposal, "BOOST", proposal.BOOST if told is None else told):
+        with mock.patch.object(proposal, "BOOST", proposal.BOOST if boost is None else boost):
             p = np.exp([proposed.log_q(of.labels(z)) for z in everything])
         assert abs(p.sum() - 1.0) < views.KERNELS
 
@@ -189,11 +189,11 @@ def p_of_draws(core, cycle, n_draws, told=None):
 
 @pytest.mark.quick("2-2")
 @pytest.mark.parametrize("core, cycle", [(2, 1), (2, 2), (2, 3), (100, 1)])
-def test_proposals_are_drawn_as_told(core, cycle):
+def test_proposals_are_drawn_with_probability_q(core, cycle):
     """Two of four rows in the core on average; the remaining rows come in batches, or late."""
     assert p_of_draws(core, cycle, 500) >= LEVEL
 
 
 @pytest.mark.thorough
-def test_proposals_told_otherwise_are_rejected():
-    assert p_of_draws(2, 2, 500, told=0.0) < LEVEL
+def test_another_boost_of_proposals_is_rejected():
+    assert p_of_draws(2, 2, 500, boost=0.0) < LEVEL

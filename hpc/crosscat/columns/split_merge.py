@@ -155,7 +155,7 @@ class Move:
 
     def _pair(self, u: float) -> tuple[tuple[int, int], float]:
         """Draw the views to merge; return them, and the log probability of this choice on root."""
-        labels, pair, log_p = self._some_labels([view.z for view in self.views]), None, 0.0
+        labels, pair, log_p = self._sampled_labels([view.z for view in self.views]), None, 0.0
         if labels is not None:
             log_p = alike.log_probabilities(labels)
             pair = alike.draw(log_p, u)
@@ -164,10 +164,10 @@ class Move:
 
     def _log_pair(self, views: Sequence[Sequence[np.ndarray]], a: int, b: int) -> float:
         """Return the log probability, on root, that a merge chooses views a and b. views: labels of each shard."""
-        labels = self._some_labels(views)
+        labels = self._sampled_labels(views)
         return 0.0 if labels is None else float(alike.log_probabilities(labels)[a, b])
 
-    def _some_labels(self, views: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray] | None:
+    def _sampled_labels(self, views: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray] | None:
         """Return the labels of some keyed rows in each of these partitions, on root."""
         stream = Stream(purpose=Purpose.ALIKE_VIEWS, sub=self.number, **self.key)
         share, shards = alike.ROWS / self.chain.n_rows, self.chain.shards

@@ -10,7 +10,7 @@ import numpy as np
 from mpibayes.io.rows import Rows
 
 BINS = 8  # quantile bins of a numeric column
-TOLD = 2  # columns that define the groups
+N_COLUMNS = 2  # columns that define the groups
 MOST = 16  # most labels
 
 
@@ -21,11 +21,11 @@ def compact(names: np.ndarray) -> np.ndarray:
 
 
 def by_value(rows: Rows, stream: np.random.Generator) -> np.ndarray:
-    """Label rows by their values in TOLD random columns; return int32 (n,) below MOST. Missing counts as a value."""
+    """Label rows by their values in N_COLUMNS random columns; return int32 (n,) below MOST. Missing is a value."""
     numbers = np.concatenate([rows.reals, rows.tallies, rows.vectors, rows.spells], axis=1)
     codes = [rows.codes8, rows.codes16]
     n_codes, n_numbers = sum(of.shape[1] for of in codes), numbers.shape[1]
-    chosen = stream.permutation(n_codes + n_numbers)[:TOLD]
+    chosen = stream.permutation(n_codes + n_numbers)[:N_COLUMNS]
     numbers = numbers[:, chosen[chosen >= n_codes] - n_codes]
     rank = numbers.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
     bins = np.where(np.isnan(numbers), BINS, rank * BINS // max(len(rows), 1))

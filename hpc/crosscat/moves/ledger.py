@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mpibayes.hpc.outcome.outcome import Outcome
 
 T, U = TypeVar("T"), TypeVar("U")
-FOUND = 4  # most numbers sent per step
+MOST_NUMBERS = 4  # most numbers sent per step
 CELLS = 2**21  # approximate most numbers in the statistics of joined clusters computed at once
 
 
@@ -191,14 +191,14 @@ class Ledger:
         """Yield the steps that are not rejected at once: the number of each, and its weights.
 
         splits: mask of the steps that propose a split, which are never rejected at once. weigh(ledger, steps): returns
-        up to `FOUND` numbers for each step that proposes a merge of the present clusters, or None to reject it. Steps
-        are weighed ahead, in parallel over ranks, and again after a step has changed the clusters. Collective.
+        up to `MOST_NUMBERS` numbers for each step that proposes a merge of the present clusters, or None to reject it.
+        Steps are weighed ahead, in parallel over ranks, and again after a step has changed the clusters. Collective.
         """
         after = 0
         while after < len(splits):
             column, merges = list(self.column), after + np.flatnonzero(~splits[after:])
             cut = np.arange(self.comm.size + 1) * len(merges) // self.comm.size
-            weights = np.zeros((len(merges), 1 + FOUND))
+            weights = np.zeros((len(merges), 1 + MOST_NUMBERS))
             mine = range(cut[self.comm.rank], cut[self.comm.rank + 1])
             for i, numbers in zip(mine, weigh(self, merges[mine.start : mine.stop].tolist())):
                 if numbers is not None:

@@ -75,13 +75,13 @@ class Present:
 
 
 class Trials:
-    """Rounds of trials of a chain on one rank and one shard. tried: number of trials of each change, by its name; told:
-    cache of `_told`; density: cycle, and log densities of the probe's rows in that cycle, by view."""
+    """Rounds of trials of a chain on one rank and one shard. tried: number of trials of each change, by its name;
+    added: cache of `_added`; density: cycle, and log densities of the probe's rows in that cycle, by view."""
 
     def __init__(self, chain: Searching, stream: np.random.Generator):
         self.chain, self.stream = chain, stream
         self.tried: Counter[frozenset] = Counter()
-        self.told: dict[tuple, float] = {}
+        self.added: dict[tuple, float] = {}
         self.density: tuple[int, dict[int, np.ndarray]] = -1, {}
 
     def run(self) -> None:
@@ -204,31 +204,35 @@ class Trials:
         *score, alone = scores(chain.comm, chain.views, chain.units, [*now.partitions, nothing]).T
         for unit, home in enumerate(chain.view_of_unit):
             left = now.units[home][now.units[home] != unit]
-            reported = self._told(unit, home, now)
+            added_here = self._added(unit, home, now)
             others = sorted((v for v in range(len(score)) if v != home), key=lambda v: -score[v][unit])
-            for there in others[: TARGETS if reported < alone[unit] + LOOSE * n else 1]:
-                told_there = self._told(unit, there, now)
-                doubt = DOUBT * n if max(reported, told_there) < alone[unit] + TELLING * n else 0.0
+            for there in others[: TARGETS if added_here < alone[unit] + LOOSE * n else 1]:
+                added_there = self._added(unit, there, now)
+                doubt = DOUBT * n if max(added_here, added_there) < alone[unit] + TELLING * n else 0.0
                 new = [(np.sort(np.append(now.units[there], unit)), now.partitions[there])]
                 if len(left):
                     new.append((left, now.partitions[home]))
                 yield Change(
-                    np.array([unit]), (home, there), new, told_there - reported, HOPE * (reported - alone[unit]) - doubt
+                    np.array([unit]),
+                    (home, there),
+                    new,
+                    added_there - added_here,
+                    HOPE * (added_here - alone[unit]) - doubt,
                 )
 
-    def _told(self, unit: int, view: int, now: Present) -> float:
+    def _added(self, unit: int, view: int, now: Present) -> float:
         """Return the log evidence of a unit given the other units of its own view, whose rows have adapted to it, or
         all units of another view; cached from the first call."""
         part, partition = now.units[view], now.partitions[view]
         key = unit, tuple(part[part != unit].tolist())
         if not key[1]:
             return now.evidence[view]
-        if key not in self.told:
+        if key not in self.added:
             if unit in part:
-                self.told[key] = now.evidence[view] - self._best(part[part != unit], [partition])[1]
+                self.added[key] = now.evidence[view] - self._best(part[part != unit], [partition])[1]
             else:
-                self.told[key] = self._best(np.sort(np.append(part, unit)), [partition])[1] - now.evidence[view]
-        return self.told[key]
+                self.added[key] = self._best(np.sort(np.append(part, unit)), [partition])[1] - now.evidence[view]
+        return self.added[key]
 
     def _merges(self, now: Present) -> Iterator[Change]:
         """Yield merges of two views, for the pairs with the most similar partitions."""

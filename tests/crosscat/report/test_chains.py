@@ -269,7 +269,7 @@ def kept_chains(n=2, cycles=400, stopped=False, heldout=(-2.0, -1.5), every=1, s
     return made, [replace(chains.summarise_chain(chain), stopped=stopped) for chain in made]
 
 
-def told(draws, judged=ENDED, shown="chain-1", several=False, ess=20.0, **more):
+def advice(draws, judged=ENDED, shown="chain-1", several=False, ess=20.0, **more):
     """The advice to chains of these draws, its sentences as one text."""
     made, of = kept_chains(len(draws), **more)
     result = remedies.advise(made, of, [agreement_of(draws, of)], judged, ess, shown, several)
@@ -281,20 +281,20 @@ APART = [[TRUTH] * 8, [MERGED] * 8]
 
 def test_advice_names_the_chain_whose_clusters_are_shown():
     """The best one by its own name where it is another."""
-    text, _ = told(APART, shown="chain-1")
+    text, _ = advice(APART, shown="chain-1")
     assert "The clusters below are those of chain-1, one answer of several; the best chain is chain-2" in text
     assert text.endswith("mpibayes report runs/a/chain-2.")
-    text, _ = told(APART, shown="chain-2")
+    text, _ = advice(APART, shown="chain-2")
     assert text.endswith("The clusters below are those of chain-2, the best chain: one answer of several.")
-    text, _ = told(APART, shown="chain-2", several=True, view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
+    text, _ = advice(APART, shown="chain-2", several=True, view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
     assert text.endswith("The views below are those of chain-2, the best chain: one answer of several.")
 
 
 def test_advice_does_not_contradict_the_judgement():
     """Predictions can be used once scores have settled; views on which chains agree are not one answer of several."""
     usable, not_yet = "predictions can be used as they are", "averages over them mean little"
-    assert usable in told(APART)[0] and not_yet not in told(APART)[0]
-    text, _ = told(APART, judged=Judgement(1000, {"clusters": ("...",), "scores": ("still rising",)}))
+    assert usable in advice(APART)[0] and not_yet not in advice(APART)[0]
+    text, _ = advice(APART, judged=Judgement(1000, {"clusters": ("...",), "scores": ("still rising",)}))
     assert usable not in text and not_yet in text
     made, of = kept_chains(view_moves_tried=1.0, view_moves=1.0, columns_moved=1.0)
     same, other = agreement_of([[TRUTH] * 8] * 2, of), agreement_of(APART, of)
@@ -305,44 +305,44 @@ def test_advice_does_not_contradict_the_judgement():
 def test_advice_to_go_on_has_an_end():
     """Advice goes by the effective draws there are: at most eight times as long at once, and not beyond LONG cycles."""
     for ess, cycles in ((20.0, 3200), (50.0, 1200), (99.0, 800), (np.nan, 800)):
-        text, (command,) = told(APART, ess=ess)
+        text, (command,) = advice(APART, ess=ess)
         assert text.startswith("Continue the run.") and f"run.cycles={cycles}" in command
-    text, commands = told(APART, cycles=remedies.LONG)
+    text, commands = advice(APART, cycles=remedies.LONG)
     assert text.startswith("More cycles are not likely to help: each chain has 10,000 or more. Compare 4 chains, in a")
     assert ["run.chains=4" in command for command in commands] == [True]
-    text, commands = told(APART * 4, cycles=remedies.LONG)
+    text, commands = advice(APART * 4, cycles=remedies.LONG)
     assert "not likely" in text and not commands and "one answer of several" in text
 
 
 def test_advice_to_a_run_that_was_stopped_says_where_it_ends():
-    text, commands = told(APART, stopped=True)
+    text, commands = advice(APART, stopped=True)
     assert text.startswith("Run the same command again: it resumes from cycle 400 of 2,000. The") and not commands
 
 
 def test_advice_of_moves_ends_once_they_run_in_every_cycle():
-    text, commands = told(APART, splits_tried=0.0, splits=0.0)
+    text, commands = advice(APART, splits_tried=0.0, splits=0.0)
     assert "switch split and merge moves on, in a new run" in text and "sampler.split_merge=auto" in commands[1]
-    text, commands = told(APART, every=5)
+    text, commands = advice(APART, every=5)
     assert "make moves in every cycle, in a new run" in text and "sampler.split_merge=1" in commands[1]
-    assert len(told(APART)[1]) == 1
+    assert len(advice(APART)[1]) == 1
 
 
 def test_more_cycles_are_not_advised_where_nothing_is_accepted():
     views = {"view_moves_tried": 1.0, "view_moves": 0.0, "columns_moved": 0.0}
-    text, commands = told(APART, several=True, **views)
+    text, commands = advice(APART, several=True, **views)
     words = "More cycles will not help: no column has changed its view in any chain in the 396 cycles after burn-in."
     more = "Make 6 searches for views in each of 4 chains, in a new run."
     assert text.startswith(f"{words} {more}")
     assert ["--set sampler.searches=6 --set run.chains=4" in command for command in commands] == [True]
-    assert told(APART, several=True, stopped=True, **views)[0].startswith(words)  # nor to go on with a stopped one
-    assert told(APART, several=True, **{**views, "columns_moved": 1.0})[0].startswith("Continue the run")
-    assert told(APART, several=True, cycles=90, **views)[0].startswith("Continue the run")  # too early to say
-    text, _ = told(APART, splits=0.0, n_clusters=np.array([3.0]))
+    assert advice(APART, several=True, stopped=True, **views)[0].startswith(words)  # nor to go on with a stopped one
+    assert advice(APART, several=True, **{**views, "columns_moved": 1.0})[0].startswith("Continue the run")
+    assert advice(APART, several=True, cycles=90, **views)[0].startswith("Continue the run")  # too early to say
+    text, _ = advice(APART, splits=0.0, n_clusters=np.array([3.0]))
     assert text.startswith("More cycles will not help: no chain has split or merged a cluster in the 396 cycles")
-    assert ["sampler.searches=6" in command for command in told(APART * 4, several=True, **views)[1]] == [True]
+    assert ["sampler.searches=6" in command for command in advice(APART * 4, several=True, **views)[1]] == [True]
     for sampler in ({"searches": remedies.MOST_SEARCHES}, {"init_rows": 0}):
-        assert told(APART * 4, several=True, **views, sampler=sampler)[1] == []
-    same, _ = told([[TRUTH] * 8] * 2, several=True, **views)
+        assert advice(APART * 4, several=True, **views, sampler=sampler)[1] == []
+    same, _ = advice([[TRUTH] * 8] * 2, several=True, **views)
     assert "will not help" not in same and "searches" not in same
 
 
@@ -361,11 +361,11 @@ def test_chains_that_agree_are_not_called_untrustworthy():
     words = settled(ENDED, False, agreement_of(same).verdict)
     assert "cannot be trusted" not in words and "so can the clusters that the chains share" in words
     assert settled(ENDED, False, "different").endswith("Predictions can be trusted, single clusters cannot.")
-    text, (command,) = told(same)
+    text, (command,) = advice(same)
     assert text == "Continue the run, so that it settles. The scores have settled: predictions can be used as they are."
     assert "run.cycles=3200" in command
     done = Judgement(1000, {"clusters": (), "scores": ()}, {"clusters": 200, "scores": 200})
-    assert told(same, judged=done) == ("", [])
+    assert advice(same, judged=done) == ("", [])
 
 
 def test_advice_without_kept_labels_is_about_what_the_traces_say():
@@ -379,12 +379,12 @@ def test_advice_without_kept_labels_is_about_what_the_traces_say():
 
 def test_a_posterior_that_is_spread_out_says_what_can_be_used():
     g = np.random.default_rng(4)
-    text, _ = told([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
+    text, _ = advice([list(g.integers(0, 6, (12, 1000))) for _ in range(2)])
     assert "Averages over the draws can be used (mpibayes predict, mpibayes query), single clusters" in text
 
 
 def test_one_chain_is_to_be_compared_with_another():
-    text, (command,) = told([[TRUTH] * 8])
+    text, (command,) = advice([[TRUTH] * 8])
     assert text.startswith("Run more than one chain (run.chains = 2)") and "run.chains=2" in command
 
 
