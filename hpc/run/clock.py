@@ -69,7 +69,7 @@ class Clock:
         return self.signalled or self.heard() or self.out_of_time()
 
     def out_of_time(self) -> str | None:
-        """Return the limit that is near: two more cycles (the last spreads the vote) and a checkpoint must fit,
+        """Return the limit that is near: two more cycles (the last spreads the vote) and a checkpoint must fit
         twice."""
         margin = 2.0 * (2.0 * self.slowest_cycle + self._last_checkpoint)
         if self.max_time_s is not None and self.max_time_s - self.elapsed() < margin:

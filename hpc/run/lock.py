@@ -55,7 +55,7 @@ def restarts() -> int:
 
 
 def place() -> str | None:
-    """Identifier of the scope of this process's number and start: a boot of a kernel, and namespaces of process ids and
+    """Scope in which this process's number and start are valid: a boot of a kernel, and namespaces of process ids and
     time.
 
     None if unknown. Hosts may share a name, and so may containers.
@@ -159,8 +159,7 @@ class Lock:
         return True
 
     def _succeed(self, path: Path) -> bool:
-        """Take over from a dead owner; False if another process was faster. Raises ConfigError if the owner seems
-        alive."""
+        """Take over from a dead owner; False if another process was faster. Raises ConfigError if it seems alive."""
         chain = _chain(path)
         if not chain:  # released just now
             return False

@@ -52,8 +52,7 @@ def main(
     max_time_s: float | None = None,
     fresh: bool = False,
 ) -> int:
-    """Run on all processes that the launcher started. Returns this rank's exit code: root's counts, the others return
-    0.
+    """Run on all processes that the launcher started. Returns this rank's exit code: root's counts, others return 0.
 
     Errors that all ranks know end the program normally with the error's code; anything else ends the whole job.
     """

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 def decided(config: Config, scalars: Sequence[Scalar], data: Data) -> Config:
-    """Return the configuration with run.until decided: "auto" is "settled" for several chains on a small table;
-    "scores" is "cycles" for a single chain, or without held-out rows."""
+    """Return the configuration with run.until decided: "auto" is "settled" for several chains on a small table, else
+    "cycles"; "scores" is "cycles" for a single chain, or without held-out rows."""
     if config.run.until == "scores":
         scored = config.run.chains > 1 and data.heldout is not None and any(s.judged == SCORES for s in scalars)
         return config if scored else config.changed("run", until="cycles")

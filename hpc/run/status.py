@@ -251,7 +251,7 @@ def _progress(row: dict[str, Any], percent: bool = True) -> str:
 
 
 def _scalars(row: dict[str, Any]) -> list[Scalar]:
-    """Scalars of the chain's family in the order shown to people; [] if the family is unknown."""
+    """Scalars of the chain's family, as shown to people; [] if it is unknown."""
     name = row.get("family")
     return shown(scalars_of(name)) if name in ROOMS else []
 

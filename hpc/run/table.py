@@ -86,7 +86,7 @@ def with_shapes(comm: Communicator, config: Config, table: AnyTable, data: Data 
 
 
 def with_links(comm: Communicator, config: Config, table: AnyTable, data: Data | SparseData):
-    """Return the same as `with_shapes` except for coordinates, which are not fitted. Collective."""
+    """Return what `with_shapes` does, without fitting coordinates. Collective."""
     if decided := config.model.links_by_default:
         config = config.changed("model", links=decided)
     if config.model.fits_lines:
