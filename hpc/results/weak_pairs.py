@@ -105,7 +105,7 @@ class WeakPairs:
         return self.asking.asked.may_lean(one, other) or self.asking.asked.may_lean(other, one)
 
     def nameable(self, pair: tuple[str, str]) -> bool:
-        """True if a link between two columns may be named: one has levels, on which the other one leans."""
+        """True if a link between two columns may be named: the parent needs levels."""
         asked = self.asking.asked
         has_links = asked.linked or asked.link_keys or asked.line_keys
         return bool(has_links) and any(column.levels for column in self.asking.named(list(pair)))

@@ -143,7 +143,7 @@ def place_of(folder: Path, times: int) -> Path:
 
 
 def continued_as(home: Path) -> Path | None:
-    """The run of all rows, where `home` is one as it was before some came; otherwise None."""
+    """Directory of the run of all rows, if `home` is its state before a growth; otherwise None."""
     return home.parent.parent if home.parent.name == FOLDER and home.name.isdigit() else None
 
 
